@@ -1,0 +1,113 @@
+//! The policy as a call saw it: a snapshot that travels on every [`crate::ToolCall`].
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What was allowed when the call was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PolicySnapshot {
+    /// Whether calls with side effects needed a person's approval.
+    pub confirmations_required: bool,
+    /// Where in the vault tools may reach.
+    pub sandbox: Sandbox,
+    /// How much a run may do.
+    pub limits: PolicyLimits,
+    /// Tool names, globs or groups that may be called.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_tools: Vec<String>,
+    /// Tool names, globs or groups that may not be called, whatever else is said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denied_tools: Vec<String>,
+    /// Whether tools of risk `commands` may run.
+    #[serde(default)]
+    pub allow_commands: bool,
+    /// Whether files may be removed for good (rather than moved to the trash).
+    #[serde(default)]
+    pub allow_delete: bool,
+}
+
+/// Path rules, matched on vault-relative paths. `/` is the vault's root.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Sandbox {
+    /// Off means that only the vault's own path safety applies.
+    pub enabled: bool,
+    /// Folders (and what is below them) that tools may touch.
+    pub allowed_roots: Vec<String>,
+    /// `..` is matched as a whole path segment, anything else as a substring.
+    pub deny_patterns: Vec<String>,
+    /// Globs that are never touched.
+    pub deny_globs: Vec<String>,
+    /// Whether reads may follow links that stay inside the vault. Writes never follow links.
+    pub follow_symlinks: bool,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            allowed_roots: vec!["/".to_owned()],
+            deny_patterns: vec!["..".to_owned(), "://".to_owned()],
+            deny_globs: [".obsidian/**", ".git/**", ".trash/**"].map(str::to_owned).to_vec(),
+            follow_symlinks: false,
+        }
+    }
+}
+
+/// Every limit has a number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PolicyLimits {
+    /// Calls of one run that may be under way at once.
+    pub max_concurrency: u32,
+    /// Total tries of one call, the first included.
+    pub max_attempts: u32,
+    /// Steps in one plan.
+    pub max_steps: u32,
+    /// Iterations of one foreach.
+    pub max_iterations: u32,
+    /// Milliseconds a run may take.
+    pub max_run_ms: u64,
+    /// Milliseconds one call may take, whatever it asks for.
+    pub max_call_ms: u64,
+    /// Bytes one run may write.
+    pub max_bytes_written: u64,
+    /// Files and folders one run may delete, trash included.
+    pub max_deletes: u64,
+    /// Bytes of one call's arguments, as JSON.
+    pub max_args_bytes: u64,
+    /// Bytes of one call's output, as JSON, before it is handed over by reference.
+    pub max_output_bytes: u64,
+}
+
+impl Default for PolicyLimits {
+    fn default() -> Self {
+        Self {
+            max_concurrency: 16,
+            max_attempts: 5,
+            max_steps: 10_000,
+            max_iterations: 10_000,
+            max_run_ms: 3_600_000,
+            max_call_ms: 600_000,
+            max_bytes_written: 100 << 20,
+            max_deletes: 100,
+            max_args_bytes: 8 << 20,
+            max_output_bytes: 16 << 20,
+        }
+    }
+}
+
+impl Default for PolicySnapshot {
+    fn default() -> Self {
+        Self {
+            confirmations_required: true,
+            sandbox: Sandbox::default(),
+            limits: PolicyLimits::default(),
+            allowed_tools: vec!["*".to_owned()],
+            denied_tools: Vec::new(),
+            allow_commands: false,
+            allow_delete: false,
+        }
+    }
+}

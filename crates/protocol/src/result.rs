@@ -1,0 +1,246 @@
+//! [`ToolResult`]: every outcome of a call in one shape.
+
+use crate::{CallId, Effects, EnvelopeError, ErrorCode, RunId, StepId, ToolName};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::ops::Deref;
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ResultStatus {
+    /// It did what was asked; `data` is there.
+    Ok,
+    /// It failed; `error` says how.
+    Error,
+    /// It did not finish in time.
+    Timeout,
+    /// It was stopped.
+    Cancelled,
+    /// It was never dispatched, because of an earlier step or a choice in the plan.
+    Skipped,
+}
+
+impl ResultStatus {
+    /// The word used on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// A structured error: a code to branch on, a sentence to show, what to do next.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Failure {
+    /// What kind of failure; `toolyard explain CODE` has a page for each.
+    pub code: ErrorCode,
+    /// One sentence, safe to show.
+    pub message: String,
+    /// Structured facts, for example `{currentEtag}` or `{errors:[{path,message}]}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Map<String, Value>>,
+    /// Whether trying again may help.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retryable: Option<bool>,
+    /// What to do next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+}
+
+impl Failure {
+    /// A failure with the code's usual suggestion.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            details: None,
+            retryable: None,
+            suggestion: Some(code.suggestion().to_owned()),
+        }
+    }
+    /// Replaces the suggestion.
+    #[must_use]
+    pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+        self.suggestion = Some(suggestion.into());
+        self
+    }
+    /// Adds one fact.
+    #[must_use]
+    pub fn detail(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.details.get_or_insert_default().insert(key.to_owned(), value.into());
+        self
+    }
+    /// Says whether trying again may help.
+    #[must_use]
+    pub fn retryable(mut self, retryable: bool) -> Self {
+        self.retryable = Some(retryable);
+        self
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The fields of a [`ToolResult`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "ToolResult")]
+pub struct ToolResultParts {
+    /// The call this answers.
+    pub call_id: CallId,
+    /// The run it belongs to.
+    pub run_id: RunId,
+    /// The plan step it came from.
+    pub step_id: StepId,
+    /// The tool's name.
+    pub tool: ToolName,
+    /// Which try this was; 0 when the call was never dispatched.
+    pub attempt: u32,
+    /// How it ended.
+    pub status: ResultStatus,
+    /// `status == "ok"`.
+    pub ok: bool,
+    /// The output; there exactly when ok.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Map<String, Value>>,
+    /// `sha256:` + hex over the canonical JSON of `data`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_hash: Option<String>,
+    /// Why it failed; there whenever not ok, except that `skipped` may say it in `userMessage`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+    /// When work began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// The time between, in milliseconds.
+    pub duration_ms: u64,
+    /// Changes that were observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effects: Option<Effects>,
+    /// Short and safe to show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_message: Option<String>,
+    /// More, for logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub debug_message: Option<String>,
+}
+
+/// A result that satisfies the specification's invariants. Read its fields through `Deref`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "ToolResultParts", into = "ToolResultParts")]
+pub struct ToolResult(ToolResultParts);
+
+impl ToolResult {
+    /// Checks the invariants.
+    pub fn new(parts: ToolResultParts) -> Result<Self, EnvelopeError> {
+        let fail = |problem: &str| Err(EnvelopeError { envelope: "ToolResult", problem: problem.to_owned() });
+        if parts.ok != (parts.status == ResultStatus::Ok) {
+            return fail("ok must be true exactly when status is \"ok\"");
+        }
+        if parts.ok != parts.data.is_some() {
+            return fail("data must be there exactly when status is \"ok\"");
+        }
+        if parts.ok && parts.error.is_some() {
+            return fail("an ok result carries no error");
+        }
+        if !parts.ok && parts.error.is_none() && parts.status != ResultStatus::Skipped {
+            return fail("error must be there when status is not \"ok\"");
+        }
+        if parts.status == ResultStatus::Skipped && parts.error.is_none() && parts.user_message.is_none() {
+            return fail("a skipped result says why, in error or in userMessage");
+        }
+        if parts.ended_at < parts.started_at {
+            return fail("endedAt lies before startedAt");
+        }
+        Ok(Self(parts))
+    }
+
+    /// Takes the result apart again.
+    pub fn into_parts(self) -> ToolResultParts {
+        self.0
+    }
+}
+
+impl Deref for ToolResult {
+    type Target = ToolResultParts;
+    fn deref(&self) -> &ToolResultParts {
+        &self.0
+    }
+}
+
+impl TryFrom<ToolResultParts> for ToolResult {
+    type Error = EnvelopeError;
+    fn try_from(parts: ToolResultParts) -> Result<Self, EnvelopeError> {
+        Self::new(parts)
+    }
+}
+
+impl From<ToolResult> for ToolResultParts {
+    fn from(result: ToolResult) -> Self {
+        result.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The canonical ToolResult printed in the specification, with real UUIDs in place of "uuid".
+    fn sample() -> Value {
+        json!({
+          "callId": "0193cf0e-0000-7000-8000-000000000001", "runId": "0193cf0e-0000-7000-8000-000000000002",
+          "stepId": "s5", "tool": "vault.createFile", "attempt": 1, "status": "ok", "ok": true,
+          "data": { "path": "XYZ/Foo.md", "etag": "abc123", "mtime": 1734372720000i64 },
+          "startedAt": "2025-12-16T18:12:01Z", "endedAt": "2025-12-16T18:12:01Z", "durationMs": 240,
+          "effects": { "sideEffectsObserved": ["create-file"], "created": [{ "path": "XYZ/Foo.md", "kind": "file" }] },
+          "userMessage": "Created XYZ/Foo.md"
+        })
+    }
+
+    #[test]
+    fn the_specifications_sample_is_read_and_written_back() {
+        let result: ToolResult = serde_json::from_value(sample()).unwrap();
+        assert_eq!(serde_json::to_value(&result).unwrap(), sample());
+    }
+
+    #[test]
+    fn invalid_results_cannot_be_built() {
+        let error = json!({"code":"NOT_FOUND","message":"x"});
+        for (change, why) in [
+            (json!({"ok":false}), "ok must be true"),
+            (json!({"data":null}), "data must be there"),
+            (json!({"error":error}), "no error"),
+            (json!({"status":"error","ok":false}), "data must be there"),
+            (json!({"status":"error","ok":false,"data":null}), "error must be there"),
+            (json!({"status":"skipped","ok":false,"data":null,"userMessage":null}), "says why"),
+            (json!({"endedAt":"2020-01-01T00:00:00Z"}), "before startedAt"),
+            (json!({"error":{"code":"NO_SUCH_CODE","message":"x"}}), "unknown variant"),
+        ] {
+            let mut value = sample();
+            for (k, v) in change.as_object().unwrap() {
+                if v.is_null() {
+                    value.as_object_mut().unwrap().remove(k);
+                } else {
+                    value[k] = v.clone();
+                }
+            }
+            let err = serde_json::from_value::<ToolResult>(value).unwrap_err().to_string();
+            assert!(err.contains(why), "{change}: {err}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What `run.json` holds: the plan, the policy and the approval a run was made under.
+
+use crate::{ActionPlan, ConfirmationId, PolicySnapshot, RunId};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RunStatus {
+    /// Waits for a person's approval.
+    Pending,
+    /// Under way.
+    Running,
+    /// Waits for a person to settle a call whose outcome is unknown.
+    Paused,
+    /// Every step ended as the plan allows.
+    Finished,
+    /// A step failed and the plan said stop.
+    Failed,
+    /// Stopped by a person, a deadline or a lost caller.
+    Cancelled,
+}
+
+impl RunStatus {
+    /// The word used on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Finished => "finished",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+    /// Whether nothing more will happen.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Finished | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// What a person decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ConfirmationDecision {
+    /// Go ahead.
+    Approved,
+    /// Do not.
+    Denied,
+    /// The plan was changed instead; the change needs its own approval.
+    Edited,
+}
+
+/// A person's approval of one run, bound to exactly what they were shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Confirmation {
+    /// Travels on every call made under it.
+    pub confirmation_id: ConfirmationId,
+    /// Hash of the plan that was shown.
+    pub plan_hash: String,
+    /// Hash of the policy in force.
+    pub policy_hash: String,
+    /// Hash of the dry run that was shown, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview_hash: Option<String>,
+    /// What was decided.
+    pub decision: ConfirmationDecision,
+    /// Who decided.
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
+    /// Until when it may be used to start the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Always `run`: one approval, one run.
+    pub scope: String,
+}
+
+/// The end of a run's record chain.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LogHead {
+    /// Number of the last record.
+    pub seq: u64,
+    /// Chain hash up to and including it, in hex.
+    pub hash: String,
+}
+
+/// `run.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RunManifest {
+    /// The run.
+    pub run_id: RunId,
+    /// Hash of the plan; a direct call has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan_hash: Option<String>,
+    /// The plan as it was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<ActionPlan>,
+    /// The policy in force.
+    pub policy: PolicySnapshot,
+    /// Hash of the policy.
+    pub policy_hash: String,
+    /// Version and fingerprint of the catalog.
+    pub registry_version: String,
+    /// Version of Toolyard.
+    pub executor_version: String,
+    /// Who asked: door, principal, session, agent.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub caller: Map<String, Value>,
+    /// Answers to the plan's context requests.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub context: Map<String, Value>,
+    /// When it began; `$run.startedAt` in references.
+    pub started_at: Timestamp,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// How far it is.
+    pub status: RunStatus,
+    /// The approval it was made under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmation: Option<Confirmation>,
+    /// The run this one was forked from or takes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_run_id: Option<RunId>,
+    /// The run this one replays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_of: Option<RunId>,
+    /// The end of its record chain.
+    pub head: LogHead,
+}
