@@ -1,1 +1,1 @@
-//! x
+//! What tools exist and who may see them.

@@ -1,0 +1,86 @@
+//! [`Caller`]: who asks, by which door, in which session.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The way a request came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Door {
+    /// The command line, in process or over the local socket.
+    Cli,
+    /// OpenClaw's WebSocket RPC.
+    Gateway,
+    /// Plain HTTP.
+    Http,
+    /// The Model Context Protocol.
+    Mcp,
+    /// The Claude bridge.
+    Bridge,
+    /// A code-mode script.
+    Script,
+    /// The web console.
+    Console,
+    /// Toolyard itself: recovery, undo, health.
+    Internal,
+}
+
+impl Door {
+    /// The word used in records and policies.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cli => "cli",
+            Self::Gateway => "gateway",
+            Self::Http => "http",
+            Self::Mcp => "mcp",
+            Self::Bridge => "bridge",
+            Self::Script => "script",
+            Self::Console => "console",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// Who asks. A door builds it from credentials, never from what a request claims about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Caller {
+    /// The way in.
+    pub door: Door,
+    /// A user, device or token name.
+    pub principal: String,
+    /// The agent on whose behalf.
+    pub agent: String,
+    /// The session, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// What the credential allows, for example `operator.write`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// True when the request itself is a person's deliberate act (a typed command, a clicked button): the policy's Ask
+    /// counts as answered. Never true for an agent.
+    #[serde(default)]
+    pub is_person: bool,
+}
+
+impl Caller {
+    /// The person at the command line.
+    pub fn cli(principal: impl Into<String>) -> Self {
+        Self {
+            door: Door::Cli,
+            principal: principal.into(),
+            agent: "main".to_owned(),
+            session: None,
+            scopes: vec!["operator.admin".to_owned()],
+            is_person: true,
+        }
+    }
+
+    /// As it stands in `run.json`.
+    pub fn to_map(&self) -> Map<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(map)) => map,
+            _ => Map::new(),
+        }
+    }
+}

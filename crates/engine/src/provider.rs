@@ -1,0 +1,227 @@
+//! [`Provider`]: what runs a tool. Vault tools, plugins and upstream servers all stand behind this trait.
+//!
+//! A call with side effects takes two steps so that its record can be made between them: `prepare` finds out what is
+//! going to change (and may stage it where nobody sees it), the pipeline makes that durable, and `execute` does it.
+//! After a crash between the two, `reconcile` looks at the target and says whether it happened.
+
+use crate::Caller;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::{any::Any, future::Future, pin::Pin, sync::Arc};
+use tokio_util::sync::CancellationToken;
+use toolyard_protocol::{Effects, ErrorCode, Failure, ToolCall, ToolResult};
+
+/// A boxed future that can cross threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a provider may know about the call beyond its envelope.
+#[derive(Clone)]
+pub struct CallContext {
+    /// Fires when the call should stop; after a grace period it is dropped.
+    pub cancel: CancellationToken,
+    /// Who asked, by which door, in which session.
+    pub caller: Arc<Caller>,
+    /// Where to say how far the work is.
+    pub progress: Progress,
+    /// Before-images and large values by content hash.
+    pub blobs: Arc<dyn Blobs>,
+}
+
+/// Reads blobs kept by content hash. May block; call it from a blocking thread.
+pub trait Blobs: Send + Sync {
+    /// The bytes whose SHA-256 (lowercase hex) this is.
+    fn read_blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, Failure>;
+}
+
+/// Sends `step.progress` events. Cheap to clone; never blocks and never fails.
+#[derive(Clone)]
+pub struct Progress(Arc<dyn Fn(String, Option<Map<String, Value>>) + Send + Sync>);
+
+impl Progress {
+    /// Wraps whatever takes the reports.
+    pub fn new(sink: impl Fn(String, Option<Map<String, Value>>) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(sink))
+    }
+    /// For calls nobody watches.
+    pub fn none() -> Self {
+        Self::new(|_, _| {})
+    }
+    /// Reports how far the work is.
+    pub fn report(&self, message: impl Into<String>, payload: Option<Map<String, Value>>) {
+        (self.0)(message.into(), payload);
+    }
+}
+
+/// What `prepare` found out.
+#[derive(Default)]
+pub struct Prepared {
+    /// What is going to change; recorded with the call.
+    pub intent: Option<Intent>,
+    /// Before-images, kept by content hash and durable before the effect.
+    pub blobs: Vec<Blob>,
+    /// Whatever `execute` needs: staged files, locks held.
+    pub state: Option<Box<dyn Any + Send>>,
+}
+
+/// What a call is going to change, exactly enough to tell afterwards whether it did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Intent {
+    /// Each file that will change.
+    pub targets: Vec<IntentTarget>,
+    /// Bytes that will be written, for the policy's `maxBytesWritten`.
+    #[serde(default)]
+    pub bytes_written: u64,
+    /// Files and folders that will be deleted, for the policy's `maxDeletes`.
+    #[serde(default)]
+    pub deletes: u64,
+    /// What the provider itself needs to reconcile.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub state: Map<String, Value>,
+}
+
+/// One file's content before and after.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct IntentTarget {
+    /// The path.
+    pub path: String,
+    /// Etag before; absent when the file did not exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Etag after; absent when the file will be gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// SHA-256 (hex) of the before-image in the blob store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_blob: Option<String>,
+}
+
+/// Bytes kept by content hash.
+#[derive(Debug, Clone)]
+pub struct Blob {
+    /// SHA-256 of the bytes, lowercase hex.
+    pub sha256: String,
+    /// The bytes.
+    pub bytes: Arc<[u8]>,
+}
+
+impl Blob {
+    /// Hashes and wraps.
+    pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
+        let bytes = bytes.into();
+        Self { sha256: toolyard_protocol::canonical::sha256_hex(&bytes), bytes }
+    }
+}
+
+/// A call that worked.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Output {
+    /// Must fit the tool's output schema.
+    pub data: Map<String, Value>,
+    /// What was seen to change.
+    pub effects: Effects,
+    /// Short and safe to show.
+    pub user_message: Option<String>,
+}
+
+impl Output {
+    /// Data without effects.
+    pub fn data(data: Map<String, Value>) -> Self {
+        Self { data, ..Self::default() }
+    }
+}
+
+/// A call that did not work, with whatever it had changed by then.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failed {
+    /// Why.
+    pub failure: Failure,
+    /// What had changed all the same.
+    pub effects: Effects,
+    /// More, for logs only.
+    pub debug_message: Option<String>,
+}
+
+impl Failed {
+    /// A failure before anything changed.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Failure::new(code, message).into()
+    }
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self { failure, effects: Effects::default(), debug_message: None }
+    }
+}
+
+/// What `reconcile` found after a crash.
+#[derive(Debug)]
+pub enum Reconciled {
+    /// The effect is there; this is the output the call would have had.
+    Done(Output),
+    /// The effect is not there; the call can be made again.
+    NotDone,
+    /// Something else is there: neither before nor after.
+    Conflict(Failed),
+}
+
+/// A call that takes another one back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InverseCall {
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, guarded by etags.
+    pub args: Map<String, Value>,
+    /// One line for people.
+    pub preview: String,
+}
+
+/// Runs tools. One provider serves any number of tools; `call.tool` says which.
+pub trait Provider: Send + Sync + 'static {
+    /// Finds out what is going to change. Must not have any effect that others can see.
+    fn prepare<'a>(&'a self, context: &'a CallContext, call: &'a ToolCall) -> BoxFuture<'a, Result<Prepared, Failed>> {
+        let _ = (context, call);
+        Box::pin(async { Ok(Prepared::default()) })
+    }
+
+    /// Does it. Called at most once for each `prepare`.
+    fn execute<'a>(
+        &'a self,
+        context: &'a CallContext,
+        call: &'a ToolCall,
+        prepared: Prepared,
+    ) -> BoxFuture<'a, Result<Output, Failed>>;
+
+    /// After a crash: did it happen? Only asked of tools with idempotency `etag`.
+    fn reconcile<'a>(
+        &'a self,
+        context: &'a CallContext,
+        call: &'a ToolCall,
+        intent: &'a Intent,
+    ) -> BoxFuture<'a, Result<Reconciled, Failed>> {
+        let _ = (context, call, intent);
+        Box::pin(async {
+            Err(Failed::new(ErrorCode::InternalError, "this provider cannot tell whether an interrupted call happened"))
+        })
+    }
+
+    /// A twin whose effects stay in memory, where later calls on the same twin see them. For dry runs.
+    fn preview(&self) -> Option<Arc<dyn PreviewProvider>> {
+        None
+    }
+
+    /// The calls that take a finished call back, in the order to make them. `Err` says why it cannot be taken back.
+    fn inverse(&self, call: &ToolCall, result: &ToolResult, intent: Option<&Intent>) -> Result<Vec<InverseCall>, Failure> {
+        let _ = (result, intent);
+        Err(Failure::new(ErrorCode::PreconditionFailed, format!("{} cannot be undone", call.tool)))
+    }
+}
+
+/// A provider whose effects stay in memory.
+pub trait PreviewProvider: Provider {
+    /// A unified diff of everything changed so far, text files only, in path order.
+    fn diff(&self) -> String;
+}

@@ -1,0 +1,196 @@
+//! [`Store`]: where runs, their records and small durable facts live. The engine says what; a store says how.
+//!
+//! A store is dumb on purpose: it keeps bytes in order. What the bytes mean, how they are chained and signed, and what
+//! must be durable before what, is decided here in the engine, so that every store proves the same things. One suite
+//! of tests (`crates/store/tests/contract.rs`) holds for every implementation.
+
+use crate::{Blob, BoxFuture};
+use jiff::Timestamp;
+use std::ops::ControlFlow;
+use toolyard_protocol::{ErrorCode, Failure, RunId, RunStatus};
+
+/// One record of a run as it lies in the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// Position in the run, counted from 1 without gaps.
+    pub seq: u64,
+    /// What the payload is; see [`crate::record::RecordKind`].
+    pub kind: u8,
+    /// JSON, UTF-8.
+    pub payload: Vec<u8>,
+    /// SHA-256 over the previous frame's chain value and this frame.
+    pub chain: [u8; 32],
+}
+
+/// What can be asked of runs without reading their records. Derived from the records, kept for listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunRow {
+    /// The run.
+    pub run_id: RunId,
+    /// `plan` or `call`.
+    pub kind: RunKind,
+    /// How far it is.
+    pub status: RunStatus,
+    /// The plan's goal, or the tool's name.
+    pub title: String,
+    /// The session it belongs to.
+    pub session: Option<String>,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// The process that runs it: see [`Lease`].
+    pub lease: Option<Lease>,
+}
+
+/// A plan's run, or a single direct call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RunKind {
+    /// A plan.
+    Plan,
+    /// A direct call.
+    Call,
+}
+
+/// Which process works on a run. A lease whose process is gone may be taken over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// Kernel boot id: process ids mean nothing across boots.
+    pub boot_id: String,
+    /// Process id.
+    pub pid: u32,
+    /// The process's start time (clock ticks since boot), because process ids are used again.
+    pub started: u64,
+}
+
+/// When a batch must have reached the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// With the next batch that syncs, or soon: losing it to a power cut loses nothing that cannot be done again.
+    Ride,
+    /// Before [`Store::durable`] answers.
+    Sync,
+}
+
+/// A set of changes that becomes visible and durable together.
+#[derive(Debug)]
+pub struct Batch {
+    /// The run the frames belong to.
+    pub run_id: RunId,
+    /// New records, in order.
+    pub frames: Vec<Frame>,
+    /// Blobs the records refer to.
+    pub blobs: Vec<Blob>,
+    /// The run's row, when it is new or has changed.
+    pub row: Option<RunRow>,
+    /// When it must have reached the disk.
+    pub durability: Durability,
+}
+
+/// A place in the store's order of batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Position(pub u64);
+
+/// Which runs to list.
+#[derive(Debug, Clone, Default)]
+pub struct RunFilter {
+    /// Only these states; empty means all.
+    pub statuses: Vec<RunStatus>,
+    /// Only this kind.
+    pub kind: Option<RunKind>,
+    /// Only this session.
+    pub session: Option<String>,
+    /// Only runs whose id sorts before this one (ids sort by time): the next page.
+    pub before: Option<RunId>,
+    /// At most this many; 0 means 100, and 10,000 is the most.
+    pub limit: usize,
+}
+
+/// An entry of the store-wide ledger: the heads of runs that ended, chained and signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerEntry {
+    /// Position, counted from 1 without gaps.
+    pub seq: u64,
+    /// JSON, UTF-8.
+    pub payload: Vec<u8>,
+    /// SHA-256 over the previous entry's chain value and this entry's payload.
+    pub chain: [u8; 32],
+}
+
+/// A store that cannot do what it was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct StoreError(pub String);
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Failure::new(ErrorCode::StoreUnavailable, error.0)
+    }
+}
+
+/// Makes the next ledger entry from the last one (`None` for the first): `(payload, chain)`.
+pub type LedgerMaker<'a> = &'a mut dyn FnMut(Option<&LedgerEntry>) -> (Vec<u8>, [u8; 32]);
+
+/// Called with each frame in order; `Break` ends the walk.
+pub type FrameVisitor<'a> = &'a mut dyn FnMut(Frame) -> ControlFlow<()>;
+
+/// Keeps runs and small facts. Methods that read may block: call them from a blocking thread.
+///
+/// Promises:
+/// 1. Batches of one process become visible in the order of their `append` calls, each whole or not at all.
+/// 2. Once `durable(p)` has answered Ok, every batch appended up to `p` survives a power cut.
+/// 3. A `Ride` batch survives `kill -9` of the process within 100 ms of its append.
+/// 4. After a failed sync, every later `append` and `durable` fails: a log that may have a hole is never continued.
+/// 5. A run's `(runId, seq)` is unique: appending a frame that exists already fails.
+pub trait Store: Send + Sync + 'static {
+    /// Queues a batch. Fails at once when the store is poisoned; waits only when the queue is full.
+    fn append(&self, batch: Batch) -> Result<Position, StoreError>;
+
+    /// Answers when everything up to the position is durable. Makes `Ride` batches durable as well.
+    fn durable(&self, position: Position) -> BoxFuture<'static, Result<(), StoreError>>;
+
+    /// Answers when everything appended so far is visible to reads (not necessarily synced).
+    fn settle(&self) -> Result<(), StoreError>;
+
+    /// A run's row.
+    fn run(&self, run_id: RunId) -> Result<Option<RunRow>, StoreError>;
+
+    /// Rows, newest first.
+    fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError>;
+
+    /// A run's frames in order, from a sequence number on.
+    fn frames(&self, run_id: RunId, from_seq: u64, visit: FrameVisitor<'_>) -> Result<(), StoreError>;
+
+    /// Takes a run over: succeeds if the row's lease equals `expected` (or nobody holds it).
+    fn claim(&self, run_id: RunId, expected: Option<&Lease>, new: &Lease) -> Result<bool, StoreError>;
+
+    /// The bytes whose SHA-256 this is.
+    fn blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Sets a small durable fact: sessions, approvals, idempotency keys. Ordered with `append`; visible at once to `get`.
+    fn put(&self, space: &str, key: &str, value: Vec<u8>, expires_at: Option<Timestamp>) -> Result<Position, StoreError>;
+
+    /// Sets a fact only when the key is not there (or has expired); otherwise answers what is there.
+    fn put_if_absent(
+        &self,
+        space: &str,
+        key: &str,
+        value: Vec<u8>,
+        expires_at: Option<Timestamp>,
+    ) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// A fact, unless it has expired.
+    fn get(&self, space: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Removes a fact.
+    fn remove(&self, space: &str, key: &str) -> Result<Position, StoreError>;
+
+    /// All facts of a space, by key.
+    fn list(&self, space: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
+
+    /// Appends one entry to the ledger, made from the last one, durable when this returns.
+    fn ledger_append(&self, make: LedgerMaker<'_>) -> Result<LedgerEntry, StoreError>;
+
+    /// Ledger entries in order, from a sequence number on, at most `limit`.
+    fn ledger(&self, from_seq: u64, limit: usize) -> Result<Vec<LedgerEntry>, StoreError>;
+}
