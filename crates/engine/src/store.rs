@@ -44,7 +44,8 @@ pub struct RunRow {
 }
 
 /// A plan's run, or a single direct call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum RunKind {
     /// A plan.
     Plan,

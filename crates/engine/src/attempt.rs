@@ -1,0 +1,188 @@
+//! One attempt at a call: deadline, cancellation with a grace period, panics.
+
+use crate::{CallContext, Failed, Output, Prepared, Provider};
+use futures_util::FutureExt;
+use std::{any::Any, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use tokio::time::Instant;
+use toolyard_protocol::{Effects, ErrorCode, Failure, ResultStatus, ToolCall};
+
+/// How long looking at the target of a lost call may take.
+pub(crate) const OBSERVE_TIME: Duration = Duration::from_secs(5);
+
+/// One attempt.
+pub(crate) struct Attempt<'a> {
+    provider: &'a Arc<dyn Provider>,
+    context: &'a Arc<CallContext>,
+    call: &'a Arc<ToolCall>,
+    deadline: Instant,
+    timeout: Duration,
+    grace: Duration,
+}
+
+/// Why an attempt did not end well.
+pub(crate) enum Stopped {
+    /// The provider said so.
+    Failed(Failed),
+    /// It ran out of time; `Some` when it still answered within the grace period.
+    TimedOut { timeout: Duration, answer: Option<Box<Result<Output, Failed>>> },
+    /// It was told to stop; `Some` when it still answered within the grace period.
+    Cancelled { answer: Option<Box<Result<Output, Failed>>> },
+    /// It panicked.
+    Panicked(String),
+}
+
+impl Stopped {
+    /// Whether the provider was left without having said what it did.
+    pub(crate) fn lost_sight(&self) -> bool {
+        matches!(self, Self::TimedOut { answer: None, .. } | Self::Cancelled { answer: None } | Self::Panicked(_))
+    }
+
+    /// Status and failure for the result.
+    pub(crate) fn into_outcome(self, call: &ToolCall) -> (ResultStatus, Failed) {
+        let effects_of = |answer: Option<Box<Result<Output, Failed>>>| match answer.map(|a| *a) {
+            Some(Ok(output)) => output.effects,
+            Some(Err(failed)) => failed.effects,
+            None => Effects::default(),
+        };
+        match self {
+            Self::Failed(failed) => (ResultStatus::Error, failed),
+            Self::TimedOut { timeout, answer } => {
+                let failure = Failure::new(ErrorCode::Timeout, format!("{} did not finish within {} ms", call.tool, timeout.as_millis()))
+                    .detail("timeoutMs", timeout.as_millis() as u64);
+                (ResultStatus::Timeout, Failed { failure, effects: effects_of(answer), debug_message: None })
+            }
+            Self::Cancelled { answer } => {
+                let failure = Failure::new(ErrorCode::Cancelled, format!("{} was stopped", call.tool)).retryable(false);
+                (ResultStatus::Cancelled, Failed { failure, effects: effects_of(answer), debug_message: None })
+            }
+            Self::Panicked(message) => {
+                let failure = Failure::new(ErrorCode::InternalError, format!("{} failed unexpectedly", call.tool));
+                (ResultStatus::Error, Failed { failure, effects: Effects::default(), debug_message: Some(format!("panic: {message}")) })
+            }
+        }
+    }
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(
+        provider: &'a Arc<dyn Provider>,
+        context: &'a Arc<CallContext>,
+        call: &'a Arc<ToolCall>,
+        timeout: Duration,
+        grace: Duration,
+    ) -> Self {
+        Self { provider, context, call, deadline: Instant::now() + timeout, timeout, grace }
+    }
+
+    /// Asks the provider what will change. Nothing has happened yet, so there is no grace: it is simply dropped.
+    pub(crate) async fn prepare(&self) -> Result<Prepared, Stopped> {
+        // The provider is called inside the future, so that a panic before its first await is caught too.
+        let mut work = Box::pin(AssertUnwindSafe(async { self.provider.prepare(self.context, self.call).await }).catch_unwind());
+        // Most providers have nothing to prepare and answer at once: no timer is needed for those.
+        if let Some(answer) = (&mut work).now_or_never() {
+            return flatten(answer);
+        }
+        tokio::select! {
+            biased;
+            answer = work => flatten(answer),
+            () = tokio::time::sleep_until(self.deadline) => Err(Stopped::TimedOut { timeout: self.timeout, answer: None }),
+            () = self.context.cancel.cancelled() => Err(Stopped::Cancelled { answer: None }),
+        }
+    }
+
+    /// Runs a call without side effects. Past the grace period it is dropped.
+    pub(crate) async fn execute(&self, prepared: Prepared) -> Result<Output, Stopped> {
+        let mut work =
+            Box::pin(AssertUnwindSafe(async { self.provider.execute(self.context, self.call, prepared).await }).catch_unwind());
+        if let Some(answer) = (&mut work).now_or_never() {
+            return flatten(answer);
+        }
+        match self.until_stopped(&mut work).await {
+            Ok(answer) => flatten(answer),
+            Err(reason) => {
+                self.context.cancel.cancel();
+                let answer = tokio::time::timeout(self.grace, work).await.ok().and_then(Result::ok).map(Box::new);
+                Err(self.stopped(reason, answer))
+            }
+        }
+    }
+
+    /// Runs a call with side effects as a task of its own, so that it can be watched past its deadline: what it says
+    /// late goes to `late`, and after the window it is aborted.
+    pub(crate) async fn execute_detached(
+        &self,
+        prepared: Prepared,
+        window: Duration,
+        late: impl FnOnce(Result<Output, Failed>) + Send + 'static,
+    ) -> Result<Output, Stopped> {
+        let (provider, context, call) = (self.provider.clone(), self.context.clone(), self.call.clone());
+        let mut task = tokio::spawn(async move { provider.execute(&context, &call, prepared).await });
+        match self.until_stopped(&mut task).await {
+            Ok(Ok(answer)) => answer.map_err(Stopped::Failed),
+            Ok(Err(error)) => Err(Stopped::Panicked(join_message(error))),
+            Err(reason) => {
+                self.context.cancel.cancel();
+                match tokio::time::timeout(self.grace, &mut task).await {
+                    Ok(Ok(answer)) => Err(self.stopped(reason, Some(Box::new(answer)))),
+                    Ok(Err(error)) => Err(Stopped::Panicked(join_message(error))),
+                    Err(_) => {
+                        tokio::spawn(async move {
+                            match tokio::time::timeout(window, &mut task).await {
+                                Ok(Ok(answer)) => late(answer),
+                                Ok(Err(_)) => {}
+                                Err(_) => task.abort(),
+                            }
+                        });
+                        Err(self.stopped(reason, None))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for the work, the deadline or a stop, whichever comes first. A call that cannot be cancelled is waited for.
+    async fn until_stopped<F: Future + Unpin>(&self, work: &mut F) -> Result<F::Output, Reason> {
+        if !self.call.cancellable {
+            return Ok(work.await);
+        }
+        tokio::select! {
+            biased;
+            answer = &mut *work => Ok(answer),
+            () = self.context.cancel.cancelled() => Err(Reason::Cancel),
+            () = tokio::time::sleep_until(self.deadline) => Err(Reason::Deadline),
+        }
+    }
+
+    fn stopped(&self, reason: Reason, answer: Option<Box<Result<Output, Failed>>>) -> Stopped {
+        match reason {
+            Reason::Deadline => Stopped::TimedOut { timeout: self.timeout, answer },
+            Reason::Cancel => Stopped::Cancelled { answer },
+        }
+    }
+}
+
+enum Reason {
+    Deadline,
+    Cancel,
+}
+
+fn flatten<T>(answer: Result<Result<T, Failed>, Box<dyn Any + Send>>) -> Result<T, Stopped> {
+    match answer {
+        Ok(answer) => answer.map_err(Stopped::Failed),
+        Err(panic) => Err(Stopped::Panicked(panic_message(panic))),
+    }
+}
+
+fn panic_message(panic: Box<dyn Any + Send>) -> String {
+    match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => panic.downcast::<&'static str>().map_or_else(|_| "no message".to_owned(), |text| (*text).to_owned()),
+    }
+}
+
+fn join_message(error: tokio::task::JoinError) -> String {
+    match error.try_into_panic() {
+        Ok(panic) => panic_message(panic),
+        Err(_) => "the call's task was aborted".to_owned(),
+    }
+}

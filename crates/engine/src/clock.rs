@@ -1,0 +1,36 @@
+//! Time and ids as ports, so that tests can hold the clock and name the ids.
+
+use jiff::Timestamp;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Where the engine gets the time and new ids from.
+pub trait Clock: Send + Sync + 'static {
+    /// Now, to the microsecond: what is written in a record must come back from it unchanged.
+    fn now(&self) -> Timestamp;
+    /// A new UUID v7.
+    fn new_id(&self) -> Uuid;
+}
+
+/// The machine's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        to_micros(Timestamp::now())
+    }
+    fn new_id(&self) -> Uuid {
+        Uuid::now_v7()
+    }
+}
+
+/// The usual clock behind an `Arc`.
+pub fn system_clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock)
+}
+
+/// Cuts a timestamp to whole microseconds.
+pub(crate) fn to_micros(t: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(t.as_microsecond()).unwrap_or(t)
+}

@@ -1,0 +1,635 @@
+//! [`Engine`]: everything a call needs, put together once at start.
+
+use crate::{
+    Blobs, Caller, Clock, EventBus, Hook, Provider, Recorder, Store,
+    approvals::Approvals,
+    chain::Signer,
+    ledger::Sealer,
+    pipeline::{self, StepCall},
+    record::{FinishedRecord, Record, RunStarted},
+    scope::{RunScope, Usage},
+    store::{Durability, Lease, RunKind, RunRow},
+};
+use arc_swap::ArcSwap;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use toolyard_catalog::{EffectivePolicy, Policy, Registry, RegistryError, Snapshot, Subject, ToolEntry, ToolSource};
+use toolyard_protocol::{CallId, ErrorCode, Failure, RunId, RunStatus, StepId, ToolCall, ToolResult, canonical};
+
+/// Numbers that are the operator's rather than a policy's.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// How long a stopped call may take to clean up.
+    pub grace: Duration,
+    /// How long a call that did not stop is listened to, for its late answer.
+    pub late_window: Duration,
+    /// Calls under way at once, over all runs.
+    pub max_calls: usize,
+    /// How often ended runs are sealed into the ledger.
+    pub seal_every: Duration,
+    /// How long an idempotency key is remembered.
+    pub idempotency_window: SignedDuration,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_secs(2),
+            late_window: Duration::from_secs(60),
+            max_calls: 1024,
+            seal_every: Duration::from_millis(500),
+            idempotency_window: SignedDuration::from_hours(24),
+        }
+    }
+}
+
+/// The tools of one moment: the snapshot that describes them and the providers that run them, always in step.
+pub struct Tools {
+    /// What exists.
+    pub snapshot: Arc<Snapshot>,
+    providers: HashMap<String, Arc<dyn Provider>>,
+}
+
+impl Tools {
+    /// What runs a tool, by id.
+    pub fn provider(&self, id: &str) -> Option<&Arc<dyn Provider>> {
+        self.providers.get(id)
+    }
+}
+
+/// Runs calls and plans. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: EngineOptions,
+    clock: Arc<dyn Clock>,
+    store: Arc<dyn Store>,
+    blobs: Arc<dyn Blobs>,
+    bus: Arc<EventBus>,
+    signer: Arc<Signer>,
+    sealer: Arc<Sealer>,
+    approvals: Arc<Approvals>,
+    registry: Mutex<(Registry, HashMap<String, Arc<dyn Provider>>)>,
+    tools: ArcSwap<Tools>,
+    policy: ArcSwap<Policy>,
+    hooks: ArcSwap<Vec<Arc<dyn Hook>>>,
+    permits: Semaphore,
+    lease: Lease,
+    runs: Mutex<HashMap<RunId, CancellationToken>>,
+    calls: Mutex<HashMap<CallId, CancellationToken>>,
+    stored_policies: Mutex<HashSet<String>>,
+    in_flight_keys: Mutex<HashMap<String, watch::Receiver<bool>>>,
+    shutdown: CancellationToken,
+}
+
+/// What an engine is made of.
+pub struct EngineParts {
+    /// Durable state.
+    pub store: Arc<dyn Store>,
+    /// Signs checkpoints.
+    pub signer: Signer,
+    /// Who may do what.
+    pub policy: Policy,
+    /// Time and ids.
+    pub clock: Arc<dyn Clock>,
+    /// This process, for leases.
+    pub lease: Lease,
+    /// Numbers.
+    pub options: EngineOptions,
+}
+
+/// A direct call.
+#[derive(Debug, Clone, Default)]
+pub struct CallRequest {
+    /// Name or id.
+    pub tool: String,
+    /// Arguments.
+    pub args: Map<String, Value>,
+    /// How long it may take.
+    pub timeout_ms: Option<u64>,
+    /// One line for people.
+    pub preview: Option<String>,
+    /// The same key with the same arguments within 24 hours gives the recorded result again.
+    pub idempotency_key: Option<String>,
+    /// Predict instead of doing.
+    pub dry_run: bool,
+}
+
+/// The answer to a direct call.
+#[derive(Debug, Clone)]
+pub struct CallAnswer {
+    /// The result.
+    pub result: ToolResult,
+    /// True when it is the recorded result of an earlier call with the same idempotency key.
+    pub deduplicated: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KeyUse {
+    tool: String,
+    args_hash: String,
+    run_id: RunId,
+}
+
+struct StoreBlobs(Arc<dyn Store>);
+
+impl Blobs for StoreBlobs {
+    fn read_blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, Failure> {
+        Ok(self.0.blob(sha256)?)
+    }
+}
+
+impl Engine {
+    /// Puts an engine together. Must be called inside a tokio runtime: ended runs are sealed in the background.
+    pub fn new(parts: EngineParts) -> Self {
+        let EngineParts { store, signer, policy, clock, lease, options } = parts;
+        let signer = Arc::new(signer);
+        let sealer = Arc::new(Sealer::new(store.clone(), signer.clone()));
+        let shutdown = CancellationToken::new();
+        tokio::spawn(seal_in_background(sealer.clone(), options.seal_every, shutdown.clone()));
+        let inner = Inner {
+            permits: Semaphore::new(options.max_calls),
+            approvals: Approvals::new(store.clone(), clock.clone()),
+            blobs: Arc::new(StoreBlobs(store.clone())),
+            bus: Arc::default(),
+            registry: Mutex::new((Registry::new(), HashMap::new())),
+            tools: ArcSwap::from_pointee(Tools { snapshot: Snapshot::empty(), providers: HashMap::new() }),
+            policy: ArcSwap::from_pointee(policy),
+            hooks: ArcSwap::default(),
+            runs: Mutex::default(),
+            calls: Mutex::default(),
+            stored_policies: Mutex::default(),
+            in_flight_keys: Mutex::default(),
+            options,
+            clock,
+            store,
+            signer,
+            sealer,
+            lease,
+            shutdown,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Adds tools that one provider runs. The snapshot changes once, for all of them or none.
+    pub fn register(&self, entries: Vec<ToolEntry>, provider: Arc<dyn Provider>) -> Result<(), RegistryError> {
+        let mut registry = lock(&self.inner.registry);
+        let mut next = registry.0.clone();
+        let mut providers = registry.1.clone();
+        for entry in entries {
+            providers.insert(entry.id().to_owned(), provider.clone());
+            next.add(entry)?;
+        }
+        *registry = (next, providers);
+        self.publish_tools(&registry);
+        Ok(())
+    }
+
+    /// Removes every tool of a source.
+    pub fn unregister(&self, source: &ToolSource) {
+        let mut registry = lock(&self.inner.registry);
+        registry.0.remove_source(source);
+        let snapshot = registry.0.snapshot();
+        registry.1.retain(|id, _| snapshot.get(id).is_some());
+        self.publish_tools(&registry);
+    }
+
+    fn publish_tools(&self, registry: &(Registry, HashMap<String, Arc<dyn Provider>>)) {
+        let tools = Tools { snapshot: registry.0.snapshot(), providers: registry.1.clone() };
+        self.inner.tools.store(Arc::new(tools));
+    }
+
+    /// Adds a hook; hooks run in the order they were added.
+    pub fn add_hook(&self, hook: Arc<dyn Hook>) {
+        self.inner.hooks.rcu(|hooks| {
+            let mut next = Vec::clone(hooks);
+            next.push(hook.clone());
+            next
+        });
+    }
+
+    /// Replaces the policy for calls from now on; runs under way keep theirs.
+    pub fn set_policy(&self, policy: Policy) {
+        self.inner.policy.store(Arc::new(policy));
+    }
+
+    /// The tools of this moment.
+    pub fn tools(&self) -> Arc<Tools> {
+        self.inner.tools.load_full()
+    }
+
+    /// The policy that holds for a caller.
+    pub fn policy_for(&self, caller: &Caller) -> Arc<EffectivePolicy> {
+        self.inner.policy.load().effective(&Subject {
+            agent: &caller.agent,
+            session: caller.session.as_deref(),
+            door: caller.door.as_str(),
+            scopes: &caller.scopes,
+        })
+    }
+
+    /// Tools the caller may use, by id: exactly those a call would not be denied for by name.
+    pub fn visible_tools(&self, caller: &Caller) -> Vec<Arc<ToolEntry>> {
+        let policy = self.policy_for(caller);
+        let tools = self.tools();
+        tools
+            .snapshot
+            .iter()
+            .filter(|entry| !matches!(policy.decide(entry, None), toolyard_catalog::Decision::Deny { .. }))
+            .cloned()
+            .collect()
+    }
+
+    /// Calls one tool. Always answers with a result; it is durable when this returns if the call had side effects.
+    pub async fn call(&self, caller: Arc<Caller>, request: CallRequest) -> CallAnswer {
+        match request.idempotency_key.clone() {
+            Some(key) if !request.dry_run => self.call_once(caller, request, key).await,
+            _ => CallAnswer { result: self.call_in_run(caller, request, self.new_run_id()).await, deduplicated: false },
+        }
+    }
+
+    async fn call_in_run(&self, caller: Arc<Caller>, request: CallRequest, run_id: RunId) -> ToolResult {
+        let previews = request.dry_run.then(Default::default);
+        let cancel = self.inner.shutdown.child_token();
+        let scope = self.scope(run_id, caller, cancel, previews);
+        let _registered = self.register_run(run_id, scope.cancel.clone());
+        let started_at = self.begin_direct(&scope, &request.tool);
+        let call = StepCall {
+            step_id: StepId::direct(),
+            tool: request.tool.clone(),
+            args: request.args,
+            iteration: None,
+            attempt: 1,
+            timeout_ms: request.timeout_ms,
+            preview: request.preview,
+            first_of_step: true,
+            recovered: None,
+            cancel: scope.cancel.child_token(),
+        };
+        let settled = pipeline::run_call(self, &scope, call).await;
+        let status = if settled.result.ok { RunStatus::Finished } else { RunStatus::Failed };
+        let message = settled.result.user_message.clone().unwrap_or_else(|| status.as_str().to_owned());
+        self.finish_run(&scope, RunKind::Call, &request.tool, started_at, status, settled.result.error.clone(), message);
+        if settled.side_effects
+            && scope.previews.is_none()
+            && let Err(error) = scope.recorder.sync().await
+        {
+            // The effect may have happened, but its record did not reach the disk: the caller must know.
+            tracing::error!(%error, %run_id, "a result could not be made durable");
+        }
+        settled.result
+    }
+
+    /// A direct call with an idempotency key.
+    async fn call_once(&self, caller: Arc<Caller>, request: CallRequest, key: String) -> CallAnswer {
+        let args_hash = canonical::hash(&request.args).unwrap_or_default();
+        let full_key = format!("{}\n{}\n{key}", caller.principal, caller.session.as_deref().unwrap_or_default());
+        let run_id = self.new_run_id();
+        let mine = KeyUse { tool: request.tool.clone(), args_hash: args_hash.clone(), run_id };
+        let (done, waiting) = watch::channel(false);
+        let other = {
+            let mut keys = lock(&self.inner.in_flight_keys);
+            let other = keys.get(&full_key).cloned();
+            if other.is_none() {
+                keys.insert(full_key.clone(), waiting);
+            }
+            other
+        };
+        if let Some(mut other) = other {
+            let _ = other.wait_for(|done| *done).await;
+        }
+        let expires = self.inner.clock.now().checked_add(self.inner.options.idempotency_window).ok();
+        let bytes = serde_json::to_vec(&mine).unwrap_or_default();
+        let store = self.inner.store.clone();
+        let space_key = full_key.clone();
+        let existing = tokio::task::spawn_blocking(move || store.put_if_absent("idempotency", &space_key, bytes, expires)).await;
+        let answer = match existing {
+            Ok(Ok(None)) => CallAnswer { result: self.call_in_run(caller, request, run_id).await, deduplicated: false },
+            Ok(Ok(Some(earlier))) => self.earlier_answer(caller, request, &args_hash, &earlier).await,
+            Ok(Err(error)) => self.refuse_direct(caller, &request, error.into()),
+            Err(_) => self.refuse_direct(caller, &request, Failure::new(ErrorCode::InternalError, "the store did not answer")),
+        };
+        lock(&self.inner.in_flight_keys).remove(&full_key);
+        let _ = done.send(true);
+        answer
+    }
+
+    async fn earlier_answer(&self, caller: Arc<Caller>, request: CallRequest, args_hash: &str, earlier: &[u8]) -> CallAnswer {
+        let Ok(earlier) = serde_json::from_slice::<KeyUse>(earlier) else {
+            return self.refuse_direct(caller, &request, Failure::new(ErrorCode::InternalError, "the idempotency key's entry cannot be read"));
+        };
+        if earlier.args_hash != args_hash || earlier.tool != request.tool {
+            let failure = Failure::new(ErrorCode::Conflict, "this idempotency key was used with another tool or other arguments")
+                .suggest("Use a new key for a new call.")
+                .detail("runId", earlier.run_id.to_string())
+                .retryable(false);
+            return self.refuse_direct(caller, &request, failure);
+        }
+        let store = self.inner.store.clone();
+        let run_id = earlier.run_id;
+        let recorded = tokio::task::spawn_blocking(move || {
+            store.settle()?;
+            crate::view::export_run(&*store, run_id)
+        })
+        .await;
+        let result = recorded.ok().and_then(Result::ok).and_then(|mut export| export.results.pop());
+        match result {
+            Some(result) => CallAnswer { result, deduplicated: true },
+            None => {
+                let failure = Failure::new(ErrorCode::Conflict, "a call with this idempotency key was interrupted; its outcome is not known")
+                    .suggest("Look at the run with `toolyard runs show`, then use a new key.")
+                    .detail("runId", run_id.to_string())
+                    .detail("reason", "IN_DOUBT");
+                self.refuse_direct(caller, &request, failure)
+            }
+        }
+    }
+
+    fn refuse_direct(&self, caller: Arc<Caller>, request: &CallRequest, failure: Failure) -> CallAnswer {
+        let run_id = self.new_run_id();
+        let scope = self.scope(run_id, caller, self.inner.shutdown.child_token(), None);
+        let started_at = self.begin_direct(&scope, &request.tool);
+        let call = StepCall {
+            step_id: StepId::direct(),
+            tool: request.tool.clone(),
+            args: request.args.clone(),
+            iteration: None,
+            attempt: 1,
+            timeout_ms: None,
+            preview: None,
+            first_of_step: true,
+            recovered: None,
+            cancel: scope.cancel.clone(),
+        };
+        let call_id = CallId::from_uuid(self.inner.clock.new_id());
+        let settled = pipeline::refuse(self, &scope, call_id, &call, failure.clone());
+        let message = failure.to_string();
+        self.finish_run(&scope, RunKind::Call, &request.tool, started_at, RunStatus::Failed, Some(failure), message);
+        CallAnswer { result: settled.result, deduplicated: false }
+    }
+
+    pub(crate) fn scope(
+        &self,
+        run_id: RunId,
+        caller: Arc<Caller>,
+        cancel: CancellationToken,
+        previews: Option<crate::scope::Previews>,
+    ) -> RunScope {
+        let policy = self.policy_for(&caller);
+        let store: Arc<dyn Store> =
+            if previews.is_some() { Arc::new(crate::memory_store::MemoryStore::new()) } else { self.inner.store.clone() };
+        let recorder =
+            Recorder::begin(run_id, caller.session.clone(), store, self.inner.bus.clone(), self.inner.signer.clone());
+        self.scope_with(run_id, caller, policy, cancel, previews, recorder)
+    }
+
+    pub(crate) fn scope_with(
+        &self,
+        run_id: RunId,
+        caller: Arc<Caller>,
+        policy: Arc<EffectivePolicy>,
+        cancel: CancellationToken,
+        previews: Option<crate::scope::Previews>,
+        recorder: Recorder,
+    ) -> RunScope {
+        RunScope {
+            run_id,
+            permits: Semaphore::new(policy.limits().max_concurrency.max(1) as usize),
+            caller,
+            tools: self.tools(),
+            policy,
+            recorder: Arc::new(recorder),
+            cancel,
+            confirmation: OnceLock::new(),
+            usage: Usage::default(),
+            previews,
+        }
+    }
+
+    fn begin_direct(&self, scope: &RunScope, tool: &str) -> Timestamp {
+        let started_at = self.inner.clock.now();
+        let policy_blob = self.policy_blob(scope);
+        scope.recorder.push(Record::RunStarted(RunStarted {
+            run_id: scope.run_id,
+            kind: RunKind::Call,
+            plan: None,
+            plan_hash: None,
+            policy_hash: scope.policy.hash().to_owned(),
+            policy: None,
+            policy_blob: Some(policy_blob),
+            registry_version: scope.tools.snapshot.version().to_owned(),
+            executor_version: crate::EXECUTOR_VERSION.to_owned(),
+            caller: scope.caller.to_map(),
+            context: Map::new(),
+            started_at,
+            parent_run_id: None,
+            imported_steps: Vec::new(),
+            preview_hash: None,
+        }));
+        scope.recorder.set_row(self.row(scope, RunKind::Call, tool, started_at, RunStatus::Running, None));
+        started_at
+    }
+
+    /// Single calls share one copy of their policy, kept by content.
+    fn policy_blob(&self, scope: &RunScope) -> String {
+        let json = serde_json::to_vec(&**scope.policy.snapshot()).unwrap_or_default();
+        let blob = crate::Blob::new(json);
+        let sha256 = blob.sha256.clone();
+        if scope.previews.is_some() || lock(&self.inner.stored_policies).insert(sha256.clone()) {
+            scope.recorder.push_blobs([blob]);
+        }
+        sha256
+    }
+
+    pub(crate) fn row(&self, scope: &RunScope, kind: RunKind, title: &str, started_at: Timestamp, status: RunStatus, ended_at: Option<Timestamp>) -> RunRow {
+        RunRow {
+            run_id: scope.run_id,
+            kind,
+            status,
+            title: title.chars().take(200).collect(),
+            session: scope.caller.session.clone(),
+            started_at,
+            ended_at,
+            lease: (!status.is_final()).then(|| self.inner.lease.clone()),
+        }
+    }
+
+    /// Records a run's end and hands its head to the ledger.
+    #[allow(clippy::too_many_arguments)] // the parts of one closing record
+    pub(crate) fn finish_run(
+        &self,
+        scope: &RunScope,
+        kind: RunKind,
+        title: &str,
+        started_at: Timestamp,
+        status: RunStatus,
+        error: Option<Failure>,
+        message: String,
+    ) {
+        let at = self.inner.clock.now();
+        scope.recorder.push(Record::Finished(FinishedRecord { at, status, error, message }));
+        if kind == RunKind::Plan {
+            scope.recorder.checkpoint();
+        }
+        scope.recorder.set_row(self.row(scope, kind, title, started_at, status, Some(at)));
+        match scope.recorder.flush(Durability::Ride) {
+            Ok(_) => {
+                if scope.previews.is_none() {
+                    let (seq, chain) = scope.recorder.head();
+                    self.inner.sealer.run_ended(scope.run_id, seq, &chain);
+                }
+            }
+            Err(error) => tracing::error!(%error, run_id = %scope.run_id, "the end of a run could not be recorded"),
+        }
+    }
+
+    /// Stops a run. `false` when it is not under way here.
+    pub fn cancel_run(&self, run_id: RunId) -> bool {
+        let token = lock(&self.inner.runs).get(&run_id).cloned();
+        token.is_some_and(|t| {
+            t.cancel();
+            true
+        })
+    }
+
+    /// Stops one call. `false` when it is not under way here.
+    pub fn cancel_call(&self, call_id: CallId) -> bool {
+        let token = lock(&self.inner.calls).get(&call_id).cloned();
+        token.is_some_and(|t| {
+            t.cancel();
+            true
+        })
+    }
+
+    /// Runs under way in this process.
+    pub fn active_runs(&self) -> Vec<RunId> {
+        lock(&self.inner.runs).keys().copied().collect()
+    }
+
+    /// Stops everything, waits a little for it, and seals what ended. The engine takes no more calls.
+    pub async fn shutdown(&self) {
+        self.inner.shutdown.cancel();
+        let give_up = tokio::time::Instant::now() + self.inner.options.grace + Duration::from_secs(1);
+        while !lock(&self.inner.runs).is_empty() && tokio::time::Instant::now() < give_up {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        self.inner.permits.close();
+        let sealer = self.inner.sealer.clone();
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || sealer.seal()).await {
+            tracing::error!(%error, "the last runs could not be sealed");
+        }
+    }
+
+    /// Seals ended runs now rather than with the next tick.
+    pub async fn seal(&self) -> Result<(), Failure> {
+        let sealer = self.inner.sealer.clone();
+        match tokio::task::spawn_blocking(move || sealer.seal()).await {
+            Ok(sealed) => Ok(sealed?),
+            Err(_) => Err(Failure::new(ErrorCode::InternalError, "the sealing task failed")),
+        }
+    }
+
+    /// Events as they happen.
+    pub fn bus(&self) -> &Arc<EventBus> {
+        &self.inner.bus
+    }
+    /// Questions to people.
+    pub fn approvals(&self) -> &Arc<Approvals> {
+        &self.inner.approvals
+    }
+    /// Durable state.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+    /// Time and ids.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner.clock
+    }
+    /// Signs records.
+    pub fn signer(&self) -> &Arc<Signer> {
+        &self.inner.signer
+    }
+    /// Numbers.
+    pub fn options(&self) -> &EngineOptions {
+        &self.inner.options
+    }
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.inner.lease
+    }
+    pub(crate) fn hooks(&self) -> Arc<Vec<Arc<dyn Hook>>> {
+        self.inner.hooks.load_full()
+    }
+    pub(crate) fn permits(&self) -> &Semaphore {
+        &self.inner.permits
+    }
+    pub(crate) fn blobs(&self) -> Arc<dyn Blobs> {
+        self.inner.blobs.clone()
+    }
+    pub(crate) fn shutdown_token(&self) -> &CancellationToken {
+        &self.inner.shutdown
+    }
+    pub(crate) fn new_run_id(&self) -> RunId {
+        RunId::from_uuid(self.inner.clock.new_id())
+    }
+
+    pub(crate) fn register_call(&self, call_id: CallId, token: CancellationToken) -> Registered<'_, CallId> {
+        lock(&self.inner.calls).insert(call_id, token);
+        Registered { map: &self.inner.calls, key: call_id }
+    }
+    pub(crate) fn register_run(&self, run_id: RunId, token: CancellationToken) -> Registered<'_, RunId> {
+        lock(&self.inner.runs).insert(run_id, token);
+        Registered { map: &self.inner.runs, key: run_id }
+    }
+}
+
+/// Keeps a run or call findable for as long as it is under way.
+pub(crate) struct Registered<'a, K: std::hash::Hash + Eq> {
+    map: &'a Mutex<HashMap<K, CancellationToken>>,
+    key: K,
+}
+
+impl<K: std::hash::Hash + Eq> Drop for Registered<'_, K> {
+    fn drop(&mut self) {
+        lock(self.map).remove(&self.key);
+    }
+}
+
+async fn seal_in_background(sealer: Arc<Sealer>, every: Duration, shutdown: CancellationToken) {
+    let mut tick = tokio::time::interval(every);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            () = shutdown.cancelled() => return,
+        }
+        let sealer = sealer.clone();
+        match tokio::task::spawn_blocking(move || sealer.seal()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "ended runs could not be sealed"),
+            Err(_) => return,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// The envelope is shared with tasks that outlive the pipeline; this keeps that honest.
+const _: fn() = || {
+    fn assert_send_sync<T: Send + Sync>() {}
+    assert_send_sync::<ToolCall>();
+    assert_send_sync::<Engine>();
+};

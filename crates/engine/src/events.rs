@@ -1,0 +1,94 @@
+//! Events to any number of watchers. A slow watcher loses events, never time: a call does not wait for anyone.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
+use tokio::sync::mpsc;
+use toolyard_protocol::{ExecutionEvent, RunId};
+
+/// Events a watcher may leave unread before it starts losing them.
+pub const WATCHER_BUFFER: usize = 1024;
+
+/// Hands events to watchers.
+#[derive(Default)]
+pub struct EventBus {
+    watchers: Mutex<Vec<Watcher>>,
+    count: AtomicUsize,
+}
+
+struct Watcher {
+    run_id: Option<RunId>,
+    session: Option<String>,
+    sender: mpsc::Sender<Arc<ExecutionEvent>>,
+    lost: Arc<AtomicUsize>,
+}
+
+/// Which events a watcher wants.
+#[derive(Debug, Clone, Default)]
+pub struct Subscription {
+    /// Only this run.
+    pub run_id: Option<RunId>,
+    /// Only runs of this session.
+    pub session: Option<String>,
+}
+
+/// The receiving end. Dropping it ends the subscription.
+pub struct Events {
+    receiver: mpsc::Receiver<Arc<ExecutionEvent>>,
+    lost: Arc<AtomicUsize>,
+}
+
+impl Events {
+    /// The next event; `None` when the bus is gone.
+    pub async fn next(&mut self) -> Option<Arc<ExecutionEvent>> {
+        self.receiver.recv().await
+    }
+
+    /// The next event if one is waiting.
+    pub fn try_next(&mut self) -> Option<Arc<ExecutionEvent>> {
+        self.receiver.try_recv().ok()
+    }
+
+    /// How many events were lost since the last time this was asked. The record has them all.
+    pub fn take_lost(&self) -> usize {
+        self.lost.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl EventBus {
+    /// Starts watching.
+    pub fn subscribe(&self, subscription: Subscription) -> Events {
+        let (sender, receiver) = mpsc::channel(WATCHER_BUFFER);
+        let lost = Arc::new(AtomicUsize::new(0));
+        let watcher =
+            Watcher { run_id: subscription.run_id, session: subscription.session, sender, lost: lost.clone() };
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.push(watcher);
+        self.count.store(watchers.len(), Ordering::Release);
+        Events { receiver, lost }
+    }
+
+    /// Whether anybody watches; when not, events need not even be built.
+    pub fn is_watched(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
+    }
+
+    /// Hands an event to whoever wants it.
+    pub fn publish(&self, session: Option<&str>, event: ExecutionEvent) {
+        let event = Arc::new(event);
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.retain(|w| {
+            if w.sender.is_closed() {
+                return false;
+            }
+            let wanted = w.run_id.is_none_or(|id| id == event.run_id)
+                && w.session.as_deref().is_none_or(|s| Some(s) == session);
+            if wanted && w.sender.try_send(event.clone()).is_err() {
+                w.lost.fetch_add(1, Ordering::Relaxed);
+            }
+            true
+        });
+        self.count.store(watchers.len(), Ordering::Release);
+    }
+}

@@ -1,0 +1,54 @@
+//! Hooks around a call: plugins and doors may look at it, rewrite it, block it or ask a person.
+
+use crate::{BoxFuture, Caller};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use toolyard_catalog::ToolEntry;
+use toolyard_protocol::ToolResult;
+
+/// What a hook sees before a call.
+pub struct HookCall<'a> {
+    /// Who asks.
+    pub caller: &'a Arc<Caller>,
+    /// The tool.
+    pub tool: &'a ToolEntry,
+    /// Valid arguments.
+    pub args: &'a Map<String, Value>,
+}
+
+/// What a hook wants.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HookVerdict {
+    /// Go on.
+    Proceed,
+    /// Go on with other arguments; they are validated and checked against the policy again.
+    Rewrite(Map<String, Value>),
+    /// Do not run it.
+    Block {
+        /// Shown to the caller.
+        reason: String,
+    },
+    /// A person decides.
+    Ask {
+        /// A few words.
+        title: String,
+        /// What is asked.
+        description: String,
+        /// How long to wait; clamped to ten minutes.
+        timeout_ms: u64,
+    },
+}
+
+/// Looks at calls. Hooks run in the order they were added; the first block ends the matter.
+pub trait Hook: Send + Sync + 'static {
+    /// A name for records.
+    fn name(&self) -> &str;
+
+    /// Before a call is made. Must not take long: it is under the call's own deadline.
+    fn before<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, HookVerdict>;
+
+    /// After a call has its result.
+    fn after(&self, result: &ToolResult) {
+        let _ = result;
+    }
+}

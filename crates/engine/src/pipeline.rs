@@ -1,0 +1,736 @@
+//! The one road. Every call, whichever door it came in by, is one run through [`run_call`], top to bottom.
+//!
+//! ```text
+//!  1 session    (the scope: caller, policy, cancel token)
+//!  2 catalog    exact name or id, from one immutable snapshot
+//!  3 policy     Allow | Deny | Ask
+//!  4 validate   size, integers, input schema; canonical JSON -> argsHash
+//!  5 hooks      may block, rewrite (then 3 and 4 again) or ask
+//!  6 approve    Ask: recorded question, recorded answer
+//!  7 permit     a place among the run's and the engine's concurrent calls
+//!  8 prepare    the provider says what will change; limits are checked
+//!  9 record     the ToolCall is durable before the effect
+//! 10 attempt    deadline, cancellation, panics
+//! 11 normalise  any outcome -> ToolResult; output schema; observed effects; large output by reference
+//! 12 record     the ToolResult
+//! ```
+//!
+//! Retries belong to the plan scheduler: each try is a new trip down this road with a new envelope.
+
+use crate::{
+    Blob, CallContext, Engine, Failed, HookCall, HookVerdict, Output, Prepared, Progress, Provider, Reconciled,
+    approvals::{Answer, ApprovalRequest},
+    attempt::{self, Attempt},
+    record::{CallRecord, Confirmed, ConfirmationRequested, INLINE_BYTES, NoteRecord, OutcomeRecord, Record, RefusedRecord, ResultRecord},
+    scope::RunScope,
+    store::{Durability, Position},
+    view,
+};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+use toolyard_catalog::{Decision, ToolEntry, Violation};
+use toolyard_protocol::{
+    CallId, Confirmation, ConfirmationDecision, ConfirmationId, Effects, ErrorCode, EventLevel, Failure, Idempotency, Iteration, ResultStatus,
+    StepId, ToolCall, ToolCallParts, ToolName, ToolResult, ToolResultParts, canonical,
+};
+
+/// One trip down the road.
+pub(crate) struct StepCall {
+    pub(crate) step_id: StepId,
+    pub(crate) tool: String,
+    pub(crate) args: Map<String, Value>,
+    pub(crate) iteration: Option<Iteration>,
+    pub(crate) attempt: u32,
+    pub(crate) timeout_ms: Option<u64>,
+    pub(crate) preview: Option<String>,
+    pub(crate) first_of_step: bool,
+    /// A call made again after a crash keeps its id.
+    pub(crate) recovered: Option<CallId>,
+    /// Stops this call alone.
+    pub(crate) cancel: CancellationToken,
+}
+
+/// A call with its result.
+pub(crate) struct Settled {
+    pub(crate) result: ToolResult,
+    /// Where the result stands in the store's order; wait for it before anything that depends on the result.
+    pub(crate) position: Position,
+    /// Whether the result must be durable before it is acted on.
+    pub(crate) side_effects: bool,
+}
+
+/// A call that passed every check.
+struct Cleared {
+    entry: Arc<ToolEntry>,
+    args: Map<String, Value>,
+    args_json: Vec<u8>,
+    args_hash: String,
+    side_effects: bool,
+}
+
+/// Takes a call down the road. Always answers with exactly one result.
+pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) -> Settled {
+    let call_id = call.recovered.unwrap_or_else(|| CallId::from_uuid(engine.clock().new_id()));
+    let cleared = match clear(engine, scope, call_id, &call).await {
+        Ok(cleared) => cleared,
+        Err(failure) => return refuse(engine, scope, call_id, &call, failure),
+    };
+    let side_effects = cleared.side_effects;
+
+    // 7 permit
+    let permits = tokio::select! {
+        biased;
+        () = call.cancel.cancelled() => return refuse(engine, scope, call_id, &call, cancelled()),
+        permits = async { (scope.permits.acquire().await, engine.permits().acquire().await) } => permits,
+    };
+    if permits.0.is_err() || permits.1.is_err() {
+        return refuse(engine, scope, call_id, &call, Failure::new(ErrorCode::Unavailable, "Toolyard is shutting down"));
+    }
+
+    let Cleared { entry, args, args_json, args_hash, .. } = cleared;
+    let definition = entry.definition().clone();
+    let Some(provider) = scope.tools.provider(entry.id()).cloned() else {
+        return refuse(engine, scope, call_id, &call, Failure::new(ErrorCode::Unavailable, format!("nothing runs {} now", definition.name)));
+    };
+    let provider: Arc<dyn Provider> = match &scope.previews {
+        None => provider,
+        Some(previews) if !side_effects => match previews.of(&provider) {
+            Some(twin) => twin,
+            None => provider,
+        },
+        Some(previews) => match previews.of(&provider) {
+            Some(twin) if definition.supports_dry_run => twin,
+            _ => return unpredictable(engine, scope, call_id, &call, &definition.side_effects),
+        },
+    };
+
+    let created_at = engine.clock().now();
+    let limits = scope.limits();
+    let timeout_ms = call
+        .timeout_ms
+        .unwrap_or(definition.default_timeout_ms)
+        .min(definition.max_timeout_ms.unwrap_or(u64::MAX))
+        .min(limits.max_call_ms)
+        .max(1);
+    let parts = ToolCallParts {
+        call_id,
+        run_id: scope.run_id,
+        step_id: call.step_id.clone(),
+        tool: definition.name.clone(),
+        attempt: call.attempt.max(1),
+        args,
+        args_hash: Some(args_hash.clone()),
+        timeout_ms: Some(timeout_ms),
+        deadline_at: created_at.checked_add(Duration::from_millis(timeout_ms)).ok(),
+        cancellable: definition.cancellable,
+        loop_id: call.iteration.as_ref().map(|_| view::loop_id(scope.run_id, &call.step_id)),
+        iteration: call.iteration.clone(),
+        created_at,
+        planner_version: None,
+        executor_version: crate::EXECUTOR_VERSION.to_owned(),
+        tool_registry_version: scope.tools.snapshot.version().to_owned(),
+        preview: call.preview.clone(),
+        risk_level: definition.risk_level,
+        category: Some(definition.category.clone()),
+        policy: scope.policy.snapshot().clone(),
+        confirmation_id: scope.confirmation.get().copied(),
+    };
+    let envelope = match ToolCall::with_known_hash(parts) {
+        Ok(envelope) => Arc::new(envelope),
+        Err(e) => return refuse(engine, scope, call_id, &call, Failure::new(ErrorCode::InternalError, e.to_string())),
+    };
+    let stop = call.cancel.child_token();
+    let _registered = engine.register_call(call_id, stop.clone());
+    let context = Arc::new(CallContext {
+        cancel: stop,
+        caller: scope.caller.clone(),
+        progress: progress_of(scope, &envelope),
+        blobs: engine.blobs(),
+    });
+    let attempt = Attempt::new(&provider, &context, &envelope, Duration::from_millis(timeout_ms), engine.options().grace);
+
+    // 8 prepare
+    let started = engine.clock().now();
+    let prepared = match attempt.prepare().await {
+        Ok(mut prepared) => {
+            let intent = prepared.intent.as_ref();
+            let usage = scope.usage.take(limits, intent.map_or(0, |i| i.bytes_written), intent.map_or(0, |i| i.deletes));
+            match usage {
+                Ok(()) => {
+                    scope.recorder.push_blobs(std::mem::take(&mut prepared.blobs));
+                    prepared
+                }
+                Err(failure) => {
+                    record_call(engine, scope, &call, &envelope, &args_json, None);
+                    return settle(engine, scope, &entry, &envelope, started, Err(failure.into()), ResultStatus::Error, side_effects);
+                }
+            }
+        }
+        Err(stopped) => {
+            record_call(engine, scope, &call, &envelope, &args_json, None);
+            let (status, failed) = stopped.into_outcome(&envelope);
+            return settle(engine, scope, &entry, &envelope, started, Err(failed), status, side_effects);
+        }
+    };
+
+    // 9 record
+    record_call(engine, scope, &call, &envelope, &args_json, Some(&prepared));
+    if side_effects && let Err(error) = scope.recorder.sync().await {
+        // Nothing was dispatched, and nothing more can be recorded: this result lives in the answer only.
+        return unrecorded(engine, &call, &envelope, started, error.into());
+    }
+
+    // 10 attempt
+    let intent = prepared.intent.clone();
+    let outcome = if side_effects {
+        let late = late_note(engine, scope, &envelope);
+        attempt.execute_detached(prepared, engine.options().late_window, late).await
+    } else {
+        attempt.execute(prepared).await
+    };
+
+    // 11 normalise
+    let (status, outcome) = match outcome {
+        Ok(output) => (ResultStatus::Ok, Ok(output)),
+        Err(stopped) => {
+            let lost_sight = stopped.lost_sight();
+            let (status, mut failed) = stopped.into_outcome(&envelope);
+            if lost_sight && definition.idempotency == Idempotency::Etag && let Some(intent) = &intent {
+                observe(&provider, &context, &envelope, intent, &mut failed).await;
+            }
+            (status, Err(failed))
+        }
+    };
+    settle(engine, scope, &entry, &envelope, started, outcome, status, side_effects)
+}
+
+/// Stages 2 to 6.
+async fn clear(engine: &Engine, scope: &RunScope, call_id: CallId, call: &StepCall) -> Result<Cleared, Failure> {
+    if call.cancel.is_cancelled() {
+        return Err(cancelled());
+    }
+    // 2 catalog
+    let entry = look_up(scope, &call.tool)?;
+    // 3 policy
+    let mut asks = Vec::new();
+    weigh(scope, &entry, &call.args, &mut asks)?;
+    // 4 validate
+    let mut args = call.args.clone();
+    let (mut args_json, mut args_hash) = validate(scope, &entry, &args)?;
+    // 5 hooks
+    for hook in engine.hooks().iter() {
+        match hook.before(HookCall { caller: &scope.caller, tool: &entry, args: &args }).await {
+            HookVerdict::Proceed => {}
+            HookVerdict::Rewrite(rewritten) => {
+                args = rewritten;
+                weigh(scope, &entry, &args, &mut asks)?;
+                (args_json, args_hash) = validate(scope, &entry, &args)?;
+            }
+            HookVerdict::Block { reason } => {
+                return Err(Failure::new(ErrorCode::PolicyDenied, reason).detail("hook", hook.name()).retryable(false));
+            }
+            HookVerdict::Ask { title, description, timeout_ms } => {
+                asks.push(Question { title, reason: description, rule: format!("hook {}", hook.name()), timeout_ms, by_hook: true });
+            }
+        }
+    }
+    let side_effects = entry.definition().has_side_effects();
+    // 6 approve
+    if let Some(question) = asks.into_iter().next()
+        && scope.previews.is_none()
+    {
+        approve(engine, scope, call_id, &entry, &args_hash, question, &call.cancel).await?;
+    }
+    Ok(Cleared { entry, args, args_json, args_hash, side_effects })
+}
+
+struct Question {
+    title: String,
+    reason: String,
+    rule: String,
+    timeout_ms: u64,
+    by_hook: bool,
+}
+
+fn look_up(scope: &RunScope, name: &str) -> Result<Arc<ToolEntry>, Failure> {
+    use toolyard_catalog::Resolution;
+    match scope.tools.snapshot.resolve(name) {
+        Resolution::Found(entry) => Ok(entry.clone()),
+        Resolution::Ambiguous(ids) => Err(Failure::new(ErrorCode::ValidationError, format!("several tools are called {}; use an exact id", shown(name)))
+            .detail("ids", ids)
+            .retryable(false)),
+        Resolution::Unknown { suggestions } => {
+            // A suggestion must not give away a tool that the caller may not see.
+            let suggestions: Vec<String> = suggestions
+                .into_iter()
+                .filter(|s| {
+                    scope.tools.snapshot.get(s).is_some_and(|e| !matches!(scope.policy.decide(e, None), Decision::Deny { .. }))
+                })
+                .collect();
+            let failure = Failure::new(ErrorCode::NotFound, format!("there is no tool called {}", shown(name))).retryable(false);
+            Err(if suggestions.is_empty() {
+                failure.suggest("List the tools with `toolyard tools list`.")
+            } else {
+                let text = format!("Did you mean {}?", suggestions.join(", "));
+                failure.suggest(text).detail("suggestions", suggestions)
+            })
+        }
+    }
+}
+
+fn weigh(scope: &RunScope, entry: &ToolEntry, args: &Map<String, Value>, asks: &mut Vec<Question>) -> Result<(), Failure> {
+    match scope.policy.decide(entry, Some(args)) {
+        Decision::Allow => Ok(()),
+        Decision::Deny { reason, rule } => {
+            Err(Failure::new(ErrorCode::PolicyDenied, reason).detail("rule", rule).retryable(false))
+        }
+        Decision::Ask { reason, rule, timeout_ms } => {
+            let title = format!("Run {}", entry.name());
+            asks.push(Question { title, reason, rule, timeout_ms, by_hook: false });
+            Ok(())
+        }
+    }
+}
+
+fn validate(scope: &RunScope, entry: &ToolEntry, args: &Map<String, Value>) -> Result<(Vec<u8>, String), Failure> {
+    let invalid = |violations: Vec<Violation>| {
+        let first = violations.first().map(|v| format!("{}: {}", if v.path.is_empty() { "arguments" } else { &v.path }, v.message));
+        let errors: Vec<Value> = violations.iter().map(|v| json!({"path": v.path, "message": v.message})).collect();
+        Failure::new(ErrorCode::ValidationError, format!("the arguments do not fit {}: {}", entry.name(), first.unwrap_or_default()))
+            .detail("errors", errors)
+            .retryable(false)
+    };
+    let bytes = canonical::to_vec(args).map_err(|e| invalid(vec![Violation { path: String::new(), message: e.to_string() }]))?;
+    let limit = scope.limits().max_args_bytes;
+    if bytes.len() as u64 > limit {
+        return Err(Failure::new(ErrorCode::LimitExceeded, format!("the arguments are {} bytes; maxArgsBytes is {limit}", bytes.len()))
+            .detail("limit", "maxArgsBytes")
+            .detail("value", limit)
+            .retryable(false));
+    }
+    for (key, value) in args {
+        if value.is_number() || value.is_array() || value.is_object() {
+            canonical::check_integers(value).map_err(|e| invalid(vec![Violation { path: format!("/{key}"), message: e.to_string() }]))?;
+        }
+    }
+    entry.check_input(args).map_err(invalid)?;
+    let hash = format!("sha256:{}", canonical::sha256_hex(&bytes));
+    Ok((bytes, hash))
+}
+
+async fn approve(
+    engine: &Engine,
+    scope: &RunScope,
+    call_id: CallId,
+    entry: &ToolEntry,
+    args_hash: &str,
+    question: Question,
+    cancel: &CancellationToken,
+) -> Result<(), Failure> {
+    // A run that a person approved as a whole, or a deliberate act of a person, answers the policy's question.
+    // A hook's question is about these very arguments and is asked even then, except of the person themselves.
+    if scope.confirmation.get().is_some() && !question.by_hook {
+        return Ok(());
+    }
+    let now = engine.clock().now();
+    if scope.caller.is_person {
+        confirm(engine, scope, args_hash, scope.caller.principal.clone(), now);
+        return Ok(());
+    }
+    let wait = question.timeout_ms.clamp(1, crate::approvals::MAX_WAIT_MS);
+    let request = ApprovalRequest {
+        id: format!("{}:{}", if question.by_hook { "plugin" } else { "policy" }, engine.clock().new_id()),
+        kind: if question.by_hook { "plugin" } else { "policy" }.to_owned(),
+        title: question.title.chars().take(80).collect(),
+        description: question.reason.chars().take(512).collect(),
+        severity: "warning".to_owned(),
+        tool: entry.name().to_string(),
+        args_hash: args_hash.to_owned(),
+        call_id: Some(call_id),
+        run_id: Some(scope.run_id),
+        agent: scope.caller.agent.clone(),
+        session: scope.caller.session.clone(),
+        rule: question.rule,
+        extra: Map::new(),
+        created_at: now,
+        expires_at: now.checked_add(Duration::from_millis(wait)).unwrap_or(now),
+    };
+    let message = request.description.clone();
+    scope.recorder.push(Record::ConfirmationRequested(ConfirmationRequested { message, at: now }));
+    match engine.approvals().ask(request, cancel).await? {
+        Answer::Allowed { by } => {
+            confirm(engine, scope, args_hash, by, engine.clock().now());
+            Ok(())
+        }
+        Answer::Denied { reason } => Err(Failure::new(ErrorCode::ApprovalDenied, reason).retryable(false)),
+        Answer::Cancelled => Err(cancelled()),
+    }
+}
+
+/// Records an approval of this call. It becomes durable with the call it allows, which is before the effect.
+fn confirm(engine: &Engine, scope: &RunScope, shown_hash: &str, by: String, at: Timestamp) {
+    let id = *scope.confirmation.get_or_init(|| ConfirmationId::from_uuid(engine.clock().new_id()));
+    scope.recorder.push(Record::Confirmed(Confirmed(Confirmation {
+        confirmation_id: id,
+        plan_hash: shown_hash.to_owned(),
+        policy_hash: scope.policy.hash().to_owned(),
+        preview_hash: None,
+        decision: ConfirmationDecision::Approved,
+        by,
+        at,
+        expires_at: None,
+        scope: "run".to_owned(),
+    })));
+}
+
+fn record_call(engine: &Engine, scope: &RunScope, call: &StepCall, envelope: &ToolCall, args_json: &[u8], prepared: Option<&Prepared>) {
+    let _ = engine;
+    let (args, args_blob) = if args_json.len() > INLINE_BYTES {
+        let blob = Blob::new(args_json);
+        let sha256 = blob.sha256.clone();
+        scope.recorder.push_blobs([blob]);
+        (None, Some(sha256))
+    } else {
+        (Some(envelope.args.clone()), None)
+    };
+    scope.recorder.push(Record::Call(CallRecord {
+        call_id: envelope.call_id,
+        step_id: envelope.step_id.clone(),
+        tool: envelope.tool.clone(),
+        attempt: envelope.attempt,
+        args,
+        args_blob,
+        args_hash: envelope.args_hash().trim_start_matches("sha256:").to_owned(),
+        timeout_ms: envelope.timeout_ms,
+        at: envelope.created_at.as_microsecond(),
+        not_cancellable: !envelope.cancellable,
+        iteration: envelope.iteration.clone(),
+        preview: envelope.preview.clone(),
+        risk: envelope.risk_level,
+        category: envelope.category.clone(),
+        confirmation_id: envelope.confirmation_id,
+        first_of_step: call.first_of_step,
+        intent: prepared.and_then(|p| p.intent.clone()),
+        recovered: call.recovered.is_some(),
+    }));
+}
+
+#[allow(clippy::too_many_arguments)] // the parts of one result
+fn settle(
+    engine: &Engine,
+    scope: &RunScope,
+    entry: &ToolEntry,
+    envelope: &ToolCall,
+    started: Timestamp,
+    outcome: Result<Output, Failed>,
+    status: ResultStatus,
+    side_effects: bool,
+) -> Settled {
+    let outcome = outcome.and_then(|output| check_output(entry, output));
+    let (outcome, data) = to_record(engine, scope, started, status, outcome, scope.limits().max_output_bytes);
+    let result = to_result(envelope.call_id, scope, &envelope.step_id, &envelope.tool, envelope.attempt, &outcome, data);
+    scope.recorder.push(Record::Result(ResultRecord { call_id: envelope.call_id, outcome }));
+    // Ride: the next intent, or whoever depends on this result, makes it durable. That is one sync a step, not two.
+    let position = scope.recorder.flush(Durability::Ride);
+    for hook in engine.hooks().iter() {
+        hook.after(&result);
+    }
+    match position {
+        Ok(position) => Settled { result, position, side_effects },
+        Err(error) => Settled { result: with_store_failure(result, error.into()), position: Position::default(), side_effects },
+    }
+}
+
+/// A tool whose output does not fit its own schema has failed, but what it changed is still reported.
+fn check_output(entry: &ToolEntry, output: Output) -> Result<Output, Failed> {
+    match entry.check_output(&output.data) {
+        Ok(()) => Ok(output),
+        Err(violations) => {
+            let errors: Vec<Value> = violations.iter().map(|v| json!({"path": v.path, "message": v.message})).collect();
+            let failure = Failure::new(ErrorCode::InternalError, format!("the output of {} does not fit its own schema", entry.name()))
+                .suggest("The effects listed did happen. Report this to the tool's author.")
+                .detail("errors", errors)
+                .retryable(false);
+            Err(Failed { failure, effects: output.effects, debug_message: None })
+        }
+    }
+}
+
+fn to_record(
+    engine: &Engine,
+    scope: &RunScope,
+    started: Timestamp,
+    status: ResultStatus,
+    outcome: Result<Output, Failed>,
+    max_output: u64,
+) -> (OutcomeRecord, Option<Map<String, Value>>) {
+    let took_us = (engine.clock().now().as_microsecond() - started.as_microsecond()).max(0);
+    let mut record = OutcomeRecord {
+        status,
+        data: None,
+        data_blob: None,
+        error: None,
+        started: started.as_microsecond(),
+        took_us,
+        effects: None,
+        user_message: None,
+        debug_message: None,
+    };
+    let keep = |effects: Effects| (!effects.is_empty()).then_some(effects);
+    match outcome {
+        Ok(output) => {
+            record.effects = keep(output.effects);
+            record.user_message = output.user_message;
+            let size = json_size(&output.data);
+            if size <= INLINE_BYTES {
+                record.data = Some(output.data.clone());
+                (record, Some(output.data))
+            } else {
+                let blob = Blob::new(serde_json::to_vec(&output.data).unwrap_or_default());
+                let sha256 = blob.sha256.clone();
+                scope.recorder.push_blobs([blob]);
+                record.data_blob = Some(sha256.clone());
+                let data = if size as u64 <= max_output { output.data } else { externalised(&sha256, size) };
+                (record, Some(data))
+            }
+        }
+        Err(failed) => {
+            record.status = if status == ResultStatus::Ok { ResultStatus::Error } else { status };
+            record.effects = keep(failed.effects);
+            record.error = Some(failed.failure);
+            record.debug_message = failed.debug_message;
+            (record, None)
+        }
+    }
+}
+
+/// Stands in for an output that is too large to hand over; the blob store has it.
+fn externalised(sha256: &str, bytes: usize) -> Map<String, Value> {
+    match json!({"externalized": true, "ref": format!("blob:sha256:{sha256}"), "bytes": bytes}) {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// Counts the bytes of a JSON object without building its text.
+fn json_size(data: &Map<String, Value>) -> usize {
+    struct Counter(usize);
+    impl std::io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    let _ = serde_json::to_writer(&mut counter, data);
+    counter.0
+}
+
+fn to_result(
+    call_id: CallId,
+    scope: &RunScope,
+    step_id: &StepId,
+    tool: &ToolName,
+    attempt: u32,
+    outcome: &OutcomeRecord,
+    data: Option<Map<String, Value>>,
+) -> ToolResult {
+    let parts = ToolResultParts {
+        call_id,
+        run_id: scope.run_id,
+        step_id: step_id.clone(),
+        tool: tool.clone(),
+        attempt,
+        status: outcome.status,
+        ok: outcome.status == ResultStatus::Ok,
+        data_hash: outcome.data_blob.as_ref().and_then(|_| data.as_ref()).and_then(|d| canonical::hash(d).ok()),
+        data,
+        error: outcome.error.clone(),
+        started_at: view::micros(outcome.started),
+        ended_at: view::micros(outcome.started + outcome.took_us),
+        duration_ms: (outcome.took_us as u64).div_ceil(1000),
+        effects: outcome.effects.clone(),
+        user_message: outcome.user_message.clone(),
+        debug_message: outcome.debug_message.clone(),
+    };
+    ToolResult::new(parts.clone()).unwrap_or_else(|e| broken(parts, e.to_string()))
+}
+
+/// Unreachable by construction; if a defect ever builds an inconsistent result, the caller still gets a valid one.
+fn broken(parts: ToolResultParts, problem: String) -> ToolResult {
+    let fallback = ToolResultParts {
+        status: ResultStatus::Error,
+        ok: false,
+        data: None,
+        data_hash: None,
+        error: Some(Failure::new(ErrorCode::InternalError, problem)),
+        ended_at: parts.started_at,
+        ..parts
+    };
+    match ToolResult::new(fallback) {
+        Ok(result) => result,
+        Err(_) => std::process::abort(),
+    }
+}
+
+/// An outcome without a dispatched call: recorded, so that what was refused can be seen afterwards.
+pub(crate) fn refuse(engine: &Engine, scope: &RunScope, call_id: CallId, call: &StepCall, failure: Failure) -> Settled {
+    let status = if failure.code == ErrorCode::Cancelled { ResultStatus::Cancelled } else { ResultStatus::Error };
+    let now = engine.clock().now();
+    let args = Value::Object(call.args.clone());
+    let asked = (json_size(&call.args) <= INLINE_BYTES).then_some(args);
+    finish_refusal(engine, scope, call_id, call, now, asked, status, Some(failure), None)
+}
+
+/// A step that is not going to run.
+pub(crate) fn skip(engine: &Engine, scope: &RunScope, call: &StepCall, why: String) -> Settled {
+    let now = engine.clock().now();
+    let call_id = CallId::from_uuid(engine.clock().new_id());
+    finish_refusal(engine, scope, call_id, call, now, None, ResultStatus::Skipped, None, Some(why))
+}
+
+/// A dry run of a tool that cannot predict itself.
+fn unpredictable(engine: &Engine, scope: &RunScope, call_id: CallId, call: &StepCall, side_effects: &[String]) -> Settled {
+    let kinds = if side_effects.is_empty() { "unknown effects".to_owned() } else { side_effects.join(", ") };
+    let why = format!("Cannot be predicted: {} would have {kinds}", call.tool);
+    finish_refusal(engine, scope, call_id, call, engine.clock().now(), None, ResultStatus::Skipped, None, Some(why))
+}
+
+#[allow(clippy::too_many_arguments)] // the parts of one record
+fn finish_refusal(
+    engine: &Engine,
+    scope: &RunScope,
+    call_id: CallId,
+    call: &StepCall,
+    now: Timestamp,
+    args: Option<Value>,
+    status: ResultStatus,
+    error: Option<Failure>,
+    user_message: Option<String>,
+) -> Settled {
+    let _ = engine;
+    let tool = tool_name(&call.tool);
+    let outcome = OutcomeRecord {
+        status,
+        data: None,
+        data_blob: None,
+        error,
+        started: now.as_microsecond(),
+        took_us: 0,
+        effects: None,
+        user_message,
+        debug_message: None,
+    };
+    let result = to_result(call_id, scope, &call.step_id, &tool, call.attempt, &outcome, None);
+    let index = call.iteration.as_ref().map(|i| i.index);
+    scope.recorder.push(Record::Refused(RefusedRecord {
+        call_id,
+        step_id: call.step_id.clone(),
+        tool,
+        attempt: call.attempt,
+        index,
+        args,
+        outcome,
+    }));
+    match scope.recorder.flush(Durability::Ride) {
+        Ok(position) => Settled { result, position, side_effects: false },
+        Err(_) => Settled { result, position: Position::default(), side_effects: false },
+    }
+}
+
+/// The store failed before the call was dispatched.
+fn unrecorded(engine: &Engine, call: &StepCall, envelope: &ToolCall, started: Timestamp, failure: Failure) -> Settled {
+    let parts = ToolResultParts {
+        call_id: envelope.call_id,
+        run_id: envelope.run_id,
+        step_id: call.step_id.clone(),
+        tool: envelope.tool.clone(),
+        attempt: envelope.attempt,
+        status: ResultStatus::Error,
+        ok: false,
+        data: None,
+        data_hash: None,
+        error: Some(failure),
+        started_at: started,
+        ended_at: engine.clock().now().max(started),
+        duration_ms: 0,
+        effects: None,
+        user_message: None,
+        debug_message: None,
+    };
+    let result = ToolResult::new(parts.clone()).unwrap_or_else(|e| broken(parts, e.to_string()));
+    Settled { result, position: Position::default(), side_effects: false }
+}
+
+fn with_store_failure(result: ToolResult, failure: Failure) -> ToolResult {
+    let parts = ToolResultParts { status: ResultStatus::Error, ok: false, data: None, data_hash: None, error: Some(failure), ..result.into_parts() };
+    ToolResult::new(parts.clone()).unwrap_or_else(|e| broken(parts, e.to_string()))
+}
+
+/// The call ended out of our sight; look at what it was going to change.
+async fn observe(provider: &Arc<dyn Provider>, context: &CallContext, envelope: &ToolCall, intent: &crate::Intent, failed: &mut Failed) {
+    let looked = tokio::time::timeout(attempt::OBSERVE_TIME, provider.reconcile(context, envelope, intent)).await;
+    if let Ok(Ok(Reconciled::Done(output))) = looked {
+        failed.effects = output.effects;
+    }
+}
+
+fn late_note(engine: &Engine, scope: &RunScope, envelope: &Arc<ToolCall>) -> impl FnOnce(Result<Output, Failed>) + Send + 'static {
+    let recorder = scope.recorder.clone();
+    let clock = engine.clock().clone();
+    let envelope = envelope.clone();
+    move |outcome| {
+        let (message, payload) = match outcome {
+            Ok(output) => ("A late answer arrived: it worked".to_owned(), json!({"late": true, "ok": true, "effects": output.effects})),
+            Err(failed) => (format!("A late answer arrived: {}", failed.failure), json!({"late": true, "ok": false, "effects": failed.effects})),
+        };
+        recorder.push(Record::Note(NoteRecord {
+            at: clock.now(),
+            level: EventLevel::Warn,
+            message,
+            call_id: Some(envelope.call_id),
+            step_id: Some(envelope.step_id.clone()),
+            payload: match payload {
+                Value::Object(map) => map,
+                _ => Map::new(),
+            },
+        }));
+        if let Err(error) = recorder.flush(Durability::Ride) {
+            tracing::error!(%error, "a late answer could not be recorded");
+        }
+    }
+}
+
+fn progress_of(scope: &RunScope, envelope: &Arc<ToolCall>) -> Progress {
+    let recorder = scope.recorder.clone();
+    let envelope = envelope.clone();
+    Progress::new(move |message, payload| {
+        recorder.progress(envelope.call_id, &envelope.step_id, &envelope.tool, message, payload);
+    })
+}
+
+fn cancelled() -> Failure {
+    Failure::new(ErrorCode::Cancelled, "stopped before it was dispatched").retryable(false)
+}
+
+/// A name that fits the envelope, whatever was asked for.
+fn tool_name(asked: &str) -> ToolName {
+    if let Ok(name) = ToolName::parse(asked) {
+        return name;
+    }
+    let cleaned: String = asked
+        .chars()
+        .take(100)
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-') { c } else { '_' })
+        .collect();
+    ToolName::parse(&format!("unknown:{cleaned}")).or_else(|_| ToolName::parse("unknown")).unwrap_or_else(|_| std::process::abort())
+}
+
+fn shown(name: &str) -> String {
+    format!("{:?}", name.chars().take(80).collect::<String>())
+}

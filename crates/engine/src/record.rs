@@ -1,0 +1,471 @@
+//! The record of a run: what each frame's payload says, in a compact JSON of its own.
+//!
+//! A frame holds what cannot be derived. The policy, versions and the plan stand once, in `RunStarted`; a result names
+//! its call and takes step, tool and attempt from it; the events of the specification are derived from the records
+//! (see [`crate::view`]). That keeps a step near half a kilobyte and makes it impossible for an event to disagree with
+//! the call it reports.
+
+use crate::{Intent, store::RunKind};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use toolyard_protocol::{
+    ActionPlan, CallId, Confirmation, ConfirmationId, Effects, EventLevel, Failure, Iteration, PolicySnapshot,
+    ResultStatus, RiskLevel, RunId, RunStatus, StepId, ToolName,
+};
+
+/// Arguments and data larger than this (as JSON) are kept as blobs, so that a record stays small.
+pub const INLINE_BYTES: usize = 64 << 10;
+
+/// What a frame's payload is. The numbers are on disk: never change one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// [`RunStarted`].
+    RunStarted = 1,
+    /// [`ConfirmationRequested`].
+    ConfirmationRequested = 2,
+    /// [`Confirmed`].
+    Confirmed = 3,
+    /// [`CallRecord`].
+    Call = 4,
+    /// [`ResultRecord`] of a recorded call.
+    Result = 5,
+    /// [`RefusedRecord`]: a result without a dispatched call.
+    Refused = 6,
+    /// [`RetryRecord`].
+    Retry = 7,
+    /// [`NoteRecord`].
+    Note = 8,
+    /// [`CancelRecord`].
+    Cancel = 9,
+    /// [`PausedRecord`].
+    Paused = 10,
+    /// [`SettledRecord`].
+    Settled = 11,
+    /// [`FinishedRecord`].
+    Finished = 12,
+    /// [`crate::chain::Checkpoint`].
+    Checkpoint = 13,
+}
+
+impl RecordKind {
+    /// Reads the number on disk.
+    pub fn from_u8(kind: u8) -> Option<Self> {
+        use RecordKind::*;
+        [
+            RunStarted, ConfirmationRequested, Confirmed, Call, Result, Refused, Retry, Note, Cancel, Paused, Settled,
+            Finished, Checkpoint,
+        ]
+        .into_iter()
+        .find(|k| *k as u8 == kind)
+    }
+}
+
+/// Any record.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant)] // short-lived; boxing would cost an allocation on the hot path
+pub enum Record {
+    /// A run began.
+    RunStarted(RunStarted),
+    /// A person is asked.
+    ConfirmationRequested(ConfirmationRequested),
+    /// A person answered.
+    Confirmed(Confirmed),
+    /// A call, durable before its effect.
+    Call(CallRecord),
+    /// The outcome of a recorded call.
+    Result(ResultRecord),
+    /// An outcome without a dispatched call: refused, invalid, skipped.
+    Refused(RefusedRecord),
+    /// Another try, and when.
+    Retry(RetryRecord),
+    /// Something worth keeping that changes nothing.
+    Note(NoteRecord),
+    /// Somebody asked to stop.
+    Cancel(CancelRecord),
+    /// The run waits for a person to settle a call.
+    Paused(PausedRecord),
+    /// A person settled it.
+    Settled(SettledRecord),
+    /// The run ended.
+    Finished(FinishedRecord),
+    /// A signature over the chain so far.
+    Checkpoint(crate::chain::Checkpoint),
+}
+
+/// Everything that holds for the whole run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStarted {
+    /// The run.
+    pub run_id: RunId,
+    /// `plan` or `call`.
+    pub kind: RunKind,
+    /// The plan; a direct call has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<ActionPlan>,
+    /// Its hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan_hash: Option<String>,
+    /// The policy in force, by content: `policyHash` names it, the blob store holds it.
+    pub policy_hash: String,
+    /// The policy itself, unless it stands in the blob store (single calls share one copy).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicySnapshot>,
+    /// SHA-256 of the policy in the blob store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_blob: Option<String>,
+    /// Catalog version.
+    pub registry_version: String,
+    /// Toolyard's version.
+    pub executor_version: String,
+    /// Who asked.
+    pub caller: Map<String, Value>,
+    /// Answers to context requests.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub context: Map<String, Value>,
+    /// When.
+    pub started_at: Timestamp,
+    /// Forked from, or taking back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_run_id: Option<RunId>,
+    /// Steps whose results were taken over from the parent run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub imported_steps: Vec<StepId>,
+    /// Hash of the preview that was shown, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview_hash: Option<String>,
+}
+
+/// A person is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfirmationRequested {
+    /// What is asked.
+    pub message: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A person answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Confirmed(pub Confirmation);
+
+/// A call about to be dispatched. Short keys: there is one of these for every step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// Call id.
+    #[serde(rename = "c")]
+    pub call_id: CallId,
+    /// Step.
+    #[serde(rename = "s")]
+    pub step_id: StepId,
+    /// Tool.
+    #[serde(rename = "t")]
+    pub tool: ToolName,
+    /// Attempt.
+    #[serde(rename = "n")]
+    pub attempt: u32,
+    /// Arguments, unless they are in the blob store.
+    #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Map<String, Value>>,
+    /// SHA-256 of the arguments' JSON in the blob store.
+    #[serde(rename = "ab", default, skip_serializing_if = "Option::is_none")]
+    pub args_blob: Option<String>,
+    /// `argsHash` without its `sha256:` prefix: what a replay must reach again.
+    #[serde(rename = "h")]
+    pub args_hash: String,
+    /// Timeout.
+    #[serde(rename = "m", default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Created at, microseconds.
+    #[serde(rename = "at")]
+    pub at: i64,
+    /// Not cancellable.
+    #[serde(rename = "nc", default, skip_serializing_if = "is_false")]
+    pub not_cancellable: bool,
+    /// Foreach position.
+    #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
+    pub iteration: Option<Iteration>,
+    /// Preview.
+    #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<String>,
+    /// Risk.
+    #[serde(rename = "r")]
+    pub risk: RiskLevel,
+    /// Category.
+    #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
+    /// Approval.
+    #[serde(rename = "ok", default, skip_serializing_if = "Option::is_none")]
+    pub confirmation_id: Option<ConfirmationId>,
+    /// The first call of its step: `step.scheduled` comes before it.
+    #[serde(rename = "f", default, skip_serializing_if = "is_false")]
+    pub first_of_step: bool,
+    /// What is going to change.
+    #[serde(rename = "in", default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<Intent>,
+    /// Made again after a crash, with the same call id.
+    #[serde(rename = "rec", default, skip_serializing_if = "is_false")]
+    pub recovered: bool,
+}
+
+/// The outcome of a recorded call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResultRecord {
+    /// The call.
+    #[serde(rename = "c")]
+    pub call_id: CallId,
+    /// The outcome.
+    #[serde(rename = "o")]
+    pub outcome: OutcomeRecord,
+}
+
+/// The part of a result that is not derived from its call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutcomeRecord {
+    /// Status.
+    #[serde(rename = "st")]
+    pub status: ResultStatus,
+    /// Data, unless it is in the blob store.
+    #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Map<String, Value>>,
+    /// SHA-256 of the data's JSON in the blob store.
+    #[serde(rename = "db", default, skip_serializing_if = "Option::is_none")]
+    pub data_blob: Option<String>,
+    /// Error.
+    #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+    /// Began, microseconds.
+    #[serde(rename = "b")]
+    pub started: i64,
+    /// Took, microseconds.
+    #[serde(rename = "us")]
+    pub took_us: i64,
+    /// Observed effects.
+    #[serde(rename = "fx", default, skip_serializing_if = "Option::is_none")]
+    pub effects: Option<Effects>,
+    /// For people.
+    #[serde(rename = "um", default, skip_serializing_if = "Option::is_none")]
+    pub user_message: Option<String>,
+    /// For logs.
+    #[serde(rename = "dm", default, skip_serializing_if = "Option::is_none")]
+    pub debug_message: Option<String>,
+}
+
+/// An outcome without a dispatched call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RefusedRecord {
+    /// The id the call would have had.
+    #[serde(rename = "c")]
+    pub call_id: CallId,
+    /// Step.
+    #[serde(rename = "s")]
+    pub step_id: StepId,
+    /// Tool, as it was asked for.
+    #[serde(rename = "t")]
+    pub tool: ToolName,
+    /// Attempt; 0 when it never came to one.
+    #[serde(rename = "n")]
+    pub attempt: u32,
+    /// Foreach index.
+    #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u64>,
+    /// What was asked for, when it is known and not large.
+    #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Value>,
+    /// The outcome.
+    #[serde(rename = "o")]
+    pub outcome: OutcomeRecord,
+}
+
+/// Another try, and when: an absolute time, so that a restart waits for the rest only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RetryRecord {
+    /// Step.
+    #[serde(rename = "s")]
+    pub step_id: StepId,
+    /// Foreach index.
+    #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u64>,
+    /// The attempt that will be made.
+    #[serde(rename = "n")]
+    pub attempt: u32,
+    /// When.
+    #[serde(rename = "at")]
+    pub due: Timestamp,
+    /// Recorded at.
+    #[serde(rename = "w")]
+    pub at: Timestamp,
+}
+
+/// Something worth keeping that changes nothing: a late answer, a recovery, a deviation from the preview.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NoteRecord {
+    /// When.
+    pub at: Timestamp,
+    /// How loud.
+    pub level: EventLevel,
+    /// One line.
+    pub message: String,
+    /// The call it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<CallId>,
+    /// The step it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_id: Option<StepId>,
+    /// Structured facts.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub payload: Map<String, Value>,
+}
+
+/// Somebody asked to stop.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CancelRecord {
+    /// When.
+    pub at: Timestamp,
+    /// Who, or what.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// The run waits for a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PausedRecord {
+    /// When.
+    pub at: Timestamp,
+    /// The calls in doubt.
+    pub call_ids: Vec<CallId>,
+    /// What is asked.
+    pub message: String,
+}
+
+/// How a person settles a call whose outcome is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Settlement {
+    /// It happened.
+    AssumeDone,
+    /// It did not; do it now.
+    Rerun,
+    /// End the run.
+    Abort,
+}
+
+/// A person settled it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SettledRecord {
+    /// When.
+    pub at: Timestamp,
+    /// Which call.
+    pub call_id: CallId,
+    /// How.
+    pub choice: Settlement,
+    /// Who.
+    pub by: String,
+}
+
+/// The run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FinishedRecord {
+    /// When.
+    pub at: Timestamp,
+    /// How.
+    pub status: RunStatus,
+    /// Why, when it is not `finished`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+    /// One line.
+    pub message: String,
+}
+
+fn is_false(b: &bool) -> bool {
+    !*b
+}
+
+impl Record {
+    /// The kind that goes into the frame.
+    pub fn kind(&self) -> RecordKind {
+        match self {
+            Self::RunStarted(_) => RecordKind::RunStarted,
+            Self::ConfirmationRequested(_) => RecordKind::ConfirmationRequested,
+            Self::Confirmed(_) => RecordKind::Confirmed,
+            Self::Call(_) => RecordKind::Call,
+            Self::Result(_) => RecordKind::Result,
+            Self::Refused(_) => RecordKind::Refused,
+            Self::Retry(_) => RecordKind::Retry,
+            Self::Note(_) => RecordKind::Note,
+            Self::Cancel(_) => RecordKind::Cancel,
+            Self::Paused(_) => RecordKind::Paused,
+            Self::Settled(_) => RecordKind::Settled,
+            Self::Finished(_) => RecordKind::Finished,
+            Self::Checkpoint(_) => RecordKind::Checkpoint,
+        }
+    }
+
+    /// The payload's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let encoded = match self {
+            Self::RunStarted(r) => serde_json::to_vec(r),
+            Self::ConfirmationRequested(r) => serde_json::to_vec(r),
+            Self::Confirmed(r) => serde_json::to_vec(r),
+            Self::Call(r) => serde_json::to_vec(r),
+            Self::Result(r) => serde_json::to_vec(r),
+            Self::Refused(r) => serde_json::to_vec(r),
+            Self::Retry(r) => serde_json::to_vec(r),
+            Self::Note(r) => serde_json::to_vec(r),
+            Self::Cancel(r) => serde_json::to_vec(r),
+            Self::Paused(r) => serde_json::to_vec(r),
+            Self::Settled(r) => serde_json::to_vec(r),
+            Self::Finished(r) => serde_json::to_vec(r),
+            Self::Checkpoint(r) => serde_json::to_vec(r),
+        };
+        // Plain structs with string keys always serialise.
+        encoded.unwrap_or_default()
+    }
+
+    /// Reads a frame's payload.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, RecordError> {
+        fn read<T: for<'de> Deserialize<'de>>(payload: &[u8]) -> Result<T, RecordError> {
+            serde_json::from_slice(payload).map_err(|e| RecordError(format!("payload cannot be read: {e}")))
+        }
+        let kind = RecordKind::from_u8(kind).ok_or_else(|| RecordError(format!("unknown record kind {kind}")))?;
+        Ok(match kind {
+            RecordKind::RunStarted => Self::RunStarted(read(payload)?),
+            RecordKind::ConfirmationRequested => Self::ConfirmationRequested(read(payload)?),
+            RecordKind::Confirmed => Self::Confirmed(read(payload)?),
+            RecordKind::Call => Self::Call(read(payload)?),
+            RecordKind::Result => Self::Result(read(payload)?),
+            RecordKind::Refused => Self::Refused(read(payload)?),
+            RecordKind::Retry => Self::Retry(read(payload)?),
+            RecordKind::Note => Self::Note(read(payload)?),
+            RecordKind::Cancel => Self::Cancel(read(payload)?),
+            RecordKind::Paused => Self::Paused(read(payload)?),
+            RecordKind::Settled => Self::Settled(read(payload)?),
+            RecordKind::Finished => Self::Finished(read(payload)?),
+            RecordKind::Checkpoint => Self::Checkpoint(read(payload)?),
+        })
+    }
+
+    /// How many events of the specification this record stands for.
+    pub fn event_count(&self) -> u64 {
+        match self {
+            Self::Call(c) => 1 + u64::from(c.first_of_step),
+            Self::Checkpoint(_) => 0,
+            _ => 1,
+        }
+    }
+}
+
+/// A payload that is not what its kind says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RecordError(pub String);

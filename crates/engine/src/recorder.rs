@@ -1,0 +1,210 @@
+//! Writes one run's record: numbers, chains and queues each record, tells the watchers, signs checkpoints.
+
+use crate::{
+    Blob, EventBus, Store,
+    chain::{self, Signer},
+    record::{Record, RunStarted},
+    store::{Batch, Durability, Frame, Position, RunRow, StoreError},
+    view::RunView,
+};
+use serde_json::{Map, Value};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use toolyard_protocol::{CallId, EventLevel, EventType, ExecutionEvent, PolicySnapshot, RunId, StepId, ToolName};
+
+/// A long run is signed at least this often.
+pub const CHECKPOINT_EVERY: u64 = 1000;
+
+/// Writes one run's record.
+pub struct Recorder {
+    run_id: RunId,
+    session: Option<String>,
+    store: Arc<dyn Store>,
+    bus: Arc<EventBus>,
+    signer: Arc<Signer>,
+    state: Mutex<State>,
+}
+
+struct State {
+    seq: u64,
+    chain: [u8; 32],
+    view: RunView,
+    pending: Vec<Frame>,
+    blobs: Vec<Blob>,
+    row: Option<RunRow>,
+    last_checkpoint: u64,
+    last_position: Position,
+}
+
+/// Where a run's record stands, for taking it up again.
+#[derive(Debug, Clone, Copy)]
+pub struct Resumed {
+    /// The last record's number.
+    pub seq: u64,
+    /// Its chain value.
+    pub chain: [u8; 32],
+}
+
+impl Recorder {
+    /// A record that begins now. The first record must be `RunStarted`.
+    pub fn begin(run_id: RunId, session: Option<String>, store: Arc<dyn Store>, bus: Arc<EventBus>, signer: Arc<Signer>) -> Self {
+        let view = RunView::new(run_id);
+        Self::with(run_id, session, store, bus, signer, view, Resumed { seq: 0, chain: chain::genesis(run_id) })
+    }
+
+    /// A record taken up again where it ended.
+    #[allow(clippy::too_many_arguments)] // each is a different part of where it stands
+    pub(crate) fn resume(
+        run_id: RunId,
+        session: Option<String>,
+        store: Arc<dyn Store>,
+        bus: Arc<EventBus>,
+        signer: Arc<Signer>,
+        view: RunView,
+        resumed: Resumed,
+    ) -> Self {
+        Self::with(run_id, session, store, bus, signer, view, resumed)
+    }
+
+    fn with(
+        run_id: RunId,
+        session: Option<String>,
+        store: Arc<dyn Store>,
+        bus: Arc<EventBus>,
+        signer: Arc<Signer>,
+        view: RunView,
+        at: Resumed,
+    ) -> Self {
+        let state = State {
+            seq: at.seq,
+            chain: at.chain,
+            view,
+            pending: Vec::new(),
+            blobs: Vec::new(),
+            row: None,
+            last_checkpoint: at.seq,
+            last_position: Position::default(),
+        };
+        Self { run_id, session, store, bus, signer, state: Mutex::new(state) }
+    }
+
+    /// The run.
+    pub fn run_id(&self) -> RunId {
+        self.run_id
+    }
+
+    /// Adds a record to the batch that the next [`Recorder::flush`] queues, and tells the watchers.
+    pub fn push(&self, record: Record) {
+        let mut state = self.lock();
+        self.push_locked(&mut state, &record);
+        if state.seq - state.last_checkpoint >= CHECKPOINT_EVERY {
+            self.checkpoint_locked(&mut state);
+        }
+    }
+
+    fn push_locked(&self, state: &mut State, record: &Record) {
+        let payload = record.encode();
+        let kind = record.kind() as u8;
+        state.seq += 1;
+        state.chain = chain::link(&state.chain, state.seq, kind, &payload);
+        let frame = Frame { seq: state.seq, kind, payload, chain: state.chain };
+        state.pending.push(frame);
+        state.view.note(record);
+        if self.bus.is_watched() {
+            for event in state.view.events(record) {
+                self.bus.publish(self.session.as_deref(), event);
+            }
+        } else {
+            state.view.skip_events(record);
+        }
+        if let Record::Result(r) = record {
+            state.view.forget(r.call_id);
+        }
+    }
+
+    fn checkpoint_locked(&self, state: &mut State) {
+        let checkpoint = self.signer.checkpoint(self.run_id, state.seq, &state.chain);
+        self.push_locked(state, &Record::Checkpoint(checkpoint));
+        state.last_checkpoint = state.seq;
+    }
+
+    /// Signs everything recorded so far.
+    pub fn checkpoint(&self) {
+        self.checkpoint_locked(&mut self.lock());
+    }
+
+    /// Adds a blob that the next batch must carry.
+    pub fn push_blobs(&self, blobs: impl IntoIterator<Item = Blob>) {
+        self.lock().blobs.extend(blobs);
+    }
+
+    /// Sets the run's row with the next batch.
+    pub fn set_row(&self, row: RunRow) {
+        self.lock().row = Some(row);
+    }
+
+    /// Queues what was pushed. The order of records is the order of `push`.
+    pub fn flush(&self, durability: Durability) -> Result<Position, StoreError> {
+        let mut state = self.lock();
+        if state.pending.is_empty() && state.blobs.is_empty() && state.row.is_none() {
+            return Ok(state.last_position);
+        }
+        let batch = Batch {
+            run_id: self.run_id,
+            frames: std::mem::take(&mut state.pending),
+            blobs: std::mem::take(&mut state.blobs),
+            row: state.row.take(),
+            durability,
+        };
+        // The lock is held so that batches of one run are queued in the order of their numbers.
+        let position = self.store.append(batch)?;
+        state.last_position = position;
+        Ok(position)
+    }
+
+    /// Queues what was pushed and answers when it is durable.
+    pub async fn sync(&self) -> Result<(), StoreError> {
+        let position = self.flush(Durability::Sync)?;
+        self.store.durable(position).await
+    }
+
+    /// Answers when a position is durable.
+    pub async fn durable(&self, position: Position) -> Result<(), StoreError> {
+        self.store.durable(position).await
+    }
+
+    /// Number and chain value of the last record pushed.
+    pub fn head(&self) -> (u64, [u8; 32]) {
+        let state = self.lock();
+        (state.seq, state.chain)
+    }
+
+    /// Tells watchers how far a call is. Not part of the record.
+    pub fn progress(&self, call_id: CallId, step_id: &StepId, tool: &ToolName, message: String, payload: Option<Map<String, Value>>) {
+        if !self.bus.is_watched() {
+            return;
+        }
+        let seq = self.lock().view.last_event();
+        let event = ExecutionEvent {
+            seq,
+            run_id: self.run_id,
+            event_type: EventType::StepProgress,
+            timestamp: jiff::Timestamp::now(),
+            level: EventLevel::Info,
+            message,
+            call_id: Some(call_id),
+            step_id: Some(step_id.clone()),
+            tool: Some(tool.clone()),
+            payload,
+        };
+        self.bus.publish(self.session.as_deref(), event);
+    }
+
+    /// A view over a run whose start is known, for building envelopes.
+    pub(crate) fn view_of(run_id: RunId, started: Arc<RunStarted>, policy: Arc<PolicySnapshot>) -> RunView {
+        RunView::with_started(run_id, started, policy)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,87 @@
+//! [`RunScope`]: what all calls of one run share.
+
+use crate::{Caller, PreviewProvider, Provider, Recorder};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use toolyard_catalog::EffectivePolicy;
+use toolyard_protocol::{ConfirmationId, ErrorCode, Failure, PolicyLimits, RunId};
+
+use crate::engine::Tools;
+
+/// What all calls of one run share.
+pub(crate) struct RunScope {
+    pub(crate) run_id: RunId,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) tools: Arc<Tools>,
+    pub(crate) policy: Arc<EffectivePolicy>,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) permits: Semaphore,
+    /// Set once somebody approved the run (or, for a direct call, the call).
+    pub(crate) confirmation: OnceLock<ConfirmationId>,
+    pub(crate) usage: Usage,
+    /// Present for a dry run: providers are replaced by their previews and nothing is recorded durably.
+    pub(crate) previews: Option<Previews>,
+}
+
+impl RunScope {
+    pub(crate) fn limits(&self) -> &PolicyLimits {
+        self.policy.limits()
+    }
+}
+
+/// What a run has used of its limits.
+#[derive(Default)]
+pub(crate) struct Usage {
+    bytes_written: AtomicU64,
+    deletes: AtomicU64,
+}
+
+impl Usage {
+    /// Takes from the limits, or says which one is too small. What is taken is not given back: a failed write still
+    /// counts, so that a loop of failing writes ends.
+    pub(crate) fn take(&self, limits: &PolicyLimits, bytes: u64, deletes: u64) -> Result<(), Failure> {
+        let over = |name: &str, limit: u64, asked: u64| {
+            Failure::new(ErrorCode::LimitExceeded, format!("the run may not go beyond {name} = {limit}; this call would make it {asked}"))
+                .detail("limit", name)
+                .detail("value", limit)
+                .detail("asked", asked)
+                .retryable(false)
+        };
+        let total = self.bytes_written.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
+        if bytes > 0 && total > limits.max_bytes_written {
+            return Err(over("maxBytesWritten", limits.max_bytes_written, total));
+        }
+        let total = self.deletes.fetch_add(deletes, Ordering::AcqRel).saturating_add(deletes);
+        if deletes > 0 && total > limits.max_deletes {
+            return Err(over("maxDeletes", limits.max_deletes, total));
+        }
+        Ok(())
+    }
+}
+
+/// The in-memory twins of a dry run, one for each provider it touches.
+#[derive(Default)]
+pub(crate) struct Previews(Mutex<HashMap<usize, Option<Arc<dyn PreviewProvider>>>>);
+
+impl Previews {
+    /// The twin of a provider, made at first use.
+    pub(crate) fn of(&self, provider: &Arc<dyn Provider>) -> Option<Arc<dyn PreviewProvider>> {
+        let key = Arc::as_ptr(provider).cast::<()>() as usize;
+        let mut twins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        twins.entry(key).or_insert_with(|| provider.preview()).clone()
+    }
+
+    /// Everything the twins changed.
+    pub(crate) fn diff(&self) -> String {
+        let twins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        twins.values().flatten().map(|twin| twin.diff()).collect()
+    }
+}

@@ -1,0 +1,455 @@
+//! From records back to the envelopes and events of the specification.
+//!
+//! One function turns a record into what it stands for, used both live (for watchers) and when a run is exported, so
+//! that `events.jsonl` written a year later says what a watcher saw.
+
+use crate::{
+    record::{CallRecord, OutcomeRecord, Record, RunStarted},
+    store::{Store, StoreError},
+};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
+use toolyard_protocol::{
+    CallId, ErrorCode, EventLevel, EventType, ExecutionEvent, Failure, LogHead, PolicySnapshot, ResultStatus,
+    RunId, RunManifest, RunStatus, StepId, ToolCall, ToolCallParts, ToolName, ToolResult, ToolResultParts, canonical,
+};
+
+/// Turns records of one run, in order, into envelopes and events.
+pub struct RunView {
+    run_id: RunId,
+    started: Option<Arc<RunStarted>>,
+    policy: Option<Arc<PolicySnapshot>>,
+    calls: HashMap<CallId, CallKey>,
+    events: u64,
+}
+
+/// What a result takes from its call.
+#[derive(Debug, Clone)]
+struct CallKey {
+    step_id: StepId,
+    tool: ToolName,
+    attempt: u32,
+    index: Option<u64>,
+}
+
+impl RunView {
+    /// Begins before the first record.
+    pub fn new(run_id: RunId) -> Self {
+        Self { run_id, started: None, policy: None, calls: HashMap::new(), events: 0 }
+    }
+
+    /// Sets what `RunStarted` says, for readers that have it already.
+    pub(crate) fn with_started(run_id: RunId, started: Arc<RunStarted>, policy: Arc<PolicySnapshot>) -> Self {
+        Self { started: Some(started), policy: Some(policy), ..Self::new(run_id) }
+    }
+
+    /// Takes notice of a record; must be called for every record in order before the other functions are.
+    pub fn note(&mut self, record: &Record) {
+        match record {
+            Record::RunStarted(started) => self.started = Some(Arc::new(started.clone())),
+            Record::Call(call) => {
+                self.calls.insert(
+                    call.call_id,
+                    CallKey {
+                        step_id: call.step_id.clone(),
+                        tool: call.tool.clone(),
+                        attempt: call.attempt,
+                        index: call.iteration.as_ref().map(|i| i.index),
+                    },
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// The policy, read from the blob store where the record only names it.
+    pub fn load_policy(&mut self, store: &dyn Store) -> Result<(), StoreError> {
+        let Some(started) = &self.started else { return Ok(()) };
+        let policy = match (&started.policy, &started.policy_blob) {
+            (Some(policy), _) => policy.clone(),
+            (None, Some(blob)) => {
+                let bytes = store.blob(blob)?.ok_or_else(|| StoreError(format!("the policy {blob} is missing from the store")))?;
+                serde_json::from_slice(&bytes).map_err(|e| StoreError(format!("the policy {blob} cannot be read: {e}")))?
+            }
+            (None, None) => PolicySnapshot::default(),
+        };
+        self.policy = Some(Arc::new(policy));
+        Ok(())
+    }
+
+    /// The envelope a call record stands for.
+    pub fn tool_call(&self, record: &CallRecord, args: Map<String, Value>) -> Result<ToolCall, StoreError> {
+        let started = self.started.as_ref().ok_or_else(|| StoreError("a call before the run started".into()))?;
+        let created_at = micros(record.at);
+        let loop_id = record.iteration.as_ref().map(|_| loop_id(self.run_id, &record.step_id));
+        let deadline_at = record
+            .timeout_ms
+            .and_then(|ms| created_at.checked_add(std::time::Duration::from_millis(ms)).ok());
+        ToolCall::new(ToolCallParts {
+            call_id: record.call_id,
+            run_id: self.run_id,
+            step_id: record.step_id.clone(),
+            tool: record.tool.clone(),
+            attempt: record.attempt,
+            args,
+            args_hash: Some(format!("sha256:{}", record.args_hash)),
+            timeout_ms: record.timeout_ms,
+            deadline_at,
+            cancellable: !record.not_cancellable,
+            iteration: record.iteration.clone(),
+            loop_id,
+            created_at,
+            planner_version: None,
+            executor_version: started.executor_version.clone(),
+            tool_registry_version: started.registry_version.clone(),
+            preview: record.preview.clone(),
+            risk_level: record.risk,
+            category: record.category.clone(),
+            policy: self.policy.clone().unwrap_or_default(),
+            confirmation_id: record.confirmation_id,
+        })
+        .map_err(|e| StoreError(e.to_string()))
+    }
+
+    /// The envelope an outcome stands for.
+    pub fn tool_result(
+        &self,
+        call_id: CallId,
+        step_id: StepId,
+        tool: ToolName,
+        attempt: u32,
+        outcome: &OutcomeRecord,
+        data: Option<Map<String, Value>>,
+    ) -> Result<ToolResult, StoreError> {
+        let started_at = micros(outcome.started);
+        let ended_at = micros(outcome.started + outcome.took_us);
+        ToolResult::new(ToolResultParts {
+            call_id,
+            run_id: self.run_id,
+            step_id,
+            tool,
+            attempt,
+            status: outcome.status,
+            ok: outcome.status == ResultStatus::Ok,
+            data_hash: match (&outcome.data_blob, &data) {
+                (Some(_), Some(data)) => canonical::hash(data).ok(),
+                _ => None,
+            },
+            data,
+            error: outcome.error.clone(),
+            started_at,
+            ended_at,
+            duration_ms: (outcome.took_us.max(0) as u64).div_ceil(1000),
+            effects: outcome.effects.clone(),
+            user_message: outcome.user_message.clone(),
+            debug_message: outcome.debug_message.clone(),
+        })
+        .map_err(|e| StoreError(e.to_string()))
+    }
+
+    /// The events a record stands for. Call [`RunView::note`] first.
+    pub fn events(&mut self, record: &Record) -> Vec<ExecutionEvent> {
+        let mut out = Vec::with_capacity(2);
+        let base = |event_type, at: Timestamp, level, message: String| ExecutionEvent {
+            seq: 0,
+            run_id: self.run_id,
+            event_type,
+            timestamp: at,
+            level,
+            message,
+            call_id: None,
+            step_id: None,
+            tool: None,
+            payload: None,
+        };
+        use EventLevel::{Error, Info, Warn};
+        match record {
+            Record::RunStarted(r) => {
+                let title = r.plan.as_ref().map_or("direct call", |p| p.goal.as_str());
+                let mut event = base(EventType::RunStarted, r.started_at, Info, format!("Started: {title}"));
+                event.payload = Some(object(json!({
+                    "planHash": r.plan_hash, "policyHash": r.policy_hash, "parentRunId": r.parent_run_id,
+                    "steps": r.plan.as_ref().map(|p| p.steps.len()),
+                })));
+                out.push(event);
+            }
+            Record::ConfirmationRequested(r) => {
+                out.push(base(EventType::RunConfirmationRequested, r.at, Info, r.message.clone()));
+            }
+            Record::Confirmed(c) => {
+                let mut event = base(EventType::RunConfirmed, c.0.at, Info, format!("Approved by {}", c.0.by));
+                event.payload = Some(object(json!({
+                    "confirmationId": c.0.confirmation_id, "decision": c.0.decision, "planHash": c.0.plan_hash,
+                    "policyHash": c.0.policy_hash, "previewHash": c.0.preview_hash,
+                })));
+                out.push(event);
+            }
+            Record::Call(c) => {
+                let label = c.preview.clone().unwrap_or_else(|| c.tool.to_string());
+                let payload = object(json!({
+                    "attempt": c.attempt, "iteration": c.iteration.as_ref().map(|i| i.index), "argsHash": format!("sha256:{}", c.args_hash),
+                }));
+                if c.first_of_step {
+                    let mut event = base(EventType::StepScheduled, micros(c.at), Info, format!("Scheduled: {label}"));
+                    event.step_id = Some(c.step_id.clone());
+                    event.tool = Some(c.tool.clone());
+                    out.push(event);
+                }
+                let mut event = base(EventType::StepStarted, micros(c.at), Info, label);
+                event.call_id = Some(c.call_id);
+                event.step_id = Some(c.step_id.clone());
+                event.tool = Some(c.tool.clone());
+                event.payload = Some(payload);
+                out.push(event);
+            }
+            Record::Result(r) => {
+                if let Some(key) = self.calls.get(&r.call_id) {
+                    let key = key.clone();
+                    out.push(outcome_event(base, r.call_id, &key, &r.outcome));
+                }
+            }
+            Record::Refused(r) => {
+                let key = CallKey { step_id: r.step_id.clone(), tool: r.tool.clone(), attempt: r.attempt, index: r.index };
+                out.push(outcome_event(base, r.call_id, &key, &r.outcome));
+            }
+            Record::Retry(r) => {
+                let mut event =
+                    base(EventType::StepProgress, r.at, Warn, format!("Trying again (attempt {}) at {}", r.attempt, r.due));
+                event.step_id = Some(r.step_id.clone());
+                event.payload = Some(object(json!({"retry": {"attempt": r.attempt, "at": r.due}, "iteration": r.index})));
+                out.push(event);
+            }
+            Record::Note(n) => {
+                let mut event = base(EventType::StepProgress, n.at, n.level, n.message.clone());
+                event.call_id = n.call_id;
+                event.step_id = n.step_id.clone();
+                event.payload = Some(n.payload.clone());
+                out.push(event);
+            }
+            Record::Cancel(c) => {
+                let mut event = base(EventType::RunCancelled, c.at, Warn, format!("Stopped by {}: {}", c.by, c.reason));
+                event.payload = Some(object(json!({"by": c.by, "reason": c.reason})));
+                out.push(event);
+            }
+            Record::Paused(p) => {
+                let mut event = base(EventType::StepProgress, p.at, Warn, p.message.clone());
+                event.call_id = p.call_ids.first().copied();
+                event.payload = Some(object(json!({"paused": true, "inDoubt": p.call_ids})));
+                out.push(event);
+            }
+            Record::Settled(s) => {
+                let choice = serde_json::to_value(s.choice).unwrap_or_default();
+                let mut event = base(EventType::StepProgress, s.at, Info, format!("Settled by {}", s.by));
+                event.call_id = Some(s.call_id);
+                event.payload = Some(object(json!({"settled": choice, "by": s.by})));
+                out.push(event);
+            }
+            Record::Finished(f) => {
+                let level = if f.status == RunStatus::Finished { Info } else { Error };
+                let mut event = base(EventType::RunFinished, f.at, level, f.message.clone());
+                event.payload = Some(object(json!({"status": f.status, "error": f.error})));
+                out.push(event);
+            }
+            Record::Checkpoint(_) => {}
+        }
+        for event in &mut out {
+            self.events += 1;
+            event.seq = self.events;
+        }
+        out
+    }
+
+    /// Skips a record's events, keeping their numbers.
+    pub(crate) fn skip_events(&mut self, record: &Record) {
+        self.events += record.event_count();
+    }
+
+    /// A call that has its result needs no remembering while a run is live.
+    pub(crate) fn forget(&mut self, call_id: CallId) {
+        self.calls.remove(&call_id);
+    }
+
+    /// The number of the last event.
+    pub(crate) fn last_event(&self) -> u64 {
+        self.events
+    }
+}
+
+fn outcome_event(
+    base: impl Fn(EventType, Timestamp, EventLevel, String) -> ExecutionEvent,
+    call_id: CallId,
+    key: &CallKey,
+    outcome: &OutcomeRecord,
+) -> ExecutionEvent {
+    let (event_type, level) = match outcome.status {
+        ResultStatus::Ok => (EventType::StepFinished, EventLevel::Info),
+        ResultStatus::Skipped => (EventType::StepFinished, EventLevel::Warn),
+        _ => (EventType::StepFailed, EventLevel::Error),
+    };
+    let message = match (&outcome.user_message, &outcome.error) {
+        (_, Some(error)) => error.to_string(),
+        (Some(message), None) => message.clone(),
+        (None, None) => format!("{} {}", key.tool, outcome.status.as_str()),
+    };
+    let mut event = base(event_type, micros(outcome.started + outcome.took_us), level, message);
+    event.call_id = Some(call_id);
+    event.step_id = Some(key.step_id.clone());
+    event.tool = Some(key.tool.clone());
+    event.payload = Some(object(json!({
+        "attempt": key.attempt, "iteration": key.index, "status": outcome.status,
+        "error": outcome.error, "effects": outcome.effects,
+        "durationMs": (outcome.took_us.max(0) as u64).div_ceil(1000),
+    })));
+    event
+}
+
+/// A whole run, as the four files of the specification hold it.
+#[derive(Debug, Clone)]
+pub struct RunExport {
+    /// `run.json`.
+    pub manifest: RunManifest,
+    /// `calls.jsonl`.
+    pub calls: Vec<ToolCall>,
+    /// `results.jsonl`.
+    pub results: Vec<ToolResult>,
+    /// `events.jsonl`.
+    pub events: Vec<ExecutionEvent>,
+}
+
+/// Reads a run's records and turns them into the four files. May block.
+pub fn export_run(store: &dyn Store, run_id: RunId) -> Result<RunExport, Failure> {
+    let mut view = RunView::new(run_id);
+    let (mut calls, mut results, mut events) = (Vec::new(), Vec::new(), Vec::new());
+    let mut manifest: Option<RunManifest> = None;
+    let mut problem: Option<Failure> = None;
+    let mut head = LogHead::default();
+    store.frames(run_id, 1, &mut |frame| {
+        head = LogHead { seq: frame.seq, hash: canonical::hex(&frame.chain) };
+        match take(store, &mut view, &mut manifest, &frame, &mut calls, &mut results, &mut events) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => {
+                problem = Some(failure.detail("seq", frame.seq));
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    if let Some(failure) = problem {
+        return Err(failure);
+    }
+    let mut manifest =
+        manifest.ok_or_else(|| Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")))?;
+    manifest.head = head;
+    Ok(RunExport { manifest, calls, results, events })
+}
+
+fn take(
+    store: &dyn Store,
+    view: &mut RunView,
+    manifest: &mut Option<RunManifest>,
+    frame: &crate::store::Frame,
+    calls: &mut Vec<ToolCall>,
+    results: &mut Vec<ToolResult>,
+    events: &mut Vec<ExecutionEvent>,
+) -> Result<(), Failure> {
+    let corrupted = |e: String| Failure::new(ErrorCode::RecordCorrupted, e);
+    let record = Record::decode(frame.kind, &frame.payload).map_err(|e| corrupted(e.0))?;
+    view.note(&record);
+    match &record {
+        Record::RunStarted(started) => {
+            view.load_policy(store)?;
+            *manifest = Some(RunManifest {
+                run_id: started.run_id,
+                plan_hash: started.plan_hash.clone(),
+                plan: started.plan.clone(),
+                policy: view.policy.as_deref().cloned().unwrap_or_default(),
+                policy_hash: started.policy_hash.clone(),
+                registry_version: started.registry_version.clone(),
+                executor_version: started.executor_version.clone(),
+                caller: started.caller.clone(),
+                context: started.context.clone(),
+                started_at: started.started_at,
+                ended_at: None,
+                status: RunStatus::Running,
+                confirmation: None,
+                parent_run_id: started.parent_run_id,
+                replay_of: None,
+                head: LogHead::default(),
+            });
+        }
+        Record::Confirmed(c) => {
+            if let Some(m) = manifest {
+                m.confirmation = Some(c.0.clone());
+            }
+        }
+        Record::Call(c) if !c.recovered => {
+            let args = call_args(store, c)?;
+            calls.push(view.tool_call(c, args)?);
+        }
+        Record::Result(r) => {
+            let key = view.calls.get(&r.call_id).cloned().ok_or_else(|| corrupted("a result without its call".into()))?;
+            let data = outcome_data(store, &r.outcome)?;
+            results.push(view.tool_result(r.call_id, key.step_id, key.tool, key.attempt, &r.outcome, data)?);
+        }
+        Record::Refused(r) => {
+            let data = outcome_data(store, &r.outcome)?;
+            results.push(view.tool_result(r.call_id, r.step_id.clone(), r.tool.clone(), r.attempt, &r.outcome, data)?);
+        }
+        Record::Paused(_) => set_status(manifest, RunStatus::Paused, None),
+        Record::Settled(_) => set_status(manifest, RunStatus::Running, None),
+        Record::Finished(f) => set_status(manifest, f.status, Some(f.at)),
+        _ => {}
+    }
+    events.extend(view.events(&record));
+    Ok(())
+}
+
+fn set_status(manifest: &mut Option<RunManifest>, status: RunStatus, ended_at: Option<Timestamp>) {
+    if let Some(m) = manifest {
+        m.status = status;
+        m.ended_at = ended_at;
+    }
+}
+
+/// A call's arguments, from the record or the blob store.
+pub fn call_args(store: &dyn Store, call: &CallRecord) -> Result<Map<String, Value>, Failure> {
+    match (&call.args, &call.args_blob) {
+        (Some(args), _) => Ok(args.clone()),
+        (None, Some(blob)) => read_object(store, blob),
+        (None, None) => Ok(Map::new()),
+    }
+}
+
+/// An outcome's data, from the record or the blob store.
+pub fn outcome_data(store: &dyn Store, outcome: &OutcomeRecord) -> Result<Option<Map<String, Value>>, Failure> {
+    match (&outcome.data, &outcome.data_blob) {
+        (Some(data), _) => Ok(Some(data.clone())),
+        (None, Some(blob)) => read_object(store, blob).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+fn read_object(store: &dyn Store, blob: &str) -> Result<Map<String, Value>, Failure> {
+    let bytes = store
+        .blob(blob)?
+        .ok_or_else(|| Failure::new(ErrorCode::RecordCorrupted, format!("the value {blob} is missing from the store")))?;
+    serde_json::from_slice(&bytes)
+        .map_err(|e| Failure::new(ErrorCode::RecordCorrupted, format!("the value {blob} cannot be read: {e}")))
+}
+
+/// A foreach expansion's stable id.
+pub(crate) fn loop_id(run_id: RunId, step_id: &StepId) -> String {
+    canonical::sha256_hex(format!("{run_id}/{step_id}").as_bytes())[..32].to_owned()
+}
+
+pub(crate) fn micros(us: i64) -> Timestamp {
+    Timestamp::from_microsecond(us).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        // Absent facts are left out rather than written as null.
+        Value::Object(map) => map.into_iter().filter(|(_, v)| !v.is_null()).collect(),
+        _ => Map::new(),
+    }
+}
