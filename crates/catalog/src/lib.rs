@@ -1,1 +1,13 @@
-//! What tools exist and who may see them.
+//! What tools exist and who may see them: the registry and its immutable snapshots, schema checks of arguments and
+//! results, and the policy that decides list, search and call with one predicate.
+//!
+//! Pure and quick. This crate knows no IO, no clock, no transport and no way to run a tool: it is asked, it answers,
+//! and the same question gets the same answer.
+
+pub mod policy;
+pub mod registry;
+
+pub use policy::{Decision, EffectivePolicy, Policy, PolicyConfig, PolicyError, Profile, Subject};
+pub use registry::{
+    Registry, RegistryError, Resolution, Snapshot, SourceKind, ToolEntry, ToolSource, Violation, safe_name,
+};

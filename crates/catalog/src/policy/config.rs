@@ -1,0 +1,229 @@
+//! The `[policy]` table of the configuration. Doc comments here are the configuration reference.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use toolyard_protocol::{PolicyLimits, RiskLevel, Sandbox};
+
+/// How long a person has to answer when nothing else is said.
+pub const DEFAULT_APPROVAL_TIMEOUT_MS: u64 = 120_000;
+/// The longest a person may be given to answer.
+pub const MAX_APPROVAL_TIMEOUT_MS: u64 = 600_000;
+
+/// A ready-made selection of tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// `group:util` and `session_status`: enough to answer, nothing that reads or writes notes.
+    Minimal,
+    /// Files, vault, editor, commands, web, memory, sessions, utilities, and what MCP servers and clients bring.
+    Coding,
+    /// Messages, memory, sessions, utilities, and what MCP servers and clients bring.
+    Messaging,
+    /// Every tool, optional ones included.
+    Full,
+}
+
+/// How approvals are asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ApprovalMode {
+    /// Nobody is asked unless an `ask` rule names the tool. Denials stand.
+    Yolo,
+    /// The risk rules decide: by default reads run, writes are asked for.
+    #[default]
+    Ask,
+    /// Every call is asked for, reads too, except tools named in `approval.allowedTools`.
+    Paranoid,
+}
+
+/// What a rule says about a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It may run.
+    Allow,
+    /// A person is asked first.
+    Ask,
+    /// It may not run.
+    Deny,
+}
+
+/// What happens to calls by the tool's risk level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RiskRules {
+    /// Tools that only look. Default `allow`.
+    #[serde(alias = "read-only")]
+    pub read_only: Verdict,
+    /// Tools that change files or state. Default `ask`.
+    pub writes: Verdict,
+    /// Tools that run commands. Default `ask`; without `allowCommands` they are denied whatever stands here.
+    pub commands: Verdict,
+}
+
+impl Default for RiskRules {
+    fn default() -> Self {
+        Self { read_only: Verdict::Allow, writes: Verdict::Ask, commands: Verdict::Ask }
+    }
+}
+
+impl RiskRules {
+    pub(super) fn of(&self, risk: RiskLevel) -> Verdict {
+        match risk {
+            RiskLevel::ReadOnly => self.read_only,
+            RiskLevel::Writes => self.writes,
+            RiskLevel::Commands => self.commands,
+        }
+    }
+}
+
+/// When a person is asked, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ApprovalConfig {
+    /// `ask` (default), `yolo` or `paranoid`.
+    pub mode: ApprovalMode,
+    /// Milliseconds a person has to answer; 1 to 600000.
+    #[schemars(range(min = 1, max = 600_000))]
+    pub timeout_ms: u64,
+    /// Tools (names, globs, groups) that need no approval. An `ask` rule that names the tool still asks.
+    pub allowed_tools: Vec<String>,
+    /// Globs on vault paths. A call all of whose path arguments match needs no approval, except in `paranoid` mode.
+    pub allowed_paths: Vec<String>,
+}
+
+impl Default for ApprovalConfig {
+    fn default() -> Self {
+        Self {
+            mode: ApprovalMode::Ask,
+            timeout_ms: DEFAULT_APPROVAL_TIMEOUT_MS,
+            allowed_tools: Vec::new(),
+            allowed_paths: Vec::new(),
+        }
+    }
+}
+
+/// Asks a person about certain calls, whatever the mode and the risk rules say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AskRule {
+    /// Tools (names, globs, groups) the rule is about.
+    pub tools: Vec<String>,
+    /// Globs on vault paths: with any given, the rule holds only for calls with a path argument that matches one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// Shown to the person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Milliseconds the person has to answer; `approval.timeoutMs` when absent, 600000 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 600_000))]
+    pub timeout_ms: Option<u64>,
+}
+
+/// A layer for one agent, session or door. It can only narrow what the global policy admits.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LayerConfig {
+    /// Only tools of this profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+    /// Only these tools; an empty list admits none. Not together with `alsoAllow`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// Tools this layer admits beside those of its own `profile`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also_allow: Vec<String>,
+    /// Never these tools.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+    /// More calls to ask about.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ask: Vec<AskRule>,
+    /// A stricter approval mode than the global one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_mode: Option<ApprovalMode>,
+    /// Stricter risk rules; of each pair the stricter holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub risk: Option<LayerRiskRules>,
+    /// Only below these folders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_roots: Option<Vec<String>>,
+    /// More globs that are never touched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny_globs: Vec<String>,
+    /// `false` takes `allowCommands` away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_commands: Option<bool>,
+    /// `false` takes `allowDelete` away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_delete: Option<bool>,
+}
+
+/// A layer's risk rules: only those it wants to tighten.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LayerRiskRules {
+    /// Tools that only look.
+    #[serde(alias = "read-only", skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<Verdict>,
+    /// Tools that change files or state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writes: Option<Verdict>,
+    /// Tools that run commands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Verdict>,
+}
+
+/// Who may call what. The default: every tool but optional ones, reads run, writes are asked for, commands and
+/// permanent deletion are off.
+///
+/// Lists take tool names, `*` globs (letter case does not matter), groups (`group:vault`, `group:fs`, `group:editor`,
+/// `group:util`, `group:memory`, `group:web`, `group:runtime`, `group:sessions`, `group:messaging`, `group:plugins`,
+/// `group:openclaw`, `group:client`, and your own from `policy.groups`), a plugin's id for its tools, `<server>__*` for
+/// those of one MCP server, and `bundle-mcp` for those of all.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PolicyConfig {
+    /// Only tools of this profile: `minimal`, `coding`, `messaging` or `full`. Unset admits every tool except optional
+    /// ones, which an allow list has to name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+    /// Only these tools; an empty list admits none. Not together with `alsoAllow`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// Tools admitted beside those of `profile`, optional ones included. Not together with `allow`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also_allow: Vec<String>,
+    /// Never these tools, whatever else is said and whatever the mode.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+    /// Your own groups: `groups.notes = ["vault.*", "editor.*"]` makes `group:notes`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub groups: BTreeMap<String, Vec<String>>,
+    /// When a person is asked.
+    pub approval: ApprovalConfig,
+    /// Calls that are always asked about, even in `yolo` mode. The first rule that fits sets reason and time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ask: Vec<AskRule>,
+    /// What happens by risk level.
+    pub risk: RiskRules,
+    /// Where in the vault tools may reach.
+    pub sandbox: Sandbox,
+    /// Whether tools of risk `commands` may run at all.
+    pub allow_commands: bool,
+    /// Whether files may be removed for good. Moving to the trash is always possible.
+    pub allow_delete: bool,
+    /// How much a run may do.
+    pub limits: PolicyLimits,
+    /// Layers by agent id; `*` globs are possible.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub agents: BTreeMap<String, LayerConfig>,
+    /// Layers by session key; `*` globs are possible.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub sessions: BTreeMap<String, LayerConfig>,
+    /// Layers by door: `cli`, `gateway`, `http`, `mcp`, `bridge`, `script`, `console` or `internal`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub doors: BTreeMap<String, LayerConfig>,
+}

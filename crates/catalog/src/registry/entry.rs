@@ -1,0 +1,261 @@
+//! [`ToolEntry`]: one tool with where it comes from. Knows its own schemas, not the other tools.
+
+use super::{
+    paths::PathFinder,
+    schema::{CompiledSchema, Violation, check_shape},
+};
+use crate::policy::Profile;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::sync::{Arc, OnceLock};
+use toolyard_protocol::{ToolDefinition, ToolDefinitionError, ToolName, canonical};
+
+/// A source's name is at most this long.
+const MAX_SOURCE_NAME_BYTES: usize = 128;
+/// The name of the one core source.
+const CORE_NAME: &str = "core";
+
+/// What kind of place a tool comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceKind {
+    /// Built into Toolyard.
+    Core,
+    /// An installed plugin.
+    Plugin,
+    /// An upstream MCP server.
+    Mcp,
+    /// A connected client that answers calls itself.
+    Client,
+}
+
+/// Where a tool comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ToolSource {
+    /// The kind of place.
+    pub kind: SourceKind,
+    /// `core`, the plugin's id, the MCP server's name, or `client`.
+    pub name: String,
+}
+
+impl ToolSource {
+    /// Toolyard itself.
+    pub fn core() -> Self {
+        Self { kind: SourceKind::Core, name: CORE_NAME.to_owned() }
+    }
+    /// An installed plugin.
+    pub fn plugin(id: impl Into<String>) -> Self {
+        Self { kind: SourceKind::Plugin, name: id.into() }
+    }
+    /// An upstream MCP server.
+    pub fn mcp(server: impl Into<String>) -> Self {
+        Self { kind: SourceKind::Mcp, name: server.into() }
+    }
+    /// The connected client.
+    pub fn client() -> Self {
+        Self { kind: SourceKind::Client, name: "client".to_owned() }
+    }
+    /// The first part of a catalog id.
+    pub fn catalog_source(&self) -> &'static str {
+        match self.kind {
+            SourceKind::Core | SourceKind::Plugin => "openclaw",
+            SourceKind::Mcp => "mcp",
+            SourceKind::Client => "client",
+        }
+    }
+    /// Whether what the tool says about itself (schemas, categories) may be shown to models and counted on. What an
+    /// MCP server or a client says was written by somebody the operator never installed.
+    pub fn is_trusted(&self) -> bool {
+        matches!(self.kind, SourceKind::Core | SourceKind::Plugin)
+    }
+
+    fn check(&self) -> Result<(), RegistryError> {
+        let fail = |problem| Err(RegistryError::Source { name: self.name.chars().take(80).collect(), problem });
+        let fits = !self.name.is_empty()
+            && self.name.len() <= MAX_SOURCE_NAME_BYTES
+            && self.name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'/' | b'@'));
+        if !fits {
+            // No colon: an id could then be read in two ways.
+            return fail("use letters, digits or '_-./@', at most 128 bytes");
+        }
+        match self.kind {
+            SourceKind::Core if self.name != CORE_NAME => fail("the core source is called \"core\""),
+            SourceKind::Plugin if self.name.eq_ignore_ascii_case(CORE_NAME) => {
+                fail("a plugin cannot be called \"core\"")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why a tool is not taken into the registry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    /// The definition contradicts itself or is too large.
+    #[error(transparent)]
+    Definition(#[from] ToolDefinitionError),
+    /// The source's name cannot stand in an id.
+    #[error("tool source {name:?}: {problem}")]
+    Source {
+        /// The name given.
+        name: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A schema can never be checked against.
+    #[error("tool {tool}: {schema} {problem}")]
+    Schema {
+        /// Which tool.
+        tool: String,
+        /// `inputSchema` or `outputSchema`.
+        schema: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A tool with this id is there already.
+    #[error("tool {id} is registered already")]
+    Duplicate {
+        /// The id.
+        id: String,
+    },
+}
+
+/// A tool in the registry. Immutable; shared between snapshots.
+#[derive(Debug)]
+pub struct ToolEntry {
+    id: String,
+    definition: Arc<ToolDefinition>,
+    source: ToolSource,
+    always_load: bool,
+    optional: bool,
+    profiles: Vec<Profile>,
+    fingerprint: String,
+    paths: PathFinder,
+    input: OnceLock<CompiledSchema>,
+    output: OnceLock<CompiledSchema>,
+}
+
+impl ToolEntry {
+    /// Checks the definition and works out what never changes. Schemas are compiled when first needed: most tools of
+    /// a large catalog are never called.
+    pub fn new(definition: ToolDefinition, source: ToolSource) -> Result<Self, RegistryError> {
+        definition.check()?;
+        source.check()?;
+        let schemas =
+            [("inputSchema", Some(&definition.input_schema)), ("outputSchema", definition.output_schema.as_ref())];
+        for (schema, map) in schemas {
+            if let Some(Err(problem)) = map.map(check_shape) {
+                return Err(RegistryError::Schema { tool: definition.name.to_string(), schema, problem });
+            }
+        }
+        let paths = PathFinder::new(&definition.input_schema).map_err(|problem| RegistryError::Schema {
+            tool: definition.name.to_string(),
+            schema: "inputSchema",
+            problem,
+        })?;
+        let mut entry = Self {
+            id: format!("{}:{}:{}", source.catalog_source(), source.name, definition.name),
+            paths,
+            definition: Arc::new(definition),
+            source,
+            always_load: false,
+            optional: false,
+            profiles: Vec::new(),
+            fingerprint: String::new(),
+            input: OnceLock::new(),
+            output: OnceLock::new(),
+        };
+        entry.refresh_fingerprint();
+        Ok(entry)
+    }
+
+    /// Marks the tool as one whose schema is always shown to models, never hidden behind search.
+    #[must_use]
+    pub fn with_always_load(mut self, always_load: bool) -> Self {
+        self.always_load = always_load;
+        self.refresh_fingerprint();
+        self
+    }
+
+    /// Marks the tool as one that is off until an allow list names it (or the profile is `full`).
+    #[must_use]
+    pub fn with_optional(mut self, optional: bool) -> Self {
+        self.optional = optional;
+        self.refresh_fingerprint();
+        self
+    }
+
+    /// Says which profiles the tool belongs to. Empty means: by its groups.
+    #[must_use]
+    pub fn with_profiles(mut self, profiles: Vec<Profile>) -> Self {
+        self.profiles = profiles;
+        self.refresh_fingerprint();
+        self
+    }
+
+    /// `<source>:<source name>:<tool>`, for example `openclaw:core:vault.readFile`.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+    /// The tool's name.
+    pub fn name(&self) -> &ToolName {
+        &self.definition.name
+    }
+    /// What the tool says about itself.
+    pub fn definition(&self) -> &Arc<ToolDefinition> {
+        &self.definition
+    }
+    /// Where it comes from.
+    pub fn source(&self) -> &ToolSource {
+        &self.source
+    }
+    /// Whether its schema is always shown to models.
+    pub fn always_load(&self) -> bool {
+        self.always_load
+    }
+    /// Whether it is off until an allow list names it.
+    pub fn optional(&self) -> bool {
+        self.optional
+    }
+    /// The profiles it declares.
+    pub fn profiles(&self) -> &[Profile] {
+        &self.profiles
+    }
+    /// SHA-256 (hex) over everything above: two entries with the same fingerprint behave the same.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// Checks arguments against the input schema. Changes nothing and fills in no defaults.
+    pub fn check_input(&self, args: &Map<String, Value>) -> Result<(), Vec<Violation>> {
+        self.input.get_or_init(|| CompiledSchema::new("input", &self.definition.input_schema)).check(args)
+    }
+
+    /// Checks data against the output schema; a tool without one may answer anything.
+    pub fn check_output(&self, data: &Map<String, Value>) -> Result<(), Vec<Violation>> {
+        match &self.definition.output_schema {
+            Some(schema) => self.output.get_or_init(|| CompiledSchema::new("output", schema)).check(data),
+            None => Ok(()),
+        }
+    }
+
+    /// Every string in the arguments that the input schema calls a vault path (`"format":"vault-path"`), with its
+    /// JSON Pointer, in the order of the arguments.
+    pub fn path_arguments<'a>(&self, args: &'a Map<String, Value>) -> Vec<(String, &'a str)> {
+        self.paths.find(args)
+    }
+
+    /// Whether the input schema has vault paths at all.
+    pub fn has_path_arguments(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
+    fn refresh_fingerprint(&mut self) {
+        let flags = json!([self.always_load, self.optional, self.profiles]);
+        // A definition always serialises; were it not to, the id alone still keeps entries apart.
+        let mut bytes = canonical::to_vec(&*self.definition).unwrap_or_default();
+        bytes.extend_from_slice(self.id.as_bytes());
+        bytes.extend_from_slice(flags.to_string().as_bytes());
+        self.fingerprint = canonical::sha256_hex(&bytes);
+    }
+}
