@@ -5,6 +5,7 @@
 //! bytes, providers do the work.
 
 mod caller;
+pub mod memory_store;
 mod provider;
 pub mod store;
 
