@@ -614,6 +614,9 @@ async fn seal_in_background(sealer: Arc<Sealer>, every: Duration, shutdown: Canc
             _ = tick.tick() => {}
             () = shutdown.cancelled() => return,
         }
+        if sealer.is_idle() {
+            continue;
+        }
         let sealer = sealer.clone();
         match tokio::task::spawn_blocking(move || sealer.seal()).await {
             Ok(Ok(())) => {}

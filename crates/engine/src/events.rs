@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use toolyard_protocol::{ExecutionEvent, RunId};
 
 /// Events a watcher may leave unread before it starts losing them.
-pub const WATCHER_BUFFER: usize = 1024;
+pub(crate) const WATCHER_BUFFER: usize = 1024;
 
 /// Hands events to watchers.
 #[derive(Default)]

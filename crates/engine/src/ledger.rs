@@ -68,6 +68,11 @@ impl Sealer {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(head);
     }
 
+    /// Whether there is nothing to seal.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Seals everything noted so far. May block. What could not be sealed stays noted.
     pub fn seal(&self) -> Result<(), StoreError> {
         loop {

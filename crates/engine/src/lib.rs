@@ -4,14 +4,36 @@
 //! Knows no HTTP, no SQL, no MCP and no files: doors turn their requests into a [`Caller`] and a call, stores keep
 //! bytes, providers do the work.
 
+pub mod approvals;
+mod attempt;
 mod caller;
+pub mod chain;
+mod clock;
+mod engine;
+mod events;
+mod hooks;
+pub mod ledger;
 pub mod memory_store;
+mod pipeline;
+pub mod plan;
 mod provider;
+pub mod record;
+mod recorder;
+mod scope;
 pub mod store;
+pub mod view;
 
 pub use caller::{Caller, Door};
+pub use clock::{Clock, SystemClock, system_clock};
+pub use engine::{CallAnswer, CallRequest, Engine, EngineOptions, EngineParts, Tools};
+pub use events::{EventBus, Events, Subscription};
+pub use hooks::{Hook, HookCall, HookVerdict};
 pub use provider::{
     Blob, Blobs, BoxFuture, CallContext, Failed, Intent, IntentTarget, InverseCall, Output, Prepared, PreviewProvider,
     Progress, Provider, Reconciled,
 };
+pub use recorder::Recorder;
 pub use store::Store;
+
+/// Version of Toolyard, as it stands on every call.
+pub const EXECUTOR_VERSION: &str = env!("CARGO_PKG_VERSION");

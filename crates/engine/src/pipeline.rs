@@ -734,3 +734,119 @@ fn tool_name(asked: &str) -> ToolName {
 fn shown(name: &str) -> String {
     format!("{:?}", name.chars().take(80).collect::<String>())
 }
+
+// After a crash: calls that were recorded and have no result. See the table in docs/durability.md.
+
+/// Looks at the target of an interrupted, etag-guarded call. `None` means that it did not happen and is to be made.
+pub(crate) async fn reconcile(
+    engine: &Engine,
+    scope: &RunScope,
+    run: &view::RunView,
+    record: &CallRecord,
+) -> Result<Option<Settled>, Failure> {
+    let (Some(entry), Some(intent)) = (scope.tools.snapshot.get(record.tool.as_str()).cloned(), record.intent.as_ref()) else {
+        // No intent: it failed before it said what it would change, so nothing changed. No tool: it cannot be asked.
+        return match scope.tools.snapshot.get(record.tool.as_str()) {
+            Some(_) => Ok(None),
+            None => {
+                let failure = Failure::new(ErrorCode::Unavailable, format!("{} is gone, so an interrupted call of it cannot be checked", record.tool));
+                Ok(Some(close(engine, scope, record, ResultStatus::Error, Some(failure), None)))
+            }
+        };
+    };
+    let provider = scope
+        .tools
+        .provider(entry.id())
+        .cloned()
+        .ok_or_else(|| Failure::new(ErrorCode::Unavailable, format!("nothing runs {} now", record.tool)))?;
+    let args = view::call_args(&**engine.store(), record)?;
+    let envelope = Arc::new(run.tool_call(record, args)?);
+    let context = CallContext {
+        cancel: scope.cancel.child_token(),
+        caller: scope.caller.clone(),
+        progress: Progress::none(),
+        blobs: engine.blobs(),
+    };
+    let started = engine.clock().now();
+    let looked = provider.reconcile(&context, &envelope, intent).await;
+    let (status, outcome, word) = match looked {
+        Ok(Reconciled::NotDone) => {
+            note_recovery(engine, scope, record, "It had not happened; it is made again.");
+            return Ok(None);
+        }
+        Ok(Reconciled::Done(output)) => (ResultStatus::Ok, Ok(output), "It had happened; its result was worked out from what is there."),
+        Ok(Reconciled::Conflict(failed)) | Err(failed) => (ResultStatus::Error, Err(failed), "Something else is there now."),
+    };
+    note_recovery(engine, scope, record, word);
+    Ok(Some(settle(engine, scope, &entry, &envelope, started, outcome, status, true)))
+}
+
+fn note_recovery(engine: &Engine, scope: &RunScope, record: &CallRecord, what: &str) {
+    scope.recorder.push(Record::Note(NoteRecord {
+        at: engine.clock().now(),
+        level: EventLevel::Warn,
+        message: format!("The process died during {}. {what}", record.tool),
+        call_id: Some(record.call_id),
+        step_id: Some(record.step_id.clone()),
+        payload: Map::from_iter([("recovered".to_owned(), Value::Bool(true))]),
+    }));
+}
+
+/// Nobody knows whether it happened. Not recorded as a result: the person's answer will be.
+pub(crate) fn in_doubt(engine: &Engine, scope: &RunScope, record: &CallRecord) -> Settled {
+    let failure = doubt(record);
+    let outcome = outcome_of(engine, ResultStatus::Error, Some(failure), None);
+    let result = to_result(record.call_id, scope, &record.step_id, &record.tool, record.attempt, &outcome, None);
+    Settled { result, position: Position::default(), side_effects: false }
+}
+
+/// A person says that it happened.
+pub(crate) fn assume_done(engine: &Engine, scope: &RunScope, record: &CallRecord, by: &str) -> Settled {
+    close(engine, scope, record, ResultStatus::Skipped, None, Some(format!("Interrupted by a crash; {by} says that it happened")))
+}
+
+/// A person gives it up.
+pub(crate) fn abandon(engine: &Engine, scope: &RunScope, record: &CallRecord, by: &str) -> Settled {
+    close(engine, scope, record, ResultStatus::Error, Some(doubt(record).detail("abortedBy", by)), None)
+}
+
+/// A direct call that nobody waits for any more.
+pub(crate) fn interrupted(engine: &Engine, scope: &RunScope, record: &CallRecord) -> Settled {
+    let failure = Failure::new(ErrorCode::Cancelled, "the process ended before the call was made; nothing happened").retryable(true);
+    close(engine, scope, record, ResultStatus::Cancelled, Some(failure), None)
+}
+
+/// A direct call that may or may not have happened.
+pub(crate) fn left_in_doubt(engine: &Engine, scope: &RunScope, record: &CallRecord) -> Settled {
+    close(engine, scope, record, ResultStatus::Error, Some(doubt(record)), None)
+}
+
+fn doubt(record: &CallRecord) -> Failure {
+    Failure::new(ErrorCode::InternalError, format!("the process died while {} ran; whether it happened is not known", record.tool))
+        .suggest(ErrorCode::InDoubt.suggestion())
+        .detail("reason", "IN_DOUBT")
+        .detail("callId", record.call_id.to_string())
+        .retryable(false)
+}
+
+fn outcome_of(engine: &Engine, status: ResultStatus, error: Option<Failure>, user_message: Option<String>) -> OutcomeRecord {
+    OutcomeRecord {
+        status,
+        data: None,
+        data_blob: None,
+        error,
+        started: engine.clock().now().as_microsecond(),
+        took_us: 0,
+        effects: None,
+        user_message,
+        debug_message: None,
+    }
+}
+
+fn close(engine: &Engine, scope: &RunScope, record: &CallRecord, status: ResultStatus, error: Option<Failure>, user_message: Option<String>) -> Settled {
+    let outcome = outcome_of(engine, status, error, user_message);
+    let result = to_result(record.call_id, scope, &record.step_id, &record.tool, record.attempt, &outcome, None);
+    scope.recorder.push(Record::Result(ResultRecord { call_id: record.call_id, outcome }));
+    let position = scope.recorder.flush(Durability::Ride).unwrap_or_default();
+    Settled { result, position, side_effects: true }
+}

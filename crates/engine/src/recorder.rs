@@ -3,16 +3,16 @@
 use crate::{
     Blob, EventBus, Store,
     chain::{self, Signer},
-    record::{Record, RunStarted},
+    record::Record,
     store::{Batch, Durability, Frame, Position, RunRow, StoreError},
     view::RunView,
 };
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use toolyard_protocol::{CallId, EventLevel, EventType, ExecutionEvent, PolicySnapshot, RunId, StepId, ToolName};
+use toolyard_protocol::{CallId, EventLevel, EventType, ExecutionEvent, RunId, StepId, ToolName};
 
 /// A long run is signed at least this often.
-pub const CHECKPOINT_EVERY: u64 = 1000;
+pub(crate) const CHECKPOINT_EVERY: u64 = 1000;
 
 /// Writes one run's record.
 pub struct Recorder {
@@ -37,7 +37,7 @@ struct State {
 
 /// Where a run's record stands, for taking it up again.
 #[derive(Debug, Clone, Copy)]
-pub struct Resumed {
+pub(crate) struct Resumed {
     /// The last record's number.
     pub seq: u64,
     /// Its chain value.
@@ -197,11 +197,6 @@ impl Recorder {
             payload,
         };
         self.bus.publish(self.session.as_deref(), event);
-    }
-
-    /// A view over a run whose start is known, for building envelopes.
-    pub(crate) fn view_of(run_id: RunId, started: Arc<RunStarted>, policy: Arc<PolicySnapshot>) -> RunView {
-        RunView::with_started(run_id, started, policy)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -39,11 +39,6 @@ impl RunView {
         Self { run_id, started: None, policy: None, calls: HashMap::new(), events: 0 }
     }
 
-    /// Sets what `RunStarted` says, for readers that have it already.
-    pub(crate) fn with_started(run_id: RunId, started: Arc<RunStarted>, policy: Arc<PolicySnapshot>) -> Self {
-        Self { started: Some(started), policy: Some(policy), ..Self::new(run_id) }
-    }
-
     /// Takes notice of a record; must be called for every record in order before the other functions are.
     pub fn note(&mut self, record: &Record) {
         match record {
@@ -76,6 +71,11 @@ impl RunView {
         };
         self.policy = Some(Arc::new(policy));
         Ok(())
+    }
+
+    /// The policy, once it is loaded.
+    pub(crate) fn policy(&self) -> Arc<PolicySnapshot> {
+        self.policy.clone().unwrap_or_default()
     }
 
     /// The envelope a call record stands for.
@@ -263,6 +263,14 @@ impl RunView {
     /// Skips a record's events, keeping their numbers.
     pub(crate) fn skip_events(&mut self, record: &Record) {
         self.events += record.event_count();
+    }
+
+    /// Goes on numbering events where another view stands.
+    pub(crate) fn continue_from(&mut self, other: &RunView) {
+        self.started = other.started.clone();
+        self.policy = other.policy.clone();
+        self.calls = other.calls.clone();
+        self.events = other.events;
     }
 
     /// A call that has its result needs no remembering while a run is live.

@@ -306,6 +306,39 @@ fn parse_binding<'a>(text: &'a str, names: BindingNames<'_>) -> Option<(BindingP
     Some((BindingPath { is_index: false, path: parse_path(tail)? }, after))
 }
 
+/// Writes a value so that [`compile`] gives it back unchanged: for plans made by programs.
+pub fn escape(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(escape_text(&text)),
+        Value::Array(items) => items.into_iter().map(escape).collect(),
+        Value::Object(map) => Value::Object(map.into_iter().map(|(k, v)| (k, escape(v))).collect()),
+        other => other,
+    }
+}
+
+fn escape_text(text: &str) -> String {
+    let dollar = text.strip_prefix('$').unwrap_or(text);
+    let is_root = |t: &str| ROOTS.iter().any(|root| t.starts_with(root) || t == root.trim_end_matches('.'));
+    let mut out = if is_root(text) || is_root(dollar) { "$".to_owned() } else { String::new() };
+    let mut open = 0u32;
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '}']) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        if let Some(after) = rest.strip_prefix('{') {
+            out.push_str("{{");
+            open += 1;
+            rest = after;
+        } else {
+            // With an escape open, `}}` means one brace; with none open, one brace means itself.
+            out.push_str(if open > 0 { "}}" } else { "}" });
+            open = open.saturating_sub(1);
+            rest = &rest[1..];
+        }
+    }
+    out + rest
+}
+
 /// Calls `visit` for every reference in a template.
 pub fn each_reference<'a>(template: &'a Template, visit: &mut impl FnMut(&'a Reference)) {
     match template {
@@ -542,6 +575,13 @@ mod tests {
             let item = json!({"a":1});
             let once = run(&json!(text), Some((&item, 1)));
             prop_assert_eq!(once, run(&json!(text), Some((&item, 1))));
+        }
+
+        #[test]
+        fn escaped_values_come_back_unchanged(text in "[$stepvar.\\{\\} a]{0,24}") {
+            for text in [text.clone(), format!("$steps.{text}"), format!("$$run.{text}")] {
+                prop_assert_eq!(compile(&escape(json!(text)), &[], Some(NAMES)).unwrap(), Template::Literal(json!(text)));
+            }
         }
 
         #[test]

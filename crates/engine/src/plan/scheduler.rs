@@ -346,6 +346,11 @@ impl Scheduler {
         }
     }
 
+    /// Calls under way or waiting for another try, over all steps.
+    fn in_flight(&self) -> u32 {
+        self.running.iter().map(|&s| if let Phase::Running(r) = &self.phases[s] { r.in_flight } else { 0 }).sum()
+    }
+
     fn halted(&self) -> bool {
         self.cancelled || self.failed_by.is_some() || self.in_doubt
     }
@@ -372,10 +377,12 @@ impl Scheduler {
     /// Starts iterations of running steps and ends those that have none left.
     fn pump(&mut self, actions: &mut Vec<Action>) {
         let halted = self.halted();
+        let mut free = self.max_concurrency.saturating_sub(self.in_flight());
         for step in self.running.clone() {
             let width = self.shapes[step].foreach.map_or(1, |c| c.min(self.max_concurrency).max(1));
             let Phase::Running(r) = &mut self.phases[step] else { continue };
-            while !halted && !r.closed && r.next < r.count && r.in_flight < width {
+            while !halted && !r.closed && r.next < r.count && r.in_flight < width && free > 0 {
+                free -= 1;
                 actions.push(Action::Call { step, index: r.next, attempt: 1 });
                 r.next += 1;
                 r.in_flight += 1;

@@ -1,0 +1,153 @@
+//! What a run's record says has happened already. Resuming, replaying and forking all run a plan against a memo.
+
+use crate::{
+    Store,
+    record::{CallRecord, FinishedRecord, OutcomeRecord, Record, RunStarted, Settlement},
+    recorder::Resumed,
+    view::{self, RunView},
+};
+use jiff::Timestamp;
+use std::{
+    collections::{HashMap, HashSet},
+    ops::ControlFlow,
+    sync::Arc,
+};
+use toolyard_protocol::{CallId, Confirmation, ErrorCode, Failure, PolicySnapshot, ResultStatus, RunId, StepId, ToolName, ToolResult};
+
+/// Which call: step, iteration, try.
+pub(crate) type CallKey = (StepId, Option<u64>, u32);
+
+/// A result as recorded.
+pub(crate) struct Recorded {
+    pub(crate) call_id: CallId,
+    pub(crate) tool: ToolName,
+    pub(crate) attempt: u32,
+    pub(crate) args_hash: Option<String>,
+    pub(crate) outcome: OutcomeRecord,
+    pub(crate) call: Option<CallRecord>,
+}
+
+/// A run's record, folded.
+pub(crate) struct Memo {
+    pub(crate) started: Arc<RunStarted>,
+    pub(crate) policy: Arc<PolicySnapshot>,
+    pub(crate) confirmation: Option<Confirmation>,
+    pub(crate) results: HashMap<CallKey, Recorded>,
+    pub(crate) pending: HashMap<CallKey, CallRecord>,
+    pub(crate) settlements: HashMap<CallId, (Settlement, String)>,
+    pub(crate) retries: HashMap<CallKey, Timestamp>,
+    pub(crate) skipped: HashSet<StepId>,
+    pub(crate) scheduled: HashSet<StepId>,
+    pub(crate) cancelled: bool,
+    pub(crate) finished: Option<FinishedRecord>,
+    pub(crate) at: Resumed,
+    pub(crate) view: RunView,
+}
+
+impl Memo {
+    /// Reads a run. May block.
+    pub(crate) fn load(store: &dyn Store, run_id: RunId) -> Result<Self, Failure> {
+        let mut view = RunView::new(run_id);
+        let mut fold: Option<Memo> = None;
+        let mut problem: Option<Failure> = None;
+        let mut calls: HashMap<CallId, CallRecord> = HashMap::new();
+        store.frames(run_id, 1, &mut |frame| {
+            let record = match Record::decode(frame.kind, &frame.payload) {
+                Ok(record) => record,
+                Err(e) => {
+                    problem = Some(Failure::new(ErrorCode::RecordCorrupted, e.0).detail("seq", frame.seq));
+                    return ControlFlow::Break(());
+                }
+            };
+            view.note(&record);
+            view.skip_events(&record);
+            match (&mut fold, record) {
+                (None, Record::RunStarted(started)) => {
+                    fold = Some(Memo {
+                        started: Arc::new(started),
+                        policy: Arc::default(),
+                        confirmation: None,
+                        results: HashMap::new(),
+                        pending: HashMap::new(),
+                        settlements: HashMap::new(),
+                        retries: HashMap::new(),
+                        skipped: HashSet::new(),
+                        scheduled: HashSet::new(),
+                        cancelled: false,
+                        finished: None,
+                        at: Resumed { seq: 0, chain: [0; 32] },
+                        view: RunView::new(run_id),
+                    });
+                }
+                (None, _) => {
+                    problem = Some(Failure::new(ErrorCode::RecordCorrupted, "the run's first record is missing").detail("seq", frame.seq));
+                    return ControlFlow::Break(());
+                }
+                (Some(memo), record) => memo.take(record, &mut calls),
+            }
+            if let Some(memo) = &mut fold {
+                memo.at = Resumed { seq: frame.seq, chain: frame.chain };
+            }
+            ControlFlow::Continue(())
+        })?;
+        if let Some(failure) = problem {
+            return Err(failure);
+        }
+        let mut memo = fold.ok_or_else(|| Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")))?;
+        for call in calls.into_values() {
+            memo.pending.insert(key_of(&call), call);
+        }
+        view.load_policy(store)?;
+        memo.policy = view.policy();
+        memo.view = view;
+        Ok(memo)
+    }
+
+    fn take(&mut self, record: Record, calls: &mut HashMap<CallId, CallRecord>) {
+        match record {
+            Record::Confirmed(c) => self.confirmation = Some(c.0),
+            Record::Call(call) => {
+                self.scheduled.insert(call.step_id.clone());
+                calls.insert(call.call_id, call);
+            }
+            Record::Result(r) => {
+                if let Some(call) = calls.remove(&r.call_id) {
+                    let recorded = Recorded {
+                        call_id: r.call_id,
+                        tool: call.tool.clone(),
+                        attempt: call.attempt,
+                        args_hash: Some(call.args_hash.clone()),
+                        outcome: r.outcome,
+                        call: Some(call),
+                    };
+                    if let Some(call) = &recorded.call {
+                        self.results.insert(key_of(call), recorded);
+                    }
+                }
+            }
+            Record::Refused(r) => {
+                if r.outcome.status == ResultStatus::Skipped && r.attempt == 0 {
+                    self.skipped.insert(r.step_id.clone());
+                }
+                let recorded =
+                    Recorded { call_id: r.call_id, tool: r.tool, attempt: r.attempt, args_hash: None, outcome: r.outcome, call: None };
+                self.results.insert((r.step_id, r.index, r.attempt), recorded);
+            }
+            Record::Retry(r) => drop(self.retries.insert((r.step_id, r.index, r.attempt), r.due)),
+            Record::Settled(s) => drop(self.settlements.insert(s.call_id, (s.choice, s.by))),
+            Record::Cancel(_) => self.cancelled = true,
+            Record::Finished(f) => self.finished = Some(f),
+            Record::RunStarted(_) | Record::ConfirmationRequested(_) | Record::Note(_) | Record::Paused(_) | Record::Checkpoint(_) => {}
+        }
+    }
+
+    /// The envelope of a recorded result. May block.
+    pub(crate) fn result(&self, store: &dyn Store, step_id: &StepId, recorded: &Recorded) -> Result<ToolResult, Failure> {
+        let data = view::outcome_data(store, &recorded.outcome)?;
+        Ok(self.view.tool_result(recorded.call_id, step_id.clone(), recorded.tool.clone(), recorded.attempt, &recorded.outcome, data)?)
+    }
+}
+
+fn key_of(call: &CallRecord) -> CallKey {
+    (call.step_id.clone(), call.iteration.as_ref().map(|i| i.index), call.attempt)
+}

@@ -1,0 +1,205 @@
+//! Taking runs up again: after a crash, after a restart, after a person has settled a call in doubt.
+
+use super::{
+    check,
+    executor::{Executor, Mode},
+    memo::Memo,
+    report::RunReport,
+    runs::{StartedRun, caller_of},
+};
+use crate::{
+    Engine, Recorder, pipeline,
+    record::{Confirmed, Record, SettledRecord, Settlement},
+    store::{Lease, RunFilter, RunKind, RunRow},
+};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use toolyard_protocol::{CallId, Confirmation, ConfirmationDecision, ConfirmationId, ErrorCode, Failure, Idempotency, ResultStatus, RunId, RunStatus};
+
+/// What recovery found and did.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// Plans that go on; drive them.
+    pub resumed: Vec<RunId>,
+    /// Direct calls whose outcome was settled.
+    pub settled_calls: Vec<RunId>,
+    /// Runs that wait for a person.
+    pub paused: Vec<RunId>,
+    /// Runs that could not be read, and why.
+    pub failed: Vec<(RunId, Failure)>,
+}
+
+impl Engine {
+    /// Takes up what a process that is gone left behind. Plans are driven in the background; direct calls are settled.
+    pub async fn recover(&self, is_alive: impl Fn(&Lease) -> bool) -> Result<Recovered, Failure> {
+        let mut recovered = Recovered::default();
+        let filter = RunFilter { statuses: vec![RunStatus::Running, RunStatus::Pending], limit: 10_000, ..RunFilter::default() };
+        let store = self.store().clone();
+        let rows = tokio::task::spawn_blocking(move || store.runs(&filter))
+            .await
+            .map_err(|_| Failure::new(ErrorCode::InternalError, "listing runs failed unexpectedly"))??;
+        for row in rows {
+            if row.lease.as_ref().is_some_and(&is_alive) || self.active_runs().contains(&row.run_id) {
+                continue;
+            }
+            let run_id = row.run_id;
+            let outcome = match row.kind {
+                RunKind::Call => self.settle_direct(row).await.map(|()| recovered.settled_calls.push(run_id)),
+                RunKind::Plan => match self.take_up(run_id, None).await {
+                    Ok(run) => {
+                        recovered.resumed.push(run_id);
+                        tokio::spawn(async move {
+                            if let Err(error) = run.drive().await {
+                                tracing::error!(%error, %run_id, "a resumed run failed");
+                            }
+                        });
+                        Ok(())
+                    }
+                    Err(failure) if failure.code == ErrorCode::ConfirmationRequired => {
+                        recovered.paused.push(run_id);
+                        Ok(())
+                    }
+                    Err(failure) => Err(failure),
+                },
+            };
+            if let Err(failure) = outcome {
+                recovered.failed.push((run_id, failure));
+            }
+        }
+        self.approvals().close_orphans().await?;
+        Ok(recovered)
+    }
+
+    /// Takes a run up and drives it to its end. `approved_by` answers for a policy that changed since it was approved.
+    pub async fn resume(&self, run_id: RunId, approved_by: Option<String>, is_alive: impl Fn(&Lease) -> bool) -> Result<RunReport, Failure> {
+        let store = self.store().clone();
+        let row = tokio::task::spawn_blocking(move || store.run(run_id))
+            .await
+            .map_err(|_| Failure::new(ErrorCode::InternalError, "reading the run failed unexpectedly"))??;
+        let row = row.ok_or_else(|| Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")))?;
+        if row.status.is_final() {
+            return Err(Failure::new(ErrorCode::PreconditionFailed, format!("the run has ended: {}", row.status.as_str()))
+                .suggest("Fork it from a step with `toolyard plan fork`, or run the plan again."));
+        }
+        if row.lease.as_ref().is_some_and(is_alive) {
+            return Err(Failure::new(ErrorCode::PreconditionFailed, "another process works on this run"));
+        }
+        if row.kind == RunKind::Call {
+            self.settle_direct(row).await?;
+            return Err(Failure::new(ErrorCode::PreconditionFailed, "a direct call cannot be taken up; its outcome was settled")
+                .suggest("See it with `toolyard runs show`."));
+        }
+        self.take_up(run_id, approved_by).await?.drive().await
+    }
+
+    /// Records how a person settles a call in doubt. The run still has to be resumed.
+    pub async fn settle(&self, run_id: RunId, choice: Settlement, by: &str) -> Result<Vec<CallId>, Failure> {
+        let memo = self.load_memo(run_id).await?;
+        let doubtful: Vec<CallId> = memo.pending.values().map(|c| c.call_id).filter(|id| !memo.settlements.contains_key(id)).collect();
+        if memo.finished.is_some() || doubtful.is_empty() {
+            return Err(Failure::new(ErrorCode::PreconditionFailed, "no call of this run is in doubt"));
+        }
+        let (recorder, _) = self.reopen(&memo, run_id).await?;
+        let at = self.clock().now();
+        for call_id in &doubtful {
+            recorder.push(Record::Settled(SettledRecord { at, call_id: *call_id, choice, by: by.to_owned() }));
+        }
+        recorder.sync().await?;
+        Ok(doubtful)
+    }
+
+    async fn reopen(&self, memo: &Memo, run_id: RunId) -> Result<(Recorder, RunRow), Failure> {
+        let store = self.store().clone();
+        let lease = self.lease().clone();
+        let row = tokio::task::spawn_blocking(move || {
+            let row = store.run(run_id)?;
+            let held = row.as_ref().and_then(|r| r.lease.clone());
+            Ok::<_, crate::store::StoreError>(if store.claim(run_id, held.as_ref(), &lease)? { row } else { None })
+        })
+        .await
+        .map_err(|_| Failure::new(ErrorCode::InternalError, "claiming the run failed unexpectedly"))??;
+        let row = row.ok_or_else(|| Failure::new(ErrorCode::Conflict, "another process took this run up"))?;
+        let mut view = crate::view::RunView::new(run_id);
+        view.continue_from(&memo.view);
+        let recorder =
+            Recorder::resume(run_id, row.session.clone(), self.store().clone(), self.bus().clone(), self.signer().clone(), view, memo.at);
+        Ok((recorder, row))
+    }
+
+    async fn take_up(&self, run_id: RunId, approved_by: Option<String>) -> Result<StartedRun, Failure> {
+        let memo = self.load_memo(run_id).await?;
+        let Some(plan) = memo.started.plan.clone() else {
+            return Err(Failure::new(ErrorCode::PreconditionFailed, "the run has no plan"));
+        };
+        let caller = caller_of(&memo);
+        let policy = self.policy_for(&caller);
+        let (report, compiled) = check::check(&plan, &self.tools().snapshot, &policy);
+        let Some(compiled) = compiled else {
+            return Err(report.to_failure().unwrap_or_else(|| Failure::new(ErrorCode::ValidationError, "the plan cannot be read any more")));
+        };
+        let side_effects = compiled.steps.iter().any(|s| s.side_effects);
+        let same_policy = memo.started.policy_hash == policy.hash();
+        let confirmed = memo.confirmation.is_some() || !(side_effects && policy.snapshot().confirmations_required);
+        if (!same_policy || !confirmed) && side_effects && approved_by.is_none() {
+            let why = if confirmed { "the policy changed since the run was approved" } else { "the run was never approved" };
+            return Err(Failure::new(ErrorCode::ConfirmationRequired, why)
+                .suggest("Look at the run with `toolyard runs show`, then `toolyard runs resume RUN --yes`.")
+                .retryable(false));
+        }
+        let (recorder, row) = self.reopen(&memo, run_id).await?;
+        let scope = Arc::new(self.scope_with(run_id, caller, policy, CancellationToken::new(), None, recorder));
+        if let Some(confirmation) = &memo.confirmation {
+            let _ = scope.confirmation.set(confirmation.confirmation_id);
+        }
+        if let Some(by) = approved_by.filter(|_| !same_policy || !confirmed) {
+            let id = *scope.confirmation.get_or_init(|| ConfirmationId::from_uuid(self.clock().new_id()));
+            scope.recorder.push(Record::Confirmed(Confirmed(Confirmation {
+                confirmation_id: id,
+                plan_hash: compiled.plan_hash.clone(),
+                policy_hash: scope.policy.hash().to_owned(),
+                preview_hash: None,
+                decision: ConfirmationDecision::Approved,
+                by,
+                at: self.clock().now(),
+                expires_at: None,
+                scope: "run".to_owned(),
+            })));
+        }
+        scope.recorder.set_row(self.row(&scope, RunKind::Plan, &plan.goal, row.started_at, RunStatus::Running, None));
+        if memo.cancelled {
+            scope.cancel.cancel();
+        }
+        let started_at = memo.started.started_at;
+        let mut executor = Executor::new(self.clone(), scope, Arc::new(compiled), Mode::Live, started_at);
+        executor.context = memo.started.context.clone();
+        executor.memo = Some(Arc::new(memo));
+        Ok(StartedRun::resumed(self.clone(), executor, plan.goal.clone(), started_at))
+    }
+
+    /// A direct call has nobody waiting for it any more: what is not known to have happened is not made to happen.
+    async fn settle_direct(&self, row: RunRow) -> Result<(), Failure> {
+        let run_id = row.run_id;
+        let memo = self.load_memo(run_id).await?;
+        let caller = caller_of(&memo);
+        let (recorder, row) = self.reopen(&memo, run_id).await?;
+        let policy = self.policy_for(&caller);
+        let scope = self.scope_with(run_id, caller, policy, CancellationToken::new(), None, recorder);
+        let mut ok = memo.results.values().any(|r| r.outcome.status == ResultStatus::Ok);
+        for call in memo.pending.values() {
+            let idempotency = scope.tools.snapshot.get(call.tool.as_str()).map_or(Idempotency::None, |e| e.definition().idempotency);
+            let settled = match idempotency {
+                Idempotency::Etag => match pipeline::reconcile(self, &scope, &memo.view, call).await? {
+                    Some(settled) => settled,
+                    None => pipeline::interrupted(self, &scope, call),
+                },
+                Idempotency::Pure => pipeline::interrupted(self, &scope, call),
+                Idempotency::Idempotent | Idempotency::Key | Idempotency::None => pipeline::left_in_doubt(self, &scope, call),
+            };
+            ok |= settled.result.ok;
+        }
+        let status = if ok { RunStatus::Finished } else { RunStatus::Failed };
+        self.finish_run(&scope, RunKind::Call, &row.title, row.started_at, status, None, "settled after a restart".to_owned());
+        scope.recorder.sync().await?;
+        Ok(())
+    }
+}
