@@ -1,1 +1,36 @@
-//! x
+//! Durable state behind the engine's [`Store`](toolyard_engine::Store) trait: [`SqliteStore`], one SQLite database and
+//! a directory of large blobs.
+//!
+//! Knows bytes, files and SQL. Does not know what a record means, how records are chained or who may see them: the
+//! engine decides that. The promises every store keeps are tested in `tests/contract.rs`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `sqlite` | [`SqliteStore`]: checks what comes in, hands it to the writer or a reader |
+//! | `queue` | what lies between callers and the writer: order, waiting, back-pressure, pending facts |
+//! | `writer` | the one thread that writes: group commit, sync, checkpoint |
+//! | `apply` | one queued change as SQL |
+//! | `reader` | read-only connections and the queries |
+//! | `schema` | files, modes, versions and migrations |
+//! | `blob_files` | compression, and blobs too large for the database |
+//! | `rows` | run rows and times as columns |
+//! | `limits` | every number |
+
+mod apply;
+mod blob_files;
+pub mod limits;
+mod queue;
+mod reader;
+mod rows;
+mod schema;
+mod sqlite;
+mod writer;
+
+pub use sqlite::{SqliteStore, StoreOptions};
+
+use toolyard_engine::store::StoreError;
+
+/// Says what was being done when SQLite failed.
+fn failed(doing: &str, error: impl std::fmt::Display) -> StoreError {
+    StoreError(format!("{doing}: {error}"))
+}

@@ -1,0 +1,134 @@
+//! Blobs on their way in and out: compression, and files for those too large for the database.
+//!
+//! A file is written under a temporary name, synced and renamed before the transaction that refers to it begins, so a
+//! row never points at a file that is not there. A crash in between leaves a file nobody refers to, which the next
+//! batch with the same content takes up again.
+
+use crate::{failed, limits, schema::sync_dir};
+use std::{
+    fs::{DirBuilder, OpenOptions},
+    io::Write,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+use toolyard_engine::{Blob, store::StoreError};
+
+const LEVEL: i32 = 1;
+static TEMPORARIES: AtomicU64 = AtomicU64::new(0);
+
+/// A blob ready to be written down.
+pub(crate) struct StoredBlob {
+    pub(crate) sha256: [u8; 32],
+    pub(crate) len: usize,
+    pub(crate) is_zstd: bool,
+    /// `None` when the bytes lie in a file.
+    pub(crate) bytes: Option<Vec<u8>>,
+}
+
+/// Reads a hash as it is written: 64 lowercase hexadecimal digits, nothing else. It becomes part of a path.
+pub(crate) fn parse_hash(text: &str) -> Option<[u8; 32]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let bytes: &[u8; 64] = text.as_bytes().try_into().ok()?;
+    let mut hash = [0; 32];
+    for (out, pair) in hash.iter_mut().zip(bytes.chunks_exact(2)) {
+        *out = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(hash)
+}
+
+/// The compressed bytes, if that saves an eighth.
+pub(crate) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
+    if bytes.len() < limits::COMPRESS_FROM {
+        return None;
+    }
+    let packed = zstd::bulk::compress(bytes, LEVEL).ok()?;
+    (packed.len() <= bytes.len() - bytes.len() / 8).then_some(packed)
+}
+
+/// The bytes of which these are the compressed ones.
+pub(crate) fn expand(packed: &[u8], len: usize) -> Result<Vec<u8>, StoreError> {
+    let bytes = zstd::bulk::decompress(packed, len).map_err(|e| failed("the store holds damaged data", e))?;
+    if bytes.len() != len {
+        return Err(StoreError(format!("the store holds damaged data: {} bytes where {len} should be", bytes.len())));
+    }
+    Ok(bytes)
+}
+
+/// Compresses a blob and, if it is large, writes it to its file.
+pub(crate) fn prepare(dir: &Path, blob: &Blob) -> Result<StoredBlob, StoreError> {
+    let Some(sha256) = parse_hash(&blob.sha256) else {
+        return Err(StoreError(format!("{:?} is no SHA-256 in lowercase hexadecimal", blob.sha256)));
+    };
+    let len = blob.bytes.len();
+    let packed = compress(&blob.bytes);
+    let is_zstd = packed.is_some();
+    if len <= limits::BLOB_FILE_BYTES {
+        return Ok(StoredBlob { sha256, len, is_zstd, bytes: Some(packed.unwrap_or_else(|| blob.bytes.to_vec())) });
+    }
+    let path = file_path(dir, &blob.sha256, is_zstd);
+    write_file(&path, packed.as_deref().unwrap_or(&blob.bytes))
+        .map_err(|e| failed(&format!("cannot write {}", path.display()), e))?;
+    Ok(StoredBlob { sha256, len, is_zstd, bytes: None })
+}
+
+/// Where a large blob lies.
+pub(crate) fn file_path(dir: &Path, sha256: &str, is_zstd: bool) -> PathBuf {
+    let shelf = sha256.get(..2).unwrap_or("00");
+    dir.join("blobs").join(shelf).join(if is_zstd { format!("{sha256}.zst") } else { sha256.to_owned() })
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let shelf = path.parent().unwrap_or(path);
+    let shelves = shelf.parent().unwrap_or(shelf);
+    if !shelf.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o700).create(shelf)?;
+        sync_dir(shelves)?;
+        sync_dir(shelves.parent().unwrap_or(shelves))?;
+    }
+    if path.metadata().is_ok_and(|file| file.len() == bytes.len() as u64) {
+        // Whoever wrote it may not have come as far as syncing its name.
+        return sync_dir(shelf);
+    }
+    let number = TEMPORARIES.fetch_add(1, Ordering::Relaxed);
+    let temporary = shelf.join(format!(".{}.{number}.tmp", std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)
+    })();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written?;
+    sync_dir(shelf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lowercase_hashes_pass() {
+        assert_eq!(parse_hash(&"0f".repeat(32)), Some([15; 32]));
+        for bad in ["", "0f", &"0F".repeat(32), &"../".repeat(22)[..64], &"é".repeat(32)] {
+            assert_eq!(parse_hash(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_compressed_comes_back() {
+        let bytes = b"the same again ".repeat(1000);
+        let packed = compress(&bytes).unwrap();
+        assert!(packed.len() < bytes.len() / 10);
+        assert_eq!(expand(&packed, bytes.len()).unwrap(), bytes);
+        assert!(expand(&packed, bytes.len() - 1).is_err());
+        assert!(expand(&packed, bytes.len() + 1).is_err());
+        assert_eq!(compress(b"short"), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! Every limit and delay of the store, each with its reason.
+
+use std::time::Duration;
+
+/// How long SQLite waits for another process's transaction before it says busy.
+pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the writer goes on trying while other processes keep the database busy; then the store gives up.
+pub const BUSY_PATIENCE: Duration = Duration::from_secs(60);
+/// How long opening waits for another process that is creating or migrating the same store.
+pub const OPEN_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bytes that may be queued before `append` waits.
+pub const QUEUE_BYTES: usize = 64 << 20;
+/// Longest that a `Ride` batch waits for company. Half of what the trait promises, which leaves time to commit.
+pub const MAX_RIDE_DELAY: Duration = Duration::from_millis(50);
+/// Usual wait of a `Ride` batch for company.
+pub const RIDE_DELAY: Duration = Duration::from_millis(20);
+/// With this much queued there is no point in waiting for more.
+pub const EARLY_COMMIT_BYTES: usize = 256 << 10;
+/// Most that goes into one transaction, so that a flood of `Ride` batches does not hold up a `Sync` one for long.
+pub const TRANSACTION_BYTES: usize = 2 << 20;
+/// How long the writer looks for more work before it sleeps: waking a thread costs more than this.
+pub const SPIN: Duration = Duration::from_micros(40);
+
+/// Size to which the write-ahead log is filled beforehand: a sync that need not grow the file is a third cheaper.
+pub const WAL_BYTES: u64 = 4 << 20;
+/// Pages in the log at which the writer moves them to the database between two commits.
+pub const WAL_PAGES_HARD: i32 = 1000;
+/// Pages in the log worth moving when there is nothing else to do.
+pub const WAL_PAGES_IDLE: i32 = 64;
+/// How long nothing must have happened before the writer calls itself idle.
+pub const IDLE_AFTER: Duration = Duration::from_millis(250);
+
+/// Largest frame payload.
+pub const MAX_FRAME_BYTES: usize = 64 << 20;
+/// Largest blob.
+pub const MAX_BLOB_BYTES: usize = 512 << 20;
+/// Largest fact value.
+pub const MAX_FACT_BYTES: usize = 16 << 20;
+/// Longest name of a space, and longest key in it.
+pub const MAX_FACT_NAME_BYTES: usize = 4096;
+/// Largest ledger entry.
+pub const MAX_LEDGER_BYTES: usize = 1 << 20;
+/// Most frames in a run: sequence numbers share 63 bits with the run's number.
+pub const MAX_SEQ: u64 = u32::MAX as u64;
+
+/// Payloads from this size on are compressed, if that saves an eighth.
+pub const COMPRESS_FROM: usize = 2048;
+/// Frame payloads over this size are kept as they are: compressing them would hold up the caller.
+pub const COMPRESS_FRAME_TO: usize = 256 << 10;
+/// Blobs in a batch of more than this many bytes are compressed and written on a thread of their own.
+pub const BLOB_INLINE_BYTES: usize = 64 << 10;
+/// Blobs over this size become files.
+pub const BLOB_FILE_BYTES: usize = 1 << 20;
+
+/// Rejected batches remembered, so that whoever waits for one hears of it. With more the store gives up.
+pub const MAX_REJECTED: usize = 10_000;
+/// How long the writer waits for a ledger maker, while other processes wait for the writer.
+pub const LEDGER_MAKER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Rows that `runs` answers when no limit is named.
+pub const DEFAULT_RUN_LIMIT: usize = 100;
+/// Most rows that `runs` answers.
+pub const MAX_RUN_LIMIT: usize = 10_000;
+/// Frames read in one go: a long walk must not keep the log from being emptied.
+pub const FRAMES_PER_READ: i64 = 8192;
+/// Read connections kept open between reads.
+pub const IDLE_READERS: usize = 2;
+/// Expired facts removed at once.
+pub const PRUNE_ROWS: i64 = 1000;
+/// How often expired facts are removed.
+pub const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// Runs whose number the writer remembers.
+pub const RUN_NUMBERS: usize = 4096;

@@ -1,0 +1,241 @@
+//! Reading: a few read-only connections and every query. A read sees what was committed when it began and never waits
+//! for the writer.
+
+use crate::{apply::first_key, blob_files, failed, limits, rows, schema};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params, types::Value};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+use toolyard_engine::store::{Frame, FrameVisitor, LedgerEntry, RunFilter, RunRow, StoreError};
+use toolyard_protocol::{RunId, canonical};
+
+/// Added to a frame's kind when its payload is compressed.
+pub(crate) const ZSTD_FLAG: i64 = 256;
+
+pub(crate) struct Reader {
+    dir: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Reader {
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Opens one connection now, to find out whether the store can be read at all.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let connection = schema::open_reader(&self.dir)?;
+        schema::check_readable(&connection, &self.dir)?;
+        self.give_back(connection);
+        Ok(())
+    }
+
+    fn give_back(&self, connection: Connection) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < limits::IDLE_READERS {
+            idle.push(connection);
+        }
+    }
+
+    /// Runs a query on a connection of its own. One on which something failed is not used again.
+    fn with<T>(&self, query: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => schema::open_reader(&self.dir)?,
+        };
+        let answer = query(&connection)?;
+        self.give_back(connection);
+        Ok(answer)
+    }
+
+    pub(crate) fn run(&self, run_id: RunId) -> Result<Option<RunRow>, StoreError> {
+        self.with(|db| {
+            let sql = format!("SELECT {} FROM runs WHERE run_id = ?1 AND kind IS NOT NULL", rows::RUN_COLUMNS);
+            let mut statement = db.prepare_cached(&sql).map_err(reading)?;
+            let mut found = statement.query([rows::run_bytes(run_id)]).map_err(reading)?;
+            found.next().map_err(reading)?.map(rows::read_run).transpose()
+        })
+    }
+
+    pub(crate) fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        let (sql, values) = runs_query(filter);
+        self.with(|db| {
+            let mut statement = db.prepare_cached(&sql).map_err(reading)?;
+            let mut found = statement.query(rusqlite::params_from_iter(values)).map_err(reading)?;
+            let mut list = Vec::new();
+            while let Some(row) = found.next().map_err(reading)? {
+                list.push(rows::read_run(row)?);
+            }
+            Ok(list)
+        })
+    }
+
+    pub(crate) fn frames(&self, run_id: RunId, from_seq: u64, visit: FrameVisitor<'_>) -> Result<(), StoreError> {
+        let Ok(mut from) = u32::try_from(from_seq) else { return Ok(()) };
+        self.with(|db| {
+            let number: Option<i64> = db
+                .prepare_cached("SELECT no FROM runs WHERE run_id = ?1")
+                .and_then(|mut select| select.query_row([rows::run_bytes(run_id)], |row| row.get(0)).optional())
+                .map_err(reading)?;
+            let Some(number) = number else { return Ok(()) };
+            let mut statement = db
+                .prepare_cached(
+                    "SELECT id, kind, payload, chain FROM frames WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3",
+                )
+                .map_err(reading)?;
+            loop {
+                let first = first_key(number) | i64::from(from);
+                let last = first_key(number) | i64::from(u32::MAX);
+                let mut found = statement.query(params![first, last, limits::FRAMES_PER_READ]).map_err(reading)?;
+                let mut count = 0;
+                while let Some(row) = found.next().map_err(reading)? {
+                    let frame = read_frame(row)?;
+                    count += 1;
+                    // The last sequence number there is has no successor.
+                    let next = u32::try_from(frame.seq).ok().and_then(|seq| seq.checked_add(1));
+                    if visit(frame).is_break() {
+                        return Ok(());
+                    }
+                    match next {
+                        Some(next) => from = next,
+                        None => return Ok(()),
+                    }
+                }
+                if count < limits::FRAMES_PER_READ {
+                    return Ok(());
+                }
+            }
+        })
+    }
+
+    pub(crate) fn blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(hash) = blob_files::parse_hash(sha256) else { return Ok(None) };
+        let found = self.with(|db| {
+            db.prepare_cached("SELECT len, zstd, bytes FROM blobs WHERE sha256 = ?1")
+                .and_then(|mut select| {
+                    select
+                        .query_row([hash.as_slice()], |row| {
+                            Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, Option<Vec<u8>>>(2)?))
+                        })
+                        .optional()
+                })
+                .map_err(reading)
+        })?;
+        let Some((len, is_zstd, bytes)) = found else { return Ok(None) };
+        let stored = match bytes {
+            Some(bytes) => bytes,
+            None => {
+                let path = blob_files::file_path(&self.dir, sha256, is_zstd);
+                std::fs::read(&path).map_err(|e| failed(&format!("cannot read blob {}", path.display()), e))?
+            }
+        };
+        let len = usize::try_from(len).map_err(|e| failed("the store holds damaged data", e))?;
+        let bytes = if is_zstd { blob_files::expand(&stored, len)? } else { stored };
+        if canonical::sha256_hex(&bytes) != sha256 {
+            return Err(StoreError(format!("blob {sha256} is damaged: its bytes have another hash")));
+        }
+        Ok(Some(bytes))
+    }
+
+    pub(crate) fn fact(&self, space: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.with(|db| {
+            db.prepare_cached(
+                "SELECT value FROM facts WHERE space = ?1 AND key = ?2 AND (expires_at IS NULL OR expires_at > ?3)",
+            )
+            .and_then(|mut select| {
+                select.query_row(params![space, key, rows::micros(Timestamp::now())], |row| row.get(0)).optional()
+            })
+            .map_err(reading)
+        })
+    }
+
+    pub(crate) fn facts(&self, space: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.with(|db| {
+            let mut statement = db
+                .prepare_cached(
+                    "SELECT key, value FROM facts WHERE space = ?1 AND (expires_at IS NULL OR expires_at > ?2)
+                     ORDER BY key",
+                )
+                .map_err(reading)?;
+            let found = statement
+                .query_map(params![space, rows::micros(Timestamp::now())], |row| Ok((row.get(0)?, row.get(1)?)))
+                .map_err(reading)?;
+            found.collect::<Result<_, _>>().map_err(reading)
+        })
+    }
+
+    pub(crate) fn ledger(&self, from_seq: u64, limit: usize) -> Result<Vec<LedgerEntry>, StoreError> {
+        let from = i64::try_from(from_seq).unwrap_or(i64::MAX);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.with(|db| {
+            let mut statement = db
+                .prepare_cached("SELECT seq, payload, chain FROM ledger WHERE seq >= ?1 ORDER BY seq LIMIT ?2")
+                .map_err(reading)?;
+            let found = statement
+                .query_map([from, limit], |row| {
+                    let seq: i64 = row.get(0)?;
+                    Ok(LedgerEntry { seq: seq.cast_unsigned(), payload: row.get(1)?, chain: row.get(2)? })
+                })
+                .map_err(reading)?;
+            found.collect::<Result<_, _>>().map_err(reading)
+        })
+    }
+}
+
+fn reading(error: rusqlite::Error) -> StoreError {
+    failed("cannot read the store", error)
+}
+
+fn read_frame(row: &rusqlite::Row<'_>) -> Result<Frame, StoreError> {
+    let id: i64 = row.get(0).map_err(reading)?;
+    let flagged: i64 = row.get(1).map_err(reading)?;
+    let payload = row.get_ref(2).map_err(reading)?.as_blob().map_err(|e| failed("cannot read the store", e))?;
+    let chain = row.get_ref(3).map_err(reading)?.as_blob().map_err(|e| failed("cannot read the store", e))?;
+    let payload = if flagged & ZSTD_FLAG == 0 {
+        payload.to_vec()
+    } else {
+        let (len, packed) = payload
+            .split_first_chunk::<4>()
+            .ok_or_else(|| StoreError("the store holds a damaged frame: it is cut short".into()))?;
+        blob_files::expand(packed, u32::from_le_bytes(*len) as usize)?
+    };
+    Ok(Frame {
+        seq: id.cast_unsigned() & u64::from(u32::MAX),
+        kind: (flagged & 0xff) as u8,
+        payload,
+        chain: chain.try_into().map_err(|e| failed("the store holds a damaged frame", e))?,
+    })
+}
+
+/// Builds the listing's SQL so that the small indexes over open runs and sessions can serve it.
+fn runs_query(filter: &RunFilter) -> (String, Vec<Value>) {
+    let mut sql = format!("SELECT {} FROM runs WHERE kind IS NOT NULL", rows::RUN_COLUMNS);
+    let mut values = Vec::new();
+    let mut add = |sql: &mut String, condition: &str, value: Value| {
+        values.push(value);
+        sql.push_str(&format!(" AND {condition} ?{}", values.len()));
+    };
+    if !filter.statuses.is_empty() {
+        let codes: Vec<i64> = filter.statuses.iter().map(|status| rows::status_code(*status)).collect();
+        let list: Vec<String> = codes.iter().map(i64::to_string).collect();
+        sql.push_str(&format!(" AND status IN ({})", list.join(", ")));
+        if codes.iter().all(|code| *code < 3) {
+            sql.push_str(" AND status < 3");
+        }
+    }
+    if let Some(kind) = filter.kind {
+        add(&mut sql, "kind =", Value::Integer(rows::kind_code(kind)));
+    }
+    if let Some(session) = &filter.session {
+        add(&mut sql, "session =", Value::Text(session.clone()));
+    }
+    if let Some(before) = filter.before {
+        add(&mut sql, "run_id <", Value::Blob(rows::run_bytes(before).to_vec()));
+    }
+    let limit = if filter.limit == 0 { limits::DEFAULT_RUN_LIMIT } else { filter.limit.min(limits::MAX_RUN_LIMIT) };
+    sql.push_str(&format!(" ORDER BY run_id DESC LIMIT {limit}"));
+    (sql, values)
+}

@@ -1,0 +1,91 @@
+//! Run rows, times and states as columns and back. Pure; knows no connection.
+
+use crate::failed;
+use jiff::Timestamp;
+use rusqlite::Row;
+use toolyard_engine::store::{Lease, RunKind, RunRow, StoreError};
+use toolyard_protocol::{RunId, RunStatus};
+
+/// The columns [`read_run`] expects, in order.
+pub(crate) const RUN_COLUMNS: &str =
+    "run_id, kind, status, title, session, started_at, ended_at, lease_boot, lease_pid, lease_started";
+
+pub(crate) fn kind_code(kind: RunKind) -> i64 {
+    match kind {
+        RunKind::Plan => 0,
+        RunKind::Call => 1,
+    }
+}
+
+/// Codes under 3 are the states that are not final: an index depends on it.
+pub(crate) fn status_code(status: RunStatus) -> i64 {
+    match status {
+        RunStatus::Pending => 0,
+        RunStatus::Running => 1,
+        RunStatus::Paused => 2,
+        RunStatus::Finished => 3,
+        RunStatus::Failed => 4,
+        RunStatus::Cancelled => 5,
+    }
+}
+
+fn kind_of(code: i64) -> Result<RunKind, StoreError> {
+    match code {
+        0 => Ok(RunKind::Plan),
+        1 => Ok(RunKind::Call),
+        other => Err(StoreError(format!("the store holds a run of unknown kind {other}"))),
+    }
+}
+
+fn status_of(code: i64) -> Result<RunStatus, StoreError> {
+    Ok(match code {
+        0 => RunStatus::Pending,
+        1 => RunStatus::Running,
+        2 => RunStatus::Paused,
+        3 => RunStatus::Finished,
+        4 => RunStatus::Failed,
+        5 => RunStatus::Cancelled,
+        other => return Err(StoreError(format!("the store holds a run in unknown state {other}"))),
+    })
+}
+
+fn time_of(text: &str) -> Result<Timestamp, StoreError> {
+    text.parse().map_err(|e| failed(&format!("the store holds a bad time {text:?}"), e))
+}
+
+/// A moment as the whole microseconds that expiry is compared in.
+pub(crate) fn micros(time: Timestamp) -> i64 {
+    time.as_microsecond()
+}
+
+/// Reads one row selected with [`RUN_COLUMNS`].
+pub(crate) fn read_run(row: &Row<'_>) -> Result<RunRow, StoreError> {
+    let column = |e: rusqlite::Error| failed("cannot read a run's row", e);
+    let id: [u8; 16] = row.get(0).map_err(column)?;
+    let boot: Option<String> = row.get(7).map_err(column)?;
+    let lease = match boot {
+        None => None,
+        Some(boot_id) => Some(Lease {
+            boot_id,
+            pid: row.get(8).map_err(column)?,
+            // Stored with its bits: SQLite's integers are signed.
+            started: row.get::<_, i64>(9).map_err(column)?.cast_unsigned(),
+        }),
+    };
+    let ended: Option<String> = row.get(6).map_err(column)?;
+    Ok(RunRow {
+        run_id: RunId::from_uuid(uuid::Uuid::from_bytes(id)),
+        kind: kind_of(row.get(1).map_err(column)?)?,
+        status: status_of(row.get(2).map_err(column)?)?,
+        title: row.get(3).map_err(column)?,
+        session: row.get(4).map_err(column)?,
+        started_at: time_of(&row.get::<_, String>(5).map_err(column)?)?,
+        ended_at: ended.as_deref().map(time_of).transpose()?,
+        lease,
+    })
+}
+
+/// A run's id as the database keeps it.
+pub(crate) fn run_bytes(run_id: RunId) -> [u8; 16] {
+    *run_id.as_uuid().as_bytes()
+}
