@@ -191,10 +191,13 @@ impl Approvals {
         let id = request.id.clone();
         let wait = request.expires_at.duration_since(request.created_at).unsigned_abs();
         let (waiter, answer) = oneshot::channel();
-        let approval = Arc::new(Approval { request, decision: None, resolved_by: None, resolved_at: None, terminal_reason: None });
+        let approval =
+            Arc::new(Approval { request, decision: None, resolved_by: None, resolved_at: None, terminal_reason: None });
         if self.approvers.load(Ordering::Acquire) == 0 {
             self.close(&approval, ApprovalDecision::Deny, None, "no-route").await?;
-            return Ok(Answer::Denied { reason: "Approval is needed, and nobody who can approve is connected.".to_owned() });
+            return Ok(Answer::Denied {
+                reason: "Approval is needed, and nobody who can approve is connected.".to_owned(),
+            });
         }
         {
             let mut pending = self.lock();
@@ -235,7 +238,10 @@ impl Approvals {
     pub async fn resolve(&self, id: &str, decision: ApprovalDecision, by: &Caller) -> Result<(), Failure> {
         let may = by.scopes.iter().any(|s| s == "operator.admin" || s == "operator.approvals");
         if !may {
-            return Err(Failure::new(ErrorCode::PolicyDenied, "answering approvals needs the scope operator.approvals"));
+            return Err(Failure::new(
+                ErrorCode::PolicyDenied,
+                "answering approvals needs the scope operator.approvals",
+            ));
         }
         let waiting = self.lock().get(id).map(|p| p.approval.clone());
         let Some(approval) = waiting else {
@@ -259,7 +265,9 @@ impl Approvals {
     /// Questions that wait, oldest first.
     pub fn pending(&self) -> Vec<Arc<Approval>> {
         let mut all: Vec<_> = self.lock().values().map(|p| p.approval.clone()).collect();
-        all.sort_by(|a, b| a.request.created_at.cmp(&b.request.created_at).then_with(|| a.request.id.cmp(&b.request.id)));
+        all.sort_by(|a, b| {
+            a.request.created_at.cmp(&b.request.created_at).then_with(|| a.request.id.cmp(&b.request.id))
+        });
         all
     }
 
@@ -308,7 +316,13 @@ impl Approvals {
         closed
     }
 
-    async fn close(&self, approval: &Arc<Approval>, decision: ApprovalDecision, by: Option<String>, why: &str) -> Result<(), Failure> {
+    async fn close(
+        &self,
+        approval: &Arc<Approval>,
+        decision: ApprovalDecision,
+        by: Option<String>,
+        why: &str,
+    ) -> Result<(), Failure> {
         let done = Arc::new(Approval {
             decision: Some(decision),
             resolved_by: by,

@@ -47,8 +47,11 @@ impl Stopped {
         match self {
             Self::Failed(failed) => (ResultStatus::Error, failed),
             Self::TimedOut { timeout, answer } => {
-                let failure = Failure::new(ErrorCode::Timeout, format!("{} did not finish within {} ms", call.tool, timeout.as_millis()))
-                    .detail("timeoutMs", timeout.as_millis() as u64);
+                let failure = Failure::new(
+                    ErrorCode::Timeout,
+                    format!("{} did not finish within {} ms", call.tool, timeout.as_millis()),
+                )
+                .detail("timeoutMs", timeout.as_millis() as u64);
                 (ResultStatus::Timeout, Failed { failure, effects: effects_of(answer), debug_message: None })
             }
             Self::Cancelled { answer } => {
@@ -57,7 +60,10 @@ impl Stopped {
             }
             Self::Panicked(message) => {
                 let failure = Failure::new(ErrorCode::InternalError, format!("{} failed unexpectedly", call.tool));
-                (ResultStatus::Error, Failed { failure, effects: Effects::default(), debug_message: Some(format!("panic: {message}")) })
+                (
+                    ResultStatus::Error,
+                    Failed { failure, effects: Effects::default(), debug_message: Some(format!("panic: {message}")) },
+                )
             }
         }
     }
@@ -77,7 +83,8 @@ impl<'a> Attempt<'a> {
     /// Asks the provider what will change. Nothing has happened yet, so there is no grace: it is simply dropped.
     pub(crate) async fn prepare(&self) -> Result<Prepared, Stopped> {
         // The provider is called inside the future, so that a panic before its first await is caught too.
-        let mut work = Box::pin(AssertUnwindSafe(async { self.provider.prepare(self.context, self.call).await }).catch_unwind());
+        let mut work =
+            Box::pin(AssertUnwindSafe(async { self.provider.prepare(self.context, self.call).await }).catch_unwind());
         // Most providers have nothing to prepare and answer at once: no timer is needed for those.
         if let Some(answer) = (&mut work).now_or_never() {
             return flatten(answer);
@@ -92,8 +99,9 @@ impl<'a> Attempt<'a> {
 
     /// Runs a call without side effects. Past the grace period it is dropped.
     pub(crate) async fn execute(&self, prepared: Prepared) -> Result<Output, Stopped> {
-        let mut work =
-            Box::pin(AssertUnwindSafe(async { self.provider.execute(self.context, self.call, prepared).await }).catch_unwind());
+        let mut work = Box::pin(
+            AssertUnwindSafe(async { self.provider.execute(self.context, self.call, prepared).await }).catch_unwind(),
+        );
         if let Some(answer) = (&mut work).now_or_never() {
             return flatten(answer);
         }
@@ -176,7 +184,9 @@ fn flatten<T>(answer: Result<Result<T, Failed>, Box<dyn Any + Send>>) -> Result<
 fn panic_message(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
         Ok(text) => *text,
-        Err(panic) => panic.downcast::<&'static str>().map_or_else(|_| "no message".to_owned(), |text| (*text).to_owned()),
+        Err(panic) => {
+            panic.downcast::<&'static str>().map_or_else(|_| "no message".to_owned(), |text| (*text).to_owned())
+        }
     }
 }
 

@@ -97,7 +97,9 @@ impl Verifier {
         let body = note_body(origin, size, hash);
         let Some(rest) = note.strip_prefix(&body).and_then(|r| r.strip_prefix('\n')) else { return false };
         rest.lines().any(|line| {
-            let Some((name, blob)) = line.strip_prefix("\u{2014} ").and_then(|l| l.rsplit_once(' ')) else { return false };
+            let Some((name, blob)) = line.strip_prefix("\u{2014} ").and_then(|l| l.rsplit_once(' ')) else {
+                return false;
+            };
             let Ok(blob) = BASE64.decode(blob) else { return false };
             let Some((id, signature)) = blob.split_first_chunk::<4>() else { return false };
             let Ok(signature) = Signature::from_slice(signature) else { return false };
@@ -170,18 +172,25 @@ impl<'a> ChainWalker<'a> {
         if chain != frame.chain {
             return Err(BadRecord {
                 seq: frame.seq,
-                problem: "its content does not match its chain value: it was edited, or a record before it was moved".into(),
+                problem: "its content does not match its chain value: it was edited, or a record before it was moved"
+                    .into(),
             });
         }
         if frame.kind == crate::record::RecordKind::Checkpoint as u8 {
             let checkpoint: Checkpoint = serde_json::from_slice(&frame.payload)
                 .map_err(|e| BadRecord { seq: frame.seq, problem: format!("not a checkpoint: {e}") })?;
             if checkpoint.seq != self.seq {
-                return Err(BadRecord { seq: frame.seq, problem: "the checkpoint is for another place in the record".into() });
+                return Err(BadRecord {
+                    seq: frame.seq,
+                    problem: "the checkpoint is for another place in the record".into(),
+                });
             }
             if let Some(verifier) = self.verifier {
                 if !verifier.check_run(&checkpoint, self.run_id, &self.chain) {
-                    return Err(BadRecord { seq: frame.seq, problem: "the checkpoint's signature is not valid".into() });
+                    return Err(BadRecord {
+                        seq: frame.seq,
+                        problem: "the checkpoint's signature is not valid".into(),
+                    });
                 }
                 self.signed_seq = checkpoint.seq;
             }

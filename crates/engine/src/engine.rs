@@ -281,7 +281,15 @@ impl Engine {
         let settled = pipeline::run_call(self, &scope, call).await;
         let status = if settled.result.ok { RunStatus::Finished } else { RunStatus::Failed };
         let message = settled.result.user_message.clone().unwrap_or_else(|| status.as_str().to_owned());
-        self.finish_run(&scope, RunKind::Call, &request.tool, started_at, status, settled.result.error.clone(), message);
+        self.finish_run(
+            &scope,
+            RunKind::Call,
+            &request.tool,
+            started_at,
+            status,
+            settled.result.error.clone(),
+            message,
+        );
         if settled.side_effects
             && scope.previews.is_none()
             && let Err(error) = scope.recorder.sync().await
@@ -314,27 +322,41 @@ impl Engine {
         let bytes = serde_json::to_vec(&mine).unwrap_or_default();
         let store = self.inner.store.clone();
         let space_key = full_key.clone();
-        let existing = tokio::task::spawn_blocking(move || store.put_if_absent("idempotency", &space_key, bytes, expires)).await;
+        let existing =
+            tokio::task::spawn_blocking(move || store.put_if_absent("idempotency", &space_key, bytes, expires)).await;
         let answer = match existing {
             Ok(Ok(None)) => CallAnswer { result: self.call_in_run(caller, request, run_id).await, deduplicated: false },
             Ok(Ok(Some(earlier))) => self.earlier_answer(caller, request, &args_hash, &earlier).await,
             Ok(Err(error)) => self.refuse_direct(caller, &request, error.into()),
-            Err(_) => self.refuse_direct(caller, &request, Failure::new(ErrorCode::InternalError, "the store did not answer")),
+            Err(_) => {
+                self.refuse_direct(caller, &request, Failure::new(ErrorCode::InternalError, "the store did not answer"))
+            }
         };
         lock(&self.inner.in_flight_keys).remove(&full_key);
         let _ = done.send(true);
         answer
     }
 
-    async fn earlier_answer(&self, caller: Arc<Caller>, request: CallRequest, args_hash: &str, earlier: &[u8]) -> CallAnswer {
+    async fn earlier_answer(
+        &self,
+        caller: Arc<Caller>,
+        request: CallRequest,
+        args_hash: &str,
+        earlier: &[u8],
+    ) -> CallAnswer {
         let Ok(earlier) = serde_json::from_slice::<KeyUse>(earlier) else {
-            return self.refuse_direct(caller, &request, Failure::new(ErrorCode::InternalError, "the idempotency key's entry cannot be read"));
+            return self.refuse_direct(
+                caller,
+                &request,
+                Failure::new(ErrorCode::InternalError, "the idempotency key's entry cannot be read"),
+            );
         };
         if earlier.args_hash != args_hash || earlier.tool != request.tool {
-            let failure = Failure::new(ErrorCode::Conflict, "this idempotency key was used with another tool or other arguments")
-                .suggest("Use a new key for a new call.")
-                .detail("runId", earlier.run_id.to_string())
-                .retryable(false);
+            let failure =
+                Failure::new(ErrorCode::Conflict, "this idempotency key was used with another tool or other arguments")
+                    .suggest("Use a new key for a new call.")
+                    .detail("runId", earlier.run_id.to_string())
+                    .retryable(false);
             return self.refuse_direct(caller, &request, failure);
         }
         let store = self.inner.store.clone();
@@ -348,10 +370,13 @@ impl Engine {
         match result {
             Some(result) => CallAnswer { result, deduplicated: true },
             None => {
-                let failure = Failure::new(ErrorCode::Conflict, "a call with this idempotency key was interrupted; its outcome is not known")
-                    .suggest("Look at the run with `toolyard runs show`, then use a new key.")
-                    .detail("runId", run_id.to_string())
-                    .detail("reason", "IN_DOUBT");
+                let failure = Failure::new(
+                    ErrorCode::Conflict,
+                    "a call with this idempotency key was interrupted; its outcome is not known",
+                )
+                .suggest("Look at the run with `toolyard runs show`, then use a new key.")
+                .detail("runId", run_id.to_string())
+                .detail("reason", "IN_DOUBT");
                 self.refuse_direct(caller, &request, failure)
             }
         }
@@ -388,8 +413,11 @@ impl Engine {
         previews: Option<crate::scope::Previews>,
     ) -> RunScope {
         let policy = self.policy_for(&caller);
-        let store: Arc<dyn Store> =
-            if previews.is_some() { Arc::new(crate::memory_store::MemoryStore::new()) } else { self.inner.store.clone() };
+        let store: Arc<dyn Store> = if previews.is_some() {
+            Arc::new(crate::memory_store::MemoryStore::new())
+        } else {
+            self.inner.store.clone()
+        };
         let recorder =
             Recorder::begin(run_id, caller.session.clone(), store, self.inner.bus.clone(), self.inner.signer.clone());
         self.scope_with(run_id, caller, policy, cancel, previews, recorder)
@@ -453,7 +481,15 @@ impl Engine {
         sha256
     }
 
-    pub(crate) fn row(&self, scope: &RunScope, kind: RunKind, title: &str, started_at: Timestamp, status: RunStatus, ended_at: Option<Timestamp>) -> RunRow {
+    pub(crate) fn row(
+        &self,
+        scope: &RunScope,
+        kind: RunKind,
+        title: &str,
+        started_at: Timestamp,
+        status: RunStatus,
+        ended_at: Option<Timestamp>,
+    ) -> RunRow {
         RunRow {
             run_id: scope.run_id,
             kind,

@@ -82,8 +82,8 @@ impl EventBus {
             if w.sender.is_closed() {
                 return false;
             }
-            let wanted = w.run_id.is_none_or(|id| id == event.run_id)
-                && w.session.as_deref().is_none_or(|s| Some(s) == session);
+            let wanted =
+                w.run_id.is_none_or(|id| id == event.run_id) && w.session.as_deref().is_none_or(|s| Some(s) == session);
             if wanted && w.sender.try_send(event.clone()).is_err() {
                 w.lost.fetch_add(1, Ordering::Relaxed);
             }

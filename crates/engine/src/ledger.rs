@@ -111,7 +111,8 @@ fn link(previous: &[u8; 32], body: &str) -> [u8; 32] {
 
 fn open(entry: &LedgerEntry, previous: Option<&[u8; 32]>, verifier: &Verifier) -> Result<Body, BadRecord> {
     let bad = |problem: &str| BadRecord { seq: entry.seq, problem: problem.to_owned() };
-    let payload: Payload = serde_json::from_slice(&entry.payload).map_err(|_| bad("the ledger entry cannot be read"))?;
+    let payload: Payload =
+        serde_json::from_slice(&entry.payload).map_err(|_| bad("the ledger entry cannot be read"))?;
     if previous.is_some_and(|p| link(p, &payload.body) != entry.chain) {
         return Err(bad("the ledger entry does not follow from the one before it"));
     }
@@ -202,8 +203,14 @@ fn head_mismatch(store: &dyn Store, run_id: RunId, head: &RunHead, records: u64)
 type Found = Option<Result<(u64, RunHead), BadRecord>>;
 
 /// Entries carry the time they were made, which never decreases: a binary search finds where to begin.
-fn find_in_ledger(store: &dyn Store, run_id: RunId, since: Option<Timestamp>, verifier: &Verifier) -> Result<Found, Failure> {
-    let entry_at = |seq: u64| -> Result<Option<LedgerEntry>, StoreError> { Ok(store.ledger(seq, 1)?.into_iter().next()) };
+fn find_in_ledger(
+    store: &dyn Store,
+    run_id: RunId,
+    since: Option<Timestamp>,
+    verifier: &Verifier,
+) -> Result<Found, Failure> {
+    let entry_at =
+        |seq: u64| -> Result<Option<LedgerEntry>, StoreError> { Ok(store.ledger(seq, 1)?.into_iter().next()) };
     let (mut low, mut high) = (1u64, 1u64);
     while entry_at(high)?.is_some() {
         high *= 2;

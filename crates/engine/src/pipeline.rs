@@ -21,7 +21,10 @@ use crate::{
     Blob, CallContext, Engine, Failed, HookCall, HookVerdict, Output, Prepared, Progress, Provider, Reconciled,
     approvals::{Answer, ApprovalRequest},
     attempt::{self, Attempt},
-    record::{CallRecord, Confirmed, ConfirmationRequested, INLINE_BYTES, NoteRecord, OutcomeRecord, Record, RefusedRecord, ResultRecord},
+    record::{
+        CallRecord, ConfirmationRequested, Confirmed, INLINE_BYTES, NoteRecord, OutcomeRecord, Record, RefusedRecord,
+        ResultRecord,
+    },
     scope::RunScope,
     store::{Durability, Position},
     view,
@@ -32,8 +35,8 @@ use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{Decision, ToolEntry, Violation};
 use toolyard_protocol::{
-    CallId, Confirmation, ConfirmationDecision, ConfirmationId, Effects, ErrorCode, EventLevel, Failure, Idempotency, Iteration, ResultStatus,
-    StepId, ToolCall, ToolCallParts, ToolName, ToolResult, ToolResultParts, canonical,
+    CallId, Confirmation, ConfirmationDecision, ConfirmationId, Effects, ErrorCode, EventLevel, Failure, Idempotency,
+    Iteration, ResultStatus, StepId, ToolCall, ToolCallParts, ToolName, ToolResult, ToolResultParts, canonical,
 };
 
 /// One trip down the road.
@@ -86,13 +89,25 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         permits = async { (scope.permits.acquire().await, engine.permits().acquire().await) } => permits,
     };
     if permits.0.is_err() || permits.1.is_err() {
-        return refuse(engine, scope, call_id, &call, Failure::new(ErrorCode::Unavailable, "Toolyard is shutting down"));
+        return refuse(
+            engine,
+            scope,
+            call_id,
+            &call,
+            Failure::new(ErrorCode::Unavailable, "Toolyard is shutting down"),
+        );
     }
 
     let Cleared { entry, args, args_json, args_hash, .. } = cleared;
     let definition = entry.definition().clone();
     let Some(provider) = scope.tools.provider(entry.id()).cloned() else {
-        return refuse(engine, scope, call_id, &call, Failure::new(ErrorCode::Unavailable, format!("nothing runs {} now", definition.name)));
+        return refuse(
+            engine,
+            scope,
+            call_id,
+            &call,
+            Failure::new(ErrorCode::Unavailable, format!("nothing runs {} now", definition.name)),
+        );
     };
     let provider: Arc<dyn Provider> = match &scope.previews {
         None => provider,
@@ -149,14 +164,16 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         progress: progress_of(scope, &envelope),
         blobs: engine.blobs(),
     });
-    let attempt = Attempt::new(&provider, &context, &envelope, Duration::from_millis(timeout_ms), engine.options().grace);
+    let attempt =
+        Attempt::new(&provider, &context, &envelope, Duration::from_millis(timeout_ms), engine.options().grace);
 
     // 8 prepare
     let started = engine.clock().now();
     let prepared = match attempt.prepare().await {
         Ok(mut prepared) => {
             let intent = prepared.intent.as_ref();
-            let usage = scope.usage.take(limits, intent.map_or(0, |i| i.bytes_written), intent.map_or(0, |i| i.deletes));
+            let usage =
+                scope.usage.take(limits, intent.map_or(0, |i| i.bytes_written), intent.map_or(0, |i| i.deletes));
             match usage {
                 Ok(()) => {
                     scope.recorder.push_blobs(std::mem::take(&mut prepared.blobs));
@@ -164,7 +181,16 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
                 }
                 Err(failure) => {
                     record_call(engine, scope, &call, &envelope, &args_json, None);
-                    return settle(engine, scope, &entry, &envelope, started, Err(failure.into()), ResultStatus::Error, side_effects);
+                    return settle(
+                        engine,
+                        scope,
+                        &entry,
+                        &envelope,
+                        started,
+                        Err(failure.into()),
+                        ResultStatus::Error,
+                        side_effects,
+                    );
                 }
             }
         }
@@ -197,7 +223,10 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         Err(stopped) => {
             let lost_sight = stopped.lost_sight();
             let (status, mut failed) = stopped.into_outcome(&envelope);
-            if lost_sight && definition.idempotency == Idempotency::Etag && let Some(intent) = &intent {
+            if lost_sight
+                && definition.idempotency == Idempotency::Etag
+                && let Some(intent) = &intent
+            {
                 observe(&provider, &context, &envelope, intent, &mut failed).await;
             }
             (status, Err(failed))
@@ -232,7 +261,13 @@ async fn clear(engine: &Engine, scope: &RunScope, call_id: CallId, call: &StepCa
                 return Err(Failure::new(ErrorCode::PolicyDenied, reason).detail("hook", hook.name()).retryable(false));
             }
             HookVerdict::Ask { title, description, timeout_ms } => {
-                asks.push(Question { title, reason: description, rule: format!("hook {}", hook.name()), timeout_ms, by_hook: true });
+                asks.push(Question {
+                    title,
+                    reason: description,
+                    rule: format!("hook {}", hook.name()),
+                    timeout_ms,
+                    by_hook: true,
+                });
             }
         }
     }
@@ -258,18 +293,26 @@ fn look_up(scope: &RunScope, name: &str) -> Result<Arc<ToolEntry>, Failure> {
     use toolyard_catalog::Resolution;
     match scope.tools.snapshot.resolve(name) {
         Resolution::Found(entry) => Ok(entry.clone()),
-        Resolution::Ambiguous(ids) => Err(Failure::new(ErrorCode::ValidationError, format!("several tools are called {}; use an exact id", shown(name)))
-            .detail("ids", ids)
-            .retryable(false)),
+        Resolution::Ambiguous(ids) => Err(Failure::new(
+            ErrorCode::ValidationError,
+            format!("several tools are called {}; use an exact id", shown(name)),
+        )
+        .detail("ids", ids)
+        .retryable(false)),
         Resolution::Unknown { suggestions } => {
             // A suggestion must not give away a tool that the caller may not see.
             let suggestions: Vec<String> = suggestions
                 .into_iter()
                 .filter(|s| {
-                    scope.tools.snapshot.get(s).is_some_and(|e| !matches!(scope.policy.decide(e, None), Decision::Deny { .. }))
+                    scope
+                        .tools
+                        .snapshot
+                        .get(s)
+                        .is_some_and(|e| !matches!(scope.policy.decide(e, None), Decision::Deny { .. }))
                 })
                 .collect();
-            let failure = Failure::new(ErrorCode::NotFound, format!("there is no tool called {}", shown(name))).retryable(false);
+            let failure =
+                Failure::new(ErrorCode::NotFound, format!("there is no tool called {}", shown(name))).retryable(false);
             Err(if suggestions.is_empty() {
                 failure.suggest("List the tools with `toolyard tools list`.")
             } else {
@@ -280,7 +323,12 @@ fn look_up(scope: &RunScope, name: &str) -> Result<Arc<ToolEntry>, Failure> {
     }
 }
 
-fn weigh(scope: &RunScope, entry: &ToolEntry, args: &Map<String, Value>, asks: &mut Vec<Question>) -> Result<(), Failure> {
+fn weigh(
+    scope: &RunScope,
+    entry: &ToolEntry,
+    args: &Map<String, Value>,
+    asks: &mut Vec<Question>,
+) -> Result<(), Failure> {
     match scope.policy.decide(entry, Some(args)) {
         Decision::Allow => Ok(()),
         Decision::Deny { reason, rule } => {
@@ -296,23 +344,33 @@ fn weigh(scope: &RunScope, entry: &ToolEntry, args: &Map<String, Value>, asks: &
 
 fn validate(scope: &RunScope, entry: &ToolEntry, args: &Map<String, Value>) -> Result<(Vec<u8>, String), Failure> {
     let invalid = |violations: Vec<Violation>| {
-        let first = violations.first().map(|v| format!("{}: {}", if v.path.is_empty() { "arguments" } else { &v.path }, v.message));
+        let first = violations
+            .first()
+            .map(|v| format!("{}: {}", if v.path.is_empty() { "arguments" } else { &v.path }, v.message));
         let errors: Vec<Value> = violations.iter().map(|v| json!({"path": v.path, "message": v.message})).collect();
-        Failure::new(ErrorCode::ValidationError, format!("the arguments do not fit {}: {}", entry.name(), first.unwrap_or_default()))
-            .detail("errors", errors)
-            .retryable(false)
+        Failure::new(
+            ErrorCode::ValidationError,
+            format!("the arguments do not fit {}: {}", entry.name(), first.unwrap_or_default()),
+        )
+        .detail("errors", errors)
+        .retryable(false)
     };
-    let bytes = canonical::to_vec(args).map_err(|e| invalid(vec![Violation { path: String::new(), message: e.to_string() }]))?;
+    let bytes = canonical::to_vec(args)
+        .map_err(|e| invalid(vec![Violation { path: String::new(), message: e.to_string() }]))?;
     let limit = scope.limits().max_args_bytes;
     if bytes.len() as u64 > limit {
-        return Err(Failure::new(ErrorCode::LimitExceeded, format!("the arguments are {} bytes; maxArgsBytes is {limit}", bytes.len()))
-            .detail("limit", "maxArgsBytes")
-            .detail("value", limit)
-            .retryable(false));
+        return Err(Failure::new(
+            ErrorCode::LimitExceeded,
+            format!("the arguments are {} bytes; maxArgsBytes is {limit}", bytes.len()),
+        )
+        .detail("limit", "maxArgsBytes")
+        .detail("value", limit)
+        .retryable(false));
     }
     for (key, value) in args {
         if value.is_number() || value.is_array() || value.is_object() {
-            canonical::check_integers(value).map_err(|e| invalid(vec![Violation { path: format!("/{key}"), message: e.to_string() }]))?;
+            canonical::check_integers(value)
+                .map_err(|e| invalid(vec![Violation { path: format!("/{key}"), message: e.to_string() }]))?;
         }
     }
     entry.check_input(args).map_err(invalid)?;
@@ -385,7 +443,14 @@ fn confirm(engine: &Engine, scope: &RunScope, shown_hash: &str, by: String, at: 
     })));
 }
 
-fn record_call(engine: &Engine, scope: &RunScope, call: &StepCall, envelope: &ToolCall, args_json: &[u8], prepared: Option<&Prepared>) {
+fn record_call(
+    engine: &Engine,
+    scope: &RunScope,
+    call: &StepCall,
+    envelope: &ToolCall,
+    args_json: &[u8],
+    prepared: Option<&Prepared>,
+) {
     let _ = engine;
     let (args, args_blob) = if args_json.len() > INLINE_BYTES {
         let blob = Blob::new(args_json);
@@ -430,7 +495,8 @@ fn settle(
 ) -> Settled {
     let outcome = outcome.and_then(|output| check_output(entry, output));
     let (outcome, data) = to_record(engine, scope, started, status, outcome, scope.limits().max_output_bytes);
-    let result = to_result(envelope.call_id, scope, &envelope.step_id, &envelope.tool, envelope.attempt, &outcome, data);
+    let result =
+        to_result(envelope.call_id, scope, &envelope.step_id, &envelope.tool, envelope.attempt, &outcome, data);
     scope.recorder.push(Record::Result(ResultRecord { call_id: envelope.call_id, outcome }));
     // Ride: the next intent, or whoever depends on this result, makes it durable. That is one sync a step, not two.
     let position = scope.recorder.flush(Durability::Ride);
@@ -439,7 +505,9 @@ fn settle(
     }
     match position {
         Ok(position) => Settled { result, position, side_effects },
-        Err(error) => Settled { result: with_store_failure(result, error.into()), position: Position::default(), side_effects },
+        Err(error) => {
+            Settled { result: with_store_failure(result, error.into()), position: Position::default(), side_effects }
+        }
     }
 }
 
@@ -449,10 +517,13 @@ fn check_output(entry: &ToolEntry, output: Output) -> Result<Output, Failed> {
         Ok(()) => Ok(output),
         Err(violations) => {
             let errors: Vec<Value> = violations.iter().map(|v| json!({"path": v.path, "message": v.message})).collect();
-            let failure = Failure::new(ErrorCode::InternalError, format!("the output of {} does not fit its own schema", entry.name()))
-                .suggest("The effects listed did happen. Report this to the tool's author.")
-                .detail("errors", errors)
-                .retryable(false);
+            let failure = Failure::new(
+                ErrorCode::InternalError,
+                format!("the output of {} does not fit its own schema", entry.name()),
+            )
+            .suggest("The effects listed did happen. Report this to the tool's author.")
+            .detail("errors", errors)
+            .retryable(false);
             Err(Failed { failure, effects: output.effects, debug_message: None })
         }
     }
@@ -595,7 +666,13 @@ pub(crate) fn skip(engine: &Engine, scope: &RunScope, call: &StepCall, why: Stri
 }
 
 /// A dry run of a tool that cannot predict itself.
-fn unpredictable(engine: &Engine, scope: &RunScope, call_id: CallId, call: &StepCall, side_effects: &[String]) -> Settled {
+fn unpredictable(
+    engine: &Engine,
+    scope: &RunScope,
+    call_id: CallId,
+    call: &StepCall,
+    side_effects: &[String],
+) -> Settled {
     let kinds = if side_effects.is_empty() { "unknown effects".to_owned() } else { side_effects.join(", ") };
     let why = format!("Cannot be predicted: {} would have {kinds}", call.tool);
     finish_refusal(engine, scope, call_id, call, engine.clock().now(), None, ResultStatus::Skipped, None, Some(why))
@@ -668,26 +745,49 @@ fn unrecorded(engine: &Engine, call: &StepCall, envelope: &ToolCall, started: Ti
 }
 
 fn with_store_failure(result: ToolResult, failure: Failure) -> ToolResult {
-    let parts = ToolResultParts { status: ResultStatus::Error, ok: false, data: None, data_hash: None, error: Some(failure), ..result.into_parts() };
+    let parts = ToolResultParts {
+        status: ResultStatus::Error,
+        ok: false,
+        data: None,
+        data_hash: None,
+        error: Some(failure),
+        ..result.into_parts()
+    };
     ToolResult::new(parts.clone()).unwrap_or_else(|e| broken(parts, e.to_string()))
 }
 
 /// The call ended out of our sight; look at what it was going to change.
-async fn observe(provider: &Arc<dyn Provider>, context: &CallContext, envelope: &ToolCall, intent: &crate::Intent, failed: &mut Failed) {
+async fn observe(
+    provider: &Arc<dyn Provider>,
+    context: &CallContext,
+    envelope: &ToolCall,
+    intent: &crate::Intent,
+    failed: &mut Failed,
+) {
     let looked = tokio::time::timeout(attempt::OBSERVE_TIME, provider.reconcile(context, envelope, intent)).await;
     if let Ok(Ok(Reconciled::Done(output))) = looked {
         failed.effects = output.effects;
     }
 }
 
-fn late_note(engine: &Engine, scope: &RunScope, envelope: &Arc<ToolCall>) -> impl FnOnce(Result<Output, Failed>) + Send + 'static {
+fn late_note(
+    engine: &Engine,
+    scope: &RunScope,
+    envelope: &Arc<ToolCall>,
+) -> impl FnOnce(Result<Output, Failed>) + Send + 'static {
     let recorder = scope.recorder.clone();
     let clock = engine.clock().clone();
     let envelope = envelope.clone();
     move |outcome| {
         let (message, payload) = match outcome {
-            Ok(output) => ("A late answer arrived: it worked".to_owned(), json!({"late": true, "ok": true, "effects": output.effects})),
-            Err(failed) => (format!("A late answer arrived: {}", failed.failure), json!({"late": true, "ok": false, "effects": failed.effects})),
+            Ok(output) => (
+                "A late answer arrived: it worked".to_owned(),
+                json!({"late": true, "ok": true, "effects": output.effects}),
+            ),
+            Err(failed) => (
+                format!("A late answer arrived: {}", failed.failure),
+                json!({"late": true, "ok": false, "effects": failed.effects}),
+            ),
         };
         recorder.push(Record::Note(NoteRecord {
             at: clock.now(),
@@ -728,7 +828,9 @@ fn tool_name(asked: &str) -> ToolName {
         .take(100)
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-') { c } else { '_' })
         .collect();
-    ToolName::parse(&format!("unknown:{cleaned}")).or_else(|_| ToolName::parse("unknown")).unwrap_or_else(|_| std::process::abort())
+    ToolName::parse(&format!("unknown:{cleaned}"))
+        .or_else(|_| ToolName::parse("unknown"))
+        .unwrap_or_else(|_| std::process::abort())
 }
 
 fn shown(name: &str) -> String {
@@ -744,12 +846,16 @@ pub(crate) async fn reconcile(
     run: &view::RunView,
     record: &CallRecord,
 ) -> Result<Option<Settled>, Failure> {
-    let (Some(entry), Some(intent)) = (scope.tools.snapshot.get(record.tool.as_str()).cloned(), record.intent.as_ref()) else {
+    let (Some(entry), Some(intent)) = (scope.tools.snapshot.get(record.tool.as_str()).cloned(), record.intent.as_ref())
+    else {
         // No intent: it failed before it said what it would change, so nothing changed. No tool: it cannot be asked.
         return match scope.tools.snapshot.get(record.tool.as_str()) {
             Some(_) => Ok(None),
             None => {
-                let failure = Failure::new(ErrorCode::Unavailable, format!("{} is gone, so an interrupted call of it cannot be checked", record.tool));
+                let failure = Failure::new(
+                    ErrorCode::Unavailable,
+                    format!("{} is gone, so an interrupted call of it cannot be checked", record.tool),
+                );
                 Ok(Some(close(engine, scope, record, ResultStatus::Error, Some(failure), None)))
             }
         };
@@ -774,8 +880,12 @@ pub(crate) async fn reconcile(
             note_recovery(engine, scope, record, "It had not happened; it is made again.");
             return Ok(None);
         }
-        Ok(Reconciled::Done(output)) => (ResultStatus::Ok, Ok(output), "It had happened; its result was worked out from what is there."),
-        Ok(Reconciled::Conflict(failed)) | Err(failed) => (ResultStatus::Error, Err(failed), "Something else is there now."),
+        Ok(Reconciled::Done(output)) => {
+            (ResultStatus::Ok, Ok(output), "It had happened; its result was worked out from what is there.")
+        }
+        Ok(Reconciled::Conflict(failed)) | Err(failed) => {
+            (ResultStatus::Error, Err(failed), "Something else is there now.")
+        }
     };
     note_recovery(engine, scope, record, word);
     Ok(Some(settle(engine, scope, &entry, &envelope, started, outcome, status, true)))
@@ -802,7 +912,14 @@ pub(crate) fn in_doubt(engine: &Engine, scope: &RunScope, record: &CallRecord) -
 
 /// A person says that it happened.
 pub(crate) fn assume_done(engine: &Engine, scope: &RunScope, record: &CallRecord, by: &str) -> Settled {
-    close(engine, scope, record, ResultStatus::Skipped, None, Some(format!("Interrupted by a crash; {by} says that it happened")))
+    close(
+        engine,
+        scope,
+        record,
+        ResultStatus::Skipped,
+        None,
+        Some(format!("Interrupted by a crash; {by} says that it happened")),
+    )
 }
 
 /// A person gives it up.
@@ -812,7 +929,8 @@ pub(crate) fn abandon(engine: &Engine, scope: &RunScope, record: &CallRecord, by
 
 /// A direct call that nobody waits for any more.
 pub(crate) fn interrupted(engine: &Engine, scope: &RunScope, record: &CallRecord) -> Settled {
-    let failure = Failure::new(ErrorCode::Cancelled, "the process ended before the call was made; nothing happened").retryable(true);
+    let failure = Failure::new(ErrorCode::Cancelled, "the process ended before the call was made; nothing happened")
+        .retryable(true);
     close(engine, scope, record, ResultStatus::Cancelled, Some(failure), None)
 }
 
@@ -822,14 +940,22 @@ pub(crate) fn left_in_doubt(engine: &Engine, scope: &RunScope, record: &CallReco
 }
 
 fn doubt(record: &CallRecord) -> Failure {
-    Failure::new(ErrorCode::InternalError, format!("the process died while {} ran; whether it happened is not known", record.tool))
-        .suggest(ErrorCode::InDoubt.suggestion())
-        .detail("reason", "IN_DOUBT")
-        .detail("callId", record.call_id.to_string())
-        .retryable(false)
+    Failure::new(
+        ErrorCode::InternalError,
+        format!("the process died while {} ran; whether it happened is not known", record.tool),
+    )
+    .suggest(ErrorCode::InDoubt.suggestion())
+    .detail("reason", "IN_DOUBT")
+    .detail("callId", record.call_id.to_string())
+    .retryable(false)
 }
 
-fn outcome_of(engine: &Engine, status: ResultStatus, error: Option<Failure>, user_message: Option<String>) -> OutcomeRecord {
+fn outcome_of(
+    engine: &Engine,
+    status: ResultStatus,
+    error: Option<Failure>,
+    user_message: Option<String>,
+) -> OutcomeRecord {
     OutcomeRecord {
         status,
         data: None,
@@ -843,7 +969,14 @@ fn outcome_of(engine: &Engine, status: ResultStatus, error: Option<Failure>, use
     }
 }
 
-fn close(engine: &Engine, scope: &RunScope, record: &CallRecord, status: ResultStatus, error: Option<Failure>, user_message: Option<String>) -> Settled {
+fn close(
+    engine: &Engine,
+    scope: &RunScope,
+    record: &CallRecord,
+    status: ResultStatus,
+    error: Option<Failure>,
+    user_message: Option<String>,
+) -> Settled {
     let outcome = outcome_of(engine, status, error, user_message);
     let result = to_result(record.call_id, scope, &record.step_id, &record.tool, record.attempt, &outcome, None);
     scope.recorder.push(Record::Result(ResultRecord { call_id: record.call_id, outcome }));

@@ -214,7 +214,12 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// The calls that take a finished call back, in the order to make them. `Err` says why it cannot be taken back.
-    fn inverse(&self, call: &ToolCall, result: &ToolResult, intent: Option<&Intent>) -> Result<Vec<InverseCall>, Failure> {
+    fn inverse(
+        &self,
+        call: &ToolCall,
+        result: &ToolResult,
+        intent: Option<&Intent>,
+    ) -> Result<Vec<InverseCall>, Failure> {
         let _ = (result, intent);
         Err(Failure::new(ErrorCode::PreconditionFailed, format!("{} cannot be undone", call.tool)))
     }

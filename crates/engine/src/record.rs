@@ -54,8 +54,19 @@ impl RecordKind {
     pub fn from_u8(kind: u8) -> Option<Self> {
         use RecordKind::*;
         [
-            RunStarted, ConfirmationRequested, Confirmed, Call, Result, Refused, Retry, Note, Cancel, Paused, Settled,
-            Finished, Checkpoint,
+            RunStarted,
+            ConfirmationRequested,
+            Confirmed,
+            Call,
+            Result,
+            Refused,
+            Retry,
+            Note,
+            Cancel,
+            Paused,
+            Settled,
+            Finished,
+            Checkpoint,
         ]
         .into_iter()
         .find(|k| *k as u8 == kind)

@@ -46,7 +46,13 @@ pub(crate) struct Resumed {
 
 impl Recorder {
     /// A record that begins now. The first record must be `RunStarted`.
-    pub fn begin(run_id: RunId, session: Option<String>, store: Arc<dyn Store>, bus: Arc<EventBus>, signer: Arc<Signer>) -> Self {
+    pub fn begin(
+        run_id: RunId,
+        session: Option<String>,
+        store: Arc<dyn Store>,
+        bus: Arc<EventBus>,
+        signer: Arc<Signer>,
+    ) -> Self {
         let view = RunView::new(run_id);
         Self::with(run_id, session, store, bus, signer, view, Resumed { seq: 0, chain: chain::genesis(run_id) })
     }
@@ -179,7 +185,14 @@ impl Recorder {
     }
 
     /// Tells watchers how far a call is. Not part of the record.
-    pub fn progress(&self, call_id: CallId, step_id: &StepId, tool: &ToolName, message: String, payload: Option<Map<String, Value>>) {
+    pub fn progress(
+        &self,
+        call_id: CallId,
+        step_id: &StepId,
+        tool: &ToolName,
+        message: String,
+        payload: Option<Map<String, Value>>,
+    ) {
         if !self.bus.is_watched() {
             return;
         }

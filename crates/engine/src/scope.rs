@@ -49,11 +49,14 @@ impl Usage {
     /// counts, so that a loop of failing writes ends.
     pub(crate) fn take(&self, limits: &PolicyLimits, bytes: u64, deletes: u64) -> Result<(), Failure> {
         let over = |name: &str, limit: u64, asked: u64| {
-            Failure::new(ErrorCode::LimitExceeded, format!("the run may not go beyond {name} = {limit}; this call would make it {asked}"))
-                .detail("limit", name)
-                .detail("value", limit)
-                .detail("asked", asked)
-                .retryable(false)
+            Failure::new(
+                ErrorCode::LimitExceeded,
+                format!("the run may not go beyond {name} = {limit}; this call would make it {asked}"),
+            )
+            .detail("limit", name)
+            .detail("value", limit)
+            .detail("asked", asked)
+            .retryable(false)
         };
         let total = self.bytes_written.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
         if bytes > 0 && total > limits.max_bytes_written {

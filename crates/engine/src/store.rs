@@ -169,7 +169,13 @@ pub trait Store: Send + Sync + 'static {
     fn blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Sets a small durable fact: sessions, approvals, idempotency keys. Ordered with `append`; visible at once to `get`.
-    fn put(&self, space: &str, key: &str, value: Vec<u8>, expires_at: Option<Timestamp>) -> Result<Position, StoreError>;
+    fn put(
+        &self,
+        space: &str,
+        key: &str,
+        value: Vec<u8>,
+        expires_at: Option<Timestamp>,
+    ) -> Result<Position, StoreError>;
 
     /// Sets a fact only when the key is not there (or has expired); otherwise answers what is there.
     fn put_if_absent(

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
 use toolyard_protocol::{
-    CallId, ErrorCode, EventLevel, EventType, ExecutionEvent, Failure, LogHead, PolicySnapshot, ResultStatus,
-    RunId, RunManifest, RunStatus, StepId, ToolCall, ToolCallParts, ToolName, ToolResult, ToolResultParts, canonical,
+    CallId, ErrorCode, EventLevel, EventType, ExecutionEvent, Failure, LogHead, PolicySnapshot, ResultStatus, RunId,
+    RunManifest, RunStatus, StepId, ToolCall, ToolCallParts, ToolName, ToolResult, ToolResultParts, canonical,
 };
 
 /// Turns records of one run, in order, into envelopes and events.
@@ -64,8 +64,11 @@ impl RunView {
         let policy = match (&started.policy, &started.policy_blob) {
             (Some(policy), _) => policy.clone(),
             (None, Some(blob)) => {
-                let bytes = store.blob(blob)?.ok_or_else(|| StoreError(format!("the policy {blob} is missing from the store")))?;
-                serde_json::from_slice(&bytes).map_err(|e| StoreError(format!("the policy {blob} cannot be read: {e}")))?
+                let bytes = store
+                    .blob(blob)?
+                    .ok_or_else(|| StoreError(format!("the policy {blob} is missing from the store")))?;
+                serde_json::from_slice(&bytes)
+                    .map_err(|e| StoreError(format!("the policy {blob} cannot be read: {e}")))?
             }
             (None, None) => PolicySnapshot::default(),
         };
@@ -83,9 +86,8 @@ impl RunView {
         let started = self.started.as_ref().ok_or_else(|| StoreError("a call before the run started".into()))?;
         let created_at = micros(record.at);
         let loop_id = record.iteration.as_ref().map(|_| loop_id(self.run_id, &record.step_id));
-        let deadline_at = record
-            .timeout_ms
-            .and_then(|ms| created_at.checked_add(std::time::Duration::from_millis(ms)).ok());
+        let deadline_at =
+            record.timeout_ms.and_then(|ms| created_at.checked_add(std::time::Duration::from_millis(ms)).ok());
         ToolCall::new(ToolCallParts {
             call_id: record.call_id,
             run_id: self.run_id,
@@ -210,14 +212,20 @@ impl RunView {
                 }
             }
             Record::Refused(r) => {
-                let key = CallKey { step_id: r.step_id.clone(), tool: r.tool.clone(), attempt: r.attempt, index: r.index };
+                let key =
+                    CallKey { step_id: r.step_id.clone(), tool: r.tool.clone(), attempt: r.attempt, index: r.index };
                 out.push(outcome_event(base, r.call_id, &key, &r.outcome));
             }
             Record::Retry(r) => {
-                let mut event =
-                    base(EventType::StepProgress, r.at, Warn, format!("Trying again (attempt {}) at {}", r.attempt, r.due));
+                let mut event = base(
+                    EventType::StepProgress,
+                    r.at,
+                    Warn,
+                    format!("Trying again (attempt {}) at {}", r.attempt, r.due),
+                );
                 event.step_id = Some(r.step_id.clone());
-                event.payload = Some(object(json!({"retry": {"attempt": r.attempt, "at": r.due}, "iteration": r.index})));
+                event.payload =
+                    Some(object(json!({"retry": {"attempt": r.attempt, "at": r.due}, "iteration": r.index})));
                 out.push(event);
             }
             Record::Note(n) => {
@@ -395,13 +403,21 @@ fn take(
             calls.push(view.tool_call(c, args)?);
         }
         Record::Result(r) => {
-            let key = view.calls.get(&r.call_id).cloned().ok_or_else(|| corrupted("a result without its call".into()))?;
+            let key =
+                view.calls.get(&r.call_id).cloned().ok_or_else(|| corrupted("a result without its call".into()))?;
             let data = outcome_data(store, &r.outcome)?;
             results.push(view.tool_result(r.call_id, key.step_id, key.tool, key.attempt, &r.outcome, data)?);
         }
         Record::Refused(r) => {
             let data = outcome_data(store, &r.outcome)?;
-            results.push(view.tool_result(r.call_id, r.step_id.clone(), r.tool.clone(), r.attempt, &r.outcome, data)?);
+            results.push(view.tool_result(
+                r.call_id,
+                r.step_id.clone(),
+                r.tool.clone(),
+                r.attempt,
+                &r.outcome,
+                data,
+            )?);
         }
         Record::Paused(_) => set_status(manifest, RunStatus::Paused, None),
         Record::Settled(_) => set_status(manifest, RunStatus::Running, None),
@@ -438,9 +454,9 @@ pub fn outcome_data(store: &dyn Store, outcome: &OutcomeRecord) -> Result<Option
 }
 
 fn read_object(store: &dyn Store, blob: &str) -> Result<Map<String, Value>, Failure> {
-    let bytes = store
-        .blob(blob)?
-        .ok_or_else(|| Failure::new(ErrorCode::RecordCorrupted, format!("the value {blob} is missing from the store")))?;
+    let bytes = store.blob(blob)?.ok_or_else(|| {
+        Failure::new(ErrorCode::RecordCorrupted, format!("the value {blob} is missing from the store"))
+    })?;
     serde_json::from_slice(&bytes)
         .map_err(|e| Failure::new(ErrorCode::RecordCorrupted, format!("the value {blob} cannot be read: {e}")))
 }

@@ -32,7 +32,11 @@ impl CheckReport {
     /// The report as one failure, for callers that only run good plans.
     pub fn to_failure(&self) -> Option<Failure> {
         let first = self.errors.first()?;
-        let code = if self.errors.iter().any(|e| e.kind == "limit") { ErrorCode::LimitExceeded } else { ErrorCode::ValidationError };
+        let code = if self.errors.iter().any(|e| e.kind == "limit") {
+            ErrorCode::LimitExceeded
+        } else {
+            ErrorCode::ValidationError
+        };
         let more = if self.errors.len() > 1 { format!(" (and {} more)", self.errors.len() - 1) } else { String::new() };
         Some(
             Failure::new(code, format!("the plan cannot be run: {}{more}", first.message))
@@ -175,7 +179,12 @@ impl<'a> Checker<'a> {
         let limits = self.policy.limits().clone();
         let steps = &self.plan.steps;
         if steps.len() > limits.max_steps as usize {
-            self.error("limit", "/steps".into(), None, format!("the plan has {} steps; maxSteps is {}", steps.len(), limits.max_steps));
+            self.error(
+                "limit",
+                "/steps".into(),
+                None,
+                format!("the plan has {} steps; maxSteps is {}", steps.len(), limits.max_steps),
+            );
             return None;
         }
         let mut positions: HashMap<&str, usize> = HashMap::new();
@@ -192,7 +201,8 @@ impl<'a> Checker<'a> {
                 self.error("schema", format!("/steps/{i}/captureAs"), Some(step), format!("two steps capture {name}"));
             }
         }
-        let entries: Vec<Option<Arc<ToolEntry>>> = steps.iter().enumerate().map(|(i, step)| self.look_up(i, step)).collect();
+        let entries: Vec<Option<Arc<ToolEntry>>> =
+            steps.iter().enumerate().map(|(i, step)| self.look_up(i, step)).collect();
         self.check_risk(&entries);
 
         let names: Vec<&str> = vars.keys().map(String::as_str).collect();
@@ -203,7 +213,12 @@ impl<'a> Checker<'a> {
             for (j, needed) in step.depends_on.iter().enumerate() {
                 match positions.get(needed.as_str()) {
                     Some(&p) => drop(needs.insert(p)),
-                    None => self.error("dependency", format!("/steps/{i}/dependsOn/{j}"), Some(step), format!("there is no step {needed}")),
+                    None => self.error(
+                        "dependency",
+                        format!("/steps/{i}/dependsOn/{j}"),
+                        Some(step),
+                        format!("there is no step {needed}"),
+                    ),
                 }
             }
             let parts = self.templates(i, step, &names);
@@ -241,7 +256,12 @@ impl<'a> Checker<'a> {
             let mut names: Vec<&str> = cycle.iter().map(|&i| steps[i].id.as_str()).collect();
             names.extend(cycle.first().map(|&i| steps[i].id.as_str()));
             let at = cycle.first().copied().unwrap_or_default();
-            self.error("dependency", format!("/steps/{at}"), steps.get(at), format!("steps depend on each other in a circle: {}", names.join(" -> ")));
+            self.error(
+                "dependency",
+                format!("/steps/{at}"),
+                steps.get(at),
+                format!("steps depend on each other in a circle: {}", names.join(" -> ")),
+            );
             return None;
         }
         self.errors.is_empty().then_some((compiled, vars))
@@ -259,11 +279,20 @@ impl<'a> Checker<'a> {
                 Some(entry)
             }
             Resolution::Ambiguous(ids) => {
-                self.error("tool", path, Some(step), format!("several tools are called {}: {}", step.tool, ids.join(", ")));
+                self.error(
+                    "tool",
+                    path,
+                    Some(step),
+                    format!("several tools are called {}: {}", step.tool, ids.join(", ")),
+                );
                 None
             }
             Resolution::Unknown { suggestions } => {
-                let hint = if suggestions.is_empty() { String::new() } else { format!("; did you mean {}?", suggestions.join(", ")) };
+                let hint = if suggestions.is_empty() {
+                    String::new()
+                } else {
+                    format!("; did you mean {}?", suggestions.join(", "))
+                };
                 let name: String = step.tool.chars().take(80).collect();
                 self.error("tool", path, Some(step), format!("there is no tool {name:?}{hint}"));
                 None
@@ -275,20 +304,36 @@ impl<'a> Checker<'a> {
         let Some(highest) = entries.iter().flatten().map(|e| e.definition().risk_level).max() else { return };
         let declared = self.plan.risk_level;
         if highest > declared {
-            let culprit = entries.iter().position(|e| e.as_ref().is_some_and(|e| e.definition().risk_level > declared)).unwrap_or_default();
+            let culprit = entries
+                .iter()
+                .position(|e| e.as_ref().is_some_and(|e| e.definition().risk_level > declared))
+                .unwrap_or_default();
             let step = self.plan.steps.get(culprit);
             let tool = step.map(|s| s.tool.as_str()).unwrap_or_default().to_owned();
             let (declared, highest) = (risk_word(declared), risk_word(highest));
-            self.error("risk-mismatch", "/riskLevel".into(), step, format!("the plan says {declared}, but {tool} is {highest}; say \"riskLevel\":\"{highest}\""));
+            self.error(
+                "risk-mismatch",
+                "/riskLevel".into(),
+                step,
+                format!("the plan says {declared}, but {tool} is {highest}; say \"riskLevel\":\"{highest}\""),
+            );
         } else if highest < declared {
             let (declared, highest) = (risk_word(declared), risk_word(highest));
-            self.warn("risk-mismatch", "/riskLevel".into(), None, format!("the plan says {declared}, but no tool in it is more than {highest}"));
+            self.warn(
+                "risk-mismatch",
+                "/riskLevel".into(),
+                None,
+                format!("the plan says {declared}, but no tool in it is more than {highest}"),
+            );
         }
     }
 
     fn templates(&mut self, i: usize, step: &Step, vars: &[&str]) -> StepParts {
         let mut parts = StepParts::default();
-        let bindings = step.foreach.as_ref().map(|f| BindingNames { item: &f.item_name, index: f.index_name.as_deref().unwrap_or("index") });
+        let bindings = step
+            .foreach
+            .as_ref()
+            .map(|f| BindingNames { item: &f.item_name, index: f.index_name.as_deref().unwrap_or("index") });
         if let Some(foreach) = &step.foreach {
             let place = format!("/steps/{i}/foreach/from");
             match reference::parse_reference(&foreach.from, vars) {
@@ -296,7 +341,12 @@ impl<'a> Checker<'a> {
                     parts.references.push((place, reference.clone()));
                     parts.from = Some(reference);
                 }
-                Ok(None) => self.error("path", place, Some(step), format!("foreach.from must be a reference such as $steps.<id>.items, not {:?}", cut(&foreach.from))),
+                Ok(None) => self.error(
+                    "path",
+                    place,
+                    Some(step),
+                    format!("foreach.from must be a reference such as $steps.<id>.items, not {:?}", cut(&foreach.from)),
+                ),
                 Err(message) => self.error("path", place, Some(step), message),
             }
         }
@@ -306,7 +356,12 @@ impl<'a> Checker<'a> {
                 Ok(template) => {
                     reference::each_reference(&template, &mut |r| parts.references.push((place.clone(), r.clone())));
                     if bindings.is_none() && value.as_str().is_some_and(|s| s.starts_with("{item") || s == "{index}") {
-                        self.warn("placeholder", place, Some(step), "this looks like a loop binding, but the step has no foreach: it stays as it is".into());
+                        self.warn(
+                            "placeholder",
+                            place,
+                            Some(step),
+                            "this looks like a loop binding, but the step has no foreach: it stays as it is".into(),
+                        );
                     }
                     parts.args.push((key.clone(), template));
                 }
@@ -317,7 +372,14 @@ impl<'a> Checker<'a> {
     }
 
     /// Which step a reference takes its value from. `None` for references to the run or the context, or after an error.
-    fn producer(&mut self, place: &str, step: &Step, reference: &Reference, positions: &HashMap<&str, usize>, vars: &HashMap<String, String>) -> Option<Producer> {
+    fn producer(
+        &mut self,
+        place: &str,
+        step: &Step,
+        reference: &Reference,
+        positions: &HashMap<&str, usize>,
+        vars: &HashMap<String, String>,
+    ) -> Option<Producer> {
         let id = match &reference.root {
             Root::Step(id) => id.clone(),
             Root::Var(name) => match vars.get(name) {
@@ -329,7 +391,12 @@ impl<'a> Checker<'a> {
             },
             Root::Context(kind) => {
                 if !self.plan.context_requests.iter().any(|r| r.kind == *kind) {
-                    self.error("path", place.to_owned(), Some(step), format!("{reference}: the plan does not ask for this context in contextRequests"));
+                    self.error(
+                        "path",
+                        place.to_owned(),
+                        Some(step),
+                        format!("{reference}: the plan does not ask for this context in contextRequests"),
+                    );
                 }
                 return None;
             }
@@ -340,22 +407,40 @@ impl<'a> Checker<'a> {
         }
         // `<loop>_<n>` is the nth iteration of a loop, where no step has that name itself.
         let alias = id.rsplit_once('_').filter(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
-        if let Some(&p) = alias.and_then(|(base, _)| positions.get(base)).filter(|&&p| self.plan.steps[p].foreach.is_some()) {
+        if let Some(&p) =
+            alias.and_then(|(base, _)| positions.get(base)).filter(|&&p| self.plan.steps[p].foreach.is_some())
+        {
             return Some(Producer { step: p, iteration: true });
         }
         self.error("path", place.to_owned(), Some(step), format!("{reference}: there is no step {id}"));
         None
     }
 
-    fn check_reference(&mut self, place: &str, step: &Step, reference: &Reference, producer: &Producer, entries: &[Option<Arc<ToolEntry>>]) {
-        let Some(schema) = entries[producer.step].as_ref().and_then(|e| e.definition().output_schema.clone()) else { return };
+    fn check_reference(
+        &mut self,
+        place: &str,
+        step: &Step,
+        reference: &Reference,
+        producer: &Producer,
+        entries: &[Option<Arc<ToolEntry>>],
+    ) {
+        let Some(schema) = entries[producer.step].as_ref().and_then(|e| e.definition().output_schema.clone()) else {
+            return;
+        };
         let is_loop = self.plan.steps[producer.step].foreach.is_some() && !producer.iteration;
-        let verdict = if is_loop { check_loop_path(&schema, &reference.path) } else { check_path(&schema, &reference.path) };
+        let verdict =
+            if is_loop { check_loop_path(&schema, &reference.path) } else { check_path(&schema, &reference.path) };
         if let PathVerdict::Impossible { fields } = verdict {
             let tool = &self.plan.steps[producer.step].tool;
             let hint = if fields.is_empty() { String::new() } else { format!("; it has {}", fields.join(", ")) };
-            let loop_hint = if is_loop { " (the step is a loop: its output is {items, results, count, okCount})" } else { "" };
-            self.error("path", place.to_owned(), Some(step), format!("{reference}: the output of {tool} has no such field{hint}{loop_hint}"));
+            let loop_hint =
+                if is_loop { " (the step is a loop: its output is {items, results, count, okCount})" } else { "" };
+            self.error(
+                "path",
+                place.to_owned(),
+                Some(step),
+                format!("{reference}: the output of {tool} has no such field{hint}{loop_hint}"),
+            );
         }
     }
 
@@ -374,20 +459,37 @@ impl<'a> Checker<'a> {
             } else if let Decision::Deny { reason, .. } = self.policy.decide(entry, Some(&args))
                 && !self.policy.decide(entry, None).is_denied()
             {
-                self.warn("safety", format!("/steps/{i}/args"), Some(step), format!("the policy does not allow this: {reason}"));
+                self.warn(
+                    "safety",
+                    format!("/steps/{i}/args"),
+                    Some(step),
+                    format!("the policy does not allow this: {reason}"),
+                );
             }
             return;
         }
         let schema = &entry.definition().input_schema;
         let properties = schema.get("properties").and_then(Value::as_object);
-        if schema.get("additionalProperties") == Some(&Value::Bool(false)) && !schema.contains_key("patternProperties") {
+        if schema.get("additionalProperties") == Some(&Value::Bool(false)) && !schema.contains_key("patternProperties")
+        {
             for key in step.args.keys().filter(|k| !properties.is_some_and(|p| p.contains_key(*k))) {
-                self.error("argument", format!("/steps/{i}/args/{key}"), Some(step), format!("{} has no argument {key:?}", step.tool));
+                self.error(
+                    "argument",
+                    format!("/steps/{i}/args/{key}"),
+                    Some(step),
+                    format!("{} has no argument {key:?}", step.tool),
+                );
             }
         }
-        for required in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+        for required in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+        {
             if !step.args.contains_key(required) {
-                self.error("argument", format!("/steps/{i}/args"), Some(step), format!("{} needs the argument {required:?}", step.tool));
+                self.error(
+                    "argument",
+                    format!("/steps/{i}/args"),
+                    Some(step),
+                    format!("{} needs the argument {required:?}", step.tool),
+                );
             }
         }
     }
@@ -412,7 +514,8 @@ struct Producer {
 /// A loop's output: `{items:[data|null], results:[{index,status,data?,error?}], count, okCount}`.
 fn check_loop_path(item: &Map<String, Value>, path: &[Hop]) -> PathVerdict {
     let Some((first, rest)) = path.split_first() else { return PathVerdict::Possible };
-    let fields = || PathVerdict::Impossible { fields: ["items", "results", "count", "okCount"].map(str::to_owned).to_vec() };
+    let fields =
+        || PathVerdict::Impossible { fields: ["items", "results", "count", "okCount"].map(str::to_owned).to_vec() };
     let Hop::Key(first) = first else { return fields() };
     match (first.as_str(), rest) {
         ("count" | "okCount", []) | ("items" | "results", [] | [Hop::Index(_)]) => PathVerdict::Possible,
@@ -488,10 +591,13 @@ pub fn parse_plan(text: &[u8]) -> Result<ActionPlan, Failure> {
     /// A plan larger than this is refused unread.
     const MAX_PLAN_BYTES: usize = 16 << 20;
     if text.len() > MAX_PLAN_BYTES {
-        return Err(Failure::new(ErrorCode::LimitExceeded, format!("the plan is {} bytes; the most is {MAX_PLAN_BYTES}", text.len()))
-            .detail("limit", "planBytes")
-            .detail("value", MAX_PLAN_BYTES as u64)
-            .retryable(false));
+        return Err(Failure::new(
+            ErrorCode::LimitExceeded,
+            format!("the plan is {} bytes; the most is {MAX_PLAN_BYTES}", text.len()),
+        )
+        .detail("limit", "planBytes")
+        .detail("value", MAX_PLAN_BYTES as u64)
+        .retryable(false));
     }
     let plan: ActionPlan = serde_json::from_slice(text).map_err(|e| {
         Failure::new(ErrorCode::ValidationError, format!("the plan cannot be read: {e}"))
@@ -509,7 +615,9 @@ fn check_plan_integers(plan: &ActionPlan) -> Result<(), Failure> {
     for (i, step) in plan.steps.iter().enumerate() {
         for (key, value) in &step.args {
             canonical::check_integers(value).map_err(|e| {
-                Failure::new(ErrorCode::ValidationError, format!("step {}, argument {key}: {e}", step.id)).detail("path", format!("/steps/{i}/args/{key}")).retryable(false)
+                Failure::new(ErrorCode::ValidationError, format!("step {}, argument {key}: {e}", step.id))
+                    .detail("path", format!("/steps/{i}/args/{key}"))
+                    .retryable(false)
             })?;
         }
     }

@@ -24,7 +24,9 @@ use std::{
     time::Duration,
 };
 use tokio::time::Instant;
-use toolyard_protocol::{CallId, Effects, ErrorCode, Failure, Idempotency, Iteration, ResultStatus, ToolResult, canonical};
+use toolyard_protocol::{
+    CallId, Effects, ErrorCode, Failure, Idempotency, Iteration, ResultStatus, ToolResult, canonical,
+};
 
 /// What the memo is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +88,13 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    pub(crate) fn new(engine: Engine, scope: Arc<RunScope>, plan: Arc<CompiledPlan>, mode: Mode, started_at: jiff::Timestamp) -> Self {
+    pub(crate) fn new(
+        engine: Engine,
+        scope: Arc<RunScope>,
+        plan: Arc<CompiledPlan>,
+        mode: Mode,
+        started_at: jiff::Timestamp,
+    ) -> Self {
         let reports = plan.steps.iter().map(|s| StepReport::new(&s.step)).collect();
         let barriers = vec![None; plan.steps.len()];
         Self {
@@ -117,7 +125,12 @@ impl Executor {
         let max_concurrency = if self.mode == Mode::Live { self.scope.limits().max_concurrency } else { 1 };
         let mut scheduler = match Scheduler::new(self.scope.run_id, ids, shapes, max_concurrency) {
             Ok(scheduler) => scheduler,
-            Err(_) => return Ended::Broken(Failure::new(ErrorCode::ValidationError, "the plan's steps depend on each other in a circle")),
+            Err(_) => {
+                return Ended::Broken(Failure::new(
+                    ErrorCode::ValidationError,
+                    "the plan's steps depend on each other in a circle",
+                ));
+            }
         };
         let run_deadline = Instant::now() + Duration::from_millis(self.scope.limits().max_run_ms);
         let mut work: FuturesUnordered<Work> = FuturesUnordered::new();
@@ -140,17 +153,19 @@ impl Executor {
                             Finished::Timer { step, index }
                         }));
                     }
-                    Action::Call { step, index, attempt } if !interrupted => match self.call(step, index, attempt).await {
-                        Ok(Some(settled)) => {
-                            let event = self.settled(step, index, settled);
-                            actions.extend(scheduler.apply(event));
+                    Action::Call { step, index, attempt } if !interrupted => {
+                        match self.call(step, index, attempt).await {
+                            Ok(Some(settled)) => {
+                                let event = self.settled(step, index, settled);
+                                actions.extend(scheduler.apply(event));
+                            }
+                            Ok(None) => {
+                                let future = self.dispatch(step, index, attempt);
+                                work.push(future);
+                            }
+                            Err(ended) => return ended,
                         }
-                        Ok(None) => {
-                            let future = self.dispatch(step, index, attempt);
-                            work.push(future);
-                        }
-                        Err(ended) => return ended,
-                    },
+                    }
                     Action::Call { .. } => {}
                 }
             }
@@ -202,7 +217,8 @@ impl Executor {
 
     fn finish(&mut self, end: RunEnd) -> Ended {
         if end == RunEnd::Paused && self.mode == Mode::Live {
-            let message = "A call was interrupted and cannot be asked whether it happened. Choose: assume-done, rerun or abort.";
+            let message =
+                "A call was interrupted and cannot be asked whether it happened. Choose: assume-done, rerun or abort.";
             let at = self.engine.clock().now();
             let call_ids = std::mem::take(&mut self.in_doubt);
             self.scope.recorder.push(Record::Paused(PausedRecord { at, call_ids, message: message.to_owned() }));
@@ -218,7 +234,8 @@ impl Executor {
     async fn expand(&mut self, step: usize) -> Event {
         let plan = self.plan.clone();
         let compiled = &plan.steps[step];
-        let failed = |code| Event::Settled { step, index: 0, outcome: Outcome::Failed { code, retryable: Some(false) } };
+        let failed =
+            |code| Event::Settled { step, index: 0, outcome: Outcome::Failed { code, retryable: Some(false) } };
         match self.items(compiled) {
             Ok(items) => {
                 let count = items.len() as u32;
@@ -235,7 +252,8 @@ impl Executor {
             }
             Err(failure) => {
                 let code = failure.code;
-                let recorded = self.memo.as_ref().is_some_and(|m| m.results.contains_key(&(compiled.step.id.clone(), None, 0)));
+                let recorded =
+                    self.memo.as_ref().is_some_and(|m| m.results.contains_key(&(compiled.step.id.clone(), None, 0)));
                 self.reports[step].fail(ResultStatus::Error, failure.clone());
                 if !recorded {
                     let call = self.step_call(compiled, None, 0, Map::new());
@@ -249,7 +267,8 @@ impl Executor {
 
     fn items(&self, compiled: &CompiledStep) -> Result<Vec<Value>, Failure> {
         let invalid = |message: String| {
-            Failure::new(ErrorCode::ValidationError, format!("foreach of step {}: {message}", compiled.step.id)).retryable(false)
+            Failure::new(ErrorCode::ValidationError, format!("foreach of step {}: {message}", compiled.step.id))
+                .retryable(false)
         };
         let Some(from) = &compiled.from else { return Err(invalid("has no list".into())) };
         let (run_id, started_at) = (self.scope.run_id.to_string(), self.started_at.to_string());
@@ -275,7 +294,13 @@ impl Executor {
         compiled.shape.depends_on.iter().any(|d| self.unpredictable.contains(d))
     }
 
-    fn step_call(&self, compiled: &CompiledStep, iteration: Option<Iteration>, attempt: u32, args: Map<String, Value>) -> StepCall {
+    fn step_call(
+        &self,
+        compiled: &CompiledStep,
+        iteration: Option<Iteration>,
+        attempt: u32,
+        args: Map<String, Value>,
+    ) -> StepCall {
         StepCall {
             step_id: compiled.step.id.clone(),
             tool: compiled.step.tool.clone(),
@@ -306,9 +331,12 @@ impl Executor {
         let mut args = Map::with_capacity(compiled.args.len());
         for (key, template) in &compiled.args {
             let value = reference::resolve(template, &env).map_err(|e| {
-                Failure::new(ErrorCode::ValidationError, format!("step {}, argument {key}: {}", compiled.step.id, e.message))
-                    .detail("errors", vec![json!({"path": format!("/{key}{}", e.path), "message": e.message})])
-                    .retryable(false)
+                Failure::new(
+                    ErrorCode::ValidationError,
+                    format!("step {}, argument {key}: {}", compiled.step.id, e.message),
+                )
+                .detail("errors", vec![json!({"path": format!("/{key}{}", e.path), "message": e.message})])
+                .retryable(false)
             })?;
             args.insert(key.clone(), value);
         }
@@ -319,7 +347,8 @@ impl Executor {
     async fn call(&mut self, step: usize, index: u32, attempt: u32) -> Result<Option<Settled>, Ended> {
         let plan = self.plan.clone();
         let compiled = &plan.steps[step];
-        let key: CallKey = (compiled.step.id.clone(), compiled.step.foreach.as_ref().map(|_| u64::from(index)), attempt);
+        let key: CallKey =
+            (compiled.step.id.clone(), compiled.step.foreach.as_ref().map(|_| u64::from(index)), attempt);
         if let Some(result) = self.imported.remove(&key) {
             return Ok(Some(self.import(&key, result)));
         }
@@ -367,7 +396,13 @@ impl Executor {
         Settled { result, position, side_effects: false }
     }
 
-    fn demand_equal(&self, compiled: &CompiledStep, step: usize, index: u32, recorded: Option<&str>) -> Result<(), Failure> {
+    fn demand_equal(
+        &self,
+        compiled: &CompiledStep,
+        step: usize,
+        index: u32,
+        recorded: Option<&str>,
+    ) -> Result<(), Failure> {
         let Some(recorded) = recorded else { return Ok(()) };
         let iteration = self.iteration(compiled, step, index);
         let args = self.resolve(compiled, iteration.as_ref())?;
@@ -376,11 +411,14 @@ impl Executor {
         if resolved == recorded {
             return Ok(());
         }
-        Err(Failure::new(ErrorCode::ReplayMismatch, format!("step {} resolves to other arguments than recorded", compiled.step.id))
-            .detail("step", compiled.step.id.to_string())
-            .detail("iteration", iteration.map_or(Value::Null, |i| i.index.into()))
-            .detail("recorded", format!("sha256:{recorded}"))
-            .detail("resolved", format!("sha256:{resolved}")))
+        Err(Failure::new(
+            ErrorCode::ReplayMismatch,
+            format!("step {} resolves to other arguments than recorded", compiled.step.id),
+        )
+        .detail("step", compiled.step.id.to_string())
+        .detail("iteration", iteration.map_or(Value::Null, |i| i.index.into()))
+        .detail("recorded", format!("sha256:{recorded}"))
+        .detail("resolved", format!("sha256:{resolved}")))
     }
 
     /// In a replay, what the record does not have did not happen.
@@ -431,7 +469,8 @@ impl Executor {
         let plan = self.plan.clone();
         let compiled = &plan.steps[step];
         let iteration = self.iteration(compiled, step, index);
-        let first_of_step = self.scheduled.insert(step) && !self.memo.as_ref().is_some_and(|m| m.scheduled.contains(&compiled.step.id));
+        let first_of_step =
+            self.scheduled.insert(step) && !self.memo.as_ref().is_some_and(|m| m.scheduled.contains(&compiled.step.id));
         let key: CallKey = (compiled.step.id.clone(), iteration.as_ref().map(|i| i.index), attempt);
         let recovered = self.memo.as_ref().and_then(|m| m.pending.get(&key)).map(|c| c.call_id);
         let args = match self.resolve(compiled, iteration.as_ref()) {
@@ -439,7 +478,12 @@ impl Executor {
             Err(failure) => {
                 let call = self.step_call(compiled, iteration, attempt, Map::new());
                 let settled = if self.mode == Mode::DryRun && self.depends_on_unpredictable(compiled) {
-                    pipeline::skip(&self.engine, &self.scope, &call, format!("Cannot be predicted: {}", failure.message))
+                    pipeline::skip(
+                        &self.engine,
+                        &self.scope,
+                        &call,
+                        format!("Cannot be predicted: {}", failure.message),
+                    )
                 } else {
                     let call_id = CallId::from_uuid(self.engine.clock().new_id());
                     pipeline::refuse(&self.engine, &self.scope, call_id, &call, failure)
@@ -566,7 +610,10 @@ impl Executor {
     fn loop_output(&mut self, compiled: &CompiledStep, count: usize, ok_count: usize, results: &[IterationReport]) {
         let id = compiled.step.id.as_str();
         for alias in &self.plan.aliases {
-            let Some(n) = alias.strip_prefix(id).and_then(|t| t.strip_prefix('_')).and_then(|n| n.parse::<u64>().ok()) else { continue };
+            let Some(n) = alias.strip_prefix(id).and_then(|t| t.strip_prefix('_')).and_then(|n| n.parse::<u64>().ok())
+            else {
+                continue;
+            };
             if let Some(data) = results.iter().find(|r| r.index == n).and_then(|r| r.data.clone()) {
                 self.outputs.insert(alias.clone(), Value::Object(data));
             }
@@ -578,7 +625,8 @@ impl Executor {
             }
         }
         let results = serde_json::to_value(results).unwrap_or_default();
-        self.outputs.insert(id.to_owned(), json!({"items": items, "results": results, "count": count, "okCount": ok_count}));
+        self.outputs
+            .insert(id.to_owned(), json!({"items": items, "results": results, "count": count, "okCount": ok_count}));
     }
 
     fn never_ran(&mut self, step: usize, why: String) {

@@ -12,7 +12,9 @@ use std::{
     ops::ControlFlow,
     sync::Arc,
 };
-use toolyard_protocol::{CallId, Confirmation, ErrorCode, Failure, PolicySnapshot, ResultStatus, RunId, StepId, ToolName, ToolResult};
+use toolyard_protocol::{
+    CallId, Confirmation, ErrorCode, Failure, PolicySnapshot, ResultStatus, RunId, StepId, ToolName, ToolResult,
+};
 
 /// Which call: step, iteration, try.
 pub(crate) type CallKey = (StepId, Option<u64>, u32);
@@ -80,7 +82,10 @@ impl Memo {
                     });
                 }
                 (None, _) => {
-                    problem = Some(Failure::new(ErrorCode::RecordCorrupted, "the run's first record is missing").detail("seq", frame.seq));
+                    problem = Some(
+                        Failure::new(ErrorCode::RecordCorrupted, "the run's first record is missing")
+                            .detail("seq", frame.seq),
+                    );
                     return ControlFlow::Break(());
                 }
                 (Some(memo), record) => memo.take(record, &mut calls),
@@ -129,22 +134,44 @@ impl Memo {
                 if r.outcome.status == ResultStatus::Skipped && r.attempt == 0 {
                     self.skipped.insert(r.step_id.clone());
                 }
-                let recorded =
-                    Recorded { call_id: r.call_id, tool: r.tool, attempt: r.attempt, args_hash: None, outcome: r.outcome, call: None };
+                let recorded = Recorded {
+                    call_id: r.call_id,
+                    tool: r.tool,
+                    attempt: r.attempt,
+                    args_hash: None,
+                    outcome: r.outcome,
+                    call: None,
+                };
                 self.results.insert((r.step_id, r.index, r.attempt), recorded);
             }
             Record::Retry(r) => drop(self.retries.insert((r.step_id, r.index, r.attempt), r.due)),
             Record::Settled(s) => drop(self.settlements.insert(s.call_id, (s.choice, s.by))),
             Record::Cancel(_) => self.cancelled = true,
             Record::Finished(f) => self.finished = Some(f),
-            Record::RunStarted(_) | Record::ConfirmationRequested(_) | Record::Note(_) | Record::Paused(_) | Record::Checkpoint(_) => {}
+            Record::RunStarted(_)
+            | Record::ConfirmationRequested(_)
+            | Record::Note(_)
+            | Record::Paused(_)
+            | Record::Checkpoint(_) => {}
         }
     }
 
     /// The envelope of a recorded result. May block.
-    pub(crate) fn result(&self, store: &dyn Store, step_id: &StepId, recorded: &Recorded) -> Result<ToolResult, Failure> {
+    pub(crate) fn result(
+        &self,
+        store: &dyn Store,
+        step_id: &StepId,
+        recorded: &Recorded,
+    ) -> Result<ToolResult, Failure> {
         let data = view::outcome_data(store, &recorded.outcome)?;
-        Ok(self.view.tool_result(recorded.call_id, step_id.clone(), recorded.tool.clone(), recorded.attempt, &recorded.outcome, data)?)
+        Ok(self.view.tool_result(
+            recorded.call_id,
+            step_id.clone(),
+            recorded.tool.clone(),
+            recorded.attempt,
+            &recorded.outcome,
+            data,
+        )?)
     }
 }
 

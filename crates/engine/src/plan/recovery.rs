@@ -14,7 +14,10 @@ use crate::{
 };
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use toolyard_protocol::{CallId, Confirmation, ConfirmationDecision, ConfirmationId, ErrorCode, Failure, Idempotency, ResultStatus, RunId, RunStatus};
+use toolyard_protocol::{
+    CallId, Confirmation, ConfirmationDecision, ConfirmationId, ErrorCode, Failure, Idempotency, ResultStatus, RunId,
+    RunStatus,
+};
 
 /// What recovery found and did.
 #[derive(Debug, Default)]
@@ -33,7 +36,8 @@ impl Engine {
     /// Takes up what a process that is gone left behind. Plans are driven in the background; direct calls are settled.
     pub async fn recover(&self, is_alive: impl Fn(&Lease) -> bool) -> Result<Recovered, Failure> {
         let mut recovered = Recovered::default();
-        let filter = RunFilter { statuses: vec![RunStatus::Running, RunStatus::Pending], limit: 10_000, ..RunFilter::default() };
+        let filter =
+            RunFilter { statuses: vec![RunStatus::Running, RunStatus::Pending], limit: 10_000, ..RunFilter::default() };
         let store = self.store().clone();
         let rows = tokio::task::spawn_blocking(move || store.runs(&filter))
             .await
@@ -71,23 +75,34 @@ impl Engine {
     }
 
     /// Takes a run up and drives it to its end. `approved_by` answers for a policy that changed since it was approved.
-    pub async fn resume(&self, run_id: RunId, approved_by: Option<String>, is_alive: impl Fn(&Lease) -> bool) -> Result<RunReport, Failure> {
+    pub async fn resume(
+        &self,
+        run_id: RunId,
+        approved_by: Option<String>,
+        is_alive: impl Fn(&Lease) -> bool,
+    ) -> Result<RunReport, Failure> {
         let store = self.store().clone();
         let row = tokio::task::spawn_blocking(move || store.run(run_id))
             .await
             .map_err(|_| Failure::new(ErrorCode::InternalError, "reading the run failed unexpectedly"))??;
         let row = row.ok_or_else(|| Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")))?;
         if row.status.is_final() {
-            return Err(Failure::new(ErrorCode::PreconditionFailed, format!("the run has ended: {}", row.status.as_str()))
-                .suggest("Fork it from a step with `toolyard plan fork`, or run the plan again."));
+            return Err(Failure::new(
+                ErrorCode::PreconditionFailed,
+                format!("the run has ended: {}", row.status.as_str()),
+            )
+            .suggest("Fork it from a step with `toolyard plan fork`, or run the plan again."));
         }
         if row.lease.as_ref().is_some_and(is_alive) {
             return Err(Failure::new(ErrorCode::PreconditionFailed, "another process works on this run"));
         }
         if row.kind == RunKind::Call {
             self.settle_direct(row).await?;
-            return Err(Failure::new(ErrorCode::PreconditionFailed, "a direct call cannot be taken up; its outcome was settled")
-                .suggest("See it with `toolyard runs show`."));
+            return Err(Failure::new(
+                ErrorCode::PreconditionFailed,
+                "a direct call cannot be taken up; its outcome was settled",
+            )
+            .suggest("See it with `toolyard runs show`."));
         }
         self.take_up(run_id, approved_by).await?.drive().await
     }
@@ -95,7 +110,8 @@ impl Engine {
     /// Records how a person settles a call in doubt. The run still has to be resumed.
     pub async fn settle(&self, run_id: RunId, choice: Settlement, by: &str) -> Result<Vec<CallId>, Failure> {
         let memo = self.load_memo(run_id).await?;
-        let doubtful: Vec<CallId> = memo.pending.values().map(|c| c.call_id).filter(|id| !memo.settlements.contains_key(id)).collect();
+        let doubtful: Vec<CallId> =
+            memo.pending.values().map(|c| c.call_id).filter(|id| !memo.settlements.contains_key(id)).collect();
         if memo.finished.is_some() || doubtful.is_empty() {
             return Err(Failure::new(ErrorCode::PreconditionFailed, "no call of this run is in doubt"));
         }
@@ -121,8 +137,15 @@ impl Engine {
         let row = row.ok_or_else(|| Failure::new(ErrorCode::Conflict, "another process took this run up"))?;
         let mut view = crate::view::RunView::new(run_id);
         view.continue_from(&memo.view);
-        let recorder =
-            Recorder::resume(run_id, row.session.clone(), self.store().clone(), self.bus().clone(), self.signer().clone(), view, memo.at);
+        let recorder = Recorder::resume(
+            run_id,
+            row.session.clone(),
+            self.store().clone(),
+            self.bus().clone(),
+            self.signer().clone(),
+            view,
+            memo.at,
+        );
         Ok((recorder, row))
     }
 
@@ -135,13 +158,16 @@ impl Engine {
         let policy = self.policy_for(&caller);
         let (report, compiled) = check::check(&plan, &self.tools().snapshot, &policy);
         let Some(compiled) = compiled else {
-            return Err(report.to_failure().unwrap_or_else(|| Failure::new(ErrorCode::ValidationError, "the plan cannot be read any more")));
+            return Err(report
+                .to_failure()
+                .unwrap_or_else(|| Failure::new(ErrorCode::ValidationError, "the plan cannot be read any more")));
         };
         let side_effects = compiled.steps.iter().any(|s| s.side_effects);
         let same_policy = memo.started.policy_hash == policy.hash();
         let confirmed = memo.confirmation.is_some() || !(side_effects && policy.snapshot().confirmations_required);
         if (!same_policy || !confirmed) && side_effects && approved_by.is_none() {
-            let why = if confirmed { "the policy changed since the run was approved" } else { "the run was never approved" };
+            let why =
+                if confirmed { "the policy changed since the run was approved" } else { "the run was never approved" };
             return Err(Failure::new(ErrorCode::ConfirmationRequired, why)
                 .suggest("Look at the run with `toolyard runs show`, then `toolyard runs resume RUN --yes`.")
                 .retryable(false));
@@ -186,19 +212,30 @@ impl Engine {
         let scope = self.scope_with(run_id, caller, policy, CancellationToken::new(), None, recorder);
         let mut ok = memo.results.values().any(|r| r.outcome.status == ResultStatus::Ok);
         for call in memo.pending.values() {
-            let idempotency = scope.tools.snapshot.get(call.tool.as_str()).map_or(Idempotency::None, |e| e.definition().idempotency);
+            let idempotency =
+                scope.tools.snapshot.get(call.tool.as_str()).map_or(Idempotency::None, |e| e.definition().idempotency);
             let settled = match idempotency {
                 Idempotency::Etag => match pipeline::reconcile(self, &scope, &memo.view, call).await? {
                     Some(settled) => settled,
                     None => pipeline::interrupted(self, &scope, call),
                 },
                 Idempotency::Pure => pipeline::interrupted(self, &scope, call),
-                Idempotency::Idempotent | Idempotency::Key | Idempotency::None => pipeline::left_in_doubt(self, &scope, call),
+                Idempotency::Idempotent | Idempotency::Key | Idempotency::None => {
+                    pipeline::left_in_doubt(self, &scope, call)
+                }
             };
             ok |= settled.result.ok;
         }
         let status = if ok { RunStatus::Finished } else { RunStatus::Failed };
-        self.finish_run(&scope, RunKind::Call, &row.title, row.started_at, status, None, "settled after a restart".to_owned());
+        self.finish_run(
+            &scope,
+            RunKind::Call,
+            &row.title,
+            row.started_at,
+            status,
+            None,
+            "settled after a restart".to_owned(),
+        );
         scope.recorder.sync().await?;
         Ok(())
     }

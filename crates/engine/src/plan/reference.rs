@@ -142,7 +142,8 @@ pub fn parse_reference(text: &str, vars: &[&str]) -> Result<Option<Reference>, S
             (Root::Step(rest[..at].to_owned()), &rest[at..])
         }
         "$vars" => {
-            let fits = |name: &&&str| rest.strip_prefix(**name).is_some_and(|t| t.is_empty() || t.starts_with(['.', '[']));
+            let fits =
+                |name: &&&str| rest.strip_prefix(**name).is_some_and(|t| t.is_empty() || t.starts_with(['.', '[']));
             match vars.iter().filter(fits).max_by_key(|name| name.len()) {
                 Some(name) => (Root::Var((*name).to_owned()), &rest[name.len()..]),
                 None => {
@@ -200,10 +201,16 @@ pub fn compile(value: &Value, vars: &[&str], bindings: Option<BindingNames<'_>>)
     compile_at(value, vars, bindings, &mut Vec::new())
 }
 
-fn compile_at(value: &Value, vars: &[&str], bindings: Option<BindingNames<'_>>, at: &mut Vec<String>) -> Result<Template, ReferenceError> {
+fn compile_at(
+    value: &Value,
+    vars: &[&str],
+    bindings: Option<BindingNames<'_>>,
+    at: &mut Vec<String>,
+) -> Result<Template, ReferenceError> {
     match value {
-        Value::String(text) => compile_text(text, vars, bindings)
-            .map_err(|message| ReferenceError { path: pointer(at), message }),
+        Value::String(text) => {
+            compile_text(text, vars, bindings).map_err(|message| ReferenceError { path: pointer(at), message })
+        }
         Value::Array(items) => {
             let mut parts = Vec::with_capacity(items.len());
             for (i, item) in items.iter().enumerate() {
@@ -247,10 +254,7 @@ fn compile_text(text: &str, vars: &[&str], bindings: Option<BindingNames<'_>>) -
     if let Some(reference) = parse_reference(text, vars)? {
         return Ok(Template::Reference(reference));
     }
-    let text = match text.strip_prefix('$') {
-        Some(rest) if ROOTS.iter().any(|root| rest.starts_with(root)) || ROOTS.iter().any(|root| rest == root.trim_end_matches('.')) => rest,
-        _ => text,
-    };
+    let text = if text.starts_with("$$") && has_root(text) { &text[1..] } else { text };
     if !text.contains(['{', '}']) {
         return Ok(Template::Literal(Value::from(text)));
     }
@@ -265,7 +269,9 @@ fn compile_text(text: &str, vars: &[&str], bindings: Option<BindingNames<'_>>) -
             plain.push('{');
             open_escapes += 1;
             rest = after;
-        } else if open_escapes > 0 && let Some(after) = rest.strip_prefix("}}") {
+        } else if open_escapes > 0
+            && let Some(after) = rest.strip_prefix("}}")
+        {
             plain.push('}');
             open_escapes -= 1;
             rest = after;
@@ -284,13 +290,24 @@ fn compile_text(text: &str, vars: &[&str], bindings: Option<BindingNames<'_>>) -
     if parts.is_empty() {
         return Ok(Template::Literal(Value::from(plain)));
     }
-    if plain.is_empty() && let [TextPart::Binding(binding)] = &parts[..] {
+    if plain.is_empty()
+        && let [TextPart::Binding(binding)] = &parts[..]
+    {
         return Ok(Template::Binding(binding.clone()));
     }
     if !plain.is_empty() {
         parts.push(TextPart::Text(plain));
     }
     Ok(Template::Text(parts))
+}
+
+/// Whether a text, after its dollar signs, goes on like a reference: such a text is escaped with one more dollar sign.
+fn has_root(text: &str) -> bool {
+    let name = text.trim_start_matches('$');
+    ROOTS
+        .iter()
+        .map(|root| root.trim_start_matches('$'))
+        .any(|root| name.starts_with(root) || name == root.trim_end_matches('.'))
 }
 
 /// Reads `{item.a}` at the start of the text.
@@ -317,9 +334,7 @@ pub fn escape(value: Value) -> Value {
 }
 
 fn escape_text(text: &str) -> String {
-    let dollar = text.strip_prefix('$').unwrap_or(text);
-    let is_root = |t: &str| ROOTS.iter().any(|root| t.starts_with(root) || t == root.trim_end_matches('.'));
-    let mut out = if is_root(text) || is_root(dollar) { "$".to_owned() } else { String::new() };
+    let mut out = if text.starts_with('$') && has_root(text) { "$".to_owned() } else { String::new() };
     let mut open = 0u32;
     let mut rest = text;
     while let Some(at) = rest.find(['{', '}']) {
@@ -385,7 +400,9 @@ fn resolve_at(template: &Template, env: &Env<'_>, at: &mut Vec<String>) -> Resul
                         let value = bound(binding, env).map_err(|m| located(m, at))?;
                         match &*value {
                             Value::String(text) => out.push_str(text),
-                            other => out.push_str(&canonical::to_string(other).map_err(|e| located(e.to_string(), at))?),
+                            other => {
+                                out.push_str(&canonical::to_string(other).map_err(|e| located(e.to_string(), at))?)
+                            }
                         }
                     }
                 }
@@ -415,7 +432,11 @@ fn resolve_at(template: &Template, env: &Env<'_>, at: &mut Vec<String>) -> Resul
 
 /// Follows a reference.
 pub fn look_up<'a>(reference: &Reference, env: &Env<'a>) -> Result<Cow<'a, Value>, String> {
-    let of_step = |id: &str| env.steps.get(id).ok_or_else(|| format!("{reference}: step {id} has no output (it has not run, or it did not succeed)"));
+    let of_step = |id: &str| {
+        env.steps
+            .get(id)
+            .ok_or_else(|| format!("{reference}: step {id} has no output (it has not run, or it did not succeed)"))
+    };
     let base: Cow<'a, Value> = match &reference.root {
         Root::Step(id) => Cow::Borrowed(of_step(id)?),
         Root::Var(name) => match env.vars.get(name) {
@@ -425,7 +446,9 @@ pub fn look_up<'a>(reference: &Reference, env: &Env<'a>) -> Result<Cow<'a, Value
         Root::RunId => Cow::Owned(Value::from(env.run_id)),
         Root::RunStartedAt => Cow::Owned(Value::from(env.started_at)),
         Root::Context(kind) => Cow::Borrowed(
-            env.context.get(kind.as_str()).ok_or_else(|| format!("{reference}: the plan did not ask for this context"))?,
+            env.context
+                .get(kind.as_str())
+                .ok_or_else(|| format!("{reference}: the plan did not ask for this context"))?,
         ),
     };
     match base {
@@ -474,7 +497,8 @@ mod tests {
     const NAMES: BindingNames<'_> = BindingNames { item: "item", index: "index" };
 
     fn run(template: &Value, item: Option<(&Value, u64)>) -> Result<Value, ReferenceError> {
-        let steps = HashMap::from([("read".to_owned(), json!({"items":[{"path":"a.md"},7],"n":null,"deep":{"x-y":[1,[2]]}}))]);
+        let steps =
+            HashMap::from([("read".to_owned(), json!({"items":[{"path":"a.md"},7],"n":null,"deep":{"x-y":[1,[2]]}}))]);
         let vars = HashMap::from([("found.files".to_owned(), "read".to_owned())]);
         let context = Map::from_iter([("selection".to_owned(), json!({"text":"hi"}))]);
         let env = Env { steps: &steps, vars: &vars, run_id: "R", started_at: "T", context: &context, item };
@@ -546,7 +570,12 @@ mod tests {
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), any::<i32>().prop_map(Value::from), "\\PC{0,12}".prop_map(Value::from)];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "\\PC{0,12}".prop_map(Value::from)
+        ];
         leaf.prop_recursive(3, 24, 4, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),

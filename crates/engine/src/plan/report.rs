@@ -157,7 +157,8 @@ impl Deviation {
 
 fn lines(effects: &Effects) -> Vec<String> {
     let created = effects.created.iter().map(|c| format!("create {}", c.path));
-    let modified = effects.modified.iter().map(|m| format!("modify {} -> {}", m.path, m.after_etag.as_deref().unwrap_or("?")));
+    let modified =
+        effects.modified.iter().map(|m| format!("modify {} -> {}", m.path, m.after_etag.as_deref().unwrap_or("?")));
     let deleted = effects.deleted.iter().map(|d| format!("delete {}", d.path));
     let renamed = effects.renamed.iter().map(|r| format!("rename {} -> {}", r.from, r.to));
     created.chain(modified).chain(deleted).chain(renamed).collect()

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Caller, Engine,
     approvals::{Answer, ApprovalRequest},
-    record::{Confirmed, ConfirmationRequested, NoteRecord, Record, RunStarted},
+    record::{ConfirmationRequested, Confirmed, NoteRecord, Record, RunStarted},
     scope::RunScope,
     store::{Durability, RunKind},
 };
@@ -24,8 +24,8 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{
-    ActionPlan, Confirmation, ConfirmationDecision, ConfirmationId, Effects, ErrorCode, EventLevel, Failure, RunId, RunStatus, StepId,
-    ToolResult, canonical,
+    ActionPlan, Confirmation, ConfirmationDecision, ConfirmationId, Effects, ErrorCode, EventLevel, Failure, RunId,
+    RunStatus, StepId, ToolResult, canonical,
 };
 
 /// A person's approval of a run, or how to get one.
@@ -115,7 +115,12 @@ impl Engine {
     }
 
     /// Runs a plan to its end. `Err` means that nothing was started.
-    pub async fn run_plan(&self, caller: Arc<Caller>, plan: &ActionPlan, request: PlanRequest) -> Result<RunReport, Failure> {
+    pub async fn run_plan(
+        &self,
+        caller: Arc<Caller>,
+        plan: &ActionPlan,
+        request: PlanRequest,
+    ) -> Result<RunReport, Failure> {
         self.start_plan(caller, plan, request, HashMap::new()).await?.drive().await
     }
 
@@ -131,7 +136,11 @@ impl Engine {
         let (report, compiled) = check::check(plan, &self.tools().snapshot, &policy);
         let compiled = match compiled {
             Some(compiled) => Arc::new(compiled),
-            None => return Err(report.to_failure().unwrap_or_else(|| Failure::new(ErrorCode::ValidationError, "the plan cannot be run"))),
+            None => {
+                return Err(report
+                    .to_failure()
+                    .unwrap_or_else(|| Failure::new(ErrorCode::ValidationError, "the plan cannot be run")));
+            }
         };
         check_context(plan, &request.context)?;
         let side_effects = compiled.steps.iter().any(|s| s.side_effects);
@@ -141,7 +150,8 @@ impl Engine {
         let run_id = self.new_run_id();
         let scope = Arc::new(self.scope(run_id, caller, CancellationToken::new(), None));
         let started_at = self.clock().now();
-        let mut imported_steps: Vec<StepId> = imported.keys().map(|k| k.0.clone()).collect::<HashSet<_>>().into_iter().collect();
+        let mut imported_steps: Vec<StepId> =
+            imported.keys().map(|k| k.0.clone()).collect::<HashSet<_>>().into_iter().collect();
         imported_steps.sort();
         scope.recorder.push(Record::RunStarted(RunStarted {
             run_id,
@@ -188,10 +198,13 @@ impl Engine {
                 .retryable(false)
         };
         match &request.consent {
-            Consent::None if needed => Err(Failure::new(ErrorCode::ConfirmationRequired, "the plan has side effects and needs a person's approval")
-                .detail("planHash", compiled.plan_hash.as_str())
-                .detail("policyHash", policy_hash)
-                .retryable(false)),
+            Consent::None if needed => Err(Failure::new(
+                ErrorCode::ConfirmationRequired,
+                "the plan has side effects and needs a person's approval",
+            )
+            .detail("planHash", compiled.plan_hash.as_str())
+            .detail("policyHash", policy_hash)
+            .retryable(false)),
             Consent::None | Consent::Ask => Ok(None),
             Consent::Approved { plan_hash, policy_hash: approved_policy, preview_hash, .. } => {
                 if let Some(was) = plan_hash.as_deref().filter(|h| *h != compiled.plan_hash) {
@@ -211,10 +224,17 @@ impl Engine {
     }
 
     /// Predicts a plan's effects on an overlay, where later steps see earlier writes.
-    pub async fn dry_run(&self, caller: Arc<Caller>, plan: &ActionPlan, context: Map<String, Value>) -> Result<DryRunReport, Failure> {
+    pub async fn dry_run(
+        &self,
+        caller: Arc<Caller>,
+        plan: &ActionPlan,
+        context: Map<String, Value>,
+    ) -> Result<DryRunReport, Failure> {
         let (report, compiled) = check::check(plan, &self.tools().snapshot, &self.policy_for(&caller));
         let Some(compiled) = compiled else {
-            return Err(report.to_failure().unwrap_or_else(|| Failure::new(ErrorCode::ValidationError, "the plan cannot be run")));
+            return Err(report
+                .to_failure()
+                .unwrap_or_else(|| Failure::new(ErrorCode::ValidationError, "the plan cannot be run")));
         };
         check_context(plan, &context)?;
         // A fixed id and time, so that the same plan over the same vault has the same preview.
@@ -222,15 +242,18 @@ impl Engine {
         let scope = Arc::new(self.scope(run_id, caller, CancellationToken::new(), Some(Default::default())));
         let policy_hash = scope.policy.hash().to_owned();
         let plan_hash = compiled.plan_hash.clone();
-        let mut executor = Executor::new(self.clone(), scope.clone(), Arc::new(compiled), Mode::DryRun, Timestamp::UNIX_EPOCH);
+        let mut executor =
+            Executor::new(self.clone(), scope.clone(), Arc::new(compiled), Mode::DryRun, Timestamp::UNIX_EPOCH);
         executor.context = context;
         let end = executor.drive().await;
         let (status, error) = conclude(&end, &executor);
         let diff = scope.previews.as_ref().map(crate::scope::Previews::diff).unwrap_or_default();
-        let steps: Vec<StepReport> = executor.reports.iter().map(|r| StepReport { duration_ms: None, ..r.clone() }).collect();
+        let steps: Vec<StepReport> =
+            executor.reports.iter().map(|r| StepReport { duration_ms: None, ..r.clone() }).collect();
         let outcomes: Vec<Value> = steps.iter().map(|s| json!([s.id, s.status])).collect();
         let effects = executor.effects.clone();
-        let preview_hash = canonical::hash(&json!({"diff": diff, "effects": effects, "steps": outcomes})).unwrap_or_default();
+        let preview_hash =
+            canonical::hash(&json!({"diff": diff, "effects": effects, "steps": outcomes})).unwrap_or_default();
         Ok(DryRunReport { status, plan_hash, policy_hash, preview_hash, steps, effects, diff, error })
     }
 
@@ -243,11 +266,14 @@ impl Engine {
         let caller = caller_of(&memo);
         let (report, compiled) = check::check(&plan, &self.tools().snapshot, &self.policy_for(&caller));
         let Some(compiled) = compiled else {
-            return Err(report.to_failure().unwrap_or_else(|| Failure::new(ErrorCode::ValidationError, "the plan cannot be read any more")));
+            return Err(report
+                .to_failure()
+                .unwrap_or_else(|| Failure::new(ErrorCode::ValidationError, "the plan cannot be read any more")));
         };
         // The twin scope records into memory: a replay leaves no trace in the store.
         let scope = Arc::new(self.scope(run_id, caller, CancellationToken::new(), Some(Default::default())));
-        let mut executor = Executor::new(self.clone(), scope, Arc::new(compiled), Mode::Replay, memo.started.started_at);
+        let mut executor =
+            Executor::new(self.clone(), scope, Arc::new(compiled), Mode::Replay, memo.started.started_at);
         executor.context = memo.started.context.clone();
         executor.memo = Some(Arc::new(memo));
         let error = match executor.drive().await {
@@ -274,7 +300,9 @@ impl Engine {
         let plan = edited.unwrap_or_else(|| original.clone());
         let (report, compiled) = check::check(&plan, &self.tools().snapshot, &self.policy_for(&caller));
         let Some(compiled) = compiled else {
-            return Err(report.to_failure().unwrap_or_else(|| Failure::new(ErrorCode::ValidationError, "the plan cannot be run")));
+            return Err(report
+                .to_failure()
+                .unwrap_or_else(|| Failure::new(ErrorCode::ValidationError, "the plan cannot be run")));
         };
         let Some(start) = compiled.steps.iter().position(|s| s.step.id == *from) else {
             return Err(Failure::new(ErrorCode::NotFound, format!("the plan has no step {from}")));
@@ -343,7 +371,9 @@ impl StartedRun {
             Consent::Approved { by, preview_hash, .. } => (by, preview_hash),
             Consent::Ask => {
                 let message = format!("May this plan run? {}", self.title);
-                scope.recorder.push(Record::ConfirmationRequested(ConfirmationRequested { message: message.clone(), at }));
+                scope
+                    .recorder
+                    .push(Record::ConfirmationRequested(ConfirmationRequested { message: message.clone(), at }));
                 let _ = scope.recorder.flush(Durability::Ride);
                 let request = ApprovalRequest {
                     id: format!("policy:{}", self.engine.clock().new_id()),
@@ -365,7 +395,9 @@ impl StartedRun {
                 match self.engine.approvals().ask(request, &scope.cancel).await? {
                     Answer::Allowed { by } => (by, None),
                     Answer::Denied { reason } => return Err(Failure::new(ErrorCode::ApprovalDenied, reason)),
-                    Answer::Cancelled => return Err(Failure::new(ErrorCode::Cancelled, "stopped before it was approved")),
+                    Answer::Cancelled => {
+                        return Err(Failure::new(ErrorCode::Cancelled, "stopped before it was approved"));
+                    }
                 }
             }
         };
@@ -406,7 +438,8 @@ impl StartedRun {
             scope.recorder.set_row(crate::store::RunRow { lease: None, ..row });
             None
         } else {
-            let ok = self.executor.reports.iter().filter(|r| r.status == Some(toolyard_protocol::ResultStatus::Ok)).count();
+            let ok =
+                self.executor.reports.iter().filter(|r| r.status == Some(toolyard_protocol::ResultStatus::Ok)).count();
             let message = format!("{}: {ok} of {} steps succeeded", status.as_str(), self.executor.reports.len());
             self.engine.finish_run(scope, RunKind::Plan, &self.title, self.started_at, status, error.clone(), message);
             Some(self.engine.clock().now())
@@ -426,7 +459,13 @@ impl StartedRun {
         self.report(RunStatus::Running, error, None, None)
     }
 
-    fn report(&mut self, status: RunStatus, error: Option<Failure>, ended_at: Option<Timestamp>, deviation: Option<Deviation>) -> RunReport {
+    fn report(
+        &mut self,
+        status: RunStatus,
+        error: Option<Failure>,
+        ended_at: Option<Timestamp>,
+        deviation: Option<Deviation>,
+    ) -> RunReport {
         RunReport {
             run_id: self.executor.scope.run_id,
             status,
@@ -446,27 +485,35 @@ fn conclude(end: &Ended, executor: &Executor) -> (RunStatus, Option<Failure>) {
         Ended::Run(RunEnd::Finished) => (RunStatus::Finished, None),
         Ended::Run(RunEnd::Failed { step }) => {
             let report = &executor.reports[*step];
-            let failure = report.error.clone().unwrap_or_else(|| Failure::new(ErrorCode::InternalError, "a step failed"));
+            let failure =
+                report.error.clone().unwrap_or_else(|| Failure::new(ErrorCode::InternalError, "a step failed"));
             (RunStatus::Failed, Some(failure.detail("step", report.id.to_string())))
         }
-        Ended::Run(RunEnd::Cancelled) => (RunStatus::Cancelled, Some(Failure::new(ErrorCode::Cancelled, "the run was stopped"))),
-        Ended::Run(RunEnd::Paused) => {
-            (RunStatus::Paused, Some(Failure::new(ErrorCode::InDoubt, "a call was interrupted and its outcome is not known")))
+        Ended::Run(RunEnd::Cancelled) => {
+            (RunStatus::Cancelled, Some(Failure::new(ErrorCode::Cancelled, "the run was stopped")))
         }
+        Ended::Run(RunEnd::Paused) => (
+            RunStatus::Paused,
+            Some(Failure::new(ErrorCode::InDoubt, "a call was interrupted and its outcome is not known")),
+        ),
         Ended::Interrupted => (RunStatus::Running, None),
         Ended::Mismatch(failure) | Ended::Broken(failure) => (RunStatus::Failed, Some(failure.clone())),
     }
 }
 
 fn check_context(plan: &ActionPlan, given: &Map<String, Value>) -> Result<(), Failure> {
-    let missing: Vec<&str> = plan.context_requests.iter().map(|r| r.kind.as_str()).filter(|kind| !given.contains_key(*kind)).collect();
+    let missing: Vec<&str> =
+        plan.context_requests.iter().map(|r| r.kind.as_str()).filter(|kind| !given.contains_key(*kind)).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    Err(Failure::new(ErrorCode::PreconditionFailed, format!("the plan asks for context that nobody supplied: {}", missing.join(", ")))
-        .suggest("Connect a client that knows it, or pass it with --context KIND=JSON.")
-        .detail("missing", missing)
-        .retryable(false))
+    Err(Failure::new(
+        ErrorCode::PreconditionFailed,
+        format!("the plan asks for context that nobody supplied: {}", missing.join(", ")),
+    )
+    .suggest("Connect a client that knows it, or pass it with --context KIND=JSON.")
+    .detail("missing", missing)
+    .retryable(false))
 }
 
 pub(crate) fn caller_of(memo: &Memo) -> Arc<Caller> {

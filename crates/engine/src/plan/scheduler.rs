@@ -233,7 +233,12 @@ pub fn retry_delay(run_id: RunId, step: &StepId, index: u32, failed_attempt: u32
 
 impl Scheduler {
     /// A run that has not begun. The dependencies must have no cycle.
-    pub fn new(run_id: RunId, ids: Vec<StepId>, shapes: Vec<StepShape>, max_concurrency: u32) -> Result<Self, Vec<usize>> {
+    pub fn new(
+        run_id: RunId,
+        ids: Vec<StepId>,
+        shapes: Vec<StepShape>,
+        max_concurrency: u32,
+    ) -> Result<Self, Vec<usize>> {
         let dependencies: Vec<Vec<usize>> = shapes.iter().map(|s| s.depends_on.clone()).collect();
         let order = topological_order(&dependencies)?;
         let phases = vec![Phase::Waiting; shapes.len()];
@@ -482,7 +487,14 @@ mod tests {
     }
 
     fn shape(depends_on: &[usize]) -> StepShape {
-        StepShape { depends_on: depends_on.to_vec(), read_only: false, foreach: None, on_error: OnError::Stop, max_attempts: 1, backoff_ms: 10 }
+        StepShape {
+            depends_on: depends_on.to_vec(),
+            read_only: false,
+            foreach: None,
+            on_error: OnError::Stop,
+            max_attempts: 1,
+            backoff_ms: 10,
+        }
     }
 
     fn scheduler(shapes: Vec<StepShape>, max: u32) -> Scheduler {
@@ -512,7 +524,9 @@ mod tests {
                         open.push(Event::Settled { step, index, outcome: outcome(step, index, attempt) });
                     }
                     Action::Wait { step, index, .. } => open.push(Event::TimerFired { step, index }),
-                    Action::Ended { step, state } => assert!(ends.insert(step, state).is_none(), "step {step} ended twice"),
+                    Action::Ended { step, state } => {
+                        assert!(ends.insert(step, state).is_none(), "step {step} ended twice")
+                    }
                     Action::Done(e) => assert!(end.replace(e).is_none(), "done twice"),
                 }
             }
@@ -533,8 +547,12 @@ mod tests {
     fn a_dependency_later_in_the_list_runs_first_and_dependents_of_failures_are_skipped() {
         let mut shapes = vec![shape(&[2]), shape(&[]), shape(&[]), shape(&[1])];
         shapes[1].on_error = OnError::Skip;
-        let (calls, ends, end, _) =
-            drive(&mut scheduler(shapes, 4), &|_| 0, &mut |step, _, _| if step == 1 { FAIL } else { Outcome::Ok }, &mut |_| 0);
+        let (calls, ends, end, _) = drive(
+            &mut scheduler(shapes, 4),
+            &|_| 0,
+            &mut |step, _, _| if step == 1 { FAIL } else { Outcome::Ok },
+            &mut |_| 0,
+        );
         assert_eq!(calls.iter().map(|c| c.0).collect::<Vec<_>>(), [1, 2, 0]);
         assert_eq!(ends[&3], StepState::Skipped { because: 1 });
         assert_eq!(ends[&0], StepState::Ok);
@@ -543,8 +561,12 @@ mod tests {
 
     #[test]
     fn stop_is_the_default_and_nothing_runs_after_it() {
-        let (calls, ends, end, _) =
-            drive(&mut scheduler(vec![shape(&[]), shape(&[]), shape(&[])], 4), &|_| 0, &mut |s, _, _| if s == 1 { FAIL } else { Outcome::Ok }, &mut |_| 0);
+        let (calls, ends, end, _) = drive(
+            &mut scheduler(vec![shape(&[]), shape(&[]), shape(&[])], 4),
+            &|_| 0,
+            &mut |s, _, _| if s == 1 { FAIL } else { Outcome::Ok },
+            &mut |_| 0,
+        );
         assert_eq!(calls.len(), 2);
         assert_eq!(ends[&2], StepState::Skipped { because: 1 });
         assert_eq!(end, RunEnd::Failed { step: 1 });
@@ -558,9 +580,12 @@ mod tests {
         let (calls, _, end, _) = drive(&mut scheduler(vec![one.clone()], 1), &|_| 0, &mut |_, _, _| FAIL, &mut |_| 0);
         assert_eq!(calls, [(0, 0, 1), (0, 0, 2), (0, 0, 3)]);
         assert_eq!(end, RunEnd::Failed { step: 0 });
-        for code in [ErrorCode::ValidationError, ErrorCode::PolicyDenied, ErrorCode::Conflict, ErrorCode::ApprovalDenied] {
+        for code in
+            [ErrorCode::ValidationError, ErrorCode::PolicyDenied, ErrorCode::Conflict, ErrorCode::ApprovalDenied]
+        {
             let refused = Outcome::Failed { code, retryable: Some(true) };
-            let (calls, ..) = drive(&mut scheduler(vec![one.clone()], 1), &|_| 0, &mut |_, _, _| refused.clone(), &mut |_| 0);
+            let (calls, ..) =
+                drive(&mut scheduler(vec![one.clone()], 1), &|_| 0, &mut |_, _, _| refused.clone(), &mut |_| 0);
             assert_eq!(calls.len(), 1, "{code}");
         }
         let told = Outcome::Failed { code: ErrorCode::InternalError, retryable: Some(false) };
@@ -583,8 +608,12 @@ mod tests {
         assert_eq!(widest, 3);
         assert_eq!(ends[&0], StepState::Ok);
         looped.on_error = OnError::Stop;
-        let (calls, _, end, _) =
-            drive(&mut scheduler(vec![looped], 8), &|_| 10, &mut |_, i, _| if i == 1 { FAIL } else { Outcome::Ok }, &mut |_| 0);
+        let (calls, _, end, _) = drive(
+            &mut scheduler(vec![looped], 8),
+            &|_| 10,
+            &mut |_, i, _| if i == 0 { FAIL } else { Outcome::Ok },
+            &mut |_| 0,
+        );
         assert!(calls.len() < 6);
         assert_eq!(end, RunEnd::Failed { step: 0 });
     }
@@ -593,14 +622,19 @@ mod tests {
     fn an_empty_loop_succeeds() {
         let mut looped = shape(&[]);
         looped.foreach = Some(1);
-        let (calls, ends, end, _) = drive(&mut scheduler(vec![looped, shape(&[0])], 1), &|_| 0, &mut |_, _, _| Outcome::Ok, &mut |_| 0);
+        let (calls, ends, end, _) =
+            drive(&mut scheduler(vec![looped, shape(&[0])], 1), &|_| 0, &mut |_, _, _| Outcome::Ok, &mut |_| 0);
         assert_eq!((calls.len(), ends[&0], end), (1, StepState::Ok, RunEnd::Finished));
     }
 
     #[test]
     fn doubt_pauses_the_run_and_leaves_the_rest_unstarted() {
-        let (calls, ends, end, _) =
-            drive(&mut scheduler(vec![shape(&[]), shape(&[]), shape(&[])], 1), &|_| 0, &mut |s, _, _| if s == 1 { Outcome::InDoubt } else { Outcome::Ok }, &mut |_| 0);
+        let (calls, ends, end, _) = drive(
+            &mut scheduler(vec![shape(&[]), shape(&[]), shape(&[])], 1),
+            &|_| 0,
+            &mut |s, _, _| if s == 1 { Outcome::InDoubt } else { Outcome::Ok },
+            &mut |_| 0,
+        );
         assert_eq!((calls.len(), ends.len(), end), (2, 1, RunEnd::Paused));
     }
 
@@ -636,7 +670,11 @@ mod tests {
     fn delays_double_with_seeded_jitter_below_a_ceiling() {
         let step = StepId::parse("a").unwrap();
         let delays: Vec<u64> = (1..8).map(|n| retry_delay(run_id(), &step, 0, n, 1000)).collect();
-        assert_eq!(delays, (1..8).map(|n| retry_delay(run_id(), &step, 0, n, 1000)).collect::<Vec<_>>(), "same names, same delay");
+        assert_eq!(
+            delays,
+            (1..8).map(|n| retry_delay(run_id(), &step, 0, n, 1000)).collect::<Vec<_>>(),
+            "same names, same delay"
+        );
         assert!(delays.iter().enumerate().all(|(n, d)| *d <= (1000 << n).min(30_000)), "{delays:?}");
         assert_ne!(retry_delay(run_id(), &step, 1, 5, 1000), delays[4]);
         assert_eq!(retry_delay(run_id(), &step, 0, 1, 0), 0);

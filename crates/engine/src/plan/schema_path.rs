@@ -28,7 +28,11 @@ fn walk(root: &Value, schema: &Value, path: &[Hop], depth: usize) -> PathVerdict
     let Some((hop, rest)) = path.split_first() else { return PathVerdict::Possible };
     let Value::Object(map) = schema else {
         // `true` allows anything, `false` nothing.
-        return if schema == &Value::Bool(false) { PathVerdict::Impossible { fields: Vec::new() } } else { PathVerdict::Possible };
+        return if schema == &Value::Bool(false) {
+            PathVerdict::Impossible { fields: Vec::new() }
+        } else {
+            PathVerdict::Possible
+        };
     };
     if depth > MAX_DEPTH {
         return PathVerdict::Possible;
@@ -62,9 +66,9 @@ fn walk(root: &Value, schema: &Value, path: &[Hop], depth: usize) -> PathVerdict
                 return PathVerdict::Possible;
             }
             match map.get("additionalProperties") {
-                Some(Value::Bool(false)) => {
-                    PathVerdict::Impossible { fields: properties.map(|p| p.keys().cloned().collect()).unwrap_or_default() }
-                }
+                Some(Value::Bool(false)) => PathVerdict::Impossible {
+                    fields: properties.map(|p| p.keys().cloned().collect()).unwrap_or_default(),
+                },
                 Some(other) => walk(root, other, rest, depth + 1),
                 None => PathVerdict::Possible,
             }
@@ -115,6 +119,9 @@ mod tests {
         assert!(possible(&[key("open"), key("anything")]));
         assert!(possible(&[key("maybe"), key("a")]));
         assert!(!possible(&[key("maybe"), key("b")]));
-        assert_eq!(check_path(schema, &[key("nope")]), PathVerdict::Impossible { fields: vec!["items".into(), "open".into(), "maybe".into()] });
+        assert_eq!(
+            check_path(schema, &[key("nope")]),
+            PathVerdict::Impossible { fields: vec!["items".into(), "open".into(), "maybe".into()] }
+        );
     }
 }

@@ -36,12 +36,14 @@ impl Engine {
         if memo.finished.is_none() {
             let row = self.store().run(run_id)?;
             if row.is_none_or(|r| r.status != RunStatus::Paused) {
-                return Err(Failure::new(ErrorCode::PreconditionFailed, "the run has not ended").suggest("Stop it first with `toolyard runs cancel`."));
+                return Err(Failure::new(ErrorCode::PreconditionFailed, "the run has not ended")
+                    .suggest("Stop it first with `toolyard runs cancel`."));
             }
         }
         let store = self.store().clone();
         let tools = self.tools();
-        let mut done: Vec<_> = memo.results.iter().filter(|(_, r)| r.outcome.effects.is_some() && r.call.is_some()).collect();
+        let mut done: Vec<_> =
+            memo.results.iter().filter(|(_, r)| r.outcome.effects.is_some() && r.call.is_some()).collect();
         // The last change is taken back first. Call ids sort by time.
         done.sort_by_key(|(_, r)| std::cmp::Reverse((r.outcome.started, r.call_id)));
         let mut inverse: Vec<InverseCall> = Vec::new();
@@ -58,7 +60,11 @@ impl Engine {
             match calls {
                 Ok(calls) => inverse.extend(calls),
                 Err(failure) => {
-                    not_undoable.push(NotUndoable { call_id: call.call_id, step_id: step_id.clone(), reason: failure.message });
+                    not_undoable.push(NotUndoable {
+                        call_id: call.call_id,
+                        step_id: step_id.clone(),
+                        reason: failure.message,
+                    });
                 }
             }
         }
@@ -70,7 +76,8 @@ impl Engine {
 fn undo_plan(run_id: RunId, inverse: Vec<InverseCall>) -> Result<ActionPlan, Failure> {
     let mut steps: Vec<Step> = Vec::with_capacity(inverse.len());
     for (i, call) in inverse.into_iter().enumerate() {
-        let id = StepId::parse(&format!("undo{}", i + 1)).map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
+        let id = StepId::parse(&format!("undo{}", i + 1))
+            .map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
         let depends_on = steps.last().map(|s: &Step| vec![s.id.clone()]).unwrap_or_default();
         steps.push(Step {
             id,
@@ -99,4 +106,3 @@ fn undo_plan(run_id: RunId, inverse: Vec<InverseCall>) -> Result<ActionPlan, Fai
         ui_hints: Default::default(),
     })
 }
-
