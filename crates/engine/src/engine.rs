@@ -90,8 +90,12 @@ struct Inner {
     calls: Mutex<HashMap<CallId, CancellationToken>>,
     stored_policies: Mutex<HashSet<String>>,
     in_flight_keys: Mutex<HashMap<String, watch::Receiver<bool>>>,
+    run_end: arc_swap::ArcSwapOption<RunEndListener>,
     shutdown: CancellationToken,
 }
+
+/// Hears of every run that ends, paused ones included. Must return at once.
+pub type RunEndListener = Box<dyn Fn(RunId, RunKind, RunStatus) + Send + Sync>;
 
 /// What an engine is made of.
 pub struct EngineParts {
@@ -172,6 +176,7 @@ impl Engine {
             calls: Mutex::default(),
             stored_policies: Mutex::default(),
             in_flight_keys: Mutex::default(),
+            run_end: arc_swap::ArcSwapOption::empty(),
             options,
             clock,
             store,
@@ -218,6 +223,17 @@ impl Engine {
             next.push(hook.clone());
             next
         });
+    }
+
+    /// Sets who hears of ended runs.
+    pub fn on_run_end(&self, listener: RunEndListener) {
+        self.inner.run_end.store(Some(Arc::new(listener)));
+    }
+
+    pub(crate) fn tell_run_end(&self, run_id: RunId, kind: RunKind, status: RunStatus) {
+        if let Some(listener) = &*self.inner.run_end.load() {
+            listener(run_id, kind, status);
+        }
     }
 
     /// Replaces the policy for calls from now on; runs under way keep theirs.
@@ -525,6 +541,7 @@ impl Engine {
                 if scope.previews.is_none() {
                     let (seq, chain) = scope.recorder.head();
                     self.inner.sealer.run_ended(scope.run_id, seq, &chain);
+                    self.tell_run_end(scope.run_id, kind, status);
                 }
             }
             Err(error) => tracing::error!(%error, run_id = %scope.run_id, "the end of a run could not be recorded"),
