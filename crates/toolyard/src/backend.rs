@@ -1,0 +1,68 @@
+//! Where a command's methods are answered: by a running Toolyard, or in this process.
+
+use crate::{
+    cli::Global,
+    config::{self, Resolved},
+    home,
+    wiring::{Needs, Yard},
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use toolyard_engine::Caller;
+use toolyard_gateway::{EventSink, local::Client};
+use toolyard_protocol::Failure;
+
+/// Answers methods.
+pub enum Backend {
+    /// In this process.
+    Here(Box<Yard>),
+    /// In a running Toolyard.
+    There(Client),
+}
+
+impl Backend {
+    /// A running Toolyard if there is one that serves what is meant, else this process.
+    pub async fn open(global: &Global, needs: Needs) -> Result<Self, Failure> {
+        let resolved = config::resolve(global)?;
+        if !global.in_process && let Some(client) = running(&resolved, global).await {
+            return Ok(Self::There(client));
+        }
+        Ok(Self::Here(Box::new(Yard::open(resolved, needs)?)))
+    }
+
+    /// Calls a method.
+    pub async fn call(&mut self, method: &str, params: Value, events: Option<EventSink>) -> Result<Value, Failure> {
+        match self {
+            Self::Here(yard) => {
+                let caller = Arc::new(Caller::cli(home::user_name()));
+                yard.service.call(caller, method, params, events).await
+            }
+            Self::There(client) => client.call(method, params, events).await,
+        }
+    }
+
+    /// Whether the work is done by another process.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::There(_))
+    }
+
+    /// Ends what was opened.
+    pub async fn close(self) {
+        if let Self::Here(yard) = self {
+            yard.close().await;
+        }
+    }
+}
+
+async fn running(resolved: &Resolved, global: &Global) -> Option<Client> {
+    let mut client = Client::connect(&resolved.home.socket()).await.ok()?;
+    let status = client.call("status", json!({}), None).await.ok()?;
+    let served = status.get("vault").and_then(Value::as_str).unwrap_or_default();
+    if resolved.vault_was_given && served != resolved.vault.display().to_string() {
+        if !global.quiet {
+            crate::output::note(&format!("the running Toolyard serves another vault ({served}); working in this process instead"));
+        }
+        return None;
+    }
+    Some(client)
+}

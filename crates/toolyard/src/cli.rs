@@ -1,0 +1,292 @@
+//! What can be typed. Help, completions and the documentation all come from these definitions.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// The place where AI agents keep their tools.
+///
+/// Data goes to standard output, everything else to standard error. Exit codes: 0 it worked; 1 it failed; 2 the command
+/// line was wrong; 3 a person's approval is needed; 4 a run waits for a person to settle a call; 130 it was interrupted.
+#[derive(Debug, Parser)]
+#[command(name = "toolyard", version, propagate_version = true, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// Options every command takes.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options every command takes.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// Where Toolyard keeps its state [default: ~/.toolyard]
+    #[arg(long, global = true, env = "TOOLYARD_HOME", value_name = "DIR")]
+    pub home: Option<PathBuf>,
+    /// The folder of notes that the vault tools work on [default: the one in config.toml, else HOME/vault]
+    #[arg(long, global = true, env = "TOOLYARD_VAULT", value_name = "DIR")]
+    pub vault: Option<PathBuf>,
+    /// Print JSON, and nothing else, on standard output
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Say less on standard error
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Run in this process even if a Toolyard is running
+    #[arg(long, global = true)]
+    pub in_process: bool,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start Toolyard and serve until stopped
+    Up(UpArgs),
+    /// Call one tool
+    Call(CallArgs),
+    /// Look at the tools
+    #[command(subcommand)]
+    Tools(ToolsCommand),
+    /// Check, predict, run, replay, fork and take back plans
+    #[command(subcommand)]
+    Plan(PlanCommand),
+    /// Look at runs and their records
+    #[command(subcommand)]
+    Runs(RunsCommand),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Explain an error code
+    Explain(ExplainArgs),
+    /// Find out what is wrong with this installation
+    Doctor,
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `toolyard up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Address to listen on; anything beyond loopback needs a token
+    #[arg(long, value_name = "ADDR")]
+    pub host: Option<std::net::IpAddr>,
+    /// Port to listen on; 0 takes a free one [default: 18789]
+    #[arg(long, value_name = "N")]
+    pub port: Option<u16>,
+    /// The token clients must show [default: the one in state/token, made at first start]
+    #[arg(long, env = "TOOLYARD_TOKEN", value_name = "T", hide_env_values = true)]
+    pub token: Option<String>,
+}
+
+/// `toolyard call`.
+#[derive(Debug, Args)]
+pub struct CallArgs {
+    /// The tool's name, for example vault.readFile
+    pub name: String,
+    /// Arguments as a JSON object; `@FILE` reads a file, `-` standard input
+    #[arg(long, default_value = "{}", value_name = "JSON")]
+    pub args: String,
+    /// How long it may take
+    #[arg(long, value_name = "MS")]
+    pub timeout_ms: Option<u64>,
+    /// The same key with the same arguments within 24 hours gives the recorded result
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+    /// Predict instead of doing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Answer an approval question with yes (a typed call is approval enough unless policy says otherwise)
+    #[arg(long, short)]
+    pub yes: bool,
+}
+
+/// `toolyard tools`.
+#[derive(Debug, Subcommand)]
+pub enum ToolsCommand {
+    /// List the tools you may use
+    List {
+        /// Only this category
+        #[arg(long)]
+        category: Option<String>,
+        /// With their schemas
+        #[arg(long)]
+        schemas: bool,
+    },
+    /// Show everything about one tool
+    Describe {
+        /// Its name or id
+        name: String,
+    },
+}
+
+/// A plan file and what it needs.
+#[derive(Debug, Args)]
+pub struct PlanFile {
+    /// The plan, a JSON file; `-` for standard input
+    pub file: String,
+    /// Answer a context request: KIND=JSON (repeatable)
+    #[arg(long, value_name = "KIND=JSON")]
+    pub context: Vec<String>,
+}
+
+/// A person's approval.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Approval {
+    /// Approve without being asked
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Run only if the preview still has this hash (from `plan dry-run`)
+    #[arg(long, value_name = "HASH")]
+    pub preview_hash: Option<String>,
+}
+
+/// `toolyard plan`.
+#[derive(Debug, Subcommand)]
+pub enum PlanCommand {
+    /// Check a plan without running anything
+    Check(PlanFile),
+    /// Predict a plan's effects on an overlay, with a unified diff
+    DryRun(PlanFile),
+    /// Run a plan
+    Run {
+        /// The plan
+        #[command(flatten)]
+        plan: PlanFile,
+        /// The approval
+        #[command(flatten)]
+        approval: Approval,
+        /// Start it and return at once; needs a running Toolyard
+        #[arg(long)]
+        detach: bool,
+    },
+    /// Resolve a run's arguments again and demand the recorded hashes; calls no tool
+    Replay {
+        /// The run
+        run: String,
+    },
+    /// Start a new run from a step of another, taking over what came before
+    Fork {
+        /// The run
+        run: String,
+        /// The step to begin with
+        #[arg(long, value_name = "STEP")]
+        from: String,
+        /// An edited plan to go on with
+        #[arg(long, value_name = "FILE")]
+        edit: Option<String>,
+        /// Answer a context request: KIND=JSON (repeatable)
+        #[arg(long, value_name = "KIND=JSON")]
+        context: Vec<String>,
+        /// The approval
+        #[command(flatten)]
+        approval: Approval,
+    },
+    /// Take a run back with inverse calls, guarded by etags
+    Undo {
+        /// The run
+        run: String,
+        /// Show what would be done
+        #[arg(long)]
+        dry_run: bool,
+        /// Take back what can be, even if some calls cannot
+        #[arg(long)]
+        partial: bool,
+        /// The approval
+        #[command(flatten)]
+        approval: Approval,
+    },
+}
+
+/// How a person settles a call in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SettleChoice {
+    /// It happened
+    AssumeDone,
+    /// It did not; do it now
+    Rerun,
+    /// End the run
+    Abort,
+}
+
+/// `toolyard runs`.
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// List runs, newest first
+    List {
+        /// Only this state: pending, running, paused, finished, failed, cancelled (repeatable)
+        #[arg(long)]
+        status: Vec<String>,
+        /// Only `plan` or `call`
+        #[arg(long)]
+        kind: Option<String>,
+        /// At most this many
+        #[arg(long, default_value_t = 50, value_name = "N")]
+        limit: usize,
+        /// Runs before this one: the next page
+        #[arg(long, value_name = "RUN")]
+        before: Option<String>,
+    },
+    /// Show one run: its calls and results
+    Show {
+        /// The run
+        run: String,
+    },
+    /// Write run.json, calls.jsonl, results.jsonl and events.jsonl
+    Export {
+        /// The run
+        run: String,
+        /// The folder, made if missing
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+    /// Prove that a run's record was not edited, shortened or reordered
+    Verify {
+        /// The run; without one, the whole ledger
+        run: Option<String>,
+    },
+    /// Take a run up again after a crash, or after a call in doubt
+    Resume {
+        /// The run
+        run: String,
+        /// The call in doubt happened
+        #[arg(long, conflicts_with_all = ["rerun", "abort"])]
+        assume_done: bool,
+        /// The call in doubt did not happen; do it now
+        #[arg(long, conflicts_with = "abort")]
+        rerun: bool,
+        /// End the run
+        #[arg(long)]
+        abort: bool,
+        /// Approve it again where the policy changed
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Stop a run
+    Cancel {
+        /// The run
+        run: String,
+    },
+}
+
+/// `toolyard config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print the configuration as resolved, secrets hidden
+    Show,
+    /// Check the configuration file
+    Check,
+    /// Print the reference of every key, in Markdown
+    #[command(hide = true)]
+    Reference,
+}
+
+/// `toolyard explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The code, for example POLICY_DENIED; without one, all codes are listed
+    pub code: Option<String>,
+}

@@ -1,0 +1,39 @@
+//! `toolyard config`: what is configured, and whether it can be.
+
+use super::Outcome;
+use crate::{
+    cli::{ConfigCommand, Global},
+    config, output,
+};
+use serde_json::json;
+use std::process::ExitCode;
+use toolyard_protocol::{ErrorCode, Failure};
+
+pub(super) fn run(global: &Global, command: ConfigCommand) -> Outcome {
+    if let ConfigCommand::Reference = command {
+        output::data(config::reference().trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let resolved = config::resolve(global)?;
+    let file = resolved.home.config();
+    match command {
+        ConfigCommand::Show => {
+            let shown = resolved.config.redacted();
+            if global.json {
+                output::json(&json!({"home": resolved.home.path(), "file": file, "vault": resolved.vault, "config": shown}));
+            } else {
+                let text = toml::to_string_pretty(&shown).map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
+                output::data(&format!("# home  {}\n# file  {}{}\n# vault {}\n\n{}", resolved.home.path().display(), file.display(), if file.exists() { "" } else { " (not there: defaults)" }, resolved.vault.display(), text.trim_end()));
+            }
+        }
+        ConfigCommand::Check => {
+            if global.json {
+                output::json(&json!({"ok": true, "file": file, "exists": file.exists()}));
+            } else {
+                output::data(&format!("ok: {}{}", file.display(), if file.exists() { "" } else { " (not there: defaults)" }));
+            }
+        }
+        ConfigCommand::Reference => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}

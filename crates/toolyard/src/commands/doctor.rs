@@ -1,0 +1,99 @@
+//! `toolyard doctor`: look at everything Toolyard needs and say what to do about what is wrong.
+
+use super::Outcome;
+use crate::{
+    backend::Backend,
+    cli::Global,
+    config, home,
+    output::{self, Paint},
+    wiring::Needs,
+};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use toolyard_gateway::local::Client;
+
+struct Finding {
+    what: &'static str,
+    ok: bool,
+    message: String,
+}
+
+pub(super) async fn run(global: &Global) -> Outcome {
+    let mut findings = Vec::new();
+    let mut add = |what, outcome: Result<String, String>| {
+        let (ok, message) = match outcome {
+            Ok(message) => (true, message),
+            Err(message) => (false, message),
+        };
+        findings.push(Finding { what, ok, message });
+    };
+    match config::resolve(global) {
+        Err(failure) => add("configuration", Err(failure.message)),
+        Ok(resolved) => {
+            let file = resolved.home.config();
+            add("configuration", Ok(if file.exists() { file.display().to_string() } else { "defaults (no config.toml)".to_owned() }));
+            add("home", resolved.home.create().map(|()| resolved.home.path().display().to_string()).map_err(|e| format!("{e:#}")));
+            add("signing key", resolved.home.signer().map(|s| s.verifier().to_text()).map_err(|e| format!("{e:#}")));
+            let vault = resolved.vault.clone();
+            add("vault", match std::fs::metadata(&vault) {
+                Ok(m) if m.is_dir() => Ok(vault.display().to_string()),
+                Ok(_) => Err(format!("{} is not a folder", vault.display())),
+                Err(_) if vault == resolved.home.default_vault() => Ok(format!("{} (made at first use)", vault.display())),
+                Err(e) => Err(format!("{}: {e}; pass --vault DIR or set vault.path", vault.display())),
+            });
+            match Client::connect(&resolved.home.socket()).await {
+                Ok(mut client) => add("running", match client.call("status", json!({}), None).await {
+                    Ok(status) => Ok(format!("yes, pid {}", status["pid"])),
+                    Err(failure) => Err(failure.message),
+                }),
+                Err(_) => add("running", Ok("no".to_owned())),
+            }
+            for (what, result) in store_findings(global).await {
+                add(what, result);
+            }
+            let sandbox = rustix::fs::open("/", rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty())
+                .and_then(|root| rustix::fs::openat2(&root, ".", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty(), rustix::fs::ResolveFlags::BENEATH));
+            add("openat2", match sandbox {
+                Ok(_) => Ok("available: paths are confined by the kernel".to_owned()),
+                Err(e) => Ok(format!("not available ({e}): paths are confined step by step")),
+            });
+            add("user", Ok(home::user_name()));
+        }
+    }
+    let healthy = findings.iter().all(|f| f.ok);
+    if global.json {
+        let all: Vec<Value> = findings.iter().map(|f| json!({"check": f.what, "ok": f.ok, "message": f.message})).collect();
+        output::json(&json!({"ok": healthy, "checks": all}));
+    } else {
+        let paint = Paint::stdout();
+        for f in &findings {
+            let mark = if f.ok { paint.green("ok") } else { paint.red("bad") };
+            output::data(&format!("{mark:4} {:14} {}", f.what, f.message));
+        }
+    }
+    Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
+}
+
+/// Opens the store for real, reads from it, and checks the ledger.
+async fn store_findings(global: &Global) -> Vec<(&'static str, Result<String, String>)> {
+    let mut backend = match Backend::open(global, Needs::Store).await {
+        Ok(backend) => backend,
+        Err(failure) => return vec![("store", Err(failure.message))],
+    };
+    let mut findings = Vec::new();
+    match backend.call("runs.list", json!({"limit": 10_000, "status": ["running", "paused"]}), None).await {
+        Ok(answer) => {
+            let open = answer["runs"].as_array().cloned().unwrap_or_default();
+            let paused = open.iter().filter(|r| r["status"] == "paused").count();
+            findings.push(("store", Ok(format!("{} runs not ended, {paused} waiting for a person", open.len()))));
+        }
+        Err(failure) => findings.push(("store", Err(failure.message))),
+    }
+    findings.push(("ledger", match backend.call("runs.verify", json!({}), None).await {
+        Ok(report) if report["ok"] == true => Ok(format!("{} entries, {} runs", report["entries"], report["runs"])),
+        Ok(report) => Err(format!("does not verify: {report}")),
+        Err(failure) => Err(failure.message),
+    }));
+    backend.close().await;
+    findings
+}

@@ -1,0 +1,106 @@
+//! `toolyard up`: bind, open, recover, serve, and stop cleanly.
+
+use super::Outcome;
+use crate::{
+    cli::{Global, UpArgs},
+    config, home,
+    output::{self, Paint},
+    wiring::{Needs, Yard},
+};
+use serde_json::json;
+use std::{net::SocketAddr, process::ExitCode};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+use tokio_util::sync::CancellationToken;
+use toolyard_gateway::{http, local};
+use toolyard_protocol::{ErrorCode, Failure};
+
+/// A token shorter than this does not open anything beyond loopback.
+const MIN_TOKEN: usize = 16;
+
+pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
+    let resolved = config::resolve(global)?;
+    let home = resolved.home.clone();
+    home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
+    let host = args.host.unwrap_or(resolved.config.gateway.host);
+    let port = args.port.unwrap_or(resolved.config.gateway.port);
+    let given = args.token.or_else(|| resolved.config.gateway.token.clone());
+    if !host.is_loopback() && given.as_ref().is_none_or(|t| t.len() < MIN_TOKEN) {
+        return Err(Failure::new(ErrorCode::ConfigInvalid, format!("{host} is beyond loopback, and no token of at least {MIN_TOKEN} characters is set"))
+            .suggest("Set --token or gateway.token, or listen on 127.0.0.1."));
+    }
+    let token = match given {
+        Some(token) => token,
+        None => home.token().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?,
+    };
+
+    // Bind before any work: a port that is taken is known at once, and nothing has been touched.
+    let listener = TcpListener::bind(SocketAddr::new(host, port)).await.map_err(|e| {
+        Failure::new(ErrorCode::Unavailable, format!("{host}:{port} cannot be listened on: {e}")).suggest("Another program may use the port: choose one with --port N, or 0 for a free one.")
+    })?;
+    let address = listener.local_addr().map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
+    let socket = local::bind(&home.socket()).await.map_err(|e| {
+        Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.socket().display())).suggest("Stop the other Toolyard first, or use another --home.")
+    })?;
+
+    let vault = resolved.vault.clone();
+    let yard = Yard::open(resolved, Needs::Store)?;
+    let recovered = yard.service.recover().await?;
+    let stop = CancellationToken::new();
+    let owner = rustix::process::getuid().as_raw();
+    let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner, home::user_name(), stop.clone()));
+    let http_door = tokio::spawn(http::serve(listener, yard.service.clone(), stop.clone()));
+
+    let url = format!("http://{address}");
+    if global.json {
+        output::json(&json!({"ready": true, "url": url, "pid": std::process::id()}));
+    } else {
+        let paint = Paint::stderr();
+        output::note(&format!("{} {url}", paint.green("Toolyard is up:")));
+        output::note(&format!("  token  {token}"));
+        output::note(&format!("  vault  {}", vault.display()));
+        output::note(&format!("  home   {}", home.path().display()));
+    }
+    report_recovery(global, &recovered);
+
+    wait_for_signal().await?;
+    if !global.quiet {
+        output::note("stopping");
+    }
+    stop.cancel();
+    let _ = local_door.await;
+    let _ = http_door.await;
+    yard.close().await;
+    let _ = std::fs::remove_file(home.socket());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report_recovery(global: &Global, recovered: &toolyard_engine::plan::Recovered) {
+    if global.quiet {
+        return;
+    }
+    for run in &recovered.resumed {
+        output::note(&format!("  taken up again: run {run}"));
+    }
+    for run in &recovered.paused {
+        output::note(&format!("  needs approval again: toolyard runs resume {run} --yes"));
+    }
+    for (run, failure) in &recovered.failed {
+        output::note(&format!("  could not be taken up: run {run}: {}", failure.message));
+    }
+}
+
+async fn wait_for_signal() -> Result<(), Failure> {
+    let broken = |e: std::io::Error| Failure::new(ErrorCode::InternalError, format!("signals cannot be awaited: {e}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(broken)?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,319 @@
+//! Configuration in stages: what the file says ([`Config`]), then what it means with the command line on top
+//! ([`Resolved`]). Every key is documented on its type; `docs/configuration.md` is generated from there.
+
+use crate::{cli::Global, home::Home};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+use toolyard_catalog::{Policy, PolicyConfig};
+use toolyard_engine::EngineOptions;
+use toolyard_protocol::{ErrorCode, Failure};
+
+/// `config.toml`. Every key is optional; unknown keys are errors.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Config {
+    /// The folder of notes.
+    pub vault: VaultConfig,
+    /// Who may call what.
+    pub policy: PolicyConfig,
+    /// Where clients connect.
+    pub gateway: GatewayConfig,
+    /// How calls run.
+    pub engine: EngineConfig,
+    /// What is kept of each run beside the store.
+    pub record: RecordConfig,
+    /// What is logged, to standard error.
+    pub log: LogConfig,
+}
+
+/// The folder of notes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct VaultConfig {
+    /// The folder; `~/` stands for the user's home. Unset means `vault` inside TOOLYARD_HOME.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+}
+
+/// Where clients connect.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct GatewayConfig {
+    /// Address to listen on. Anything beyond loopback needs a token of at least 16 characters.
+    pub host: IpAddr,
+    /// Port to listen on; 0 takes a free one.
+    pub port: u16,
+    /// The token clients must show. Unset means the one in `state/token`, made at first start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        Self { host: IpAddr::from([127, 0, 0, 1]), port: 18789, token: None }
+    }
+}
+
+/// How calls run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct EngineConfig {
+    /// Milliseconds a stopped call gets to clean up.
+    #[schemars(range(max = 60_000))]
+    pub grace_ms: u64,
+    /// Milliseconds a call that did not stop is listened to, for its late answer.
+    #[schemars(range(max = 600_000))]
+    pub late_window_ms: u64,
+    /// Calls under way at once, over all runs.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub max_calls: usize,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { grace_ms: 2000, late_window_ms: 60_000, max_calls: 1024 }
+    }
+}
+
+/// Which runs get the four files of the specification under `runs/`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RunFilesMode {
+    /// Every run.
+    #[default]
+    All,
+    /// Plans only.
+    Plans,
+    /// None; `toolyard runs export` writes them when asked.
+    None,
+}
+
+/// What is kept of each run beside the store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RecordConfig {
+    /// Which runs get `run.json`, `calls.jsonl`, `results.jsonl` and `events.jsonl` under `runs/`: `all`, `plans` or
+    /// `none`. They are written in the background from the store, which stays the truth; `toolyard runs export` writes
+    /// them at any time.
+    pub files: RunFilesMode,
+    /// How many folders of single calls are kept; the oldest go first. Plans' folders are kept.
+    pub keep_call_folders: usize,
+}
+
+impl Default for RecordConfig {
+    fn default() -> Self {
+        Self { files: RunFilesMode::All, keep_call_folders: 1000 }
+    }
+}
+
+/// What is logged, to standard error.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `toolyard_engine=debug,warn`.
+    pub level: String,
+    /// `text` or `json`.
+    pub format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For machines.
+    Json,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { level: "warn".to_owned(), format: LogFormat::Text }
+    }
+}
+
+/// What the program means to do, with every question answered.
+pub struct Resolved {
+    /// Where state lies.
+    pub home: Home,
+    /// The vault.
+    pub vault: PathBuf,
+    /// Whether the vault was named on the command line or in the environment.
+    pub vault_was_given: bool,
+    /// The compiled policy.
+    pub policy: Policy,
+    /// The file, for showing.
+    pub config: Config,
+}
+
+/// Reads `config.toml`; a missing file means the defaults.
+pub fn load(home: &Home) -> Result<Config, Failure> {
+    let path = home.config();
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Config::default()),
+        Err(e) => return Err(invalid(format!("{} cannot be read: {e}", path.display()))),
+    };
+    toml::from_str(&text).map_err(|e| invalid(format!("{}: {}", path.display(), e.to_string().trim_end())))
+}
+
+/// Works out what the configuration means, with the command line on top.
+pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
+    let home = Home::resolve(global.home.as_deref()).map_err(|e| invalid(format!("{e:#}")))?;
+    let config = load(&home)?;
+    check_numbers(&config)?;
+    let policy = Policy::compile(&config.policy).map_err(|e| invalid(format!("{}: policy: {e}", home.config().display())))?;
+    let vault_was_given = global.vault.is_some();
+    let vault = match (&global.vault, &config.vault.path) {
+        (Some(path), _) => path.clone(),
+        (None, Some(path)) => expand(path),
+        (None, None) => home.default_vault(),
+    };
+    let vault = std::path::absolute(&vault).map_err(|e| invalid(format!("vault {}: {e}", vault.display())))?;
+    Ok(Resolved { home, vault, vault_was_given, policy, config })
+}
+
+fn check_numbers(config: &Config) -> Result<(), Failure> {
+    let e = &config.engine;
+    let range = |key: &str, value: u64, least: u64, most: u64| {
+        if (least..=most).contains(&value) { Ok(()) } else { Err(invalid(format!("{key} is {value}; it must be {least} to {most}"))) }
+    };
+    range("engine.graceMs", e.grace_ms, 0, 60_000)?;
+    range("engine.lateWindowMs", e.late_window_ms, 0, 600_000)?;
+    range("engine.maxCalls", e.max_calls as u64, 1, 65_536)?;
+    if config.gateway.token.as_ref().is_some_and(|t| t.trim().is_empty()) {
+        return Err(invalid("gateway.token is empty; leave the key out to have one made".to_owned()));
+    }
+    Ok(())
+}
+
+fn expand(path: &std::path::Path) -> PathBuf {
+    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
+        (Ok(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => path.to_owned(),
+    }
+}
+
+fn invalid(message: String) -> Failure {
+    Failure::new(ErrorCode::ConfigInvalid, message)
+}
+
+impl Config {
+    /// The engine's numbers.
+    pub fn engine_options(&self) -> EngineOptions {
+        EngineOptions {
+            grace: Duration::from_millis(self.engine.grace_ms),
+            late_window: Duration::from_millis(self.engine.late_window_ms),
+            max_calls: self.engine.max_calls,
+            ..EngineOptions::default()
+        }
+    }
+
+    /// For showing: secrets are hidden.
+    pub fn redacted(&self) -> Self {
+        let mut shown = self.clone();
+        if shown.gateway.token.is_some() {
+            shown.gateway.token = Some("(hidden)".to_owned());
+        }
+        shown
+    }
+}
+
+/// The reference of every key, in Markdown, from the types.
+pub fn reference() -> String {
+    let schema: serde_json::Value = schemars::generate::SchemaSettings::draft2020_12()
+        .with(|s| s.inline_subschemas = true)
+        .into_generator()
+        .into_root_schema_for::<Config>()
+        .into();
+    let defaults = serde_json::to_value(Config::default()).unwrap_or_default();
+    let mut out = String::from(
+        "# Configuration\n\n`TOOLYARD_HOME/config.toml`. Every key is optional, and an unknown key is an error. `toolyard config check` checks the \
+         file, `toolyard config show` prints it as resolved. This page is generated from the types (`make docs`).\n\n\
+         | key | type | default | meaning |\n| --- | --- | --- | --- |\n",
+    );
+    rows(&schema, &defaults, "", &mut out);
+    out
+}
+
+fn rows(schema: &serde_json::Value, defaults: &serde_json::Value, prefix: &str, out: &mut String) {
+    use serde_json::Value;
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+    for (key, property) in properties {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        let default = defaults.get(key);
+        let meaning = property.get("description").and_then(Value::as_str).unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+        if property.get("properties").is_some() {
+            out.push_str(&format!("| `[{path}]` | table | | {meaning} |\n"));
+            rows(property, default.unwrap_or(&Value::Null), &path, out);
+            continue;
+        }
+        let shown = default.map_or_else(|| "unset".to_owned(), |d| format!("`{d}`")).replace('|', "\\|");
+        out.push_str(&format!("| `{path}` | {} | {shown} | {meaning} |\n", type_of(property)));
+        if let Some(layer) = property.get("additionalProperties").filter(|l| l.get("properties").is_some()) {
+            rows(layer, &Value::Null, &format!("{path}.<name>"), out);
+        }
+        if let Some(item) = property.get("items").filter(|i| i.get("properties").is_some()) {
+            rows(item, &Value::Null, &format!("{path}[]"), out);
+        }
+    }
+}
+
+fn type_of(property: &serde_json::Value) -> String {
+    use serde_json::Value;
+    let words = |v: &Value| v.as_array().map(|a| a.iter().filter_map(Value::as_str).filter(|t| *t != "null").map(str::to_owned).collect::<Vec<_>>());
+    if let Some(options) = property.get("oneOf").or(property.get("anyOf")).and_then(Value::as_array) {
+        let mut all: Vec<String> = options.iter().map(type_of).filter(|t| t != "null").collect();
+        all.dedup();
+        return all.join(" or ");
+    }
+    if let Some(word) = property.get("const") {
+        return format!("`{word}`");
+    }
+    if let Some(options) = property.get("enum").and_then(words) {
+        return options.iter().map(|o| format!("`\"{o}\"`")).collect::<Vec<_>>().join(" or ");
+    }
+    match property.get("type") {
+        Some(Value::String(t)) if t == "array" => format!("list of {}", property.get("items").map_or("any".to_owned(), type_of)),
+        Some(Value::String(t)) => t.clone(),
+        Some(list) => words(list).unwrap_or_default().join(" or "),
+        None => "any".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn home_with(text: &str) -> (tempfile::TempDir, Home) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("config.toml"), text).unwrap();
+        let home = Home::resolve(Some(dir.path())).unwrap();
+        (dir, home)
+    }
+
+    #[test]
+    fn bad_configuration_is_named_with_its_place() {
+        for (text, why) in [
+            ("[gateway]\nprot = 1", "prot"),
+            ("[gateway]\nport = \"x\"", "port"),
+            ("[gateway", "line 1"),
+            ("[policy]\nprofile = \"huge\"", "profile"),
+        ] {
+            let (_dir, home) = home_with(text);
+            let failure = load(&home).unwrap_err();
+            assert_eq!(failure.code, ErrorCode::ConfigInvalid);
+            assert!(failure.message.contains(why), "{text}: {}", failure.message);
+        }
+    }
+
+    #[test]
+    fn the_reference_names_every_key_of_the_default() {
+        let page = reference();
+        for key in ["gateway.port", "policy.limits.maxConcurrency", "policy.sandbox.allowedRoots", "engine.graceMs", "record.files", "log.level"] {
+            assert!(page.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+}

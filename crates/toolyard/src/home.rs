@@ -1,0 +1,217 @@
+//! `TOOLYARD_HOME`: where things lie, the signing key, the token, and which process we are.
+
+use anyhow::{Context, Result};
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+use toolyard_engine::{chain::Signer, store::Lease};
+
+/// The folder that holds everything Toolyard keeps.
+#[derive(Debug, Clone)]
+pub struct Home(PathBuf);
+
+impl Home {
+    /// The folder named, else `~/.toolyard`.
+    pub fn resolve(given: Option<&Path>) -> Result<Self> {
+        let path = match given {
+            Some(path) => std::path::absolute(path).with_context(|| format!("cannot make {} absolute", path.display()))?,
+            None => {
+                let user = std::env::var_os("HOME").filter(|h| !h.is_empty()).context("HOME is not set; pass --home DIR")?;
+                PathBuf::from(user).join(".toolyard")
+            }
+        };
+        Ok(Self(path))
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+    /// `config.toml`.
+    pub fn config(&self) -> PathBuf {
+        self.0.join("config.toml")
+    }
+    /// Durable state.
+    pub fn state(&self) -> PathBuf {
+        self.0.join("state")
+    }
+    /// The four files of each run.
+    pub fn runs(&self) -> PathBuf {
+        self.0.join("runs")
+    }
+    /// The command line's socket.
+    pub fn socket(&self) -> PathBuf {
+        self.state().join("toolyard.sock")
+    }
+    /// Lock files of vaults.
+    pub fn locks(&self) -> PathBuf {
+        self.state().join("locks")
+    }
+    /// The vault used when none is configured.
+    pub fn default_vault(&self) -> PathBuf {
+        self.0.join("vault")
+    }
+
+    /// Makes the folders, private to the user.
+    pub fn create(&self) -> Result<()> {
+        for dir in [self.0.clone(), self.state(), self.locks()] {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&dir)
+                .with_context(|| format!("cannot create {}", dir.display()))?;
+        }
+        Ok(())
+    }
+
+    /// The key that signs records, made at first use. Its public half lies beside it for verifiers.
+    pub fn signer(&self) -> Result<Signer> {
+        let path = self.state().join("signing.key");
+        let secret: [u8; 32] = match read_private(&path)? {
+            Some(text) => parse_hex(text.trim()).with_context(|| format!("{} is not a key", path.display()))?,
+            None => {
+                let secret = random()?;
+                match write_new(&path, &toolyard_protocol::canonical::hex(&secret))? {
+                    true => secret,
+                    // Another process made it meanwhile.
+                    false => {
+                        let text = read_private(&path)?.unwrap_or_default();
+                        parse_hex(text.trim()).with_context(|| format!("{} is not a key", path.display()))?
+                    }
+                }
+            }
+        };
+        let signer = Signer::from_secret("toolyard", &secret);
+        let public = self.state().join("signing.pub");
+        if !public.exists() {
+            fs::write(&public, signer.verifier().to_text() + "\n").with_context(|| format!("cannot write {}", public.display()))?;
+        }
+        Ok(signer)
+    }
+
+    /// The token clients must show, made at first use.
+    pub fn token(&self) -> Result<String> {
+        let path = self.state().join("token");
+        if let Some(text) = read_private(&path)? {
+            return Ok(text.trim().to_owned());
+        }
+        let token = toolyard_protocol::canonical::hex(&random()?);
+        if write_new(&path, &token)? { Ok(token) } else { Ok(read_private(&path)?.unwrap_or_default().trim().to_owned()) }
+    }
+}
+
+fn random() -> Result<[u8; 32]> {
+    let mut bytes = [0u8; 32];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()).context("the system has no randomness")?;
+    }
+    Ok(bytes)
+}
+
+fn parse_hex(text: &str) -> Option<[u8; 32]> {
+    let mut out = [0u8; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (i, byte) in out.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+    }
+    Some(out)
+}
+
+/// Reads a secret, and refuses one that others could read.
+fn read_private(path: &Path) -> Result<Option<String>> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
+    };
+    if metadata.permissions().mode() & 0o077 != 0 {
+        anyhow::bail!("{} can be read by others; make it private with: chmod 600 {}", path.display(), path.display());
+    }
+    Ok(Some(fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?))
+}
+
+/// Writes a new secret whole or not at all. False when it is there already.
+fn write_new(path: &Path, text: &str) -> Result<bool> {
+    let temporary = path.with_extension(format!("tmp{}", std::process::id()));
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)
+        .with_context(|| format!("cannot write {}", temporary.display()))?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(|| format!("cannot write {}", temporary.display()))?;
+    let linked = fs::hard_link(&temporary, path);
+    fs::remove_file(&temporary).with_context(|| format!("cannot remove {}", temporary.display()))?;
+    match linked {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+        Err(e) => Err(e).with_context(|| format!("cannot write {}", path.display())),
+    }
+}
+
+/// This process, for leases.
+pub fn this_process() -> Lease {
+    let pid = std::process::id();
+    Lease { boot_id: boot_id(), pid, started: start_time(pid).unwrap_or_default() }
+}
+
+/// Whether the process of a lease still runs.
+pub fn is_alive(lease: &Lease) -> bool {
+    lease.boot_id == boot_id() && start_time(lease.pid) == Some(lease.started)
+}
+
+fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|t| t.trim().to_owned()).unwrap_or_default()
+}
+
+/// Field 22 of `/proc/PID/stat`; the command name before it may hold spaces and parentheses. A zombie runs no more.
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    if fields.next()? == "Z" {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// The user's name, for records.
+pub fn user_name() -> String {
+    ["USER", "LOGNAME"]
+        .iter()
+        .find_map(|key| std::env::var(key).ok().filter(|v| !v.is_empty()))
+        .unwrap_or_else(|| format!("uid:{}", rustix::process::getuid().as_raw()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_tokens_are_made_once_and_kept_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::resolve(Some(dir.path())).unwrap();
+        home.create().unwrap();
+        let first = home.signer().unwrap().verifier().to_text();
+        assert_eq!(home.signer().unwrap().verifier().to_text(), first);
+        assert_eq!(home.token().unwrap(), home.token().unwrap());
+        let mode = fs::metadata(home.state().join("token")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        fs::set_permissions(home.state().join("signing.key"), fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(home.signer().err().unwrap().to_string().contains("chmod 600"));
+    }
+
+    #[test]
+    fn a_lease_of_this_process_is_alive_and_others_are_not() {
+        let mine = this_process();
+        assert!(is_alive(&mine));
+        assert!(!is_alive(&Lease { started: mine.started + 1, ..mine.clone() }));
+        assert!(!is_alive(&Lease { boot_id: "other".into(), ..mine }));
+    }
+}

@@ -1,0 +1,14 @@
+//! The binary's parts: command line, configuration, wiring, output.
+//!
+//! What a command means is decided here; what it does is done by the engine behind the method table of
+//! `toolyard-gateway`, in this process or in a running Toolyard.
+
+pub mod backend;
+pub mod cli;
+pub mod commands;
+pub mod config;
+pub mod home;
+pub mod output;
+pub mod progress;
+pub mod run_files;
+pub mod wiring;

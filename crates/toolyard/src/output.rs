@@ -1,0 +1,156 @@
+//! What is printed, and how it ends: data on standard output, everything else on standard error.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // the one place that prints
+
+use crate::cli::Global;
+use serde_json::{Value, json};
+use std::{io::IsTerminal, process::ExitCode};
+use toolyard_protocol::{ErrorCode, Failure};
+
+/// The command failed.
+pub const FAILED: u8 = 1;
+/// The command line was wrong.
+pub const USAGE: u8 = 2;
+/// A person's approval is needed.
+pub const NEEDS_APPROVAL: u8 = 3;
+/// A run waits for a person to settle a call.
+pub const PAUSED: u8 = 4;
+
+/// Prints a JSON value on one line, or prettily for a terminal.
+pub fn json(value: &Value) {
+    let text = if std::io::stdout().is_terminal() { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
+    data(&text.unwrap_or_default());
+}
+
+/// Prints data. A reader that has gone away is no error.
+pub fn data(text: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+}
+
+/// Says something to the person.
+pub fn note(text: &str) {
+    eprintln!("{text}");
+}
+
+/// Prints a failure and gives its exit code.
+pub fn failure(global: &Global, failure: &Failure) -> ExitCode {
+    if global.json {
+        json(&json!({"error": failure}));
+    } else {
+        let paint = Paint::stderr();
+        eprintln!("{} {} [{}]", paint.red("error:"), failure.message, failure.code);
+        if let Some(suggestion) = &failure.suggestion {
+            eprintln!("{} {suggestion}", paint.bold("hint:"));
+        }
+        for error in failure.details.iter().filter_map(|d| d.get("errors")).filter_map(Value::as_array).flatten().take(20) {
+            let place = error.get("path").and_then(Value::as_str).unwrap_or_default();
+            let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
+            eprintln!("  {place}: {message}");
+        }
+    }
+    ExitCode::from(code_of(failure.code))
+}
+
+/// The exit code of a failure.
+pub fn code_of(code: ErrorCode) -> u8 {
+    match code {
+        ErrorCode::UsageError => USAGE,
+        ErrorCode::ConfirmationRequired => NEEDS_APPROVAL,
+        ErrorCode::InDoubt => PAUSED,
+        _ => FAILED,
+    }
+}
+
+/// Prints what clap says; help and version are data.
+pub fn usage_error(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
+    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if std::env::args_os().any(|a| a == "--json") {
+        let text = error.render().to_string();
+        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        json(&json!({"error": Failure::new(ErrorCode::UsageError, message)}));
+    } else {
+        let _ = error.print();
+    }
+    ExitCode::from(USAGE)
+}
+
+/// The runtime could not be started.
+pub fn startup_error(global: &Global, error: &std::io::Error) -> ExitCode {
+    failure(global, &Failure::new(ErrorCode::InternalError, format!("cannot start: {error}")))
+}
+
+/// Colours where they are wanted: on a terminal, unless NO_COLOR is set.
+#[derive(Clone, Copy)]
+pub struct Paint(bool);
+
+impl Paint {
+    /// For standard output.
+    pub fn stdout() -> Self {
+        Self(std::io::stdout().is_terminal() && colours())
+    }
+    /// For standard error.
+    pub fn stderr() -> Self {
+        Self(std::io::stderr().is_terminal() && colours())
+    }
+    fn code(self, code: &str, text: &str) -> String {
+        if self.0 { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+    /// Red.
+    pub fn red(self, text: &str) -> String {
+        self.code("31", text)
+    }
+    /// Green.
+    pub fn green(self, text: &str) -> String {
+        self.code("32", text)
+    }
+    /// Yellow.
+    pub fn yellow(self, text: &str) -> String {
+        self.code("33", text)
+    }
+    /// Bold.
+    pub fn bold(self, text: &str) -> String {
+        self.code("1", text)
+    }
+    /// Dim.
+    pub fn dim(self, text: &str) -> String {
+        self.code("2", text)
+    }
+    /// A status word in its colour.
+    pub fn status(self, word: &str) -> String {
+        match word {
+            "ok" | "finished" => self.green(word),
+            "error" | "failed" | "timeout" => self.red(word),
+            _ => self.yellow(word),
+        }
+    }
+}
+
+fn colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && std::env::var("TERM").map_or(true, |t| t != "dumb")
+}
+
+/// Columns, aligned; the last one is not padded.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (c, text) in row.iter().enumerate() {
+            line.push_str(text);
+            if c + 1 < row.len() {
+                line.push_str(&" ".repeat(widths[c].saturating_sub(text.chars().count()) + 2));
+            }
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out
+}

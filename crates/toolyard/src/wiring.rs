@@ -1,0 +1,124 @@
+//! Puts the parts together: store, engine, vault, method table.
+
+use crate::{
+    config::{Resolved, RunFilesMode},
+    home,
+    run_files::RunFiles,
+};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use toolyard_catalog::{ToolEntry, ToolSource};
+use toolyard_engine::{Engine, EngineParts, Store, memory_store::MemoryStore, store::StoreError, system_clock};
+use toolyard_gateway::Service;
+use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_store::{SqliteStore, StoreOptions};
+use toolyard_vault::{NoClients, Vault, VaultOptions, VaultProvider};
+
+/// Everything that runs in this process.
+pub struct Yard {
+    /// The method table.
+    pub service: Service,
+    /// Writes the four files of each run; absent when nothing is recorded.
+    pub run_files: Option<RunFiles>,
+}
+
+/// How much of a Toolyard a command needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// The tools as they are described; nothing is recorded or written.
+    Catalog,
+    /// The store as well.
+    Store,
+}
+
+impl Yard {
+    /// Opens what the configuration says.
+    pub fn open(resolved: Resolved, needs: Needs) -> Result<Self, Failure> {
+        let home = resolved.home.clone();
+        let broken = |e: anyhow::Error| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}"));
+        let (store, signer): (Arc<dyn Store>, _) = if needs == Needs::Store {
+            home.create().map_err(broken)?;
+            let store = SqliteStore::open(&home.state(), StoreOptions::default()).map_err(StoreFailure)?;
+            (Arc::new(store), home.signer().map_err(broken)?)
+        } else {
+            (Arc::new(MemoryStore::new()), toolyard_engine::chain::Signer::from_secret("none", &[0; 32]))
+        };
+        let engine = Engine::new(EngineParts {
+            store: store.clone(),
+            signer,
+            policy: resolved.policy,
+            clock: system_clock(),
+            lease: home::this_process(),
+            options: resolved.config.engine_options(),
+        });
+        register_vault(&engine, &resolved.vault, &home, resolved.config.policy.sandbox.follow_symlinks, needs)?;
+        let run_files = (needs == Needs::Store && resolved.config.record.files != RunFilesMode::None)
+            .then(|| RunFiles::start(home.runs(), store, &resolved.config.record))
+            .transpose()
+            .map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{} cannot be used: {e}", home.runs().display())))?;
+        if let Some(files) = &run_files {
+            engine.on_run_end(files.listener());
+        }
+        let info = Map::from_iter([
+            ("version".to_owned(), Value::from(env!("CARGO_PKG_VERSION"))),
+            ("pid".to_owned(), Value::from(std::process::id())),
+            ("home".to_owned(), Value::from(home.path().display().to_string())),
+            ("vault".to_owned(), Value::from(resolved.vault.display().to_string())),
+        ]);
+        Ok(Self { service: Service::new(engine, info, home::is_alive), run_files })
+    }
+
+    /// Stops what runs, seals the ledger and finishes writing files.
+    pub async fn close(self) {
+        self.service.engine().shutdown().await;
+        if let Some(files) = self.run_files {
+            let _ = tokio::task::spawn_blocking(move || files.finish()).await;
+        }
+    }
+}
+
+struct StoreFailure(StoreError);
+
+impl From<StoreFailure> for Failure {
+    fn from(failure: StoreFailure) -> Self {
+        failure.0.into()
+    }
+}
+
+fn register_vault(engine: &Engine, root: &std::path::Path, home: &crate::home::Home, follow_symlinks: bool, needs: Needs) -> Result<(), Failure> {
+    let unusable = |e: String| Failure::new(ErrorCode::ConfigInvalid, format!("the vault {} cannot be used: {e}", root.display())).suggest("Pass another folder with --vault DIR, or set vault.path in config.toml.");
+    if !root.exists() && (root == home.default_vault() || needs == Needs::Catalog) {
+        // The default vault is ours to make; a folder that somebody named must be there already.
+        if needs == Needs::Catalog {
+            return register(engine, Arc::new(Described));
+        }
+        std::fs::create_dir_all(root).map_err(|e| unusable(e.to_string()))?;
+    }
+    let options = VaultOptions { follow_symlinks, lock_dir: Some(home.locks()), ..VaultOptions::default() };
+    let vault = Vault::open(root, options).map_err(|e| unusable(e.to_string()))?;
+    register(engine, Arc::new(VaultProvider::new(Arc::new(vault), Arc::new(NoClients))))
+}
+
+fn register(engine: &Engine, provider: Arc<dyn toolyard_engine::Provider>) -> Result<(), Failure> {
+    let refused = |e: toolyard_catalog::RegistryError| Failure::new(ErrorCode::InternalError, format!("a built-in tool was refused: {e}"));
+    let entries = toolyard_vault::definitions()
+        .into_iter()
+        .map(|definition| ToolEntry::new(definition, ToolSource::core()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(refused)?;
+    engine.register(entries, provider).map_err(refused)
+}
+
+/// Stands behind the tools while they are only looked at.
+struct Described;
+
+impl toolyard_engine::Provider for Described {
+    fn execute<'a>(
+        &'a self,
+        _: &'a toolyard_engine::CallContext,
+        call: &'a toolyard_protocol::ToolCall,
+        _: toolyard_engine::Prepared,
+    ) -> toolyard_engine::BoxFuture<'a, Result<toolyard_engine::Output, toolyard_engine::Failed>> {
+        Box::pin(async move { Err(toolyard_engine::Failed::new(ErrorCode::Unavailable, format!("{} needs a vault", call.tool))) })
+    }
+}
