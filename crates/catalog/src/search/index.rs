@@ -3,7 +3,7 @@
 use super::{
     embed::{TextEmbedder, Vectors},
     fuzzy::FuzzyTerms,
-    tokens::terms,
+    tokens::{word_terms, words},
 };
 use crate::registry::{Snapshot, ToolEntry};
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,8 @@ pub struct Weights {
     pub fuzzy: f32,
     /// What it counts that the query covers the whole of a tool's name.
     pub coverage: f32,
+    /// What it counts that two words stand side by side in the query and in a tool's name or description.
+    pub neighbours: f32,
     /// What the embedding counts against the words.
     pub embedding: f32,
 }
@@ -58,11 +60,12 @@ impl Default for Weights {
     fn default() -> Self {
         Self {
             fields: [2.0, 1.0, 0.5, 0.5],
-            length: [0.3, 0.6, 0.6, 0.75],
+            length: [0.5, 0.75, 0.5, 0.5],
             saturation: 1.2,
-            thesaurus: 0.3,
+            thesaurus: 0.25,
             fuzzy: 0.5,
             coverage: 0.5,
+            neighbours: 0.4,
             embedding: 0.6,
         }
     }
@@ -91,12 +94,16 @@ pub struct SearchIndex {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) weights: Weights,
     pub(super) numbers: HashMap<String, u32>,
+    /// The terms themselves, by number.
+    pub(super) names: Vec<String>,
     pub(super) terms: Vec<Term>,
     /// The rarity of all words of each tool's name, added up.
     pub(super) name_rarity: Vec<f32>,
     /// By tool, field lengths against the average.
     pub(super) lengths: Vec<[f32; 4]>,
     pub(super) fuzzy: FuzzyTerms,
+    /// Terms that stand side by side, with the tools they do so in; sorted.
+    pub(super) neighbours: Vec<(u64, u32)>,
     /// Names and ids in lower case, to find exact ones whatever their case.
     pub(super) exact: HashMap<String, Vec<u32>>,
     pub(super) vectors: Option<Vectors>,
@@ -138,11 +145,28 @@ impl SearchIndex {
             };
             terms.push(Term { rarity, postings: postings.into_iter().map(value).collect() });
         }
-        let mut vocabulary: Vec<(&str, u32)> = builder.numbers.iter().map(|(term, n)| (term.as_str(), *n)).collect();
-        vocabulary.sort_unstable_by_key(|(_, number)| *number);
-        let fuzzy = FuzzyTerms::new(vocabulary.into_iter().map(|(term, _)| term));
+        let mut names = vec![String::new(); terms.len()];
+        for (term, number) in &builder.numbers {
+            names[*number as usize].clone_from(term);
+        }
+        let fuzzy = FuzzyTerms::new(names.iter().map(String::as_str));
+        let mut neighbours = builder.neighbours;
+        neighbours.sort_unstable();
+        neighbours.dedup();
         let snapshot = Arc::clone(snapshot);
-        Self { snapshot, weights, numbers: builder.numbers, terms, name_rarity, lengths, fuzzy, exact, vectors: None }
+        Self {
+            snapshot,
+            weights,
+            numbers: builder.numbers,
+            names,
+            terms,
+            name_rarity,
+            lengths,
+            fuzzy,
+            neighbours,
+            exact,
+            vectors: None,
+        }
     }
 
     /// Adds the vectors of all tools. Searches that are given the same embedder then rank by meaning as well.
@@ -172,9 +196,17 @@ impl SearchIndex {
 /// What each field adds to a term's weighted count.
 pub(super) fn field_shares(weights: &Weights, counts: &[u8; 4], lengths: &[f32; 4]) -> [f32; 4] {
     std::array::from_fn(|field| {
+        if counts[field] == 0 {
+            return 0.0;
+        }
         let discount = 1.0 - weights.length[field] + weights.length[field] * lengths[field];
         weights.fields[field] * f32::from(counts[field]) / discount
     })
+}
+
+/// Two terms side by side, as one key.
+pub(super) fn pair(first: u32, second: u32) -> u64 {
+    u64::from(first) << 32 | u64::from(second)
 }
 
 fn relative_lengths(lengths: &[[u32; 4]]) -> Vec<[f32; 4]> {
@@ -190,6 +222,9 @@ struct Builder {
     numbers: HashMap<String, u32>,
     terms: Vec<Vec<(u32, [u8; 4])>>,
     lengths: Vec<[u32; 4]>,
+    neighbours: Vec<(u64, u32)>,
+    /// Words as they are written, with the terms they give: a catalog uses the same few thousand again and again.
+    seen: HashMap<String, Box<[u32]>>,
 }
 
 impl Builder {
@@ -238,29 +273,48 @@ impl Builder {
     /// repeats the name.
     fn text(&mut self, tool: u32, field: Field, text: &str, once: bool) {
         let field = field as usize;
-        let Self { numbers, terms: list, lengths } = self;
-        terms(text, |term| {
-            let number = match numbers.get(term) {
-                Some(&number) => number,
-                None => {
-                    let number = list.len() as u32;
-                    numbers.insert(term.to_owned(), number);
-                    list.push(Vec::new());
-                    number
-                }
-            };
-            let postings = &mut list[number as usize];
-            if postings.last().is_none_or(|(last, _)| *last != tool) {
-                postings.push((tool, [0; 4]));
+        let Self { numbers, terms, lengths, neighbours, seen } = self;
+        let with_neighbours = field < 2;
+        let mut previous: Option<u32> = None;
+        words(text, |word| {
+            if !seen.contains_key(word) {
+                seen.insert(word.to_owned(), numbered(word, numbers, terms));
             }
-            if let Some((_, counts)) = postings.last_mut()
-                && !(once && counts[field] > 0)
-            {
-                counts[field] = counts[field].saturating_add(1);
-                lengths[tool as usize][field] += 1;
+            for &number in seen.get(word).map(|numbers| &**numbers).unwrap_or_default() {
+                if let Some(previous) = previous.replace(number).filter(|_| with_neighbours) {
+                    neighbours.push((pair(previous, number), tool));
+                }
+                let postings = &mut terms[number as usize];
+                if postings.last().is_none_or(|(last, _)| *last != tool) {
+                    postings.push((tool, [0; 4]));
+                }
+                if let Some((_, counts)) = postings.last_mut()
+                    && !(once && counts[field] > 0)
+                {
+                    counts[field] = counts[field].saturating_add(1);
+                    lengths[tool as usize][field] += 1;
+                }
             }
         });
     }
+}
+
+/// The numbers of a word's terms; new terms are numbered.
+fn numbered(word: &str, numbers: &mut HashMap<String, u32>, terms: &mut Vec<Vec<(u32, [u8; 4])>>) -> Box<[u32]> {
+    let mut found = Vec::new();
+    word_terms(word, &mut |term: &str| {
+        let number = match numbers.get(term) {
+            Some(&number) => number,
+            None => {
+                let number = terms.len() as u32;
+                numbers.insert(term.to_owned(), number);
+                terms.push(Vec::new());
+                number
+            }
+        };
+        found.push(number);
+    });
+    found.into_boxed_slice()
 }
 
 fn embedded_text(entry: &ToolEntry) -> String {

@@ -2,7 +2,7 @@
 
 use super::{
     embed::TextEmbedder,
-    index::{Field, SearchIndex, field_shares},
+    index::{Field, SearchIndex, field_shares, pair},
     tokens::{stem, terms},
 };
 use crate::registry::ToolEntry;
@@ -66,7 +66,7 @@ pub struct Hit {
     pub explain: Option<Explanation>,
 }
 
-/// Why a tool was found.
+/// Why a tool was found. Without an embedding, the parts add up to the score.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
@@ -74,6 +74,8 @@ pub struct Explanation {
     pub words: Vec<Contribution>,
     /// What it gave that the query covers much of the tool's name.
     pub coverage: f32,
+    /// What it gave that words stand side by side in the query and in the tool's name or description.
+    pub neighbours: f32,
     /// The similarity of meaning, -1 to 1, where an embedding took part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub similarity: Option<f32>,
@@ -109,6 +111,7 @@ struct Wanted {
 struct Scores {
     total: Vec<f32>,
     coverage: Vec<f32>,
+    neighbours: Vec<f32>,
     similarity: Option<Vec<f32>>,
 }
 
@@ -124,8 +127,8 @@ impl SearchIndex {
         if limit == 0 || query.trim().is_empty() {
             return Vec::new();
         }
-        let wanted = self.wanted(query);
-        let scores = self.score(query, &wanted, options.embedder);
+        let (wanted, pairs) = self.wanted(query);
+        let scores = self.score(query, &wanted, &pairs, options.embedder);
         let named = self.named(query);
         let hit = |number: u32, exact: bool| -> Option<Hit> {
             let entry = self.snapshot.at(number as usize).filter(|entry| filter(entry))?;
@@ -205,11 +208,16 @@ impl SearchIndex {
     }
 
     /// The terms to look for: the query's own, those the thesaurus puts beside them, and for unknown words those that
-    /// look alike.
-    fn wanted(&self, query: &str) -> Vec<Wanted> {
+    /// look alike. With them, the query's terms that stand side by side.
+    fn wanted(&self, query: &str) -> (Vec<Wanted>, Vec<u64>) {
         let mut counts: HashMap<String, u32> = HashMap::new();
         let mut order: Vec<String> = Vec::new();
+        let mut previous: Option<u32> = None;
+        let mut pairs: Vec<u64> = Vec::new();
         terms(query, |term| {
+            let number = self.numbers.get(term).copied();
+            pairs.extend(previous.zip(number).map(|(first, second)| pair(first, second)));
+            previous = number;
             let count = counts.entry(term.to_owned()).or_default();
             *count += 1;
             if *count == 1 {
@@ -239,19 +247,23 @@ impl SearchIndex {
         for term in &order {
             for related in THESAURUS.get(term).map(Vec::as_slice).unwrap_or_default() {
                 if let Some(&number) = self.numbers.get(related) {
-                    let weight = self.weights.thesaurus;
+                    // A rare word must not count for more than the common one it stands in for.
+                    let own = self.numbers.get(term).map_or(f32::MAX, |&own| self.rarity(own));
+                    let weight = self.weights.thesaurus * (own / self.rarity(number).max(0.1)).min(1.0);
                     add(&mut wanted, Wanted { number, weight, literal: false, from: term.clone() });
                 }
             }
         }
-        wanted
+        pairs.sort_unstable();
+        pairs.dedup();
+        (wanted, pairs)
     }
 
     fn rarity(&self, number: u32) -> f32 {
         self.terms.get(number as usize).map_or(0.0, |term| term.rarity)
     }
 
-    fn score(&self, query: &str, wanted: &[Wanted], embedder: Option<&dyn TextEmbedder>) -> Scores {
+    fn score(&self, query: &str, wanted: &[Wanted], pairs: &[u64], embedder: Option<&dyn TextEmbedder>) -> Scores {
         let mut total = vec![0.0f32; self.lengths.len()];
         let mut coverage = vec![0.0f32; self.lengths.len()];
         for want in wanted {
@@ -264,6 +276,8 @@ impl SearchIndex {
                 }
             }
         }
+        let neighbours = self.neighbours(pairs);
+        total.iter_mut().zip(&neighbours).for_each(|(total, more)| *total += more);
         for ((total, coverage), all) in total.iter_mut().zip(&mut coverage).zip(&self.name_rarity) {
             if *coverage > 0.0 && *all > 0.0 {
                 *coverage *= self.weights.coverage * (*coverage / all);
@@ -279,7 +293,22 @@ impl SearchIndex {
                     (*total / best + self.weights.embedding * similarity.max(0.0)) / (1.0 + self.weights.embedding);
             }
         }
-        Scores { total, coverage, similarity }
+        Scores { total, coverage, neighbours, similarity }
+    }
+
+    /// Rewards tools in which words of the query stand side by side as they do there.
+    fn neighbours(&self, pairs: &[u64]) -> Vec<f32> {
+        let mut scores = vec![0.0; self.lengths.len()];
+        for &key in pairs {
+            let from = self.neighbours.partition_point(|(known, _)| *known < key);
+            let tools = self.neighbours[from..].iter().take_while(|(known, _)| *known == key);
+            let count = tools.clone().count() as f32;
+            let rarity = (1.0 + (self.lengths.len() as f32 - count + 0.5) / (count + 0.5)).ln();
+            for (_, tool) in tools {
+                scores[*tool as usize] += self.weights.neighbours * rarity;
+            }
+        }
+        scores
     }
 
     fn explain(&self, number: u32, wanted: &[Wanted], scores: &Scores) -> Explanation {
@@ -291,10 +320,10 @@ impl SearchIndex {
             let posting = &term.postings[at];
             let shares = field_shares(&self.weights, &posting.counts, &self.lengths[tool]);
             let all: f32 = shares.iter().sum();
-            let name = self.numbers.iter().find(|(_, n)| **n == want.number).map(|(name, _)| name.clone());
+            let name = self.names.get(want.number as usize);
             for (field, share) in Field::ALL.into_iter().zip(shares).filter(|(_, share)| *share > 0.0) {
                 words.push(Contribution {
-                    term: name.clone().unwrap_or_default(),
+                    term: name.cloned().unwrap_or_default(),
                     field,
                     score: want.weight * posting.impact * share / all,
                     from: (!want.literal).then(|| want.from.clone()),
@@ -303,7 +332,7 @@ impl SearchIndex {
         }
         words.sort_by(|a, b| b.score.total_cmp(&a.score));
         let similarity = scores.similarity.as_ref().and_then(|all| all.get(tool)).copied();
-        Explanation { words, coverage: scores.coverage[tool], similarity }
+        Explanation { words, coverage: scores.coverage[tool], neighbours: scores.neighbours[tool], similarity }
     }
 }
 

@@ -1,45 +1,57 @@
 //! From text to terms: words split at case and punctuation, stems of English words, pairs of characters for scripts
 //! that are written without spaces.
 
-use std::{collections::HashSet, sync::LazyLock};
+use std::{borrow::Cow, collections::HashSet, sync::LazyLock};
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
 /// Longer words are cut: nobody searches for them.
 const MAX_WORD_CHARS: usize = 40;
 
+/// Words that end like a plural and are none.
+const NOT_PLURAL: [&str; 5] = ["news", "lens", "series", "species", "always"];
+
 static STOPWORDS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| super::words::stopwords().collect());
 
 /// Calls `emit` with each term of a text, in order.
-///
-/// A word of several parts (`createFile`, `create_file`) gives its parts and, when it is written as one word, the whole.
 pub(super) fn terms(text: &str, mut emit: impl FnMut(&str)) {
-    let folded: String = if text.is_ascii() { text.to_owned() } else { text.nfkc().collect() };
-    let mut word = String::new();
-    let mut parts = Vec::new();
-    for c in folded.chars().chain(std::iter::once(' ')) {
+    words(text, |word| word_terms(word, &mut emit));
+}
+
+/// Calls `emit` with each word of a text as it is written, in order.
+pub(super) fn words(text: &str, mut emit: impl FnMut(&str)) {
+    let folded: Cow<'_, str> = if text.is_ascii() { text.into() } else { text.nfkc().collect::<String>().into() };
+    let mut start: Option<usize> = None;
+    for (at, c) in folded.char_indices() {
         // An apostrophe belongs to the word: "what's" is one word that says nothing.
-        if c.is_alphanumeric() || is_combining_mark(c) || (c == '\'' && !word.is_empty()) {
-            word.push(c);
-        } else if !word.is_empty() {
-            word_terms(&word, &mut parts, &mut emit);
-            word.clear();
+        let inside = c.is_alphanumeric() || (c == '\'' && start.is_some()) || (!c.is_ascii() && is_combining_mark(c));
+        match start {
+            None if inside => start = Some(at),
+            Some(from) if !inside => {
+                emit(&folded[from..at]);
+                start = None;
+            }
+            _ => {}
         }
+    }
+    if let Some(from) = start {
+        emit(&folded[from..]);
     }
 }
 
-fn word_terms(word: &str, parts: &mut Vec<String>, emit: &mut impl FnMut(&str)) {
+/// Calls `emit` with the terms of one word. A word of several parts (`createFile`) gives the whole and its parts.
+pub(super) fn word_terms(word: &str, emit: &mut impl FnMut(&str)) {
     let word = word.trim_end_matches('\'');
     let word = word.strip_suffix("'s").unwrap_or(word);
     if word.chars().any(is_unspaced) {
         unspaced_terms(word, emit);
         return;
     }
-    parts.clear();
-    split_case(word, parts);
+    let mut parts = Vec::new();
+    split_case(word, &mut parts);
     if parts.len() > 1 {
         emit_word(&word.to_lowercase(), emit);
     }
-    for part in parts.iter() {
+    for part in &parts {
         emit_word(part, emit);
     }
 }
@@ -119,7 +131,10 @@ pub(super) fn stem(word: &str) -> String {
     if stem.len() > 3 && stem.ends_with('e') {
         stem.pop();
     }
-    if stem.len() > 2 && stem.ends_with('y') {
+    if let [.., before, b'y'] = stem.as_bytes()
+        && stem.len() > 3
+        && !matches!(before, b'a' | b'e' | b'o' | b'u')
+    {
         stem.pop();
         stem.push('i');
     }
@@ -128,6 +143,9 @@ pub(super) fn stem(word: &str) -> String {
 
 fn plural(stem: &mut String) {
     let n = stem.len();
+    if NOT_PLURAL.contains(&stem.as_str()) {
+        return;
+    }
     if stem.ends_with("sses") || stem.ends_with("shes") || stem.ends_with("ches") || stem.ends_with("xes") {
         stem.truncate(n - 2);
     } else if n > 4 && stem.ends_with("ies") {
@@ -145,13 +163,18 @@ fn tense(stem: &mut String) {
             return;
         }
         stem.truncate(rest.len());
-        let bytes = stem.as_bytes();
-        let n = bytes.len();
-        // "planning" -> "plan", but "selling" -> "sell".
-        if bytes[n - 1] == bytes[n - 2] && !matches!(bytes[n - 1], b'l' | b's' | b'z') {
-            stem.pop();
-        }
+        undouble(stem);
         return;
+    }
+}
+
+/// "planning" -> "plan", but "selling" -> "sell".
+fn undouble(stem: &mut String) {
+    if let [.., a, b] = stem.as_bytes()
+        && a == b
+        && !matches!(b, b'l' | b's' | b'z')
+    {
+        stem.pop();
     }
 }
 
@@ -165,6 +188,7 @@ fn derivation(stem: &mut String) {
         };
         if rest.len() >= least && fits {
             stem.truncate(rest.len());
+            undouble(stem);
             break;
         }
     }
@@ -199,6 +223,7 @@ mod tests {
             vec!["convert", "converts", "converter", "converting"],
             vec!["plan", "plans", "planning", "planned", "planner"],
             vec!["city", "cities"],
+            vec!["try", "tries"],
             vec!["box", "boxes"],
             vec!["movie", "movies"],
             vec!["pay", "pays", "paying"],

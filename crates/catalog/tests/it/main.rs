@@ -3,6 +3,7 @@
 mod policy;
 mod policy_properties;
 mod registry;
+mod search;
 
 use serde_json::{Map, Value, json};
 use toolyard_catalog::{ToolEntry, ToolSource};
