@@ -63,7 +63,7 @@ impl Default for Weights {
             length: [0.5, 0.75, 0.5, 0.5],
             saturation: 1.2,
             thesaurus: 0.25,
-            fuzzy: 0.5,
+            fuzzy: 0.65,
             coverage: 0.5,
             neighbours: 0.4,
             embedding: 0.6,
