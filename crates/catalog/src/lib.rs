@@ -1,11 +1,12 @@
 //! What tools exist and who may see them: the registry and its immutable snapshots, schema checks of arguments and
-//! results, and the policy that decides list, search and call with one predicate.
+//! results, the policy that decides list, search and call with one predicate, and the search itself.
 //!
 //! Pure and quick. This crate knows no IO, no clock, no transport and no way to run a tool: it is asked, it answers,
 //! and the same question gets the same answer.
 
 pub mod policy;
 pub mod registry;
+pub mod search;
 
 pub use policy::{Decision, EffectivePolicy, Policy, PolicyConfig, PolicyError, Profile, Subject};
 pub use registry::{

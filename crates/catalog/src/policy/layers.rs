@@ -87,13 +87,16 @@ enum For {
     Door,
 }
 
+/// The layers that hold, by position, and the scopes: all that tells one subject's policy from another's.
+type SubjectKey = (Vec<usize>, Vec<String>);
+
 /// A policy, checked and ready.
 #[derive(Debug)]
 pub struct Policy {
     global: Arc<Global>,
     base: Arc<Layer>,
     layers: Vec<(For, Glob, Arc<Layer>)>,
-    cache: RwLock<HashMap<(Vec<usize>, Vec<String>), Arc<EffectivePolicy>>>,
+    cache: RwLock<HashMap<SubjectKey, Arc<EffectivePolicy>>>,
 }
 
 impl Policy {

@@ -38,9 +38,13 @@ impl PathFinder {
         if !mentions_format(schema) {
             return Ok(Self::default());
         }
-        let mut builder = Builder { root: schema, nodes: Vec::new(), by_ref: HashMap::new() };
+        let mut builder = Builder { root: schema, nodes: Vec::new(), by_ref: HashMap::new(), lost: None };
         builder.by_ref.insert("#".to_owned(), 0);
         builder.add(schema);
+        if let Some(reference) = builder.lost {
+            let shown: String = reference.chars().take(80).collect();
+            return Err(format!("has vault paths and a reference that cannot be followed to them: {shown:?}"));
+        }
         let mut nodes = builder.nodes;
         if nodes.len() > MAX_NODES {
             return Err(format!("has vault paths and more than {MAX_NODES} subschemas"));
@@ -154,6 +158,9 @@ struct Builder<'s> {
     root: &'s Map<String, Value>,
     nodes: Vec<Node>,
     by_ref: HashMap<String, usize>,
+    /// A reference that leads nowhere we can see. Behind it may be paths that would go unchecked, so the schema is
+    /// refused.
+    lost: Option<String>,
 }
 
 impl Builder<'_> {
@@ -193,6 +200,15 @@ impl Builder<'_> {
         if let Some(Value::Array(list)) = schema.get("prefixItems") {
             self.prefix(index, list);
         }
+        if let Some(Value::Object(dependents)) = schema.get("dependentSchemas") {
+            for branch in dependents.values() {
+                let child = self.add_value(branch);
+                self.nodes[index].same.extend(child);
+            }
+        }
+        if let Some(Value::String(reference)) = schema.get("$dynamicRef") {
+            self.lost.get_or_insert_with(|| reference.clone());
+        }
         for keyword in SAME_VALUE {
             match schema.get(keyword) {
                 Some(Value::Array(list)) => {
@@ -231,7 +247,10 @@ impl Builder<'_> {
         if let Some(&known) = self.by_ref.get(reference) {
             return Some(known);
         }
-        let target = resolve_local(self.root, reference)?;
+        let Some(target) = resolve_local(self.root, reference) else {
+            self.lost.get_or_insert_with(|| reference.to_owned());
+            return None;
+        };
         self.by_ref.insert(reference.to_owned(), self.nodes.len()); // before the walk: it may come back here
         Some(self.add(target))
     }
@@ -304,10 +323,20 @@ mod tests {
     }
 
     #[test]
-    fn references_that_lead_in_circles_or_nowhere_end() {
-        let schema = json!({"type":"object","$ref":"#","allOf":[{"$ref":"#/allOf/0"},{"$ref":"#/nowhere"},{"$ref":"http://x/y"}],
-            "properties":{"p":{"type":"string","format":"vault-path"}}});
-        assert_eq!(find(schema, json!({"p":"a"})), pairs(&[("/p", "a")]));
+    fn references_that_lead_in_circles_end_and_those_that_lead_nowhere_are_refused() {
+        let path = json!({"type":"string","format":"vault-path"});
+        let schema = json!({"type":"object","$ref":"#","allOf":[{"$ref":"#/allOf/0"}],"properties":{"p":path},
+            "dependentSchemas":{"p":{"properties":{"q":path}}}});
+        assert_eq!(find(schema, json!({"p":"a","q":"b"})), pairs(&[("/p", "a"), ("/q", "b")]));
+        for lost in [
+            json!({"$ref":"#/nowhere"}),
+            json!({"$ref":"http://x/y"}),
+            json!({"$ref":"#anchor"}),
+            json!({"$dynamicRef":"#x"}),
+        ] {
+            let schema = json!({"type":"object","properties":{"p":path,"other":lost}});
+            assert!(PathFinder::new(schema.as_object().unwrap()).is_err(), "{schema}");
+        }
     }
 
     #[test]
