@@ -1,0 +1,64 @@
+# Everything a developer or CI needs. `make help` lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+# The target directory lies outside the checkout, so that a fresh clone builds on what is there already.
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/toolyard/target
+CARGO ?= cargo
+HOME_DIR ?= .toolyard
+PORT ?= 18789
+CRASH_POINTS ?= 40
+
+.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clean-home tools-needed
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+tools-needed: ## check that what cannot be installed by us is there
+	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or newer with rustup"; exit 1; }
+	@command -v cc >/dev/null || { echo "a C compiler is missing (SQLite and zstd are built from source): install gcc"; exit 1; }
+	@command -v python3 >/dev/null || { echo "python3 is missing: it checks the links in the documentation"; exit 1; }
+
+build: tools-needed ## build the program, optimised
+	@test -x "$$CARGO_TARGET_DIR/release/toolyard" || echo "building Toolyard for the first time: about 3 minutes on 2 cores"
+	$(CARGO) build --release -p toolyard
+
+up: build ## set up and run Toolyard on embedded defaults with a sample vault
+	@mkdir -p $(HOME_DIR)
+	@test -d $(HOME_DIR)/vault || cp -r examples/vault $(HOME_DIR)/vault
+	exec "$$CARGO_TARGET_DIR/release/toolyard" --home $(HOME_DIR) up --port $(PORT)
+
+test: fmt clippy deny unit docs-check crash ## every check
+
+fmt: tools-needed
+	$(CARGO) fmt --all --check
+
+clippy: tools-needed
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+deny: tools-needed ## licences, sources and the dependency rules between crates
+	@command -v cargo-deny >/dev/null || { echo "installing cargo-deny (about 4 minutes, once)"; $(CARGO) install cargo-deny --locked; }
+	$(CARGO) deny --offline check bans licenses sources || $(CARGO) deny check bans licenses sources
+
+unit: tools-needed ## unit, property, contract and scenario tests
+	$(CARGO) test --workspace --locked
+
+crash: tools-needed ## kill the process at seeded random points of a plan and count effects (CRASH_POINTS=1000 for the full run)
+	TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) $(CARGO) test -p toolyard --test scenarios --locked -- --ignored --nocapture crash
+
+schema: tools-needed ## write schema/ anew from the types
+	TOOLYARD_BLESS=1 $(CARGO) test -p toolyard-protocol --test schema_drift
+
+docs: tools-needed ## write the generated pages anew
+	$(CARGO) run -q -p toolyard -- config reference > docs/configuration.md
+
+docs-check: tools-needed ## generated pages are current, links resolve
+	$(CARGO) run -q -p toolyard -- config reference | diff -u docs/configuration.md - || { echo "docs/configuration.md is out of date: run make docs"; exit 1; }
+	python3 scripts/check_links.py
+
+bench: tools-needed ## measure; one JSON line each
+	$(CARGO) build --release -p toolyard -p toolyard-bench
+	"$$CARGO_TARGET_DIR/release/toolyard-bench" all --toolyard "$$CARGO_TARGET_DIR/release/toolyard"
+
+clean-home: ## remove the sample home made by `make up`
+	rm -rf $(HOME_DIR)
