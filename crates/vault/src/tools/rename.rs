@@ -102,12 +102,14 @@ fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
         return Err(validation(format!("{from} cannot be moved into itself ({to})")));
     }
     let mut changes = Vec::new();
+    let mut replaced = None;
     if let Some(other) = in_the_way(context, &from, &to, &stat)? {
         match input.collision_strategy.unwrap_or(CollisionStrategy::Error) {
             CollisionStrategy::CreateUnique => to = free_name(view, &to)?,
             CollisionStrategy::Overwrite if other.is_file() && stat.is_file() => {
                 let there = view.etag(&to)?;
                 changes.extend(trash(view, &to, there, 1)?.0);
+                replaced = Some(to.clone());
             }
             CollisionStrategy::Error | CollisionStrategy::Overwrite => return Err(taken(context, &to, &other)?),
         }
@@ -130,7 +132,7 @@ fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
     let mut final_etag = content_etag;
     let mut updated = 0;
     if input.update_links.unwrap_or(true) {
-        let rewrites = rewrites(context, &moved)?;
+        let rewrites = rewrites(context, &moved, replaced.as_ref())?;
         updated = rewrites.len() as u64;
         for change in &rewrites {
             if let Change::Put { path, content, .. } = change
@@ -213,8 +215,12 @@ fn moved_files(
     }
 }
 
-/// The notes whose links must change, under the paths they will have.
-fn rewrites(context: &PlanContext<'_>, moved: &HashMap<VaultPath, VaultPath>) -> Fallible<Vec<Change>> {
+/// The notes whose links must change, under the paths they will have. `replaced` goes to the trash as it is.
+fn rewrites(
+    context: &PlanContext<'_>,
+    moved: &HashMap<VaultPath, VaultPath>,
+    replaced: Option<&VaultPath>,
+) -> Fallible<Vec<Change>> {
     let mut files = Vec::new();
     let _ = walk(context.view, None, context.stop, &mut |path, kind| {
         if kind == EntryKind::File {
@@ -223,6 +229,7 @@ fn rewrites(context: &PlanContext<'_>, moved: &HashMap<VaultPath, VaultPath>) ->
         Ok(ControlFlow::Continue(()))
     })?;
     let before = FileIndex::new(files.iter().cloned());
+    files.retain(|path| Some(path) != replaced);
     let after = FileIndex::new(files.iter().map(|path| moved.get(path).unwrap_or(path).clone()));
     let link_move = LinkMove { before: &before, after: &after, moved };
     let mut changes = Vec::new();

@@ -102,6 +102,18 @@ impl TestVault {
         Self { dir, locks, provider, blobs: Arc::default(), cancel: CancellationToken::new() }
     }
 
+    /// A folder that another process made.
+    pub(crate) fn at(dir: &std::path::Path, locks: &std::path::Path) -> Self {
+        let vault = Vault::open(dir, VaultOptions::new(locks)).unwrap();
+        Self {
+            dir: Arc::new(tempfile::tempdir().unwrap()),
+            locks: Arc::new(tempfile::tempdir().unwrap()),
+            provider: Arc::new(VaultProvider::new(Arc::new(vault), Arc::new(NoClients))),
+            blobs: Arc::default(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
     /// The same folder, opened again: another process, or this one after a crash.
     pub(crate) fn reopened(&self) -> Self {
         let vault = Vault::open(self.dir.path(), VaultOptions::new(self.locks.path())).unwrap();
