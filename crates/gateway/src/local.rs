@@ -54,7 +54,10 @@ struct Reply {
 pub async fn bind(path: &Path) -> std::io::Result<UnixListener> {
     if path.exists() {
         if UnixStream::connect(path).await.is_ok() {
-            return Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, "another Toolyard serves this home already"));
+            return Err(std::io::Error::new(
+                std::io::ErrorKind::AddrInUse,
+                "another Toolyard serves this home already",
+            ));
         }
         std::fs::remove_file(path)?;
     }

@@ -37,9 +37,15 @@ struct Inner {
 
 impl Service {
     /// `info` is shown by `status`; `is_alive` says whether the process of a lease still runs.
-    pub fn new(engine: Engine, info: Map<String, Value>, is_alive: impl Fn(&Lease) -> bool + Send + Sync + 'static) -> Self {
+    pub fn new(
+        engine: Engine,
+        info: Map<String, Value>,
+        is_alive: impl Fn(&Lease) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let verifier = engine.signer().verifier();
-        Self { inner: Arc::new(Inner { engine, verifier, is_alive: Box::new(is_alive), started: Instant::now(), info }) }
+        Self {
+            inner: Arc::new(Inner { engine, verifier, is_alive: Box::new(is_alive), started: Instant::now(), info }),
+        }
     }
 
     /// The engine.
@@ -58,7 +64,13 @@ impl Service {
     }
 
     /// Calls a method by name.
-    pub async fn call(&self, caller: Arc<Caller>, method: &str, params: Value, events: Option<EventSink>) -> Result<Value, Failure> {
+    pub async fn call(
+        &self,
+        caller: Arc<Caller>,
+        method: &str,
+        params: Value,
+        events: Option<EventSink>,
+    ) -> Result<Value, Failure> {
         match method {
             "status" => Ok(self.status()),
             "tools.list" => self.tools_list(&caller, read(params)?),
@@ -76,7 +88,10 @@ impl Service {
             "runs.verify" => self.runs_verify(read(params)?).await,
             "runs.resume" => self.runs_resume(caller, read(params)?, events).await,
             "runs.cancel" => self.runs_cancel(read(params)?),
-            _ => Err(Failure::new(ErrorCode::NotFound, format!("there is no method {:?}", method.chars().take(80).collect::<String>()))),
+            _ => Err(Failure::new(
+                ErrorCode::NotFound,
+                format!("there is no method {:?}", method.chars().take(80).collect::<String>()),
+            )),
         }
     }
 
@@ -136,13 +151,26 @@ impl Service {
                 toolyard_catalog::Resolution::Unknown { suggestions } => suggestions,
                 _ => Vec::new(),
             };
-            let failure = Failure::new(ErrorCode::NotFound, format!("there is no tool {:?}", name.chars().take(80).collect::<String>()));
-            if near.is_empty() { failure.suggest("List the tools with `toolyard tools list`.") } else { failure.suggest(format!("Did you mean {}?", near.join(", "))) }
+            let failure = Failure::new(
+                ErrorCode::NotFound,
+                format!("there is no tool {:?}", name.chars().take(80).collect::<String>()),
+            );
+            if near.is_empty() {
+                failure.suggest("List the tools with `toolyard tools list`.")
+            } else {
+                failure.suggest(format!("Did you mean {}?", near.join(", ")))
+            }
         })
     }
 
-    async fn tools_call(&self, caller: Arc<Caller>, params: ToolsCall, events: Option<EventSink>) -> Result<Value, Failure> {
-        let _watching = events.map(|sink| self.watch(Subscription { session: caller.session.clone(), ..Subscription::default() }, sink));
+    async fn tools_call(
+        &self,
+        caller: Arc<Caller>,
+        params: ToolsCall,
+        events: Option<EventSink>,
+    ) -> Result<Value, Failure> {
+        let _watching = events
+            .map(|sink| self.watch(Subscription { session: caller.session.clone(), ..Subscription::default() }, sink));
         let request = CallRequest {
             tool: params.name,
             args: params.args,
@@ -166,7 +194,12 @@ impl Service {
         to_value(self.engine().dry_run(caller, &plan, context).await?)
     }
 
-    async fn plans_run(&self, caller: Arc<Caller>, params: PlanParams, events: Option<EventSink>) -> Result<Value, Failure> {
+    async fn plans_run(
+        &self,
+        caller: Arc<Caller>,
+        params: PlanParams,
+        events: Option<EventSink>,
+    ) -> Result<Value, Failure> {
         let plan = params.plan()?;
         let context = self.context(&caller, &plan, params.context).await?;
         let request = PlanRequest { context, consent: params.consent.into_consent(&caller), parent_run_id: None };
@@ -174,7 +207,12 @@ impl Service {
         self.drive(run, params.detach, events).await
     }
 
-    async fn plans_fork(&self, caller: Arc<Caller>, params: ForkParams, events: Option<EventSink>) -> Result<Value, Failure> {
+    async fn plans_fork(
+        &self,
+        caller: Arc<Caller>,
+        params: ForkParams,
+        events: Option<EventSink>,
+    ) -> Result<Value, Failure> {
         let edited = params.plan.as_ref().map(|plan| parse_plan(plan.to_string().as_bytes())).transpose()?;
         let context = match &edited {
             Some(plan) => self.context(&caller, plan, params.context).await?,
@@ -185,21 +223,35 @@ impl Service {
         self.drive(run, false, events).await
     }
 
-    async fn plans_undo(&self, caller: Arc<Caller>, params: UndoParams, events: Option<EventSink>) -> Result<Value, Failure> {
+    async fn plans_undo(
+        &self,
+        caller: Arc<Caller>,
+        params: UndoParams,
+        events: Option<EventSink>,
+    ) -> Result<Value, Failure> {
         let undo = self.engine().plan_undo(params.run_id).await?;
         if !undo.not_undoable.is_empty() && !params.partial && !params.dry_run {
-            return Err(Failure::new(ErrorCode::PreconditionFailed, format!("{} calls of the run cannot be taken back", undo.not_undoable.len()))
-                .suggest("Look at them with --dry-run; take back the rest with --partial.")
-                .detail("notUndoable", serde_json::to_value(&undo.not_undoable).unwrap_or_default()));
+            return Err(Failure::new(
+                ErrorCode::PreconditionFailed,
+                format!("{} calls of the run cannot be taken back", undo.not_undoable.len()),
+            )
+            .suggest("Look at them with --dry-run; take back the rest with --partial.")
+            .detail("notUndoable", serde_json::to_value(&undo.not_undoable).unwrap_or_default()));
         }
         let Some(plan) = undo.plan.clone() else {
-            return Ok(json!({"runId": Value::Null, "status": "finished", "steps": [], "effects": {}, "message": "there is nothing to take back"}));
+            return Ok(
+                json!({"runId": Value::Null, "status": "finished", "steps": [], "effects": {}, "message": "there is nothing to take back"}),
+            );
         };
         if params.dry_run {
             let preview = self.engine().dry_run(caller, &plan, Map::new()).await?;
             return Ok(json!({"plan": plan, "notUndoable": undo.not_undoable, "preview": preview}));
         }
-        let request = PlanRequest { context: Map::new(), consent: params.consent.into_consent(&caller), parent_run_id: Some(params.run_id) };
+        let request = PlanRequest {
+            context: Map::new(),
+            consent: params.consent.into_consent(&caller),
+            parent_run_id: Some(params.run_id),
+        };
         let run = self.engine().start_plan(caller, &plan, request, HashMap::new()).await?;
         self.drive(run, false, events).await
     }
@@ -211,12 +263,15 @@ impl Service {
     /// Drives a run in a task of its own: a caller that goes away does not take the run with it.
     async fn drive(&self, run: StartedRun, detach: bool, events: Option<EventSink>) -> Result<Value, Failure> {
         let run_id = run.run_id();
-        let watching = events.map(|sink| self.watch(Subscription { run_id: Some(run_id), ..Subscription::default() }, sink));
+        let watching =
+            events.map(|sink| self.watch(Subscription { run_id: Some(run_id), ..Subscription::default() }, sink));
         let task = tokio::spawn(run.drive());
         if detach {
             return Ok(json!({"runId": run_id, "status": RunStatus::Running}));
         }
-        let report = task.await.map_err(|_| Failure::new(ErrorCode::InternalError, "the run failed unexpectedly").detail("runId", run_id.to_string()))?;
+        let report = task.await.map_err(|_| {
+            Failure::new(ErrorCode::InternalError, "the run failed unexpectedly").detail("runId", run_id.to_string())
+        })?;
         drop(watching);
         to_value::<RunReport>(report?)
     }
@@ -247,10 +302,19 @@ impl Service {
     }
 
     /// Answers what Toolyard knows itself; the rest must have come with the request.
-    async fn context(&self, caller: &Arc<Caller>, plan: &ActionPlan, mut given: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
+    async fn context(
+        &self,
+        caller: &Arc<Caller>,
+        plan: &ActionPlan,
+        mut given: Map<String, Value>,
+    ) -> Result<Map<String, Value>, Failure> {
         for request in &plan.context_requests {
             if request.kind == ContextKind::VaultFileList && !given.contains_key(request.kind.as_str()) {
-                let call = CallRequest { tool: "vault.listFiles".to_owned(), args: request.options.clone(), ..CallRequest::default() };
+                let call = CallRequest {
+                    tool: "vault.listFiles".to_owned(),
+                    args: request.options.clone(),
+                    ..CallRequest::default()
+                };
                 let result = self.engine().call(caller.clone(), call).await.result;
                 if let Some(data) = &result.data {
                     given.insert(request.kind.as_str().to_owned(), Value::Object(data.clone()));
@@ -312,11 +376,17 @@ impl Service {
         .await
     }
 
-    async fn runs_resume(&self, caller: Arc<Caller>, params: ResumeParams, events: Option<EventSink>) -> Result<Value, Failure> {
+    async fn runs_resume(
+        &self,
+        caller: Arc<Caller>,
+        params: ResumeParams,
+        events: Option<EventSink>,
+    ) -> Result<Value, Failure> {
         if let Some(choice) = params.settle {
             self.engine().settle(params.run_id, choice, &caller.principal).await?;
         }
-        let _watching = events.map(|sink| self.watch(Subscription { run_id: Some(params.run_id), ..Subscription::default() }, sink));
+        let _watching = events
+            .map(|sink| self.watch(Subscription { run_id: Some(params.run_id), ..Subscription::default() }, sink));
         let approved_by = params.approve.then(|| caller.principal.clone());
         let service = self.clone();
         let task = tokio::spawn(async move {
@@ -502,7 +572,9 @@ fn row_json(row: &RunRow) -> Value {
 
 fn read<T: DeserializeOwned>(params: Value) -> Result<T, Failure> {
     let params = if params.is_null() { Value::Object(Map::new()) } else { params };
-    serde_json::from_value(params).map_err(|e| Failure::new(ErrorCode::ValidationError, format!("the parameters cannot be read: {e}")).retryable(false))
+    serde_json::from_value(params).map_err(|e| {
+        Failure::new(ErrorCode::ValidationError, format!("the parameters cannot be read: {e}")).retryable(false)
+    })
 }
 
 fn to_value<T: Serialize>(value: T) -> Result<Value, Failure> {
@@ -510,5 +582,7 @@ fn to_value<T: Serialize>(value: T) -> Result<Value, Failure> {
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Failure::new(ErrorCode::InternalError, "reading the store failed unexpectedly")))
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|_| Err(Failure::new(ErrorCode::InternalError, "reading the store failed unexpectedly")))
 }

@@ -24,7 +24,9 @@ impl Backend {
     /// A running Toolyard if there is one that serves what is meant, else this process.
     pub async fn open(global: &Global, needs: Needs) -> Result<Self, Failure> {
         let resolved = config::resolve(global)?;
-        if !global.in_process && let Some(client) = running(&resolved, global).await {
+        if !global.in_process
+            && let Some(client) = running(&resolved, global).await
+        {
             return Ok(Self::There(client));
         }
         Ok(Self::Here(Box::new(Yard::open(resolved, needs)?)))
@@ -60,7 +62,9 @@ async fn running(resolved: &Resolved, global: &Global) -> Option<Client> {
     let served = status.get("vault").and_then(Value::as_str).unwrap_or_default();
     if resolved.vault_was_given && served != resolved.vault.display().to_string() {
         if !global.quiet {
-            crate::output::note(&format!("the running Toolyard serves another vault ({served}); working in this process instead"));
+            crate::output::note(&format!(
+                "the running Toolyard serves another vault ({served}); working in this process instead"
+            ));
         }
         return None;
     }

@@ -8,7 +8,14 @@ use std::path::PathBuf;
 /// Data goes to standard output, everything else to standard error. Exit codes: 0 it worked; 1 it failed; 2 the command
 /// line was wrong; 3 a person's approval is needed; 4 a run waits for a person to settle a call; 130 it was interrupted.
 #[derive(Debug, Parser)]
-#[command(name = "toolyard", version, propagate_version = true, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "toolyard",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub struct Cli {
     /// Options every command takes.
     #[command(flatten)]

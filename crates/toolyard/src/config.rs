@@ -164,7 +164,8 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
     let home = Home::resolve(global.home.as_deref()).map_err(|e| invalid(format!("{e:#}")))?;
     let config = load(&home)?;
     check_numbers(&config)?;
-    let policy = Policy::compile(&config.policy).map_err(|e| invalid(format!("{}: policy: {e}", home.config().display())))?;
+    let policy =
+        Policy::compile(&config.policy).map_err(|e| invalid(format!("{}: policy: {e}", home.config().display())))?;
     let vault_was_given = global.vault.is_some();
     let vault = match (&global.vault, &config.vault.path) {
         (Some(path), _) => path.clone(),
@@ -178,7 +179,11 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
 fn check_numbers(config: &Config) -> Result<(), Failure> {
     let e = &config.engine;
     let range = |key: &str, value: u64, least: u64, most: u64| {
-        if (least..=most).contains(&value) { Ok(()) } else { Err(invalid(format!("{key} is {value}; it must be {least} to {most}"))) }
+        if (least..=most).contains(&value) {
+            Ok(())
+        } else {
+            Err(invalid(format!("{key} is {value}; it must be {least} to {most}")))
+        }
     };
     range("engine.graceMs", e.grace_ms, 0, 60_000)?;
     range("engine.lateWindowMs", e.late_window_ms, 0, 600_000)?;
@@ -244,7 +249,12 @@ fn rows(schema: &serde_json::Value, defaults: &serde_json::Value, prefix: &str, 
     for (key, property) in properties {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         let default = defaults.get(key);
-        let meaning = property.get("description").and_then(Value::as_str).unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+        let meaning = property
+            .get("description")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .replace('\n', " ")
+            .replace('|', "\\|");
         if property.get("properties").is_some() {
             out.push_str(&format!("| `[{path}]` | table | | {meaning} |\n"));
             rows(property, default.unwrap_or(&Value::Null), &path, out);
@@ -263,7 +273,10 @@ fn rows(schema: &serde_json::Value, defaults: &serde_json::Value, prefix: &str, 
 
 fn type_of(property: &serde_json::Value) -> String {
     use serde_json::Value;
-    let words = |v: &Value| v.as_array().map(|a| a.iter().filter_map(Value::as_str).filter(|t| *t != "null").map(str::to_owned).collect::<Vec<_>>());
+    let words = |v: &Value| {
+        v.as_array()
+            .map(|a| a.iter().filter_map(Value::as_str).filter(|t| *t != "null").map(str::to_owned).collect::<Vec<_>>())
+    };
     if let Some(options) = property.get("oneOf").or(property.get("anyOf")).and_then(Value::as_array) {
         let mut all: Vec<String> = options.iter().map(type_of).filter(|t| t != "null").collect();
         all.dedup();
@@ -276,7 +289,9 @@ fn type_of(property: &serde_json::Value) -> String {
         return options.iter().map(|o| format!("`\"{o}\"`")).collect::<Vec<_>>().join(" or ");
     }
     match property.get("type") {
-        Some(Value::String(t)) if t == "array" => format!("list of {}", property.get("items").map_or("any".to_owned(), type_of)),
+        Some(Value::String(t)) if t == "array" => {
+            format!("list of {}", property.get("items").map_or("any".to_owned(), type_of))
+        }
         Some(Value::String(t)) => t.clone(),
         Some(list) => words(list).unwrap_or_default().join(" or "),
         None => "any".to_owned(),
@@ -312,7 +327,14 @@ mod tests {
     #[test]
     fn the_reference_names_every_key_of_the_default() {
         let page = reference();
-        for key in ["gateway.port", "policy.limits.maxConcurrency", "policy.sandbox.allowedRoots", "engine.graceMs", "record.files", "log.level"] {
+        for key in [
+            "gateway.port",
+            "policy.limits.maxConcurrency",
+            "policy.sandbox.allowedRoots",
+            "engine.graceMs",
+            "record.files",
+            "log.level",
+        ] {
             assert!(page.contains(&format!("`{key}`")), "{key}");
         }
     }

@@ -17,9 +17,12 @@ impl Home {
     /// The folder named, else `~/.toolyard`.
     pub fn resolve(given: Option<&Path>) -> Result<Self> {
         let path = match given {
-            Some(path) => std::path::absolute(path).with_context(|| format!("cannot make {} absolute", path.display()))?,
+            Some(path) => {
+                std::path::absolute(path).with_context(|| format!("cannot make {} absolute", path.display()))?
+            }
             None => {
-                let user = std::env::var_os("HOME").filter(|h| !h.is_empty()).context("HOME is not set; pass --home DIR")?;
+                let user =
+                    std::env::var_os("HOME").filter(|h| !h.is_empty()).context("HOME is not set; pass --home DIR")?;
                 PathBuf::from(user).join(".toolyard")
             }
         };
@@ -87,7 +90,8 @@ impl Home {
         let signer = Signer::from_secret("toolyard", &secret);
         let public = self.state().join("signing.pub");
         if !public.exists() {
-            fs::write(&public, signer.verifier().to_text() + "\n").with_context(|| format!("cannot write {}", public.display()))?;
+            fs::write(&public, signer.verifier().to_text() + "\n")
+                .with_context(|| format!("cannot write {}", public.display()))?;
         }
         Ok(signer)
     }
@@ -99,7 +103,11 @@ impl Home {
             return Ok(text.trim().to_owned());
         }
         let token = toolyard_protocol::canonical::hex(&random()?);
-        if write_new(&path, &token)? { Ok(token) } else { Ok(read_private(&path)?.unwrap_or_default().trim().to_owned()) }
+        if write_new(&path, &token)? {
+            Ok(token)
+        } else {
+            Ok(read_private(&path)?.unwrap_or_default().trim().to_owned())
+        }
     }
 }
 
@@ -107,7 +115,8 @@ fn random() -> Result<[u8; 32]> {
     let mut bytes = [0u8; 32];
     let mut filled = 0;
     while filled < bytes.len() {
-        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()).context("the system has no randomness")?;
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
+            .context("the system has no randomness")?;
     }
     Ok(bytes)
 }
@@ -146,7 +155,9 @@ fn write_new(path: &Path, text: &str) -> Result<bool> {
         .mode(0o600)
         .open(&temporary)
         .with_context(|| format!("cannot write {}", temporary.display()))?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(|| format!("cannot write {}", temporary.display()))?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.sync_all())
+        .with_context(|| format!("cannot write {}", temporary.display()))?;
     let linked = fs::hard_link(&temporary, path);
     fs::remove_file(&temporary).with_context(|| format!("cannot remove {}", temporary.display()))?;
     match linked {

@@ -9,10 +9,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return output::usage_error(&error),
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(worker_threads()).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return output::startup_error(&cli.global, &error),
-    };
+    let runtime =
+        match tokio::runtime::Builder::new_multi_thread().worker_threads(worker_threads()).enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return output::startup_error(&cli.global, &error),
+        };
     let code = runtime.block_on(commands::run(cli));
     // Blocking work that was abandoned (a hung file system) must not keep the process from ending.
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));

@@ -17,7 +17,11 @@ pub const PAUSED: u8 = 4;
 
 /// Prints a JSON value on one line, or prettily for a terminal.
 pub fn json(value: &Value) {
-    let text = if std::io::stdout().is_terminal() { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
+    let text = if std::io::stdout().is_terminal() {
+        serde_json::to_string_pretty(value)
+    } else {
+        serde_json::to_string(value)
+    };
     data(&text.unwrap_or_default());
 }
 
@@ -43,7 +47,9 @@ pub fn failure(global: &Global, failure: &Failure) -> ExitCode {
         if let Some(suggestion) = &failure.suggestion {
             eprintln!("{} {suggestion}", paint.bold("hint:"));
         }
-        for error in failure.details.iter().filter_map(|d| d.get("errors")).filter_map(Value::as_array).flatten().take(20) {
+        for error in
+            failure.details.iter().filter_map(|d| d.get("errors")).filter_map(Value::as_array).flatten().take(20)
+        {
             let place = error.get("path").and_then(Value::as_str).unwrap_or_default();
             let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
             eprintln!("  {place}: {message}");

@@ -41,7 +41,15 @@ impl RunFiles {
     /// Starts the writer.
     pub fn start(dir: PathBuf, store: Arc<dyn Store>, config: &RecordConfig) -> io::Result<Self> {
         let (sender, jobs) = sync_channel(QUEUE);
-        let mut writer = Writer { dir, store, keep: config.keep_call_folders, calls: None, budget: CALLS_PER_SECOND, since: Instant::now(), skipped: 0 };
+        let mut writer = Writer {
+            dir,
+            store,
+            keep: config.keep_call_folders,
+            calls: None,
+            budget: CALLS_PER_SECOND,
+            since: Instant::now(),
+            skipped: 0,
+        };
         let thread = std::thread::Builder::new().name("run-files".to_owned()).spawn(move || writer.run(&jobs))?;
         Ok(Self { sender, thread, mode: config.files })
     }
@@ -92,7 +100,10 @@ impl Writer {
             }
         }
         if self.skipped > 0 {
-            tracing::info!(skipped = self.skipped, "single calls without files; write them with `toolyard runs export`");
+            tracing::info!(
+                skipped = self.skipped,
+                "single calls without files; write them with `toolyard runs export`"
+            );
         }
     }
 
@@ -109,7 +120,9 @@ impl Writer {
         self.store.settle()?;
         let export = view::export_run(&*self.store, run_id)?;
         let target = self.dir.join(run_id.to_string());
-        write_export(&export, &target).map_err(|e| Failure::new(toolyard_protocol::ErrorCode::StoreUnavailable, format!("{}: {e}", target.display())))?;
+        write_export(&export, &target).map_err(|e| {
+            Failure::new(toolyard_protocol::ErrorCode::StoreUnavailable, format!("{}: {e}", target.display()))
+        })?;
         if kind == RunKind::Call {
             self.prune(target);
         }

@@ -55,7 +55,9 @@ impl Yard {
         let run_files = (needs == Needs::Store && resolved.config.record.files != RunFilesMode::None)
             .then(|| RunFiles::start(home.runs(), store, &resolved.config.record))
             .transpose()
-            .map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{} cannot be used: {e}", home.runs().display())))?;
+            .map_err(|e| {
+                Failure::new(ErrorCode::StoreUnavailable, format!("{} cannot be used: {e}", home.runs().display()))
+            })?;
         if let Some(files) = &run_files {
             engine.on_run_end(files.listener());
         }
@@ -85,8 +87,17 @@ impl From<StoreFailure> for Failure {
     }
 }
 
-fn register_vault(engine: &Engine, root: &std::path::Path, home: &crate::home::Home, follow_symlinks: bool, needs: Needs) -> Result<(), Failure> {
-    let unusable = |e: String| Failure::new(ErrorCode::ConfigInvalid, format!("the vault {} cannot be used: {e}", root.display())).suggest("Pass another folder with --vault DIR, or set vault.path in config.toml.");
+fn register_vault(
+    engine: &Engine,
+    root: &std::path::Path,
+    home: &crate::home::Home,
+    follow_symlinks: bool,
+    needs: Needs,
+) -> Result<(), Failure> {
+    let unusable = |e: String| {
+        Failure::new(ErrorCode::ConfigInvalid, format!("the vault {} cannot be used: {e}", root.display()))
+            .suggest("Pass another folder with --vault DIR, or set vault.path in config.toml.")
+    };
     if needs == Needs::Catalog {
         // Describing tools touches no file: a slow or missing vault does not matter.
         return register(engine, Arc::new(Described));
@@ -101,7 +112,9 @@ fn register_vault(engine: &Engine, root: &std::path::Path, home: &crate::home::H
 }
 
 fn register(engine: &Engine, provider: Arc<dyn toolyard_engine::Provider>) -> Result<(), Failure> {
-    let refused = |e: toolyard_catalog::RegistryError| Failure::new(ErrorCode::InternalError, format!("a built-in tool was refused: {e}"));
+    let refused = |e: toolyard_catalog::RegistryError| {
+        Failure::new(ErrorCode::InternalError, format!("a built-in tool was refused: {e}"))
+    };
     let entries = toolyard_vault::definitions()
         .into_iter()
         .map(|definition| ToolEntry::new(definition, ToolSource::core()))
@@ -120,6 +133,8 @@ impl toolyard_engine::Provider for Described {
         call: &'a toolyard_protocol::ToolCall,
         _: toolyard_engine::Prepared,
     ) -> toolyard_engine::BoxFuture<'a, Result<toolyard_engine::Output, toolyard_engine::Failed>> {
-        Box::pin(async move { Err(toolyard_engine::Failed::new(ErrorCode::Unavailable, format!("{} needs a vault", call.tool))) })
+        Box::pin(async move {
+            Err(toolyard_engine::Failed::new(ErrorCode::Unavailable, format!("{} needs a vault", call.tool)))
+        })
     }
 }

@@ -20,17 +20,31 @@ pub(super) fn run(global: &Global, command: ConfigCommand) -> Outcome {
         ConfigCommand::Show => {
             let shown = resolved.config.redacted();
             if global.json {
-                output::json(&json!({"home": resolved.home.path(), "file": file, "vault": resolved.vault, "config": shown}));
+                output::json(
+                    &json!({"home": resolved.home.path(), "file": file, "vault": resolved.vault, "config": shown}),
+                );
             } else {
-                let text = toml::to_string_pretty(&shown).map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
-                output::data(&format!("# home  {}\n# file  {}{}\n# vault {}\n\n{}", resolved.home.path().display(), file.display(), if file.exists() { "" } else { " (not there: defaults)" }, resolved.vault.display(), text.trim_end()));
+                let text = toml::to_string_pretty(&shown)
+                    .map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
+                output::data(&format!(
+                    "# home  {}\n# file  {}{}\n# vault {}\n\n{}",
+                    resolved.home.path().display(),
+                    file.display(),
+                    if file.exists() { "" } else { " (not there: defaults)" },
+                    resolved.vault.display(),
+                    text.trim_end()
+                ));
             }
         }
         ConfigCommand::Check => {
             if global.json {
                 output::json(&json!({"ok": true, "file": file, "exists": file.exists()}));
             } else {
-                output::data(&format!("ok: {}{}", file.display(), if file.exists() { "" } else { " (not there: defaults)" }));
+                output::data(&format!(
+                    "ok: {}{}",
+                    file.display(),
+                    if file.exists() { "" } else { " (not there: defaults)" }
+                ));
             }
         }
         ConfigCommand::Reference => {}

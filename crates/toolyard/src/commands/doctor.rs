@@ -31,38 +31,72 @@ pub(super) async fn run(global: &Global) -> Outcome {
         Err(failure) => add("configuration", Err(failure.message)),
         Ok(resolved) => {
             let file = resolved.home.config();
-            add("configuration", Ok(if file.exists() { file.display().to_string() } else { "defaults (no config.toml)".to_owned() }));
-            add("home", resolved.home.create().map(|()| resolved.home.path().display().to_string()).map_err(|e| format!("{e:#}")));
+            add(
+                "configuration",
+                Ok(if file.exists() { file.display().to_string() } else { "defaults (no config.toml)".to_owned() }),
+            );
+            add(
+                "home",
+                resolved
+                    .home
+                    .create()
+                    .map(|()| resolved.home.path().display().to_string())
+                    .map_err(|e| format!("{e:#}")),
+            );
             add("signing key", resolved.home.signer().map(|s| s.verifier().to_text()).map_err(|e| format!("{e:#}")));
             let vault = resolved.vault.clone();
-            add("vault", match std::fs::metadata(&vault) {
-                Ok(m) if m.is_dir() => Ok(vault.display().to_string()),
-                Ok(_) => Err(format!("{} is not a folder", vault.display())),
-                Err(_) if vault == resolved.home.default_vault() => Ok(format!("{} (made at first use)", vault.display())),
-                Err(e) => Err(format!("{}: {e}; pass --vault DIR or set vault.path", vault.display())),
-            });
+            add(
+                "vault",
+                match std::fs::metadata(&vault) {
+                    Ok(m) if m.is_dir() => Ok(vault.display().to_string()),
+                    Ok(_) => Err(format!("{} is not a folder", vault.display())),
+                    Err(_) if vault == resolved.home.default_vault() => {
+                        Ok(format!("{} (made at first use)", vault.display()))
+                    }
+                    Err(e) => Err(format!("{}: {e}; pass --vault DIR or set vault.path", vault.display())),
+                },
+            );
             match Client::connect(&resolved.home.socket()).await {
-                Ok(mut client) => add("running", match client.call("status", json!({}), None).await {
-                    Ok(status) => Ok(format!("yes, pid {}", status["pid"])),
-                    Err(failure) => Err(failure.message),
-                }),
+                Ok(mut client) => add(
+                    "running",
+                    match client.call("status", json!({}), None).await {
+                        Ok(status) => Ok(format!("yes, pid {}", status["pid"])),
+                        Err(failure) => Err(failure.message),
+                    },
+                ),
                 Err(_) => add("running", Ok("no".to_owned())),
             }
             for (what, result) in store_findings(global).await {
                 add(what, result);
             }
-            let sandbox = rustix::fs::open("/", rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty())
-                .and_then(|root| rustix::fs::openat2(&root, ".", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty(), rustix::fs::ResolveFlags::BENEATH));
-            add("openat2", match sandbox {
-                Ok(_) => Ok("available: paths are confined by the kernel".to_owned()),
-                Err(e) => Ok(format!("not available ({e}): paths are confined step by step")),
+            let sandbox = rustix::fs::open(
+                "/",
+                rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY,
+                rustix::fs::Mode::empty(),
+            )
+            .and_then(|root| {
+                rustix::fs::openat2(
+                    &root,
+                    ".",
+                    rustix::fs::OFlags::PATH,
+                    rustix::fs::Mode::empty(),
+                    rustix::fs::ResolveFlags::BENEATH,
+                )
             });
+            add(
+                "openat2",
+                match sandbox {
+                    Ok(_) => Ok("available: paths are confined by the kernel".to_owned()),
+                    Err(e) => Ok(format!("not available ({e}): paths are confined step by step")),
+                },
+            );
             add("user", Ok(home::user_name()));
         }
     }
     let healthy = findings.iter().all(|f| f.ok);
     if global.json {
-        let all: Vec<Value> = findings.iter().map(|f| json!({"check": f.what, "ok": f.ok, "message": f.message})).collect();
+        let all: Vec<Value> =
+            findings.iter().map(|f| json!({"check": f.what, "ok": f.ok, "message": f.message})).collect();
         output::json(&json!({"ok": healthy, "checks": all}));
     } else {
         let paint = Paint::stdout();
@@ -89,11 +123,14 @@ async fn store_findings(global: &Global) -> Vec<(&'static str, Result<String, St
         }
         Err(failure) => findings.push(("store", Err(failure.message))),
     }
-    findings.push(("ledger", match backend.call("runs.verify", json!({}), None).await {
-        Ok(report) if report["ok"] == true => Ok(format!("{} entries, {} runs", report["entries"], report["runs"])),
-        Ok(report) => Err(format!("does not verify: {report}")),
-        Err(failure) => Err(failure.message),
-    }));
+    findings.push((
+        "ledger",
+        match backend.call("runs.verify", json!({}), None).await {
+            Ok(report) if report["ok"] == true => Ok(format!("{} entries, {} runs", report["entries"], report["runs"])),
+            Ok(report) => Err(format!("does not verify: {report}")),
+            Err(failure) => Err(failure.message),
+        },
+    ));
     backend.close().await;
     findings
 }

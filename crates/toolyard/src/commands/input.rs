@@ -18,7 +18,8 @@ pub(super) fn read_source(source: &str) -> Result<Vec<u8>, Failure> {
         std::io::stdin().lock().take(MAX_INPUT + 1).read_to_end(&mut bytes)
     } else {
         let file = std::fs::File::open(source).map_err(|e| {
-            let code = if e.kind() == std::io::ErrorKind::NotFound { ErrorCode::NotFound } else { ErrorCode::UsageError };
+            let code =
+                if e.kind() == std::io::ErrorKind::NotFound { ErrorCode::NotFound } else { ErrorCode::UsageError };
             Failure::new(code, format!("{source} cannot be read: {e}")).suggest("Check the path of the file.")
         })?;
         file.take(MAX_INPUT + 1).read_to_end(&mut bytes)
@@ -39,8 +40,14 @@ pub(super) fn json_object(text: &str) -> Result<Map<String, Value>, Failure> {
     };
     match serde_json::from_slice(&bytes) {
         Ok(Value::Object(map)) => Ok(map),
-        Ok(_) => Err(usage("the arguments must be a JSON object".into()).suggest("For example: --args '{\"path\":\"Note.md\"}'")),
-        Err(e) => Err(usage(format!("the arguments are not JSON: {e}")).suggest("For example: --args '{\"path\":\"Note.md\"}'")),
+        Ok(_) => {
+            Err(usage("the arguments must be a JSON object".into())
+                .suggest("For example: --args '{\"path\":\"Note.md\"}'"))
+        }
+        Err(e) => {
+            Err(usage(format!("the arguments are not JSON: {e}"))
+                .suggest("For example: --args '{\"path\":\"Note.md\"}'"))
+        }
     }
 }
 
@@ -57,7 +64,8 @@ pub(super) fn context(pairs: &[String]) -> Result<Map<String, Value>, Failure> {
     pairs
         .iter()
         .map(|pair| {
-            let (kind, text) = pair.split_once('=').ok_or_else(|| usage(format!("--context {pair:?} must look like KIND=JSON")))?;
+            let (kind, text) =
+                pair.split_once('=').ok_or_else(|| usage(format!("--context {pair:?} must look like KIND=JSON")))?;
             let value = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
             Ok((kind.to_owned(), value))
         })

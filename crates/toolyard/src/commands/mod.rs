@@ -54,7 +54,8 @@ fn start_logging(global: &Global) {
         .and_then(|home| crate::config::load(&home).ok())
         .map_or_else(LogConfig::default, |c| c.log);
     let filter = std::env::var("TOOLYARD_LOG").unwrap_or(log.level);
-    let filter = tracing_subscriber::EnvFilter::try_new(&filter).unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    let filter =
+        tracing_subscriber::EnvFilter::try_new(&filter).unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let _ = match log.format {
         LogFormat::Json => builder.json().try_init(),

@@ -40,7 +40,11 @@ async fn check(global: &Global, file: PlanFile) -> Outcome {
         let paint = Paint::stdout();
         for (label, key) in [(paint.red("error"), "errors"), (paint.yellow("warning"), "warnings")] {
             for issue in report[key].as_array().into_iter().flatten() {
-                output::data(&format!("{label} {} {}", issue["path"].as_str().unwrap_or_default(), issue["message"].as_str().unwrap_or_default()));
+                output::data(&format!(
+                    "{label} {} {}",
+                    issue["path"].as_str().unwrap_or_default(),
+                    issue["message"].as_str().unwrap_or_default()
+                ));
             }
         }
         let summary = &report["summary"];
@@ -49,7 +53,10 @@ async fn check(global: &Global, file: PlanFile) -> Outcome {
             if ok { paint.green("ok") } else { paint.red("cannot be run") },
             summary["estimatedSteps"],
             summary["riskLevel"].as_str().unwrap_or_default(),
-            summary["toolsUsed"].as_array().map(|t| t.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")).unwrap_or_default(),
+            summary["toolsUsed"]
+                .as_array()
+                .map(|t| t.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "))
+                .unwrap_or_default(),
         ));
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
@@ -85,7 +92,8 @@ async fn run_plan(global: &Global, file: PlanFile, approval: Approval, detach: b
 async fn with_approval(global: &Global, method: &str, mut params: Value, approval: &Approval, steps: usize) -> Outcome {
     let mut backend = Backend::open(global, Needs::Store).await?;
     if params["detach"] == true && !backend.is_remote() {
-        return Err(Failure::new(ErrorCode::PreconditionFailed, "--detach needs a running Toolyard").suggest("Start one with `toolyard up`."));
+        return Err(Failure::new(ErrorCode::PreconditionFailed, "--detach needs a running Toolyard")
+            .suggest("Start one with `toolyard up`."));
     }
     params["consent"] = json!({"approved": approval.yes, "previewHash": approval.preview_hash});
     let progress = PlanProgress::new(global, steps);
@@ -97,7 +105,10 @@ async fn with_approval(global: &Global, method: &str, mut params: Value, approva
     {
         progress.finish();
         let preview = match method {
-            "plans.run" => backend.call("plans.dryRun", json!({"plan": params["plan"], "context": params["context"]}), None).await.ok(),
+            "plans.run" => backend
+                .call("plans.dryRun", json!({"plan": params["plan"], "context": params["context"]}), None)
+                .await
+                .ok(),
             _ => None,
         };
         if let Some(preview) = &preview {
@@ -106,8 +117,7 @@ async fn with_approval(global: &Global, method: &str, mut params: Value, approva
         }
         if input::ask("Run this plan?") {
             let hash = |key: &str| preview.as_ref().map_or(Value::Null, |p| p[key].clone());
-            params["consent"] =
-                json!({"approved": true, "planHash": hash("planHash"), "policyHash": hash("policyHash"), "previewHash": hash("previewHash")});
+            params["consent"] = json!({"approved": true, "planHash": hash("planHash"), "policyHash": hash("policyHash"), "previewHash": hash("previewHash")});
             answer = call_interruptibly(&mut backend, method, params, &progress).await;
         }
     }
@@ -117,7 +127,12 @@ async fn with_approval(global: &Global, method: &str, mut params: Value, approva
 }
 
 /// The first Ctrl-C stops the run and waits for its record; a second one ends the program.
-async fn call_interruptibly(backend: &mut Backend, method: &str, params: Value, progress: &PlanProgress) -> Result<Value, Failure> {
+async fn call_interruptibly(
+    backend: &mut Backend,
+    method: &str,
+    params: Value,
+    progress: &PlanProgress,
+) -> Result<Value, Failure> {
     let engine = match backend {
         Backend::Here(yard) => Some(yard.service.engine().clone()),
         Backend::There(_) => None,
@@ -176,7 +191,13 @@ fn show_steps(report: &Value) {
     for step in report["steps"].as_array().into_iter().flatten() {
         let status = step["status"].as_str().unwrap_or("-");
         let message = step["error"]["message"].as_str().or(step["userMessage"].as_str()).unwrap_or_default();
-        output::data(&format!("{} {} {} {}", paint.status(status), step["id"].as_str().unwrap_or_default(), step["tool"].as_str().unwrap_or_default(), paint.dim(message)));
+        output::data(&format!(
+            "{} {} {} {}",
+            paint.status(status),
+            step["id"].as_str().unwrap_or_default(),
+            step["tool"].as_str().unwrap_or_default(),
+            paint.dim(message)
+        ));
     }
 }
 
@@ -188,7 +209,11 @@ fn show_effects(effects: &Value) {
         }
     }
     for change in each("renamed").iter().take(50) {
-        output::data(&format!("  renamed {} -> {}", change["from"].as_str().unwrap_or_default(), change["to"].as_str().unwrap_or_default()));
+        output::data(&format!(
+            "  renamed {} -> {}",
+            change["from"].as_str().unwrap_or_default(),
+            change["to"].as_str().unwrap_or_default()
+        ));
     }
 }
 
@@ -224,7 +249,11 @@ async fn undo(global: &Global, run: &str, dry_run: bool, partial: bool, approval
             output::data(step["preview"].as_str().unwrap_or_default());
         }
         for call in answer["notUndoable"].as_array().into_iter().flatten() {
-            output::data(&format!("cannot be taken back: step {}: {}", call["stepId"].as_str().unwrap_or_default(), call["reason"].as_str().unwrap_or_default()));
+            output::data(&format!(
+                "cannot be taken back: step {}: {}",
+                call["stepId"].as_str().unwrap_or_default(),
+                call["reason"].as_str().unwrap_or_default()
+            ));
         }
         let diff = answer["preview"]["diff"].as_str().unwrap_or_default();
         if !diff.is_empty() {

@@ -27,12 +27,20 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
             let before = before.as_deref().map(input::run_id).transpose()?;
             let params = json!({"status": status, "kind": kind, "limit": limit, "before": before});
             let answer = backend.call("runs.list", params, None).await?;
-            if global.json { output::json(&answer) } else { list(&answer) }
+            if global.json {
+                output::json(&answer)
+            } else {
+                list(&answer)
+            }
             Ok(ExitCode::SUCCESS)
         }
         RunsCommand::Show { run } => {
             let answer = backend.call("runs.get", json!({"runId": input::run_id(&run)?}), None).await?;
-            if global.json { output::json(&answer) } else { show(&answer) }
+            if global.json {
+                output::json(&answer)
+            } else {
+                show(&answer)
+            }
             Ok(ExitCode::SUCCESS)
         }
         RunsCommand::Export { run, out } => export(global, backend, &run, &out).await,
@@ -52,7 +60,11 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
         }
         RunsCommand::Cancel { run } => {
             let answer = backend.call("runs.cancel", json!({"runId": input::run_id(&run)?}), None).await?;
-            if global.json { output::json(&answer) } else { output::data("stopping") }
+            if global.json {
+                output::json(&answer)
+            } else {
+                output::data("stopping")
+            }
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -75,10 +87,22 @@ fn show(answer: &Value) {
     let paint = Paint::stdout();
     let run = &answer["run"];
     let title = run["plan"]["goal"].as_str().unwrap_or("direct call");
-    output::data(&format!("{} {} {title}", paint.bold(run["runId"].as_str().unwrap_or_default()), paint.status(run["status"].as_str().unwrap_or_default())));
-    output::data(&format!("started {}  head {} {}", run["startedAt"].as_str().unwrap_or_default(), run["head"]["seq"], run["head"]["hash"].as_str().unwrap_or_default()));
+    output::data(&format!(
+        "{} {} {title}",
+        paint.bold(run["runId"].as_str().unwrap_or_default()),
+        paint.status(run["status"].as_str().unwrap_or_default())
+    ));
+    output::data(&format!(
+        "started {}  head {} {}",
+        run["startedAt"].as_str().unwrap_or_default(),
+        run["head"]["seq"],
+        run["head"]["hash"].as_str().unwrap_or_default()
+    ));
     if let Some(by) = run["confirmation"]["by"].as_str() {
-        output::data(&format!("approved by {by}, {}", run["confirmation"]["confirmationId"].as_str().unwrap_or_default()));
+        output::data(&format!(
+            "approved by {by}, {}",
+            run["confirmation"]["confirmationId"].as_str().unwrap_or_default()
+        ));
     }
     let rows: Vec<Vec<String>> = answer["results"]
         .as_array()
@@ -95,19 +119,25 @@ fn show(answer: &Value) {
 
 async fn export(global: &Global, backend: &mut Backend, run: &str, out: &Path) -> Outcome {
     let mut answer = backend.call("runs.export", json!({"runId": input::run_id(run)?}), None).await?;
-    let unreadable = |e: serde_json::Error| Failure::new(ErrorCode::InternalError, format!("the answer cannot be read: {e}"));
+    let unreadable =
+        |e: serde_json::Error| Failure::new(ErrorCode::InternalError, format!("the answer cannot be read: {e}"));
     let export = RunExport {
         manifest: serde_json::from_value(answer["run"].take()).map_err(unreadable)?,
         calls: serde_json::from_value(answer["calls"].take()).map_err(unreadable)?,
         results: serde_json::from_value(answer["results"].take()).map_err(unreadable)?,
         events: serde_json::from_value(answer["events"].take()).map_err(unreadable)?,
     };
-    let out = std::path::absolute(out).map_err(|e| Failure::new(ErrorCode::UsageError, format!("{}: {e}", out.display())))?;
-    run_files::write_export(&export, &out)
-        .map_err(|e| Failure::new(ErrorCode::UsageError, format!("{} cannot be written: {e}", out.display())).suggest("Choose another folder with --out."))?;
+    let out =
+        std::path::absolute(out).map_err(|e| Failure::new(ErrorCode::UsageError, format!("{}: {e}", out.display())))?;
+    run_files::write_export(&export, &out).map_err(|e| {
+        Failure::new(ErrorCode::UsageError, format!("{} cannot be written: {e}", out.display()))
+            .suggest("Choose another folder with --out.")
+    })?;
     if global.json {
         let files: Vec<String> = run_files::FILES.iter().map(|f| out.join(f).display().to_string()).collect();
-        output::json(&json!({"runId": export.manifest.run_id, "files": files, "calls": export.calls.len(), "results": export.results.len(), "events": export.events.len()}));
+        output::json(
+            &json!({"runId": export.manifest.run_id, "files": files, "calls": export.calls.len(), "results": export.results.len(), "events": export.events.len()}),
+        );
     } else {
         output::data(&out.display().to_string());
     }
@@ -121,7 +151,11 @@ async fn verify(global: &Global, backend: &mut Backend, run: Option<&str>) -> Ou
     if global.json {
         output::json(&report);
     } else if ok {
-        let what = if run.is_some() { format!("{} records", report["records"]) } else { format!("{} ledger entries, {} runs", report["entries"], report["runs"]) };
+        let what = if run.is_some() {
+            format!("{} records", report["records"])
+        } else {
+            format!("{} ledger entries, {} runs", report["entries"], report["runs"])
+        };
         output::data(&format!("verified: {what}"));
     } else {
         let missing = report["missingRuns"].as_array().map_or(0, Vec::len);

@@ -51,7 +51,13 @@ fn describe(tool: &Value) {
         ("id", text("id").to_owned()),
         ("risk", text("riskLevel").to_owned()),
         ("idempotency", text("idempotency").to_owned()),
-        ("needs", tool["requiredPermissions"].as_array().map(|p| p.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")).unwrap_or_default()),
+        (
+            "needs",
+            tool["requiredPermissions"]
+                .as_array()
+                .map(|p| p.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "))
+                .unwrap_or_default(),
+        ),
         ("policy", text("policy").to_owned() + tool["policy"]["decision"].as_str().unwrap_or_default()),
     ] {
         if !value.is_empty() {
@@ -60,7 +66,11 @@ fn describe(tool: &Value) {
     }
     for (label, key) in [("input", "inputSchema"), ("output", "outputSchema")] {
         if !tool[key].is_null() {
-            output::data(&format!("\n{}\n{}", paint.bold(label), serde_json::to_string_pretty(&tool[key]).unwrap_or_default()));
+            output::data(&format!(
+                "\n{}\n{}",
+                paint.bold(label),
+                serde_json::to_string_pretty(&tool[key]).unwrap_or_default()
+            ));
         }
     }
 }

@@ -28,8 +28,11 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let port = args.port.unwrap_or(resolved.config.gateway.port);
     let given = args.token.or_else(|| resolved.config.gateway.token.clone());
     if !host.is_loopback() && given.as_ref().is_none_or(|t| t.len() < MIN_TOKEN) {
-        return Err(Failure::new(ErrorCode::ConfigInvalid, format!("{host} is beyond loopback, and no token of at least {MIN_TOKEN} characters is set"))
-            .suggest("Set --token or gateway.token, or listen on 127.0.0.1."));
+        return Err(Failure::new(
+            ErrorCode::ConfigInvalid,
+            format!("{host} is beyond loopback, and no token of at least {MIN_TOKEN} characters is set"),
+        )
+        .suggest("Set --token or gateway.token, or listen on 127.0.0.1."));
     }
     let token = match given {
         Some(token) => token,
@@ -38,11 +41,13 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
 
     // Bind before any work: a port that is taken is known at once, and nothing has been touched.
     let listener = TcpListener::bind(SocketAddr::new(host, port)).await.map_err(|e| {
-        Failure::new(ErrorCode::Unavailable, format!("{host}:{port} cannot be listened on: {e}")).suggest("Another program may use the port: choose one with --port N, or 0 for a free one.")
+        Failure::new(ErrorCode::Unavailable, format!("{host}:{port} cannot be listened on: {e}"))
+            .suggest("Another program may use the port: choose one with --port N, or 0 for a free one.")
     })?;
     let address = listener.local_addr().map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
     let socket = local::bind(&home.socket()).await.map_err(|e| {
-        Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.socket().display())).suggest("Stop the other Toolyard first, or use another --home.")
+        Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.socket().display()))
+            .suggest("Stop the other Toolyard first, or use another --home.")
     })?;
 
     let vault = resolved.vault.clone();

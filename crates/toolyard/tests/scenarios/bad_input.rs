@@ -20,9 +20,35 @@ fn traversal_in_every_spelling_is_refused() {
     let place = place();
     std::fs::write(place.vault.parent().unwrap().join("outside.md"), "outside").unwrap();
     for path in [
-        "../outside.md", "a/../../outside.md", "/etc/passwd", "..", ".", "./x.md", "a//b.md", "..\\outside.md", "a\\b.md", "C:\\x.md", "c:/x.md",
-        "%2e%2e/outside.md", "..%2foutside.md", "%2E%2E%2Foutside.md", "x\u{0}.md", "x\n.md", "file:///etc/passwd", "~/x.md/../../y", "", ".obsidian/app.json",
-        ".git/config", ".trash/x.md", ".hidden.md", "CON.md", "nul", "trailing. ", "trailing.", "a/ .md/..", "...//...//x",
+        "../outside.md",
+        "a/../../outside.md",
+        "/etc/passwd",
+        "..",
+        ".",
+        "./x.md",
+        "a//b.md",
+        "..\\outside.md",
+        "a\\b.md",
+        "C:\\x.md",
+        "c:/x.md",
+        "%2e%2e/outside.md",
+        "..%2foutside.md",
+        "%2E%2E%2Foutside.md",
+        "x\u{0}.md",
+        "x\n.md",
+        "file:///etc/passwd",
+        "~/x.md/../../y",
+        "",
+        ".obsidian/app.json",
+        ".git/config",
+        ".trash/x.md",
+        ".hidden.md",
+        "CON.md",
+        "nul",
+        "trailing. ",
+        "trailing.",
+        "a/ .md/..",
+        "...//...//x",
     ] {
         for (tool, args) in [
             ("vault.createFile", json!({"path": path, "content": "x"})),
@@ -122,12 +148,22 @@ fn malformed_plans_are_refused_before_anything_runs() {
         (plan(json!([write, step("b", "vault.readFile", json!({"path":"$steps.w.nope"}))])), "VALIDATION_ERROR"),
         (plan(json!([write, step("b", "vault.readFile", json!({"path":"$vars.x"}))])), "VALIDATION_ERROR"),
         (plan(json!([write, step("b", "vault.readFile", json!({"path":5}))])), "VALIDATION_ERROR"),
-        (plan(json!([{"id":"a","tool":"vault.createFile","args":{"path":"a.md","content":"x"},"dependsOn":["b"]},
-                     {"id":"b","tool":"vault.createFile","args":{"path":"b.md","content":"x"},"dependsOn":["a"]}])), "VALIDATION_ERROR"),
-        (plan(json!([{"id":"a","tool":"vault.createFile","args":{"path":"a.md","content":"x"},"when":"always"}])), "VALIDATION_ERROR"),
+        (
+            plan(json!([{"id":"a","tool":"vault.createFile","args":{"path":"a.md","content":"x"},"dependsOn":["b"]},
+                     {"id":"b","tool":"vault.createFile","args":{"path":"b.md","content":"x"},"dependsOn":["a"]}])),
+            "VALIDATION_ERROR",
+        ),
+        (
+            plan(json!([{"id":"a","tool":"vault.createFile","args":{"path":"a.md","content":"x"},"when":"always"}])),
+            "VALIDATION_ERROR",
+        ),
         (plan(json!([write])).replace("\"writes\"", "\"read-only\""), "VALIDATION_ERROR"),
         (plan(json!([write])).replace("\"1.0\"", "\"9.0\""), "VALIDATION_ERROR"),
-        (plan(json!([step("a", "vault.createFile", json!({"path":"a.md","content":"DEEP"}))])).replace("\"DEEP\"", &deep), "VALIDATION_ERROR"),
+        (
+            plan(json!([step("a", "vault.createFile", json!({"path":"a.md","content":"DEEP"}))]))
+                .replace("\"DEEP\"", &deep),
+            "VALIDATION_ERROR",
+        ),
     ];
     for (text, code) in cases {
         let file = place.home.join("bad.json");

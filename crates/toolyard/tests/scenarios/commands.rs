@@ -6,16 +6,31 @@ use serde_json::json;
 #[test]
 fn call_prints_the_tool_result_and_exits_by_its_outcome() {
     let place = Place::new();
-    let ran = place.run(&["call", "vault.createFile", "--args", r##"{"path":"a/b/Note.md","content":"# Hi\n"}"##, "--json"]);
+    let ran =
+        place.run(&["call", "vault.createFile", "--args", r##"{"path":"a/b/Note.md","content":"# Hi\n"}"##, "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let result = ran.json();
-    for key in ["callId", "runId", "stepId", "tool", "attempt", "status", "ok", "data", "startedAt", "endedAt", "durationMs", "effects"] {
+    for key in [
+        "callId",
+        "runId",
+        "stepId",
+        "tool",
+        "attempt",
+        "status",
+        "ok",
+        "data",
+        "startedAt",
+        "endedAt",
+        "durationMs",
+        "effects",
+    ] {
         assert!(!result[key].is_null(), "{key} is there: {result}");
     }
     assert_eq!(result["effects"]["created"].as_array().unwrap().len(), 3, "two folders and a file");
     assert_eq!(place.read("a/b/Note.md"), "# Hi\n");
 
-    let again = place.run(&["call", "vault.createFile", "--args", r#"{"path":"a/b/Note.md","content":"other"}"#, "--json"]);
+    let again =
+        place.run(&["call", "vault.createFile", "--args", r#"{"path":"a/b/Note.md","content":"other"}"#, "--json"]);
     assert_eq!(again.code, 1);
     assert_eq!(again.json()["error"]["code"], "CONFLICT");
     assert!(again.json()["error"]["details"]["currentEtag"].is_string());
@@ -40,7 +55,8 @@ fn every_run_has_its_four_files_and_can_be_verified() {
             "{file} is the same by both ways"
         );
     }
-    let call: serde_json::Value = serde_json::from_str(std::fs::read_to_string(out.join("calls.jsonl")).unwrap().trim()).unwrap();
+    let call: serde_json::Value =
+        serde_json::from_str(std::fs::read_to_string(out.join("calls.jsonl")).unwrap().trim()).unwrap();
     assert_eq!(call["policy"]["confirmationsRequired"], true, "the policy snapshot is on the call");
     assert!(call["confirmationId"].is_string(), "a typed command is a recorded approval");
     let verified = place.run(&["runs", "verify", run, "--json"]);
@@ -59,18 +75,43 @@ fn tools_are_listed_and_described() {
     let list = place.run(&["tools", "list", "--json"]).json();
     let names: Vec<&str> = list["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
     for name in [
-        "vault.ensureFolder", "vault.listFiles", "vault.readFile", "vault.createFile", "vault.writeFile", "vault.patchFile", "vault.rename",
-        "vault.delete", "vault.searchText", "workspace.getContext", "editor.getSelection", "commands.list", "util.parseMarkdownBullets",
+        "vault.ensureFolder",
+        "vault.listFiles",
+        "vault.readFile",
+        "vault.createFile",
+        "vault.writeFile",
+        "vault.patchFile",
+        "vault.rename",
+        "vault.delete",
+        "vault.searchText",
+        "workspace.getContext",
+        "editor.getSelection",
+        "commands.list",
+        "util.parseMarkdownBullets",
         "util.slugifyTitle",
     ] {
         assert!(names.contains(&name), "{name}");
     }
     assert!(!names.contains(&"commands.run"), "what policy denies is not listed");
     let one = place.run(&["tools", "describe", "vault.writeFile", "--json"]).json();
-    for key in ["name", "title", "description", "category", "riskLevel", "inputSchema", "outputSchema", "sideEffects", "idempotency", "requiredPermissions"] {
+    for key in [
+        "name",
+        "title",
+        "description",
+        "category",
+        "riskLevel",
+        "inputSchema",
+        "outputSchema",
+        "sideEffects",
+        "idempotency",
+        "requiredPermissions",
+    ] {
         assert!(!one[key].is_null(), "{key}");
     }
-    assert!(!place.home.exists() || !place.home.join("state/toolyard.db").exists(), "looking at tools makes no database");
+    assert!(
+        !place.home.exists() || !place.home.join("state/toolyard.db").exists(),
+        "looking at tools makes no database"
+    );
 }
 
 #[test]
@@ -100,19 +141,36 @@ fn explain_config_doctor_and_completions_answer() {
 #[test]
 fn an_idempotency_key_gives_the_recorded_result_again() {
     let place = Place::new();
-    let args = ["call", "vault.writeFile", "--args", r#"{"path":"log.md","content":"line\n","mode":"append"}"#, "--idempotency-key", "k1", "--json"];
+    let args = [
+        "call",
+        "vault.writeFile",
+        "--args",
+        r#"{"path":"log.md","content":"line\n","mode":"append"}"#,
+        "--idempotency-key",
+        "k1",
+        "--json",
+    ];
     let first = place.run(&args).json();
     let second = place.run(&args).json();
     assert_eq!(first["callId"], second["callId"]);
     assert_eq!(place.read("log.md"), "line\n", "appended once");
-    let other = place.run(&["call", "vault.writeFile", "--args", r#"{"path":"log.md","content":"other\n","mode":"append"}"#, "--idempotency-key", "k1", "--json"]);
+    let other = place.run(&[
+        "call",
+        "vault.writeFile",
+        "--args",
+        r#"{"path":"log.md","content":"other\n","mode":"append"}"#,
+        "--idempotency-key",
+        "k1",
+        "--json",
+    ]);
     assert_eq!(other.error_code(), "CONFLICT");
 }
 
 #[test]
 fn a_dry_run_of_a_call_changes_nothing() {
     let place = Place::new();
-    let ran = place.run(&["call", "vault.createFile", "--args", r#"{"path":"new.md","content":"x"}"#, "--dry-run", "--json"]);
+    let ran =
+        place.run(&["call", "vault.createFile", "--args", r#"{"path":"new.md","content":"x"}"#, "--dry-run", "--json"]);
     assert_eq!(ran.json()["status"], "ok", "{ran:?}");
     assert!(!place.exists("new.md"));
 }

@@ -38,8 +38,16 @@ fn mixed_plan() -> Value {
     };
     for i in 0..20 {
         add("vault.writeFile", json!({"path":"log.md","content":format!("append {i}\n"),"mode":"append"}), json!({}));
-        add("vault.createFile", json!({"path":format!("made/{}/note {i}.md", i % 3),"content":format!("# Note {i}\n\nsee [[target {i}]]\n")}), json!({}));
-        add("vault.createFile", json!({"path":format!("target {i}.md"),"content":format!("# Target {i}\n\n## Items\n\n- one\n")}), json!({}));
+        add(
+            "vault.createFile",
+            json!({"path":format!("made/{}/note {i}.md", i % 3),"content":format!("# Note {i}\n\nsee [[target {i}]]\n")}),
+            json!({}),
+        );
+        add(
+            "vault.createFile",
+            json!({"path":format!("target {i}.md"),"content":format!("# Target {i}\n\n## Items\n\n- one\n")}),
+            json!({}),
+        );
         add("vault.readFile", json!({"path":format!("target {i}.md")}), json!({}));
         add(
             "vault.patchFile",
@@ -47,7 +55,11 @@ fn mixed_plan() -> Value {
             json!({}),
         );
         add("util.slugifyTitle", json!({"title":format!("Step {i}")}), json!({}));
-        add("vault.rename", json!({"fromPath":format!("target {i}.md"),"toPath":format!("moved/target {i} moved.md")}), json!({}));
+        add(
+            "vault.rename",
+            json!({"fromPath":format!("target {i}.md"),"toPath":format!("moved/target {i} moved.md")}),
+            json!({}),
+        );
         add("vault.ensureFolder", json!({"path":format!("folder {i}")}), json!({}));
         add("vault.createFile", json!({"path":format!("short lived {i}.md"),"content":"gone soon"}), json!({}));
         add("vault.delete", json!({"path":format!("short lived {i}.md")}), json!({}));
@@ -101,7 +113,15 @@ fn crash_points_lose_nothing_and_repeat_nothing() {
         let place = Place::new();
         let file = place.plan(&plan);
         let vault = place.vault.display().to_string();
-        let mut command = vec!["--vault".to_owned(), vault.clone(), "plan".into(), "run".into(), file.clone(), "--yes".into(), "--json".into()];
+        let mut command = vec![
+            "--vault".to_owned(),
+            vault.clone(),
+            "plan".into(),
+            "run".into(),
+            file.clone(),
+            "--yes".into(),
+            "--json".into(),
+        ];
         // Now and then the resumed run is killed as well.
         let rounds = 1 + u64::from(random.below(4) == 0) + u64::from(random.below(16) == 0);
         for _ in 0..rounds {
@@ -131,7 +151,16 @@ fn crash_points_lose_nothing_and_repeat_nothing() {
                     assert!(contents(&place.vault).is_empty(), "point {point}: an effect without a record");
                     break;
                 }
-                Some(run) => command = vec!["--vault".into(), vault.clone(), "runs".into(), "resume".into(), run["runId"].as_str().unwrap().into(), "--json".into()],
+                Some(run) => {
+                    command = vec![
+                        "--vault".into(),
+                        vault.clone(),
+                        "runs".into(),
+                        "resume".into(),
+                        run["runId"].as_str().unwrap().into(),
+                        "--json".into(),
+                    ]
+                }
             }
         }
         let runs = place.run(&["runs", "list", "--json"]).json();
@@ -145,7 +174,11 @@ fn crash_points_lose_nothing_and_repeat_nothing() {
                 let run = row["runId"].as_str().unwrap().to_owned();
                 if row["status"] != "finished" {
                     let ran = place.run(&["runs", "resume", &run, "--json"]);
-                    assert_eq!((ran.code, ran.json()["status"].clone()), (0, json!("finished")), "point {point}: {ran:?}");
+                    assert_eq!(
+                        (ran.code, ran.json()["status"].clone()),
+                        (0, json!("finished")),
+                        "point {point}: {ran:?}"
+                    );
                 }
                 run
             }
@@ -169,7 +202,9 @@ fn crash_points_lose_nothing_and_repeat_nothing() {
 
 fn one_result_for_each_call(place: &Place, run: &str, point: u64) {
     let shown = place.run(&["runs", "show", run, "--json"]).json();
-    let ids = |key: &str| -> Vec<String> { shown[key].as_array().unwrap().iter().map(|c| c["callId"].as_str().unwrap().to_owned()).collect() };
+    let ids = |key: &str| -> Vec<String> {
+        shown[key].as_array().unwrap().iter().map(|c| c["callId"].as_str().unwrap().to_owned()).collect()
+    };
     let (calls, results) = (ids("calls"), ids("results"));
     let distinct: HashSet<&String> = results.iter().collect();
     assert_eq!(distinct.len(), results.len(), "point {point}: a call has two results");

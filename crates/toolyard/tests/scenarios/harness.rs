@@ -63,7 +63,13 @@ impl Place {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
-        command.env_clear().env("PATH", "/usr/bin:/bin").env("USER", "tester").env("HOME", &self.home).arg("--home").arg(&self.home);
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("USER", "tester")
+            .env("HOME", &self.home)
+            .arg("--home")
+            .arg(&self.home);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -94,7 +100,10 @@ impl Place {
     /// Writes a plan file and gives its path.
     pub fn plan(&self, plan: &Value) -> String {
         std::fs::create_dir_all(&self.home).unwrap();
-        let path = self.home.join(format!("plan-{}.json", toolyard_protocol::canonical::hash(plan).unwrap().split_at(23).0.replace(':', "-")));
+        let path = self.home.join(format!(
+            "plan-{}.json",
+            toolyard_protocol::canonical::hash(plan).unwrap().split_at(23).0.replace(':', "-")
+        ));
         std::fs::write(&path, plan.to_string()).unwrap();
         path.display().to_string()
     }
@@ -102,7 +111,10 @@ impl Place {
     /// Starts `toolyard up` on a free port and waits until it is ready.
     pub fn up(&self) -> Server {
         let vault = self.vault.display().to_string();
-        let mut child = self.command(&["--vault", &vault, "up", "--port", "0", "--token", "test-token-of-16-chars", "--json"]).spawn().unwrap();
+        let mut child = self
+            .command(&["--vault", &vault, "up", "--port", "0", "--token", "test-token-of-16-chars", "--json"])
+            .spawn()
+            .unwrap();
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();

@@ -151,9 +151,10 @@ fn context_requests_are_answered_or_refused() {
     let file = place.plan(&wanted);
     assert_eq!(place.run(&["plan", "run", &file, "--json"]).error_code(), "PRECONDITION_FAILED");
     let ran = place.run(&["plan", "run", &file, "--context", r#"selection={"text":"Ein schöner Tag"}"#, "--json"]);
-    assert_eq!(ran.json()["steps"][0]["data"]["slug"], "ein-schöner-tag", "{ran:?}");
+    assert_eq!(ran.json()["steps"][0]["data"]["slug"], "ein-schoner-tag", "{ran:?}");
     wanted["contextRequests"] = json!([{"kind":"vaultFileList"}]);
-    wanted["steps"] = json!([{"id":"a","tool":"util.slugifyTitle","args":{"title":"$ctx.vaultFileList.items[0].path"}}]);
+    wanted["steps"] =
+        json!([{"id":"a","tool":"util.slugifyTitle","args":{"title":"$ctx.vaultFileList.items[0].path"}}]);
     let ran = place.run(&["plan", "run", &place.plan(&wanted), "--json"]);
     assert_eq!(ran.code, 0, "Toolyard answers the file list itself: {ran:?}");
 }
@@ -161,7 +162,9 @@ fn context_requests_are_answered_or_refused() {
 #[test]
 fn editor_tools_without_a_client_say_what_is_missing() {
     let place = place();
-    for (tool, args) in [("workspace.getContext", json!({})), ("editor.getSelection", json!({})), ("commands.list", json!({}))] {
+    for (tool, args) in
+        [("workspace.getContext", json!({})), ("editor.getSelection", json!({})), ("commands.list", json!({}))]
+    {
         let result = place.call(tool, args);
         assert_eq!(result["error"]["code"], "PRECONDITION_FAILED", "{tool}: {result}");
     }
@@ -176,15 +179,28 @@ fn the_policy_is_obeyed_and_named() {
     let denied = place.call("vault.delete", json!({"path":"Ideas.md"}));
     assert_eq!(denied["error"]["code"], "POLICY_DENIED");
     assert!(denied["error"]["details"]["rule"].is_string());
-    assert_eq!(place.call("vault.createFile", json!({"path":"Other/x.md","content":"x"}))["error"]["code"], "POLICY_DENIED");
+    assert_eq!(
+        place.call("vault.createFile", json!({"path":"Other/x.md","content":"x"}))["error"]["code"],
+        "POLICY_DENIED"
+    );
     assert_eq!(place.call("vault.createFile", json!({"path":"Ideas/x.md","content":"x"}))["ok"], true);
-    assert_eq!(place.call("vault.createFile", json!({"path":"Ideas/y.md","content":"y".repeat(101)}))["error"]["code"], "LIMIT_EXCEEDED");
-    assert_eq!(place.call("vault.delete", json!({"path":"Ideas/x.md","trash":false}))["error"]["code"], "POLICY_DENIED");
+    assert_eq!(
+        place.call("vault.createFile", json!({"path":"Ideas/y.md","content":"y".repeat(101)}))["error"]["code"],
+        "LIMIT_EXCEEDED"
+    );
+    assert_eq!(
+        place.call("vault.delete", json!({"path":"Ideas/x.md","trash":false}))["error"]["code"],
+        "POLICY_DENIED"
+    );
     let names = place.run(&["tools", "list"]).stdout;
     assert!(!names.contains("vault.delete"), "what may not be called is not listed");
     let listed = place.call("vault.listFiles", json!({"recursive":true}));
-    let paths: Vec<&str> = listed["data"]["items"].as_array().unwrap().iter().map(|i| i["path"].as_str().unwrap()).collect();
-    assert!(paths.iter().all(|p| p.starts_with("Ideas/") || *p == "Ideas"), "the sandbox holds for lists too: {paths:?}");
+    let paths: Vec<&str> =
+        listed["data"]["items"].as_array().unwrap().iter().map(|i| i["path"].as_str().unwrap()).collect();
+    assert!(
+        paths.iter().all(|p| p.starts_with("Ideas/") || *p == "Ideas"),
+        "the sandbox holds for lists too: {paths:?}"
+    );
     let found = place.call("vault.searchText", json!({"query":"Alpha"}));
     assert_eq!(found["data"]["matches"], json!([]), "and for searches: {found}");
 }

@@ -17,9 +17,16 @@ fn up_serves_health_and_the_command_line_uses_it() {
     let made = place.call("vault.createFile", json!({"path":"a.md","content":"x"}));
     assert_eq!(made["ok"], true, "{made}");
     let doctor = place.run(&["doctor", "--json"]).json();
-    assert!(doctor["checks"].as_array().unwrap().iter().any(|c| c["check"] == "running" && c["message"].as_str().unwrap().starts_with("yes")));
+    assert!(
+        doctor["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|c| c["check"] == "running" && c["message"].as_str().unwrap().starts_with("yes"))
+    );
     // In process at the same time: both write to the same store.
-    let beside = place.run(&["--in-process", "call", "vault.readFile", "--args", r#"{"path":"a.md"}"#, "--json"]).json();
+    let beside =
+        place.run(&["--in-process", "call", "vault.readFile", "--args", r#"{"path":"a.md"}"#, "--json"]).json();
     assert_eq!(beside["data"]["content"], "x");
     assert_eq!(place.run(&["runs", "list", "--json"]).json()["runs"].as_array().unwrap().len(), 2);
     assert_eq!(server.stop(), 0, "a clean stop");
@@ -63,7 +70,10 @@ fn a_killed_server_leaves_a_run_that_the_next_one_finishes() {
     let server = place.up();
     let mut status = String::new();
     for _ in 0..300 {
-        status = place.run(&["runs", "show", &run, "--json"]).json()["run"]["status"].as_str().unwrap_or_default().to_owned();
+        status = place.run(&["runs", "show", &run, "--json"]).json()["run"]["status"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         if status == "finished" {
             break;
         }
@@ -101,7 +111,12 @@ fn a_running_plan_can_be_cancelled_from_another_terminal() {
     let calls = shown["calls"].as_array().unwrap().len();
     assert!(calls < 3000, "{calls}");
     let made = std::fs::read_dir(place.vault.join("n")).map_or(0, Iterator::count);
-    let created: usize = shown["results"].as_array().unwrap().iter().map(|r| r["effects"]["created"].as_array().map_or(0, |c| c.iter().filter(|e| e["kind"] == "file").count())).sum();
+    let created: usize = shown["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["effects"]["created"].as_array().map_or(0, |c| c.iter().filter(|e| e["kind"] == "file").count()))
+        .sum();
     assert_eq!(made, created, "the record tells exactly what was done");
     server.stop();
 }
