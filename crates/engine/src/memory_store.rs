@@ -26,8 +26,9 @@ const MAX_RUN_LIMIT: usize = 10_000;
 #[derive(Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
-    // Apart from the rest, so that a ledger maker may read the store while it works.
     ledger: Mutex<Vec<LedgerEntry>>,
+    // Held while an entry is made, instead of the ledger itself: its maker may read the store, the ledger included.
+    ledger_turn: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -114,6 +115,10 @@ impl MemoryStore {
     // A panic under the lock leaves the maps whole (nothing here is half-changed), so the lock is simply taken again.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Vec<LedgerEntry>> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -246,16 +251,16 @@ impl Store for MemoryStore {
 
     fn ledger_append(&self, make: LedgerMaker<'_>) -> Result<LedgerEntry, StoreError> {
         self.state().check()?;
-        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let (payload, chain) = make(ledger.last());
-        let entry = LedgerEntry { seq: ledger.last().map_or(1, |last| last.seq + 1), payload, chain };
-        ledger.push(entry.clone());
+        let _turn = self.ledger_turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.entries().last().cloned();
+        let (payload, chain) = make(last.as_ref());
+        let entry = LedgerEntry { seq: last.map_or(1, |last| last.seq + 1), payload, chain };
+        self.entries().push(entry.clone());
         Ok(entry)
     }
 
     fn ledger(&self, from_seq: u64, limit: usize) -> Result<Vec<LedgerEntry>, StoreError> {
-        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(ledger.iter().skip_while(|entry| entry.seq < from_seq).take(limit).cloned().collect())
+        Ok(self.entries().iter().skip_while(|entry| entry.seq < from_seq).take(limit).cloned().collect())
     }
 }
 

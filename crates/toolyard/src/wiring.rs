@@ -87,14 +87,15 @@ impl From<StoreFailure> for Failure {
 
 fn register_vault(engine: &Engine, root: &std::path::Path, home: &crate::home::Home, follow_symlinks: bool, needs: Needs) -> Result<(), Failure> {
     let unusable = |e: String| Failure::new(ErrorCode::ConfigInvalid, format!("the vault {} cannot be used: {e}", root.display())).suggest("Pass another folder with --vault DIR, or set vault.path in config.toml.");
-    if !root.exists() && (root == home.default_vault() || needs == Needs::Catalog) {
+    if needs == Needs::Catalog {
+        // Describing tools touches no file: a slow or missing vault does not matter.
+        return register(engine, Arc::new(Described));
+    }
+    if !root.exists() && root == home.default_vault() {
         // The default vault is ours to make; a folder that somebody named must be there already.
-        if needs == Needs::Catalog {
-            return register(engine, Arc::new(Described));
-        }
         std::fs::create_dir_all(root).map_err(|e| unusable(e.to_string()))?;
     }
-    let options = VaultOptions { follow_symlinks, lock_dir: Some(home.locks()), ..VaultOptions::default() };
+    let options = VaultOptions { follow_symlinks, ..VaultOptions::new(home.locks()) };
     let vault = Vault::open(root, options).map_err(|e| unusable(e.to_string()))?;
     register(engine, Arc::new(VaultProvider::new(Arc::new(vault), Arc::new(NoClients))))
 }

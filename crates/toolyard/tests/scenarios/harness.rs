@@ -1,0 +1,151 @@
+//! A home, a vault and the binary.
+
+use serde_json::Value;
+use std::{
+    io::{BufRead, BufReader, Read},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+use tempfile::TempDir;
+
+/// A home and a vault of their own, removed afterwards.
+pub struct Place {
+    _dir: TempDir,
+    pub home: PathBuf,
+    pub vault: PathBuf,
+}
+
+/// What a command printed and how it ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    /// Standard output as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(self.stdout.trim()).unwrap_or_else(|e| panic!("not JSON ({e}): {self:?}"))
+    }
+    /// The error code of a failed command under --json.
+    pub fn error_code(&self) -> String {
+        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, vault) = (dir.path().join("home"), dir.path().join("vault"));
+        std::fs::create_dir(&vault).unwrap();
+        Self { _dir: dir, home, vault }
+    }
+
+    pub fn note(&self, path: &str, text: &str) {
+        let path = self.vault.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.vault.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+    }
+
+    pub fn exists(&self, path: &str) -> bool {
+        self.vault.join(path).exists()
+    }
+
+    pub fn config(&self, text: &str) {
+        std::fs::create_dir_all(&self.home).unwrap();
+        std::fs::write(self.home.join("config.toml"), text).unwrap();
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("USER", "tester").env("HOME", &self.home).arg("--home").arg(&self.home);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs a command on this place's vault.
+    pub fn run(&self, args: &[&str]) -> Ran {
+        let vault = self.vault.display().to_string();
+        let mut all = vec!["--vault", &vault];
+        all.extend(args);
+        self.run_bare(&all)
+    }
+
+    /// Runs a command without naming the vault.
+    pub fn run_bare(&self, args: &[&str]) -> Ran {
+        let output = self.command(args).output().unwrap();
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Calls a tool and gives the ToolResult.
+    pub fn call(&self, tool: &str, args: Value) -> Value {
+        self.run(&["call", tool, "--args", &args.to_string(), "--json"]).json()
+    }
+
+    /// Writes a plan file and gives its path.
+    pub fn plan(&self, plan: &Value) -> String {
+        std::fs::create_dir_all(&self.home).unwrap();
+        let path = self.home.join(format!("plan-{}.json", toolyard_protocol::canonical::hash(plan).unwrap().split_at(23).0.replace(':', "-")));
+        std::fs::write(&path, plan.to_string()).unwrap();
+        path.display().to_string()
+    }
+
+    /// Starts `toolyard up` on a free port and waits until it is ready.
+    pub fn up(&self) -> Server {
+        let vault = self.vault.display().to_string();
+        let mut child = self.command(&["--vault", &vault, "up", "--port", "0", "--token", "test-token-of-16-chars", "--json"]).spawn().unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|e| {
+            let mut err = String::new();
+            let _ = child.stderr.take().unwrap().read_to_string(&mut err);
+            panic!("not ready ({e}): {line:?} {err}")
+        });
+        Server { child, ready }
+    }
+}
+
+/// A running `toolyard up`, killed when dropped.
+pub struct Server {
+    pub child: Child,
+    pub ready: Value,
+}
+
+impl Server {
+    /// A GET, by hand: status and body.
+    pub fn get(&self, path: &str) -> (u16, String) {
+        use std::io::Write;
+        let url = self.ready["url"].as_str().unwrap();
+        let address = url.strip_prefix("http://").unwrap();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, text.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+
+    /// Asks it to stop and waits for it.
+    pub fn stop(mut self) -> i32 {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

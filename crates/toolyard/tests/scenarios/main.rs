@@ -1,0 +1,8 @@
+//! Scenarios that drive the real binary, as a user would.
+
+mod bad_input;
+mod commands;
+mod crash;
+mod harness;
+mod plans;
+mod server;

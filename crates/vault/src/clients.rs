@@ -1,0 +1,39 @@
+//! [`EditorClients`]: whatever editor is connected, as far as the tools need it. How it is connected is a door's
+//! business.
+
+use serde_json::{Map, Value};
+use toolyard_engine::{BoxFuture, Caller, Failed};
+use toolyard_protocol::{ErrorCode, Failure};
+
+/// Passes a call on to a connected editor and brings back its answer.
+pub trait EditorClients: Send + Sync {
+    /// The editor's answer, which must fit the tool's output schema. `args` fit its input schema.
+    fn request<'a>(
+        &'a self,
+        caller: &'a Caller,
+        tool: &'a str,
+        args: &'a Map<String, Value>,
+    ) -> BoxFuture<'a, Result<Map<String, Value>, Failed>>;
+}
+
+/// No editor at all.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoClients;
+
+impl EditorClients for NoClients {
+    fn request<'a>(
+        &'a self,
+        _: &'a Caller,
+        tool: &'a str,
+        _: &'a Map<String, Value>,
+    ) -> BoxFuture<'a, Result<Map<String, Value>, Failed>> {
+        Box::pin(async move {
+            let failure = Failure::new(
+                ErrorCode::PreconditionFailed,
+                format!("{tool} needs a connected editor, and there is none"),
+            )
+            .suggest("Connect the editor's plugin, or use the vault.* tools, which work on the files themselves.");
+            Err(failure.into())
+        })
+    }
+}

@@ -1,0 +1,356 @@
+//! [`RootDir`]: the vault's folder as an open descriptor, and every system call made below it.
+//!
+//! A path is resolved by the kernel relative to that descriptor (`openat2`, beneath, no magic links), so neither `..`
+//! nor a symlink can lead out, however the tree changes in the meantime. Where `openat2` is missing the path is walked
+//! segment by segment without following any link. Knows nothing of etags, tools or intents.
+
+use crate::path::VaultPath;
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags},
+    io::Errno,
+};
+use std::{
+    fs::File,
+    io::{Read, Write},
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// A resolution that races with a rename elsewhere is tried again this often.
+const MAX_RESOLVE_TRIES: usize = 16;
+
+/// What to do with symbolic links on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// Fail with `LOOP`. Every write.
+    Refuse,
+    /// Follow those that stay below the root.
+    FollowInside,
+}
+
+/// What a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodeKind {
+    File,
+    Folder,
+    Link,
+    Other,
+}
+
+/// What the file system says about it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Meta {
+    pub(crate) kind: NodeKind,
+    pub(crate) size: u64,
+    pub(crate) mtime_ms: i64,
+    /// When it was made, where the file system knows.
+    pub(crate) btime_ms: Option<i64>,
+    pub(crate) inode: u64,
+    pub(crate) mode: u32,
+}
+
+/// A directory entry.
+#[derive(Debug, Clone)]
+pub(crate) struct RawEntry {
+    pub(crate) name: String,
+    pub(crate) kind: NodeKind,
+}
+
+pub(crate) struct RootDir {
+    fd: OwnedFd,
+    /// Set once the kernel said it has no `openat2`, or by choice.
+    portable: AtomicBool,
+}
+
+impl RootDir {
+    pub(crate) fn open(path: &Path, portable: bool) -> Result<Self, Errno> {
+        let fd = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { fd, portable: AtomicBool::new(portable) })
+    }
+
+    /// Device and inode: which folder this is, whatever it is called.
+    pub(crate) fn identity(&self) -> Result<(u64, u64), Errno> {
+        let stat = fs::fstat(&self.fd)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
+    fn resolve(&self, path: &str, flags: OFlags, links: Links) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::CLOEXEC;
+        if !self.portable.load(Ordering::Relaxed) {
+            let mut how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+            if links == Links::Refuse {
+                how |= ResolveFlags::NO_SYMLINKS;
+            }
+            for _ in 0..MAX_RESOLVE_TRIES {
+                match fs::openat2(&self.fd, path, flags, Mode::empty(), how) {
+                    Err(Errno::AGAIN | Errno::INTR) => {}
+                    Err(Errno::NOSYS) => {
+                        self.portable.store(true, Ordering::Relaxed);
+                        return self.walk(path, flags);
+                    }
+                    other => return other,
+                }
+            }
+            return Err(Errno::AGAIN);
+        }
+        self.walk(path, flags)
+    }
+
+    /// Segment by segment, never through a link.
+    fn walk(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let mut segments = path.split('/').peekable();
+        let mut current: Option<OwnedFd> = None;
+        while let Some(segment) = segments.next() {
+            let last = segments.peek().is_none();
+            let wanted = if last {
+                flags | OFlags::NOFOLLOW
+            } else {
+                OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
+            };
+            let at = current.as_ref().map_or(self.fd.as_fd(), |fd| fd.as_fd());
+            let opened = fs::openat(at, segment, wanted, Mode::empty());
+            let is_link = |result: &Result<OwnedFd, Errno>| match result {
+                Err(Errno::NOTDIR) => fs::statat(at, segment, AtFlags::SYMLINK_NOFOLLOW)
+                    .is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Symlink),
+                Ok(fd) => fs::fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Symlink),
+                Err(_) => false,
+            };
+            if is_link(&opened) {
+                return Err(Errno::LOOP);
+            }
+            current = Some(opened?);
+        }
+        current.ok_or(Errno::NOENT)
+    }
+
+    /// A folder to read or to work in; `None` is the root.
+    fn folder(&self, folder: Option<&VaultPath>, links: Links) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        match folder {
+            Some(folder) => self.resolve(folder.as_str(), flags, links),
+            None => fs::openat(&self.fd, ".", flags | OFlags::CLOEXEC, Mode::empty()),
+        }
+    }
+
+    fn parent(&self, path: &VaultPath) -> Result<OwnedFd, Errno> {
+        self.folder(path.parent().as_ref(), Links::Refuse)
+    }
+
+    /// What is there; `None` when nothing is.
+    pub(crate) fn meta(&self, path: &VaultPath, links: Links) -> Result<Option<Meta>, Errno> {
+        match self.resolve(path.as_str(), OFlags::PATH, links) {
+            Ok(fd) => meta_of(&fd).map(Some),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// An open regular file; `None` when nothing is there. Never waits on a pipe or a device.
+    pub(crate) fn open_file(&self, path: &VaultPath, links: Links) -> Result<Option<(File, Meta)>, Errno> {
+        let fd = match self.resolve(path.as_str(), OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, links) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            Err(other) => return Err(other),
+        };
+        let meta = meta_of(&fd)?;
+        match meta.kind {
+            NodeKind::File => Ok(Some((File::from(fd), meta))),
+            NodeKind::Folder => Err(Errno::ISDIR),
+            NodeKind::Link | NodeKind::Other => Err(Errno::ACCESS),
+        }
+    }
+
+    /// The entries of a folder in no particular order. Names that are not UTF-8 cannot be addressed and are left out.
+    pub(crate) fn entries(&self, folder: Option<&VaultPath>, links: Links) -> Result<Vec<RawEntry>, Errno> {
+        let fd = self.folder(folder, links)?;
+        let mut out = Vec::new();
+        for entry in fs::Dir::new(fd)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name == "." || name == ".." {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => {
+                    let Ok(path) = VaultPath::child(folder, name) else { continue };
+                    match self.meta(&path, Links::Refuse) {
+                        Ok(Some(meta)) => meta.kind,
+                        Ok(None) => continue,
+                        Err(Errno::LOOP) => NodeKind::Link,
+                        Err(other) => return Err(other),
+                    }
+                }
+                known => kind_of(known),
+            };
+            out.push(RawEntry { name: name.to_owned(), kind });
+        }
+        Ok(out)
+    }
+
+    /// Makes one folder whose parent exists.
+    pub(crate) fn make_folder(&self, path: &VaultPath) -> Result<(), Errno> {
+        let parent = self.parent(path)?;
+        fs::mkdirat(&parent, path.name(), Mode::from_raw_mode(0o777))?;
+        fs::fsync(&parent)
+    }
+
+    /// Writes a new file and syncs it. `mode` is what the file it will replace has.
+    pub(crate) fn write_new(&self, path: &VaultPath, content: &[u8], mode: Option<u32>) -> Result<(), Errno> {
+        let parent = self.parent(path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let create_mode = if mode.is_some() { 0o600 } else { 0o666 };
+        let mut file = File::from(fs::openat(&parent, path.name(), flags, Mode::from_raw_mode(create_mode))?);
+        let written = file.write_all(content).map_err(errno).and_then(|()| {
+            if let Some(mode) = mode {
+                fs::fchmod(&file, Mode::from_raw_mode(mode & 0o7777))?;
+            }
+            fs::fsync(&file)
+        });
+        if written.is_err() {
+            // What could not be written whole must not stay behind; the first error is the one to report.
+            let _ = fs::unlinkat(&parent, path.name(), AtFlags::empty());
+        }
+        written
+    }
+
+    /// Moves without ever replacing anything.
+    pub(crate) fn rename_new(&self, from: &VaultPath, to: &VaultPath) -> Result<(), Errno> {
+        let (from_dir, to_dir) = (self.parent(from)?, self.parent(to)?);
+        match fs::renameat_with(&from_dir, from.name(), &to_dir, to.name(), RenameFlags::NOREPLACE) {
+            // Some file systems know no NOREPLACE. A hard link refuses an existing name just as well, for files.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                match fs::linkat(&from_dir, from.name(), &to_dir, to.name(), AtFlags::empty()) {
+                    Ok(()) => fs::unlinkat(&from_dir, from.name(), AtFlags::empty())?,
+                    Err(Errno::EXIST) => return Err(Errno::EXIST),
+                    Err(_) => {
+                        // Folders, and file systems without links: look, then rename. A window of microseconds stays.
+                        if fs::statat(&to_dir, to.name(), AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                            return Err(Errno::EXIST);
+                        }
+                        fs::renameat(&from_dir, from.name(), &to_dir, to.name())?;
+                    }
+                }
+            }
+            other => other?,
+        }
+        fs::fsync(&to_dir)?;
+        if from.parent() != to.parent() { fs::fsync(&from_dir) } else { Ok(()) }
+    }
+
+    /// Puts a staged file in the place of an existing one.
+    pub(crate) fn rename_over(&self, from: &VaultPath, to: &VaultPath) -> Result<(), Errno> {
+        let (from_dir, to_dir) = (self.parent(from)?, self.parent(to)?);
+        fs::renameat(&from_dir, from.name(), &to_dir, to.name())?;
+        fs::fsync(&to_dir)
+    }
+
+    pub(crate) fn remove_file(&self, path: &VaultPath) -> Result<(), Errno> {
+        let parent = self.parent(path)?;
+        fs::unlinkat(&parent, path.name(), AtFlags::empty())?;
+        fs::fsync(&parent)
+    }
+
+    pub(crate) fn remove_folder(&self, path: &VaultPath) -> Result<(), Errno> {
+        let parent = self.parent(path)?;
+        fs::unlinkat(&parent, path.name(), AtFlags::REMOVEDIR)?;
+        fs::fsync(&parent)
+    }
+}
+
+/// Reads at most `limit` bytes; `None` when there are more.
+pub(crate) fn read_limited(file: &mut File, size: u64, limit: u64) -> Result<Option<Vec<u8>>, Errno> {
+    let mut bytes = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0) + 1);
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(errno)?;
+    Ok((bytes.len() as u64 <= limit).then_some(bytes))
+}
+
+pub(crate) fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+fn meta_of(fd: &OwnedFd) -> Result<Meta, Errno> {
+    let x = fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
+    let millis = |t: fs::StatxTimestamp| t.tv_sec.saturating_mul(1000).saturating_add(i64::from(t.tv_nsec / 1_000_000));
+    let has_btime = StatxFlags::from_bits_retain(x.stx_mask).contains(StatxFlags::BTIME);
+    Ok(Meta {
+        kind: kind_of(FileType::from_raw_mode(x.stx_mode.into())),
+        size: x.stx_size,
+        mtime_ms: millis(x.stx_mtime),
+        btime_ms: has_btime.then(|| millis(x.stx_btime)),
+        inode: x.stx_ino,
+        mode: x.stx_mode.into(),
+    })
+}
+
+fn kind_of(kind: FileType) -> NodeKind {
+    match kind {
+        FileType::RegularFile => NodeKind::File,
+        FileType::Directory => NodeKind::Folder,
+        FileType::Symlink => NodeKind::Link,
+        _ => NodeKind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn path(text: &str) -> VaultPath {
+        VaultPath::parse_internal(text).unwrap()
+    }
+
+    /// Both ways of resolving must refuse the same things.
+    #[test]
+    fn links_never_lead_out_with_or_without_openat2() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), "x").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("real")).unwrap();
+        std::fs::write(dir.path().join("real/note.md"), "n").unwrap();
+        symlink(outside.path(), dir.path().join("out")).unwrap();
+        symlink(outside.path().join("secret"), dir.path().join("leak.md")).unwrap();
+        symlink("real", dir.path().join("alias")).unwrap();
+        symlink("real/note.md", dir.path().join("alias.md")).unwrap();
+        for portable in [false, true] {
+            let root = RootDir::open(dir.path(), portable).unwrap();
+            for bad in ["out/secret", "leak.md", "alias/note.md", "alias.md"] {
+                assert_eq!(root.open_file(&path(bad), Links::Refuse).map(|_| ()), Err(Errno::LOOP), "{bad} {portable}");
+                assert_eq!(root.meta(&path(bad), Links::Refuse).map(|_| ()), Err(Errno::LOOP), "{bad} {portable}");
+            }
+            for bad in ["out/secret", "leak.md"] {
+                assert!(root.open_file(&path(bad), Links::FollowInside).is_err(), "{bad} {portable}");
+            }
+            assert!(root.open_file(&path("real/note.md"), Links::Refuse).unwrap().is_some());
+            assert!(root.open_file(&path("real/none.md"), Links::Refuse).unwrap().is_none());
+            assert_eq!(root.write_new(&path("out/new"), b"x", None), Err(Errno::LOOP), "{portable}");
+            assert_eq!(root.rename_new(&path("real/note.md"), &path("out/n.md")), Err(Errno::LOOP), "{portable}");
+        }
+        let root = RootDir::open(dir.path(), false).unwrap();
+        assert!(root.open_file(&path("alias/note.md"), Links::FollowInside).unwrap().is_some());
+        assert!(!outside.path().join("new").exists());
+    }
+
+    #[test]
+    fn pipes_and_folders_are_not_files() {
+        let dir = tempfile::tempdir().unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, dir.path().join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+            .unwrap();
+        std::fs::create_dir(dir.path().join("d")).unwrap();
+        let root = RootDir::open(dir.path(), false).unwrap();
+        assert_eq!(root.open_file(&path("pipe"), Links::Refuse).map(|_| ()), Err(Errno::ACCESS));
+        assert_eq!(root.open_file(&path("d"), Links::Refuse).map(|_| ()), Err(Errno::ISDIR));
+    }
+
+    #[test]
+    fn rename_new_never_replaces() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b"] {
+            std::fs::write(dir.path().join(name), name).unwrap();
+        }
+        let root = RootDir::open(dir.path(), false).unwrap();
+        assert_eq!(root.rename_new(&path("a"), &path("b")), Err(Errno::EXIST));
+        assert_eq!(std::fs::read_to_string(dir.path().join("b")).unwrap(), "b");
+    }
+}

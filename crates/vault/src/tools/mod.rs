@@ -1,0 +1,270 @@
+//! The tools: one file each. A file holds the arguments (whose comments are what models read), the output, what the
+//! tool does, and its tests. Adding a tool is adding a file and a line in [`TOOLS`].
+//!
+//! Read tools answer from a [`View`]; write tools only plan ([`Planned`]); client tools are answered by a connected
+//! editor.
+
+mod clients;
+mod create_file;
+mod delete;
+mod ensure_folder;
+mod list_files;
+mod parse_bullets;
+mod patch_file;
+mod read_file;
+mod rename;
+mod restore_file;
+mod schema;
+mod search_text;
+mod slugify;
+pub(crate) mod support;
+mod write_file;
+
+use crate::{
+    change::Planned,
+    error::Fallible,
+    locks::LockScope,
+    view::{Stop, View},
+};
+use schema::{args_schema, output_schema};
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+use std::{collections::HashMap, sync::LazyLock};
+use toolyard_engine::{Blobs, Output};
+use toolyard_protocol::{Availability, ErrorCode, Failure, Idempotency, RiskLevel, ToolDefinition, ToolName, Undo};
+
+/// Calls of vault tools get this long unless more is asked for,
+const TIMEOUT_MS: u64 = 30_000;
+/// and at most this long.
+const MAX_TIMEOUT_MS: u64 = 600_000;
+
+type Args = Map<String, Value>;
+
+/// What a write tool may look at while it plans.
+pub(crate) struct PlanContext<'a> {
+    pub(crate) view: &'a dyn View,
+    pub(crate) stop: &'a Stop,
+    pub(crate) blobs: &'a dyn Blobs,
+}
+
+/// How a tool runs.
+pub(crate) enum Run {
+    Read(fn(&dyn View, Args, &Stop) -> Fallible<Output>),
+    Write {
+        scope: fn(Args) -> Fallible<LockScope>,
+        plan: fn(&PlanContext<'_>, Args) -> Fallible<Planned>,
+    },
+    /// A connected editor answers; `check` looks at the arguments first.
+    Client {
+        check: fn(&dyn View, Args) -> Fallible<()>,
+        writes: bool,
+    },
+}
+
+pub(crate) struct Tool {
+    pub(crate) name: &'static str,
+    define: fn() -> Spec,
+    pub(crate) run: Run,
+}
+
+/// What a tool says about itself, before it becomes a [`ToolDefinition`].
+struct Spec {
+    title: &'static str,
+    description: &'static str,
+    side_effects: &'static [&'static str],
+    risk: RiskLevel,
+    idempotency: Idempotency,
+    permissions: &'static [&'static str],
+    requires: &'static [&'static str],
+    undo: Undo,
+    input: Args,
+    output: Args,
+}
+
+impl Spec {
+    fn read<A: JsonSchema, O: JsonSchema>(title: &'static str, description: &'static str) -> Self {
+        Self {
+            title,
+            description,
+            side_effects: &[],
+            risk: RiskLevel::ReadOnly,
+            idempotency: Idempotency::Pure,
+            permissions: &["vault:read"],
+            requires: &["vault"],
+            undo: Undo::None,
+            input: args_schema::<A>(),
+            output: output_schema::<O>(),
+        }
+    }
+    fn write<A: JsonSchema, O: JsonSchema>(
+        title: &'static str,
+        description: &'static str,
+        side_effects: &'static [&'static str],
+    ) -> Self {
+        Self {
+            side_effects,
+            risk: RiskLevel::Writes,
+            idempotency: Idempotency::Etag,
+            permissions: &["vault:write"],
+            undo: Undo::RestoreBlob,
+            ..Self::read::<A, O>(title, description)
+        }
+    }
+}
+
+static TOOLS: &[&Tool] = &[
+    &ensure_folder::TOOL,
+    &list_files::TOOL,
+    &read_file::TOOL,
+    &create_file::TOOL,
+    &write_file::TOOL,
+    &patch_file::TOOL,
+    &rename::TOOL,
+    &delete::TOOL,
+    &search_text::TOOL,
+    &restore_file::TOOL,
+    &clients::GET_SELECTION,
+    &clients::REPLACE_SELECTION,
+    &clients::INSERT_AT_CURSOR,
+    &clients::REPLACE_RANGE,
+    &clients::GET_ACTIVE_FILE_PATH,
+    &clients::GET_CONTEXT,
+    &clients::OPEN_FILE,
+    &clients::LIST_COMMANDS,
+    &clients::RUN_COMMAND,
+    &parse_bullets::TOOL,
+    &slugify::TOOL,
+];
+
+static BY_NAME: LazyLock<HashMap<&'static str, &'static Tool>> =
+    LazyLock::new(|| TOOLS.iter().map(|tool| (tool.name, *tool)).collect());
+
+pub(crate) fn find(name: &str) -> Fallible<&'static Tool> {
+    BY_NAME.get(name).copied().ok_or_else(|| Failure::new(ErrorCode::NotFound, format!("the vault has no tool {name}")))
+}
+
+impl Tool {
+    /// Whether `dryRun` means anything for it.
+    pub(crate) fn can_dry_run(&self) -> bool {
+        !matches!(self.run, Run::Client { writes: true, .. })
+    }
+
+    fn definition(&self) -> Option<ToolDefinition> {
+        let spec = (self.define)();
+        let strings = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
+        let mut input_schema = spec.input;
+        if let Some(Value::Object(properties)) = input_schema.get_mut("properties") {
+            add_meta(properties, self.can_dry_run());
+        }
+        Some(ToolDefinition {
+            name: ToolName::parse(self.name).ok()?,
+            title: spec.title.to_owned(),
+            description: spec.description.to_owned(),
+            category: self.name.split('.').next().unwrap_or_default().to_owned(),
+            risk_level: spec.risk,
+            version: "1.0.0".to_owned(),
+            input_schema,
+            output_schema: Some(spec.output),
+            side_effects: strings(spec.side_effects),
+            idempotency: spec.idempotency,
+            required_permissions: strings(spec.permissions),
+            availability: Availability { requires: strings(spec.requires) },
+            cancellable: true,
+            supports_dry_run: self.can_dry_run(),
+            default_timeout_ms: TIMEOUT_MS,
+            max_timeout_ms: Some(MAX_TIMEOUT_MS),
+            undo: spec.undo,
+        })
+    }
+}
+
+/// Every tool of the provider.
+pub fn definitions() -> Vec<ToolDefinition> {
+    TOOLS.iter().filter_map(|tool| tool.definition()).collect()
+}
+
+fn add_meta(properties: &mut Args, dry_run: bool) {
+    if dry_run {
+        let what = "Predict what would happen and change nothing.";
+        properties.insert("dryRun".to_owned(), json!({"type":"boolean","default":false,"description":what}));
+    }
+    let what = "Why this is done; kept in the record.";
+    properties.insert("note".to_owned(), json!({"type":"string","maxLength":2000,"description":what}));
+    let what = "Set by the executor, never by a planner.";
+    properties.insert("requestId".to_owned(), json!({"type":"string","maxLength":200,"description":what}));
+}
+
+/// The arguments without what every tool takes, and whether this is a dry run.
+pub(crate) fn split_meta(args: &Args, can_dry_run: bool) -> Fallible<(Args, bool)> {
+    let mut args = args.clone();
+    for key in ["note", "requestId"] {
+        args.remove(key);
+    }
+    let dry_run = match args.get("dryRun") {
+        Some(Value::Bool(dry_run)) if can_dry_run => *dry_run,
+        None => false,
+        Some(_) if can_dry_run => return Err(crate::error::validation("dryRun is true or false")),
+        Some(_) => return Err(crate::error::validation("this tool cannot predict its effects, so it takes no dryRun")),
+    };
+    args.remove("dryRun");
+    Ok((args, dry_run))
+}
+
+/// Reads a tool's own arguments. The engine has checked them against the schema; this is for callers that did not.
+fn parse<T: DeserializeOwned>(args: Args) -> Fallible<T> {
+    serde_json::from_value(Value::Object(args))
+        .map_err(|error| crate::error::validation(format!("the arguments do not fit: {error}")))
+}
+
+fn to_map<T: Serialize>(data: &T) -> Fallible<Args> {
+    match serde_json::to_value(data) {
+        Ok(Value::Object(map)) => Ok(map),
+        _ => Err(Failure::new(ErrorCode::InternalError, "the output is not an object")),
+    }
+}
+
+fn answer<T: Serialize>(data: &T, message: impl Into<String>) -> Fallible<Output> {
+    Ok(Output { data: to_map(data)?, user_message: Some(message.into()), ..Output::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_definition_is_sound_and_strict() {
+        let all = definitions();
+        assert_eq!(all.len(), TOOLS.len());
+        for definition in &all {
+            definition.check().unwrap();
+            for schema in [&definition.input_schema, definition.output_schema.as_ref().unwrap()] {
+                assert_eq!(schema["additionalProperties"], json!(false), "{}", definition.name);
+                let text = serde_json::to_string(schema).unwrap();
+                assert!(!text.contains("\"null\"") && !text.contains("$ref"), "{}: {text}", definition.name);
+            }
+        }
+    }
+
+    #[test]
+    fn path_arguments_can_be_found_by_the_policy() {
+        for definition in definitions().into_iter().filter(|d| !d.name.as_str().starts_with("commands.")) {
+            for (name, schema) in definition.input_schema["properties"].as_object().unwrap() {
+                if ["path", "fromPath", "toPath", "prefix"].contains(&name.as_str()) {
+                    assert_eq!(schema["format"], "vault-path", "{} {name}", definition.name);
+                }
+                if name == "paths" {
+                    assert_eq!(schema["items"]["format"], "vault-path", "{}", definition.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn meta_arguments_are_split_off() {
+        let args = json!({"a":1,"note":"n","requestId":"r","dryRun":true});
+        let (own, dry_run) = split_meta(args.as_object().unwrap(), true).unwrap();
+        assert_eq!((Value::Object(own), dry_run), (json!({"a":1}), true));
+        assert!(split_meta(args.as_object().unwrap(), false).is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! What several write tools share: etag guards, making parents, putting content, finding room in the trash.
+
+use crate::{
+    change::{Change, MoveRole},
+    error::{Fallible, etag_conflict},
+    etag::{etag, normalise},
+    path::VaultPath,
+    view::{Content, Purpose, View},
+};
+use toolyard_protocol::{EntryKind, ErrorCode, Failure};
+
+/// The most numbered names that are tried before giving up.
+const MAX_NUMBERED: u32 = 10_000;
+
+/// `CONFLICT` unless the file has the content that was expected.
+pub(super) fn check_etag(path: &VaultPath, expected: Option<&str>, current: &str) -> Fallible<()> {
+    match expected.map(normalise) {
+        Some(expected) if expected != current => Err(etag_conflict(path, expected, current)),
+        _ => Ok(()),
+    }
+}
+
+/// An etag was given for a file that is not there.
+pub(super) fn check_no_etag(path: &VaultPath, expected: Option<&str>) -> Fallible<()> {
+    match expected {
+        Some(expected) => Err(etag_conflict(path, normalise(expected), "absent")),
+        None => Ok(()),
+    }
+}
+
+/// Folders first, then the file.
+pub(super) fn put_new(path: &VaultPath, missing: Vec<VaultPath>, content: Vec<u8>) -> Vec<Change> {
+    let mut changes: Vec<Change> = missing.into_iter().map(Change::MakeFolder).collect();
+    changes.push(Change::Put { path: path.clone(), before: None, content, mode: None });
+    changes
+}
+
+/// Nothing when the bytes are the same.
+pub(super) fn put_over(path: &VaultPath, old: &Content, content: Vec<u8>) -> Vec<Change> {
+    if *old.bytes == content[..] {
+        return Vec::new();
+    }
+    vec![Change::Put { path: path.clone(), before: Some(old.bytes.clone()), content, mode: old.stat.mode }]
+}
+
+/// Says so when more than half of a note would be gone.
+pub(super) fn shrink_warning(old: usize, new: usize) -> String {
+    if new * 2 < old { format!(" Warning: the note shrinks from {old} to {new} bytes.") } else { String::new() }
+}
+
+/// Folders that have to be made before something can be put back where it was. Old names need not follow new rules.
+pub(super) fn missing_folders(view: &dyn View, path: &VaultPath) -> Fallible<Vec<VaultPath>> {
+    let mut missing = Vec::new();
+    for ancestor in path.ancestors() {
+        match view.stat(&ancestor, Purpose::Write)? {
+            Some(stat) if stat.kind == EntryKind::Folder => {}
+            Some(_) => {
+                return Err(Failure::new(
+                    ErrorCode::Conflict,
+                    format!("{ancestor} is a file, so {path} cannot lie below it"),
+                )
+                .detail("path", ancestor.as_str()));
+            }
+            None => missing.push(ancestor),
+        }
+    }
+    Ok(missing)
+}
+
+/// The first numbered name that is free, also without regard to letter case.
+pub(super) fn free_name(view: &dyn View, path: &VaultPath) -> Fallible<VaultPath> {
+    for number in 2..MAX_NUMBERED {
+        let candidate = path.numbered(number)?;
+        if view.stat(&candidate, Purpose::Write)?.is_none() && crate::view::twin(view, &candidate)?.is_none() {
+            return Ok(candidate);
+        }
+    }
+    Err(Failure::new(ErrorCode::Conflict, format!("there are already {MAX_NUMBERED} files named like {path}")))
+}
+
+/// The move of something to the trash, with the folders it needs there, and where it goes.
+pub(super) fn trash(
+    view: &dyn View,
+    path: &VaultPath,
+    etag: Option<String>,
+    count: u64,
+) -> Fallible<(Vec<Change>, VaultPath)> {
+    let Some(stat) = view.stat(path, Purpose::Write)? else { return Err(crate::error::not_found(path)) };
+    let mirrored = path.in_trash()?;
+    // A file in the trash may stand where a folder is needed now; then the top of the trash has to do.
+    let (mut to, mut folders) = match missing_folders(view, &mirrored) {
+        Ok(folders) => (mirrored, folders),
+        Err(failure) if failure.code == ErrorCode::Conflict => {
+            let top = VaultPath::parse_internal(path.name())?.in_trash()?;
+            let folders = missing_folders(view, &top)?;
+            (top, folders)
+        }
+        Err(failure) => return Err(failure),
+    };
+    if folders.is_empty() && view.stat(&to, Purpose::Write)?.is_some() {
+        to = free_name(view, &to)?;
+    }
+    let mut changes: Vec<Change> = folders.drain(..).map(Change::MakeFolder).collect();
+    changes.push(Change::Move {
+        from: path.clone(),
+        to: to.clone(),
+        kind: stat.kind,
+        role: MoveRole::Trash,
+        inode: stat.inode,
+        etag,
+        count,
+    });
+    Ok((changes, to))
+}
+
+/// The etag and size of what a plan will have written.
+pub(super) fn etag_of(content: &[u8]) -> Option<String> {
+    Some(etag(content))
+}

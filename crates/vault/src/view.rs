@@ -1,0 +1,200 @@
+//! [`View`]: how tools look at files. The real folder and the in-memory overlay of a dry run both stand behind it, so
+//! that each tool is written once.
+
+use crate::{
+    error::Fallible,
+    path::{PathError, VaultPath, fold},
+    root::NodeKind,
+};
+use std::{ops::ControlFlow, sync::Arc, time::Instant};
+use tokio_util::sync::CancellationToken;
+use toolyard_protocol::{EntryKind, ErrorCode, Failure};
+
+/// A file that is read into memory is at most this large.
+pub const MAX_FILE_BYTES: u64 = 64 << 20;
+
+/// What a look is for: writes never go through a symbolic link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Read,
+    Write,
+}
+
+/// Which entries of a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listing {
+    /// Files and folders that tools may touch.
+    Visible,
+    /// Everything that makes the folder not empty.
+    Everything,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stat {
+    pub(crate) kind: EntryKind,
+    pub(crate) size: u64,
+    pub(crate) mtime_ms: i64,
+    pub(crate) btime_ms: Option<i64>,
+    /// 0 in an overlay.
+    pub(crate) inode: u64,
+    /// Permission bits; `None` in an overlay.
+    pub(crate) mode: Option<u32>,
+}
+
+impl Stat {
+    pub(crate) fn is_file(&self) -> bool {
+        self.kind == EntryKind::File
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) kind: NodeKind,
+}
+
+/// A file's content and what the file system says about it.
+#[derive(Debug, Clone)]
+pub(crate) struct Content {
+    pub(crate) bytes: Arc<[u8]>,
+    pub(crate) stat: Stat,
+}
+
+pub(crate) trait View: Send + Sync {
+    /// What is there; `None` when nothing is.
+    fn stat(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Stat>>;
+    /// The whole file, up to [`MAX_FILE_BYTES`]; `None` when nothing is there.
+    fn read(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Content>>;
+    /// The entries of a folder (`None` is the root) by name.
+    fn list(&self, folder: Option<&VaultPath>, listing: Listing) -> Fallible<Vec<Entry>>;
+    /// The etag of a file of any size.
+    fn etag(&self, path: &VaultPath) -> Fallible<Option<String>>;
+}
+
+/// When to give up.
+#[derive(Clone)]
+pub(crate) struct Stop {
+    pub(crate) cancel: CancellationToken,
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl Stop {
+    pub(crate) fn check(&self) -> Fallible<()> {
+        if self.cancel.is_cancelled() {
+            return Err(Failure::new(ErrorCode::Cancelled, "stopped before it was done; nothing was changed"));
+        }
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(Failure::new(ErrorCode::Timeout, "it did not finish in time; nothing was changed"));
+        }
+        Ok(())
+    }
+}
+
+/// Visits files and folders below a folder, each folder before its content, in the order of their names.
+pub(crate) fn walk(
+    view: &dyn View,
+    folder: Option<&VaultPath>,
+    stop: &Stop,
+    visit: &mut dyn FnMut(&VaultPath, EntryKind) -> Fallible<ControlFlow<()>>,
+) -> Fallible<ControlFlow<()>> {
+    stop.check()?;
+    let entries = match view.list(folder, Listing::Visible) {
+        Ok(entries) => entries,
+        // Gone since its parent was listed.
+        Err(failure) if folder.is_some() && failure.code == ErrorCode::NotFound => {
+            return Ok(ControlFlow::Continue(()));
+        }
+        Err(failure) => return Err(failure),
+    };
+    for entry in entries {
+        // Names that no path can spell (a backslash, a control character) cannot be addressed by any tool.
+        let Ok(path) = VaultPath::child(folder, &entry.name) else { continue };
+        let kind = if entry.kind == NodeKind::Folder { EntryKind::Folder } else { EntryKind::File };
+        if visit(&path, kind)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        if kind == EntryKind::Folder && walk(view, Some(&path), stop, visit)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// A name in the same folder that differs only in letter case or Unicode form.
+pub(crate) fn twin(view: &dyn View, path: &VaultPath) -> Fallible<Option<VaultPath>> {
+    let parent = path.parent();
+    let wanted = fold(path.name());
+    let entries = match view.list(parent.as_ref(), Listing::Everything) {
+        Err(failure) if matches!(failure.code, ErrorCode::NotFound | ErrorCode::Conflict) => return Ok(None),
+        other => other?,
+    };
+    let found = entries.into_iter().find(|e| e.name != path.name() && fold(&e.name) == wanted);
+    Ok(found.and_then(|e| VaultPath::child(parent.as_ref(), &e.name).ok()))
+}
+
+/// Checks that a file or folder may be made here and answers which folders have to be made first, top down.
+/// `ignore` is a path that is about to go away (a case-only rename).
+pub(crate) fn check_creatable(
+    view: &dyn View,
+    path: &VaultPath,
+    ignore: Option<&VaultPath>,
+) -> Fallible<Vec<VaultPath>> {
+    let mut missing = Vec::new();
+    for ancestor in path.ancestors() {
+        if !missing.is_empty() {
+            ancestor.check_new_name()?;
+            missing.push(ancestor);
+            continue;
+        }
+        match view.stat(&ancestor, Purpose::Write)? {
+            Some(stat) if stat.kind == EntryKind::Folder => {}
+            Some(_) => {
+                return Err(Failure::new(
+                    ErrorCode::Conflict,
+                    format!("{ancestor} is a file, so {path} cannot lie below it"),
+                )
+                .detail("path", ancestor.as_str()));
+            }
+            None => {
+                ancestor.check_new_name()?;
+                refuse_twin(view, &ancestor, ignore)?;
+                missing.push(ancestor);
+            }
+        }
+    }
+    path.check_new_name()?;
+    if missing.is_empty() {
+        refuse_twin(view, path, ignore)?;
+    }
+    Ok(missing)
+}
+
+fn refuse_twin(view: &dyn View, path: &VaultPath, ignore: Option<&VaultPath>) -> Fallible<()> {
+    match twin(view, path)? {
+        Some(other) if Some(&other) != ignore => Err(Failure::new(
+            ErrorCode::Conflict,
+            format!("{path} would differ from {other} only in letter case or Unicode form"),
+        )
+        .suggest(format!("Use {other}, or choose another name: some systems cannot tell the two apart."))
+        .detail("path", path.as_str())
+        .detail("existing", other.as_str())),
+        _ => Ok(()),
+    }
+}
+
+/// `NOT_FOUND` that names a file the caller may have meant.
+pub(crate) fn missing(view: &dyn View, path: &VaultPath) -> Failure {
+    let failure = crate::error::not_found(path);
+    match twin(view, path) {
+        Ok(Some(other)) => failure.suggest(format!("Did you mean {other}?")).detail("similar", other.as_str()),
+        _ => failure,
+    }
+}
+
+/// A folder given as a filter: empty or `/` is the root, a slash at the end is allowed.
+pub(crate) fn parse_folder_prefix(text: &str) -> Result<Option<VaultPath>, PathError> {
+    if text.is_empty() || text == "/" {
+        return Ok(None);
+    }
+    VaultPath::parse(text.strip_suffix('/').unwrap_or(text)).map(Some)
+}

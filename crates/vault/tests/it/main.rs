@@ -1,0 +1,11 @@
+//! The vault as the engine uses it: calls go through `prepare` and `execute` on real folders.
+
+mod concurrency;
+mod crash;
+mod overlay;
+mod paths;
+mod regression;
+mod rename;
+mod support;
+mod tools;
+mod undo;
