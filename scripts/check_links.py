@@ -3,7 +3,7 @@
 import pathlib, re, subprocess, sys
 
 root = pathlib.Path(__file__).resolve().parent.parent
-files = subprocess.run(["git", "-C", str(root), "ls-files", "*.md"], capture_output=True, text=True, check=True).stdout.split()
+files = subprocess.run(["git", "-C", str(root), "ls-files", "-z", "*.md"], capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 
 
