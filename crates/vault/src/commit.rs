@@ -10,12 +10,12 @@
 
 use crate::{
     change::{Change, MoveRole, Planned, add_mtime, report_folder, report_move, report_put},
-    error::{Fallible, etag_conflict, system},
+    error::{Fallible, etag_conflict, system, too_large},
     etag::etag,
     path::VaultPath,
     root::{Links, NodeKind},
-    vault::{STAGED_PREFIX, Vault},
-    view::{Purpose, View},
+    vault::{STAGED_PREFIX, Vault, process_mark},
+    view::{MAX_FILE_BYTES, Purpose, View},
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -175,6 +175,7 @@ pub(crate) fn stage(vault: &Arc<Vault>, planned: Planned, tag: &str) -> Fallible
         let step = match change {
             Change::MakeFolder(path) => Step::MakeFolder { path },
             Change::Put { path, before, content, mode } => {
+                check_size(&path, content.len())?;
                 let tmp = hidden(&path)?;
                 vault.dir.write_new(&tmp, &content, mode).map_err(|e| system("write", path.as_str(), e))?;
                 intent.bytes_written += content.len() as u64;
@@ -218,6 +219,14 @@ pub(crate) fn stage(vault: &Arc<Vault>, planned: Planned, tag: &str) -> Fallible
     Ok((staged, intent, blobs))
 }
 
+/// What is written must be readable again, to be verified.
+pub(crate) fn check_size(path: &VaultPath, size: usize) -> Fallible<()> {
+    match size as u64 {
+        size if size > MAX_FILE_BYTES => Err(too_large(path, size, MAX_FILE_BYTES)),
+        _ => Ok(()),
+    }
+}
+
 /// A hidden name in the nearest folder that exists: usually the target's own.
 fn hidden_name(vault: &Vault, near: &VaultPath, tag: &str, number: usize) -> Fallible<VaultPath> {
     let mut folder = near.parent();
@@ -227,7 +236,7 @@ fn hidden_name(vault: &Vault, near: &VaultPath, tag: &str, number: usize) -> Fal
             _ => folder = candidate.parent(),
         }
     }
-    Ok(VaultPath::child(folder.as_ref(), &format!("{STAGED_PREFIX}{}-{tag}-{number}", std::process::id()))?)
+    Ok(VaultPath::child(folder.as_ref(), &format!("{STAGED_PREFIX}{}-{tag}-{number}", process_mark()))?)
 }
 
 impl Staged {

@@ -23,6 +23,8 @@ mod overlay;
 mod patch;
 mod path;
 mod preview;
+#[cfg(test)]
+mod properties;
 mod provider;
 mod resolve;
 mod root;

@@ -70,6 +70,7 @@ impl Overlay {
                         Some(Node::Folder | Node::Gone) => None,
                         None => self.base.stat(&path, Purpose::Write)?.map(|_| path.clone()),
                     };
+                    crate::commit::check_size(&path, content.len())?;
                     self.check_room(content.len())?;
                     self.nodes().insert(path, Node::Bytes { bytes: content.into(), origin });
                 }

@@ -20,7 +20,7 @@ pub(crate) struct Entry {
     /// One-based.
     pub(crate) line: usize,
     /// Its lines, line endings included.
-    range: Range<usize>,
+    pub(crate) range: Range<usize>,
     /// From after the colon to the end of the value, last line ending excluded.
     value: Range<usize>,
 }

@@ -71,7 +71,7 @@ pub(super) fn missing_folders(view: &dyn View, path: &VaultPath) -> Fallible<Vec
 pub(super) fn free_name(view: &dyn View, path: &VaultPath) -> Fallible<VaultPath> {
     for number in 2..MAX_NUMBERED {
         let candidate = path.numbered(number)?;
-        if view.stat(&candidate, Purpose::Write)?.is_none() && crate::view::twin(view, &candidate)?.is_none() {
+        if view.stat(&candidate, Purpose::Write)?.is_none() && crate::view::twins(view, &candidate)?.is_empty() {
             return Ok(candidate);
         }
     }

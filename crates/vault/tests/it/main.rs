@@ -2,6 +2,7 @@
 
 mod concurrency;
 mod crash;
+mod figures;
 mod overlay;
 mod paths;
 mod regression;
