@@ -26,6 +26,7 @@ mod preview;
 #[cfg(test)]
 mod properties;
 mod provider;
+mod reconcile;
 mod resolve;
 mod root;
 mod text;

@@ -45,11 +45,11 @@ pub(crate) fn links(scan: &Scan<'_>) -> Vec<Link> {
             } else if let Some(link) = definition(scan, here) {
                 found.push(link);
             }
-        } else if bytes.get(here + 1) == Some(&b'(') {
-            if let Some(link) = inline(text, here + 2) {
-                at = link.range.end;
-                found.push(link);
-            }
+        } else if bytes.get(here + 1) == Some(&b'(')
+            && let Some(link) = inline(text, here + 2)
+        {
+            at = link.range.end;
+            found.push(link);
         }
     }
     found
