@@ -7,6 +7,9 @@
 //! Between the last look at a target and the rename that replaces it, another program can still write: a window of
 //! microseconds that no file system call closes. The content is hashed again afterwards, so that at least nothing
 //! else is reported as done.
+//!
+//! A replaced file keeps its permissions. It is a new inode: hard links to the old one, extended attributes and another
+//! owner are not carried over.
 
 use crate::{
     change::{Change, MoveRole, Planned, add_mtime, report_folder, report_move, report_put},
@@ -294,6 +297,7 @@ pub(crate) fn run_step(vault: &Vault, step: &Step, effects: &mut Effects) -> Fal
                     Failure::new(ErrorCode::Conflict, format!("the staged content of {path} or its folder is gone"))
                         .detail("path", path.as_str())
                 }
+                Errno::XDEV => other_file_system(path),
                 other => system("write", path.as_str(), other),
             };
             match before {
@@ -357,6 +361,13 @@ fn run_move(vault: &Vault, from: &VaultPath, to: &VaultPath, via: &VaultPath, in
         }
         other => other.map_err(fail),
     }
+}
+
+/// Only a rename is atomic, and a rename cannot leave its file system.
+fn other_file_system(path: &VaultPath) -> Failure {
+    Failure::new(ErrorCode::PreconditionFailed, format!("{path} lies on another file system than where it comes from"))
+        .suggest("Another disk is mounted inside the vault; create the file there and delete the old one instead.")
+        .detail("path", path.as_str())
 }
 
 /// The case-only rename where the file system takes both names for one: away first, then back under the new name.
