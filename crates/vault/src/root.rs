@@ -4,7 +4,7 @@
 //! nor a symlink can lead out, however the tree changes in the meantime. Where `openat2` is missing the path is walked
 //! segment by segment without following any link. Knows nothing of etags, tools or intents.
 
-use crate::path::VaultPath;
+use crate::{path::VaultPath, view::TRASH_MIRROR_BIT};
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags},
@@ -191,7 +191,8 @@ impl RootDir {
     /// Makes one folder whose parent exists.
     pub(crate) fn make_folder(&self, path: &VaultPath) -> Result<(), Errno> {
         let parent = self.parent(path)?;
-        fs::mkdirat(&parent, path.name(), Mode::from_raw_mode(0o777))?;
+        let mark = if path.is_trash() { TRASH_MIRROR_BIT } else { 0 };
+        fs::mkdirat(&parent, path.name(), Mode::from_raw_mode(0o777 | mark))?;
         sync_folder(&parent)
     }
 

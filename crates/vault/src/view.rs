@@ -37,13 +37,20 @@ pub(crate) struct Stat {
     pub(crate) btime_ms: Option<i64>,
     /// 0 in an overlay.
     pub(crate) inode: u64,
-    /// Permission bits; `None` in an overlay.
+    /// Permission bits; `None` where an overlay has none.
     pub(crate) mode: Option<u32>,
 }
+
+/// The sticky bit marks folders that the trash made itself to mirror a path, as against folders that were trashed.
+pub(crate) const TRASH_MIRROR_BIT: u32 = 0o1000;
 
 impl Stat {
     pub(crate) fn is_file(&self) -> bool {
         self.kind == EntryKind::File
+    }
+
+    pub(crate) fn is_trash_mirror(&self) -> bool {
+        self.kind == EntryKind::Folder && self.mode.is_some_and(|mode| mode & TRASH_MIRROR_BIT != 0)
     }
 }
 
