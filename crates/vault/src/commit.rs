@@ -1,27 +1,30 @@
-//! Staging, committing and reconciling: how planned changes reach the disk exactly once.
+//! Staging and committing: how planned changes reach the disk.
 //!
 //! `stage` writes and syncs every new content under a hidden name next to its target; the record of what will happen
-//! ([`Commit`]) becomes part of the durable intent; `run` then only makes folders, renames and syncs. After a crash
-//! `reconcile` reads the same record, looks at each step, and finishes what was begun or says that nothing was.
+//! ([`Commit`]) becomes part of the durable intent; `run` then only makes folders, renames and syncs. What happens
+//! after a crash is in [`crate::reconcile`].
 //!
 //! Between the last look at a target and the rename that replaces it, another program can still write: a window of
 //! microseconds that no file system call closes. The content is hashed again afterwards, so that at least nothing
 //! else is reported as done.
+//!
+//! A replaced file keeps its permissions. It is a new inode: hard links to the old one, extended attributes and another
+//! owner are not carried over.
 
 use crate::{
     change::{Change, MoveRole, Planned, add_mtime, report_folder, report_move, report_put},
-    error::{Fallible, etag_conflict, system},
+    error::{Fallible, etag_conflict, system, too_large},
     etag::etag,
     path::VaultPath,
-    root::{Links, NodeKind},
-    vault::{STAGED_PREFIX, Vault},
-    view::{Purpose, View},
+    root::Links,
+    vault::{STAGED_PREFIX, Vault, process_mark},
+    view::{MAX_FILE_BYTES, Purpose, View},
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use toolyard_engine::{Blob, Failed, Intent, IntentTarget, Output, Reconciled};
+use toolyard_engine::{Blob, Failed, Intent, IntentTarget, Output};
 use toolyard_protocol::{Effects, EntryKind, ErrorCode, Failure};
 
 /// The form of the record in `Intent.state`.
@@ -79,15 +82,6 @@ pub(crate) struct KeptRecord {
     pub(crate) folders: Vec<VaultPath>,
 }
 
-/// How far a step is.
-#[derive(Debug, PartialEq)]
-enum Progress {
-    Done,
-    Pending,
-    /// Neither: somebody else was here.
-    Foreign(Box<Failure>),
-}
-
 /// The record of a write call: what `execute` does and what it will answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -121,7 +115,7 @@ impl Commit {
         Ok(commit)
     }
 
-    fn output(&self, vault: &Vault, effects: Effects) -> Output {
+    pub(crate) fn output(&self, vault: &Vault, effects: Effects) -> Output {
         let mut data = self.data.clone();
         if let Some(stat) = self.stat.as_ref().and_then(|path| vault.stat(path, Purpose::Write).ok().flatten()) {
             add_mtime(&mut data, stat.mtime_ms);
@@ -129,7 +123,7 @@ impl Commit {
         Output { data, effects, user_message: Some(self.message.clone()) }
     }
 
-    fn remove_leftovers(&self, vault: &Vault) {
+    pub(crate) fn remove_leftovers(&self, vault: &Vault) {
         for step in &self.steps {
             let leftover = match step {
                 Step::Put { tmp, .. } => tmp,
@@ -175,6 +169,7 @@ pub(crate) fn stage(vault: &Arc<Vault>, planned: Planned, tag: &str) -> Fallible
         let step = match change {
             Change::MakeFolder(path) => Step::MakeFolder { path },
             Change::Put { path, before, content, mode } => {
+                check_size(&path, content.len())?;
                 let tmp = hidden(&path)?;
                 vault.dir.write_new(&tmp, &content, mode).map_err(|e| system("write", path.as_str(), e))?;
                 intent.bytes_written += content.len() as u64;
@@ -218,6 +213,14 @@ pub(crate) fn stage(vault: &Arc<Vault>, planned: Planned, tag: &str) -> Fallible
     Ok((staged, intent, blobs))
 }
 
+/// What is written must be readable again, to be verified.
+pub(crate) fn check_size(path: &VaultPath, size: usize) -> Fallible<()> {
+    match size as u64 {
+        size if size > MAX_FILE_BYTES => Err(too_large(path, size, MAX_FILE_BYTES)),
+        _ => Ok(()),
+    }
+}
+
 /// A hidden name in the nearest folder that exists: usually the target's own.
 fn hidden_name(vault: &Vault, near: &VaultPath, tag: &str, number: usize) -> Fallible<VaultPath> {
     let mut folder = near.parent();
@@ -227,7 +230,7 @@ fn hidden_name(vault: &Vault, near: &VaultPath, tag: &str, number: usize) -> Fal
             _ => folder = candidate.parent(),
         }
     }
-    Ok(VaultPath::child(folder.as_ref(), &format!("{STAGED_PREFIX}{}-{tag}-{number}", std::process::id()))?)
+    Ok(VaultPath::child(folder.as_ref(), &format!("{STAGED_PREFIX}{}-{tag}-{number}", process_mark()))?)
 }
 
 impl Staged {
@@ -269,7 +272,7 @@ impl Drop for Staged {
     }
 }
 
-fn run_step(vault: &Vault, step: &Step, effects: &mut Effects) -> Fallible<()> {
+pub(crate) fn run_step(vault: &Vault, step: &Step, effects: &mut Effects) -> Fallible<()> {
     match step {
         Step::MakeFolder { path } => match vault.dir.make_folder(path) {
             Ok(()) => report_folder(effects, path),
@@ -294,6 +297,7 @@ fn run_step(vault: &Vault, step: &Step, effects: &mut Effects) -> Fallible<()> {
                     Failure::new(ErrorCode::Conflict, format!("the staged content of {path} or its folder is gone"))
                         .detail("path", path.as_str())
                 }
+                Errno::XDEV => other_file_system(path),
                 other => system("write", path.as_str(), other),
             };
             match before {
@@ -359,6 +363,13 @@ fn run_move(vault: &Vault, from: &VaultPath, to: &VaultPath, via: &VaultPath, in
     }
 }
 
+/// Only a rename is atomic, and a rename cannot leave its file system.
+fn other_file_system(path: &VaultPath) -> Failure {
+    Failure::new(ErrorCode::PreconditionFailed, format!("{path} lies on another file system than where it comes from"))
+        .suggest("Another disk is mounted inside the vault; create the file there and delete the old one instead.")
+        .detail("path", path.as_str())
+}
+
 /// The case-only rename where the file system takes both names for one: away first, then back under the new name.
 fn rename_by_way_of(vault: &Vault, from: &VaultPath, via: &VaultPath, to: &VaultPath) -> Result<(), Errno> {
     vault.dir.rename_new(from, via)?;
@@ -378,7 +389,7 @@ fn is_same_entry(vault: &Vault, from: &VaultPath, to: &VaultPath, inode: u64) ->
     Ok(names.iter().filter(|e| e.name == from.name() || e.name == to.name()).count() == 1)
 }
 
-fn inode_at(vault: &Vault, path: &VaultPath) -> Fallible<Option<u64>> {
+pub(crate) fn inode_at(vault: &Vault, path: &VaultPath) -> Fallible<Option<u64>> {
     match vault.dir.meta(path, Links::Refuse) {
         Ok(meta) => Ok(meta.map(|m| m.inode)),
         Err(Errno::LOOP) => Ok(None),
@@ -400,135 +411,10 @@ fn is_kind(vault: &Vault, path: &VaultPath, kind: EntryKind) -> Fallible<bool> {
 }
 
 /// The etag of whatever file is there, links refused; a folder counts as a conflict.
-fn current_etag(vault: &Vault, path: &VaultPath) -> Fallible<Option<String>> {
+pub(crate) fn current_etag(vault: &Vault, path: &VaultPath) -> Fallible<Option<String>> {
     match vault.stat(path, Purpose::Write)? {
         None => Ok(None),
         Some(_) => vault.etag(path),
-    }
-}
-
-/// After a crash: finishes what was begun, or says that nothing was. The caller holds every lock of the vault.
-pub(crate) fn reconcile(vault: &Vault, intent: &Intent) -> Result<Reconciled, Failed> {
-    let commit = Commit::from_intent(intent)?;
-    let mut effects = Effects::default();
-    let mut done = 0;
-    let mut verdict = Progress::Done;
-    for (index, step) in commit.steps.iter().enumerate() {
-        verdict = progress(vault, step, &commit.steps[index + 1..])?;
-        if verdict != Progress::Done {
-            break;
-        }
-        report_step(&mut effects, step);
-        done += 1;
-    }
-    match verdict {
-        Progress::Done => {
-            let output = commit.output(vault, effects);
-            commit.remove_leftovers(vault);
-            Ok(Reconciled::Done(output))
-        }
-        Progress::Foreign(failure) => {
-            commit.remove_leftovers(vault);
-            Ok(Reconciled::Conflict(Failed { failure: *failure, effects, debug_message: None }))
-        }
-        // A folder that was made (or was there already) changes nothing about the call itself, but the steps after
-        // it are still to come; they can be done now as well as by a new call.
-        Progress::Pending if done == 0 => {
-            commit.remove_leftovers(vault);
-            Ok(Reconciled::NotDone)
-        }
-        Progress::Pending => {
-            let finished = commit.steps[done..].iter().try_for_each(|step| match progress(vault, step, &[])? {
-                Progress::Done => {
-                    report_step(&mut effects, step);
-                    Ok(())
-                }
-                Progress::Pending => run_step(vault, step, &mut effects),
-                Progress::Foreign(failure) => Err(*failure),
-            });
-            commit.remove_leftovers(vault);
-            match finished {
-                Ok(()) => Ok(Reconciled::Done(commit.output(vault, effects))),
-                Err(failure) => Ok(Reconciled::Conflict(Failed { failure, effects, debug_message: None })),
-            }
-        }
-    }
-}
-
-fn report_step(effects: &mut Effects, step: &Step) {
-    match step {
-        Step::MakeFolder { path } => report_folder(effects, path),
-        Step::Put { path, before, after, .. } => report_put(effects, path, before.clone(), after.clone()),
-        Step::Move { from, to, kind, role, .. } => report_move(effects, from, to, *kind, *role),
-        Step::Remove { path, kind, .. } => effects.deleted(path.as_str(), *kind, false),
-    }
-}
-
-/// `later` are the steps that follow: a note that moves and is then rewritten shows the rewritten content.
-fn progress(vault: &Vault, step: &Step, later: &[Step]) -> Fallible<Progress> {
-    let foreign = |failure: Failure| Ok(Progress::Foreign(Box::new(failure)));
-    match step {
-        Step::MakeFolder { path } => match vault.dir.meta(path, Links::Refuse) {
-            Ok(Some(meta)) if meta.kind == NodeKind::Folder => Ok(Progress::Done),
-            Ok(None) => Ok(Progress::Pending),
-            Ok(Some(_)) => foreign(system("make the folder", path.as_str(), Errno::EXIST)),
-            Err(errno) => foreign(system("make the folder", path.as_str(), errno)),
-        },
-        Step::Put { path, before, after, .. } => {
-            let current = current_etag(vault, path)?;
-            if current.as_ref() == Some(after) {
-                return Ok(Progress::Done);
-            }
-            if current != *before {
-                let expected = before.as_deref().unwrap_or("absent");
-                return foreign(etag_conflict(path, expected, current.as_deref().unwrap_or("absent")));
-            }
-            Ok(Progress::Pending)
-        }
-        Step::Move { from, to, inode, via, .. } => {
-            if inode_at(vault, via)? == Some(*inode) {
-                return Ok(Progress::Pending);
-            }
-            let (at_from, at_to) = (inode_at(vault, from)?, inode_at(vault, to)?);
-            let rewritten = || {
-                later.iter().any(|step| match step {
-                    Step::Put { path, after, .. } if path == to => {
-                        current_etag(vault, to).is_ok_and(|e| e.as_ref() == Some(after))
-                    }
-                    _ => false,
-                })
-            };
-            let same_name = from.folded() == to.folded() && at_from == at_to && at_to == Some(*inode);
-            if same_name {
-                let names = vault
-                    .dir
-                    .entries(to.parent().as_ref(), Links::Refuse)
-                    .map_err(|e| system("list", to.as_str(), e))?;
-                let renamed = names.iter().any(|e| e.name == to.name());
-                return Ok(if renamed { Progress::Done } else { Progress::Pending });
-            }
-            if at_from.is_none() && (at_to == Some(*inode) || rewritten()) {
-                return Ok(Progress::Done);
-            }
-            if at_from == Some(*inode) && at_to.is_none() {
-                return Ok(Progress::Pending);
-            }
-            foreign(
-                Failure::new(
-                    ErrorCode::Conflict,
-                    format!("neither {from} nor {to} is as the interrupted move left it"),
-                )
-                .detail("fromPath", from.as_str())
-                .detail("toPath", to.as_str()),
-            )
-        }
-        Step::Remove { path, inode, .. } => match inode_at(vault, path)? {
-            None => Ok(Progress::Done),
-            Some(found) if found == *inode => Ok(Progress::Pending),
-            Some(_) => foreign(
-                Failure::new(ErrorCode::Conflict, format!("{path} is another file now")).detail("path", path.as_str()),
-            ),
-        },
     }
 }
 

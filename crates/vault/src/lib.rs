@@ -23,7 +23,10 @@ mod overlay;
 mod patch;
 mod path;
 mod preview;
+#[cfg(test)]
+mod properties;
 mod provider;
+mod reconcile;
 mod resolve;
 mod root;
 mod text;

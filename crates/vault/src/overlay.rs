@@ -7,7 +7,7 @@ use crate::{
     path::VaultPath,
     root::NodeKind,
     vault::Vault,
-    view::{Content, Entry, Listing, Purpose, Stat, View},
+    view::{Content, Entry, Listing, Purpose, Stat, TRASH_MIRROR_BIT, View},
 };
 use rustix::io::Errno;
 use std::{
@@ -34,7 +34,10 @@ enum Node {
     },
     /// The content of a real file that was moved here.
     Moved(VaultPath),
+    /// A folder that a call made.
     Folder,
+    /// A folder that was moved here.
+    MovedFolder,
     Gone,
 }
 
@@ -67,9 +70,10 @@ impl Overlay {
                     let origin = match self.node(&path) {
                         Some(Node::Bytes { origin, .. }) => origin,
                         Some(Node::Moved(origin)) => Some(origin),
-                        Some(Node::Folder | Node::Gone) => None,
+                        Some(Node::Folder | Node::MovedFolder | Node::Gone) => None,
                         None => self.base.stat(&path, Purpose::Write)?.map(|_| path.clone()),
                     };
+                    crate::commit::check_size(&path, content.len())?;
                     self.check_room(content.len())?;
                     self.nodes().insert(path, Node::Bytes { bytes: content.into(), origin });
                 }
@@ -121,7 +125,7 @@ impl Overlay {
         let mut placed = Vec::new();
         for (path, kind) in moving {
             let node = match (kind, self.node(&path)) {
-                (NodeKind::Folder, _) => Node::Folder,
+                (NodeKind::Folder, _) => Node::MovedFolder,
                 (_, Some(node)) => node,
                 (_, None) => Node::Moved(path.clone()),
             };
@@ -149,10 +153,10 @@ impl Overlay {
         for (path, node) in nodes.iter().filter(|(path, _)| !path.is_trash()) {
             let base = |path: &VaultPath| self.base.read(path, Purpose::Write).ok().flatten().map(|c| c.bytes);
             match node {
-                Node::Folder if self.base.stat(path, Purpose::Write).is_ok_and(|s| s.is_none()) => {
+                Node::Folder | Node::MovedFolder if self.base.stat(path, Purpose::Write).is_ok_and(|s| s.is_none()) => {
                     let _ = writeln!(out, "new folder {path}");
                 }
-                Node::Folder => {}
+                Node::Folder | Node::MovedFolder => {}
                 Node::Gone => match self.base.stat(path, Purpose::Write) {
                     Ok(Some(stat)) if !stat.is_file() => {
                         let _ = writeln!(out, "deleted folder {path}");
@@ -225,7 +229,11 @@ impl View for Overlay {
         };
         match self.node(path) {
             Some(Node::Gone) => Ok(None),
-            Some(Node::Folder) => Ok(Some(made(EntryKind::Folder, 0))),
+            Some(Node::Folder) => {
+                let mode = path.is_trash().then_some(TRASH_MIRROR_BIT);
+                Ok(Some(Stat { mode, ..made(EntryKind::Folder, 0) }))
+            }
+            Some(Node::MovedFolder) => Ok(Some(made(EntryKind::Folder, 0))),
             Some(Node::Bytes { bytes, .. }) => Ok(Some(made(EntryKind::File, bytes.len()))),
             Some(Node::Moved(origin)) => self.base.stat(&origin, purpose),
             None => self.base.stat(path, purpose),
@@ -235,7 +243,7 @@ impl View for Overlay {
     fn read(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Content>> {
         match self.node(path) {
             Some(Node::Gone) => Ok(None),
-            Some(Node::Folder) => Err(is_folder(path)),
+            Some(Node::Folder | Node::MovedFolder) => Err(is_folder(path)),
             Some(Node::Bytes { bytes, .. }) => {
                 let stat = self.stat(path, purpose)?;
                 Ok(stat.map(|stat| Content { bytes, stat }))
@@ -252,7 +260,7 @@ impl View for Overlay {
             Some(Node::Bytes { .. } | Node::Moved(_)) => {
                 return Err(system("list", folder.map_or("/", VaultPath::as_str), Errno::NOTDIR));
             }
-            Some(Node::Folder) | None => {}
+            Some(Node::Folder | Node::MovedFolder) | None => {}
         }
         let made_here = own.is_some();
         let mut entries: BTreeMap<String, NodeKind> = match self.base.list(folder, listing) {
@@ -266,7 +274,7 @@ impl View for Overlay {
             }
             match node {
                 Node::Gone => entries.remove(path.name()),
-                Node::Folder => entries.insert(path.name().to_owned(), NodeKind::Folder),
+                Node::Folder | Node::MovedFolder => entries.insert(path.name().to_owned(), NodeKind::Folder),
                 Node::Bytes { .. } | Node::Moved(_) => entries.insert(path.name().to_owned(), NodeKind::File),
             };
         }

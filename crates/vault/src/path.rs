@@ -181,10 +181,6 @@ impl VaultPath {
         self.0 == TRASH || self.0.starts_with(".trash/")
     }
 
-    pub(crate) fn in_trash(&self) -> Result<Self, PathError> {
-        Self::parse_internal(&format!("{TRASH}/{}", self.0))
-    }
-
     /// `Note.md` -> `Note (2).md`.
     pub(crate) fn numbered(&self, number: u32) -> Result<Self, PathError> {
         let name = self.name();

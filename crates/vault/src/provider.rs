@@ -7,6 +7,7 @@ use crate::{
     locks::{LockGuard, LockScope},
     overlay::Overlay,
     preview::VaultPreview,
+    reconcile::reconcile,
     tools::{self, PlanContext, Run, Tool},
     undo,
     vault::Vault,
@@ -190,7 +191,7 @@ impl Provider for VaultProvider {
             let locks = self.vault.locks.acquire(&LockScope::Vault, &context.cancel).await?;
             let (vault, intent) = (self.vault.clone(), intent.clone());
             let done = tokio::task::spawn_blocking(move || {
-                let done = commit::reconcile(&vault, &intent);
+                let done = reconcile(&vault, &intent);
                 drop(locks);
                 done
             });

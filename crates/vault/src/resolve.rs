@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// All files of a vault, found by path and by name, without regard to letter case.
 #[derive(Default)]
 pub(crate) struct FileIndex {
-    by_path: HashMap<String, VaultPath>,
+    by_path: HashMap<String, Vec<VaultPath>>,
     by_name: HashMap<String, Vec<VaultPath>>,
 }
 
@@ -35,30 +35,35 @@ impl FileIndex {
         let mut index = Self::default();
         for path in paths {
             index.by_name.entry(fold(path.name())).or_default().push(path.clone());
-            index.by_path.insert(path.folded(), path);
+            index.by_path.entry(path.folded()).or_default().push(path);
         }
         index
     }
 
+    /// The file at this path; where several differ only in letter case, the one spelled just so.
     fn exact(&self, path: &str) -> Option<&VaultPath> {
-        let folded = fold(path);
-        self.by_path.get(&folded).or_else(|| self.by_path.get(&format!("{folded}.md")))
+        let at = |path: &str| {
+            let hits = self.by_path.get(&fold(path))?;
+            hits.iter().find(|hit| hit.as_str() == path).or_else(|| hits.first())
+        };
+        at(path).or_else(|| at(&format!("{path}.md")))
     }
 
     /// The best file whose path ends in `end`: in the same folder, else the fewest folders deep, else the first by name.
     fn by_end(&self, end: &str, source: &VaultPath) -> Option<&VaultPath> {
-        let folded = fold(end);
-        let name = folded.rsplit('/').next().unwrap_or_default();
-        let hits = |name: &str, end: &str| -> Option<&VaultPath> {
+        let hits = |end: &str| -> Option<&VaultPath> {
+            let folded_end = fold(end);
             let fits = |path: &&VaultPath| {
                 let folded = path.folded();
-                folded == end || folded.strip_suffix(end).is_some_and(|rest| rest.ends_with('/'))
+                folded == folded_end || folded.strip_suffix(&folded_end).is_some_and(|rest| rest.ends_with('/'))
             };
+            let name = folded_end.rsplit('/').next().unwrap_or_default();
             self.by_name.get(name)?.iter().filter(fits).min_by_key(|path| {
-                (path.parent() != source.parent(), path.segments().count(), path.as_str().to_owned())
+                let spelled_otherwise = !path.as_str().ends_with(end);
+                (spelled_otherwise, path.parent() != source.parent(), path.segments().count(), path.as_str().to_owned())
             })
         };
-        hits(name, &folded).or_else(|| hits(&format!("{name}.md"), &format!("{folded}.md")))
+        hits(end).or_else(|| hits(&format!("{end}.md")))
     }
 
     fn resolve(&self, form: LinkForm, target: &str, source: &VaultPath) -> Option<(&VaultPath, Manner)> {
@@ -244,6 +249,13 @@ mod tests {
         assert_eq!(rewrite(&files, &moves, "S.md", "[[N]] [[a/N]] [x](a/N.md)"), "[[N]] [[b/N]] [x](b/N.md)");
         let files = ["a/N.md", "b/N.md", "S.md", "c/X.md"];
         assert_eq!(rewrite(&files, &[("a/N.md", "c/d/N.md")], "S.md", "[[N]] [[b/N]]"), "[[c/d/N]] [[b/N]]");
+    }
+
+    #[test]
+    fn of_two_spellings_the_exact_one_is_meant() {
+        let files = ["A.md", "a.md", "d/B.md", "e/b.md", "S.md"];
+        assert_eq!(rewrite(&files, &[("a.md", "z.md")], "S.md", "[[A]] [[a]]"), "[[A]] [[z]]");
+        assert_eq!(rewrite(&files, &[("e/b.md", "z.md")], "S.md", "[[B]] [[b]]"), "[[B]] [[z]]");
     }
 
     #[test]

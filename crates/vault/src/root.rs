@@ -4,7 +4,7 @@
 //! nor a symlink can lead out, however the tree changes in the meantime. Where `openat2` is missing the path is walked
 //! segment by segment without following any link. Knows nothing of etags, tools or intents.
 
-use crate::path::VaultPath;
+use crate::{path::VaultPath, view::TRASH_MIRROR_BIT};
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags},
@@ -191,8 +191,9 @@ impl RootDir {
     /// Makes one folder whose parent exists.
     pub(crate) fn make_folder(&self, path: &VaultPath) -> Result<(), Errno> {
         let parent = self.parent(path)?;
-        fs::mkdirat(&parent, path.name(), Mode::from_raw_mode(0o777))?;
-        fs::fsync(&parent)
+        let mark = if path.is_trash() { TRASH_MIRROR_BIT } else { 0 };
+        fs::mkdirat(&parent, path.name(), Mode::from_raw_mode(0o777 | mark))?;
+        sync_folder(&parent)
     }
 
     /// Writes a new file and syncs it. `mode` is what the file it will replace has.
@@ -203,7 +204,11 @@ impl RootDir {
         let mut file = File::from(fs::openat(&parent, path.name(), flags, Mode::from_raw_mode(create_mode))?);
         let written = file.write_all(content).map_err(errno).and_then(|()| {
             if let Some(mode) = mode {
-                fs::fchmod(&file, Mode::from_raw_mode(mode & 0o7777))?;
+                match fs::fchmod(&file, Mode::from_raw_mode(mode & 0o7777)) {
+                    // Some file systems keep no permissions; then there are none to preserve.
+                    Ok(()) | Err(Errno::PERM | Errno::OPNOTSUPP) => {}
+                    Err(other) => return Err(other),
+                }
             }
             fs::fsync(&file)
         });
@@ -234,27 +239,35 @@ impl RootDir {
             }
             other => other?,
         }
-        fs::fsync(&to_dir)?;
-        if from.parent() != to.parent() { fs::fsync(&from_dir) } else { Ok(()) }
+        sync_folder(&to_dir)?;
+        if from.parent() != to.parent() { sync_folder(&from_dir) } else { Ok(()) }
     }
 
     /// Puts a staged file in the place of an existing one.
     pub(crate) fn rename_over(&self, from: &VaultPath, to: &VaultPath) -> Result<(), Errno> {
         let (from_dir, to_dir) = (self.parent(from)?, self.parent(to)?);
         fs::renameat(&from_dir, from.name(), &to_dir, to.name())?;
-        fs::fsync(&to_dir)
+        sync_folder(&to_dir)
     }
 
     pub(crate) fn remove_file(&self, path: &VaultPath) -> Result<(), Errno> {
         let parent = self.parent(path)?;
         fs::unlinkat(&parent, path.name(), AtFlags::empty())?;
-        fs::fsync(&parent)
+        sync_folder(&parent)
     }
 
     pub(crate) fn remove_folder(&self, path: &VaultPath) -> Result<(), Errno> {
         let parent = self.parent(path)?;
         fs::unlinkat(&parent, path.name(), AtFlags::REMOVEDIR)?;
-        fs::fsync(&parent)
+        sync_folder(&parent)
+    }
+}
+
+/// Makes names durable. Some file systems cannot sync a folder and say so; they have no other way either.
+fn sync_folder(folder: &OwnedFd) -> Result<(), Errno> {
+    match fs::fsync(folder) {
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
+        other => other,
     }
 }
 

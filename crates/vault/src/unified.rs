@@ -134,15 +134,13 @@ fn parse_header(header: &str) -> Option<(usize, usize, usize)> {
 }
 
 fn fits(old: &[&str], at: usize, hunk: &Hunk<'_>) -> bool {
-    let mut line = at;
     let mut last_bare = None;
-    for (_, expected) in hunk.lines.iter().filter(|(kind, _)| *kind != b'+') {
+    for (line, (_, expected)) in (at..).zip(hunk.lines.iter().filter(|(kind, _)| *kind != b'+')) {
         let Some(found) = old.get(line) else { return false };
         if found.strip_suffix('\n').unwrap_or(found) != *expected {
             return false;
         }
         last_bare = Some(!found.ends_with('\n'));
-        line += 1;
     }
     // A last line without newline must be declared, or the text after it would be glued on.
     last_bare.is_none_or(|bare| bare == hunk.old_ends_bare)

@@ -12,13 +12,14 @@ use rustix::io::Errno;
 use std::{
     io::Read,
     path::{Path, PathBuf},
+    sync::LazyLock,
     time::{Duration, SystemTime},
 };
 use toolyard_protocol::{EntryKind, ErrorCode, Failure};
 
 /// Staged files of a process that died are kept this long for `reconcile`, unless the options say otherwise.
 pub const DEFAULT_KEEP_STAGED: Duration = Duration::from_secs(24 * 3600);
-/// Every staged file's name begins so; what follows is process id, call id and a number.
+/// Every staged file's name begins so; what follows is the process, the call id and a number.
 pub(crate) const STAGED_PREFIX: &str = ".toolyard-tmp-";
 /// Opening a vault looks at no more entries than this in search of staged files left behind.
 const MAX_SWEEP_ENTRIES: usize = 500_000;
@@ -78,7 +79,8 @@ impl Vault {
     }
 
     /// Removes staged files of processes that no longer run and that are older than `age`; answers how many.
-    /// Call it with zero once every interrupted call has been reconciled.
+    /// Call it with zero once every interrupted call has been reconciled; files of running processes, this one included,
+    /// are never touched.
     pub fn sweep_staged(&self, age: Duration) -> usize {
         let mut removed = 0;
         let mut seen = 0;
@@ -107,9 +109,10 @@ impl Vault {
     }
 
     fn is_stale(&self, path: &VaultPath, age: Duration) -> bool {
-        let pid = path.name().strip_prefix(STAGED_PREFIX).and_then(|rest| rest.split('-').next());
-        let owner_runs = pid.is_some_and(|pid| {
-            pid.parse::<u32>().is_ok_and(|pid| pid != std::process::id()) && Path::new("/proc").join(pid).exists()
+        let owner = path.name().strip_prefix(STAGED_PREFIX).and_then(|rest| rest.split('-').next());
+        let owner_runs = owner.is_some_and(|mark| {
+            let pid = mark.split('.').next().and_then(|pid| pid.parse::<u32>().ok());
+            pid.is_some_and(|pid| mark_of(pid).as_deref() == Some(mark))
         });
         let Ok(Some(meta)) = self.dir.meta(path, Links::Refuse) else { return false };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_millis());
@@ -208,6 +211,23 @@ impl View for Vault {
             }
         }
     }
+}
+
+/// Which process this is: its id and when it started (clock ticks since boot), because ids are used again, and a
+/// container's first process always has the same.
+pub(crate) fn process_mark() -> &'static str {
+    static MARK: LazyLock<String> = LazyLock::new(|| {
+        let pid = std::process::id();
+        mark_of(pid).unwrap_or_else(|| format!("{pid}.0"))
+    });
+    &MARK
+}
+
+fn mark_of(pid: u32) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in parentheses and may hold anything; the start time is the 20th after it.
+    let started = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse::<u64>().ok()?;
+    Some(format!("{pid}.{started}"))
 }
 
 fn stat_of(path: &VaultPath, meta: &crate::root::Meta) -> Fallible<Stat> {

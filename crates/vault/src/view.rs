@@ -37,13 +37,20 @@ pub(crate) struct Stat {
     pub(crate) btime_ms: Option<i64>,
     /// 0 in an overlay.
     pub(crate) inode: u64,
-    /// Permission bits; `None` in an overlay.
+    /// Permission bits; `None` where an overlay has none.
     pub(crate) mode: Option<u32>,
 }
+
+/// The sticky bit marks folders that the trash made itself to mirror a path, as against folders that were trashed.
+pub(crate) const TRASH_MIRROR_BIT: u32 = 0o1000;
 
 impl Stat {
     pub(crate) fn is_file(&self) -> bool {
         self.kind == EntryKind::File
+    }
+
+    pub(crate) fn is_trash_mirror(&self) -> bool {
+        self.kind == EntryKind::Folder && self.mode.is_some_and(|mode| mode & TRASH_MIRROR_BIT != 0)
     }
 }
 
@@ -120,16 +127,16 @@ pub(crate) fn walk(
     Ok(ControlFlow::Continue(()))
 }
 
-/// A name in the same folder that differs only in letter case or Unicode form.
-pub(crate) fn twin(view: &dyn View, path: &VaultPath) -> Fallible<Option<VaultPath>> {
+/// Names in the same folder that differ only in letter case or Unicode form.
+pub(crate) fn twins(view: &dyn View, path: &VaultPath) -> Fallible<Vec<VaultPath>> {
     let parent = path.parent();
     let wanted = fold(path.name());
     let entries = match view.list(parent.as_ref(), Listing::Everything) {
-        Err(failure) if matches!(failure.code, ErrorCode::NotFound | ErrorCode::Conflict) => return Ok(None),
+        Err(failure) if matches!(failure.code, ErrorCode::NotFound | ErrorCode::Conflict) => return Ok(Vec::new()),
         other => other?,
     };
-    let found = entries.into_iter().find(|e| e.name != path.name() && fold(&e.name) == wanted);
-    Ok(found.and_then(|e| VaultPath::child(parent.as_ref(), &e.name).ok()))
+    let found = entries.into_iter().filter(|e| e.name != path.name() && fold(&e.name) == wanted);
+    Ok(found.filter_map(|e| VaultPath::child(parent.as_ref(), &e.name).ok()).collect())
 }
 
 /// Checks that a file or folder may be made here and answers which folders have to be made first, top down.
@@ -170,24 +177,24 @@ pub(crate) fn check_creatable(
 }
 
 fn refuse_twin(view: &dyn View, path: &VaultPath, ignore: Option<&VaultPath>) -> Fallible<()> {
-    match twin(view, path)? {
-        Some(other) if Some(&other) != ignore => Err(Failure::new(
+    match twins(view, path)?.into_iter().find(|other| Some(other) != ignore) {
+        Some(other) => Err(Failure::new(
             ErrorCode::Conflict,
             format!("{path} would differ from {other} only in letter case or Unicode form"),
         )
         .suggest(format!("Use {other}, or choose another name: some systems cannot tell the two apart."))
         .detail("path", path.as_str())
         .detail("existing", other.as_str())),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
 /// `NOT_FOUND` that names a file the caller may have meant.
 pub(crate) fn missing(view: &dyn View, path: &VaultPath) -> Failure {
     let failure = crate::error::not_found(path);
-    match twin(view, path) {
-        Ok(Some(other)) => failure.suggest(format!("Did you mean {other}?")).detail("similar", other.as_str()),
-        _ => failure,
+    match twins(view, path).unwrap_or_default().first() {
+        Some(other) => failure.suggest(format!("Did you mean {other}?")).detail("similar", other.as_str()),
+        None => failure,
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Entry {
     /// One-based.
     pub(crate) line: usize,
     /// Its lines, line endings included.
-    range: Range<usize>,
+    pub(crate) range: Range<usize>,
     /// From after the colon to the end of the value, last line ending excluded.
     value: Range<usize>,
 }
@@ -154,10 +154,13 @@ pub(crate) fn replace(scan: &Scan<'_>, key: &str, value: &Value) -> Fallible<Edi
 
 /// Where a comment (with the space before it) begins on the first line of a value; its length when there is none.
 fn comment_of(line: &str) -> usize {
+    let in_flow = line.trim_start().starts_with(['[', '{']);
     let mut quote: Option<char> = None;
     let mut escaped = false;
     let mut space_from: Option<usize> = None;
-    let mut value_begun = false;
+    // A quote opens a quoted scalar only where a scalar can begin: an apostrophe inside a plain one is a letter.
+    let mut scalar_begins = true;
+    let mut after_colon = false;
     for (i, c) in line.char_indices() {
         if let Some(open) = quote {
             if escaped {
@@ -172,14 +175,19 @@ fn comment_of(line: &str) -> usize {
         match c {
             ' ' | '\t' => {
                 space_from.get_or_insert(i);
+                scalar_begins |= after_colon;
+                after_colon = false;
                 continue;
             }
             '#' if space_from.is_some() => return space_from.unwrap_or(i),
-            // A quote opens a quoted scalar only where a scalar can begin.
-            '"' | '\'' if !value_begun || line[..i].ends_with(['[', '{', ',', ' ', ':']) => quote = Some(c),
-            _ => {}
+            '"' | '\'' if scalar_begins => {
+                quote = Some(c);
+                scalar_begins = false;
+            }
+            '[' | '{' | ',' if in_flow => scalar_begins = true,
+            _ => scalar_begins = false,
         }
-        value_begun = true;
+        after_colon = in_flow && c == ':';
         space_from = None;
     }
     line.len()
@@ -287,6 +295,11 @@ mod tests {
 
     #[test]
     fn hashes_inside_values_are_not_comments() {
+        for (value, comment) in
+            [(" it's # c", " # c"), (" [a '] # c", " # c"), (" ['#', \" # \"]  # c", "  # c"), (" {a: '# x'}", "")]
+        {
+            assert_eq!(&value[comment_of(value)..], comment, "{value}");
+        }
         let note = "---\na: \"x # y\" # c\nb: c#d\n---\n";
         let scan = Scan::new(note);
         assert_eq!(apply(note, replace(&scan, "a", &json!(1))), "---\na: 1 # c\nb: c#d\n---\n");

@@ -45,8 +45,11 @@ pub(crate) fn links(scan: &Scan<'_>) -> Vec<Link> {
             } else if let Some(link) = definition(scan, here) {
                 found.push(link);
             }
-        } else if bytes.get(here + 1) == Some(&b'(') {
-            found.extend(inline(text, here + 2));
+        } else if bytes.get(here + 1) == Some(&b'(')
+            && let Some(link) = inline(text, here + 2)
+        {
+            at = link.range.end;
+            found.push(link);
         }
     }
     found
@@ -116,22 +119,24 @@ fn destination(text: &str, start: usize, in_parentheses: bool) -> Option<Link> {
         for (i, c) in rest.char_indices() {
             match c {
                 '(' => depth += 1,
-                ')' if depth == 0 => {
-                    end = in_parentheses.then_some(i);
+                ')' if depth == 0 && in_parentheses => {
+                    end = Some(i);
                     break;
                 }
-                ')' => depth -= 1,
+                ')' => depth = depth.saturating_sub(1),
                 c if c.is_whitespace() || c.is_control() => {
-                    end = Some(i);
+                    // In parentheses only a title may follow.
+                    let after = rest[i..].trim_start();
+                    end = (!in_parentheses || after.starts_with([')', '"', '\'', '('])).then_some(i);
                     break;
                 }
                 _ => {}
             }
         }
         let end = match end {
-            Some(end) => end,
-            None if !in_parentheses => rest.len(),
-            None => return None,
+            Some(end) if depth == 0 => end,
+            None if !in_parentheses && depth == 0 => rest.len(),
+            _ => return None,
         };
         (LinkForm::Markdown, start, &rest[..end])
     };

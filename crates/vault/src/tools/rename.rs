@@ -130,28 +130,33 @@ fn plan(context: &PlanContext<'_>, args: Args) -> Fallible<Planned> {
         count: 1,
     });
     let mut final_etag = content_etag;
-    let mut updated = 0;
+    let (mut updated, mut unread) = (0, 0);
     if input.update_links.unwrap_or(true) {
         let rewrites = rewrites(context, &moved, replaced.as_ref())?;
-        updated = rewrites.len() as u64;
-        for change in &rewrites {
+        updated = rewrites.changes.len() as u64;
+        unread = rewrites.unread;
+        for change in &rewrites.changes {
             if let Change::Put { path, content, .. } = change
                 && *path == to
             {
                 final_etag = Some(etag(content));
             }
         }
-        changes.extend(rewrites);
+        changes.extend(rewrites.changes);
     }
     let links = match updated {
         0 => String::new(),
         1 => " and updated links in 1 note".to_owned(),
         n => format!(" and updated links in {n} notes"),
     };
+    let warning = match unread {
+        0 => String::new(),
+        n => format!(". Warning: {n} notes could not be read, so links in them were not looked at"),
+    };
     Ok(Planned {
         changes,
         data: to_map(&data(&from, &to, updated, final_etag))?,
-        message: format!("Moved {from} to {to}{links}"),
+        message: format!("Moved {from} to {to}{links}{warning}"),
         stat: stat.is_file().then_some(to),
     })
 }
@@ -215,12 +220,18 @@ fn moved_files(
     }
 }
 
+struct Rewrites {
+    changes: Vec<Change>,
+    /// Notes that could not be looked at (permissions, size); links in them may be left dangling.
+    unread: usize,
+}
+
 /// The notes whose links must change, under the paths they will have. `replaced` goes to the trash as it is.
 fn rewrites(
     context: &PlanContext<'_>,
     moved: &HashMap<VaultPath, VaultPath>,
     replaced: Option<&VaultPath>,
-) -> Fallible<Vec<Change>> {
+) -> Fallible<Rewrites> {
     let mut files = Vec::new();
     let _ = walk(context.view, None, context.stop, &mut |path, kind| {
         if kind == EntryKind::File {
@@ -232,11 +243,18 @@ fn rewrites(
     files.retain(|path| Some(path) != replaced);
     let after = FileIndex::new(files.iter().map(|path| moved.get(path).unwrap_or(path).clone()));
     let link_move = LinkMove { before: &before, after: &after, moved };
-    let mut changes = Vec::new();
+    let (mut changes, mut unread) = (Vec::new(), 0);
     for path in files.iter().filter(|path| path.is_note()) {
         context.stop.check()?;
-        // What cannot be read as text (too large, linked, not UTF-8, gone meanwhile) has no links to rewrite.
-        let Ok(Some(content)) = context.view.read(path, Purpose::Write) else { continue };
+        let content = match context.view.read(path, Purpose::Write) {
+            Ok(Some(content)) => content,
+            Ok(None) => continue,
+            Err(_) => {
+                unread += 1;
+                continue;
+            }
+        };
+        // What is not text has no links.
         let Ok(text) = std::str::from_utf8(&content.bytes) else { continue };
         if let Some(new) = link_move.rewrite(path, text) {
             changes.push(Change::Put {
@@ -247,5 +265,5 @@ fn rewrites(
             });
         }
     }
-    Ok(changes)
+    Ok(Rewrites { changes, unread })
 }

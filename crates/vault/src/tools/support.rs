@@ -4,7 +4,7 @@ use crate::{
     change::{Change, MoveRole},
     error::{Fallible, etag_conflict},
     etag::{etag, normalise},
-    path::VaultPath,
+    path::{TRASH, VaultPath},
     view::{Content, Purpose, View},
 };
 use toolyard_protocol::{EntryKind, ErrorCode, Failure};
@@ -71,7 +71,7 @@ pub(super) fn missing_folders(view: &dyn View, path: &VaultPath) -> Fallible<Vec
 pub(super) fn free_name(view: &dyn View, path: &VaultPath) -> Fallible<VaultPath> {
     for number in 2..MAX_NUMBERED {
         let candidate = path.numbered(number)?;
-        if view.stat(&candidate, Purpose::Write)?.is_none() && crate::view::twin(view, &candidate)?.is_none() {
+        if view.stat(&candidate, Purpose::Write)?.is_none() && crate::view::twins(view, &candidate)?.is_empty() {
             return Ok(candidate);
         }
     }
@@ -86,21 +86,8 @@ pub(super) fn trash(
     count: u64,
 ) -> Fallible<(Vec<Change>, VaultPath)> {
     let Some(stat) = view.stat(path, Purpose::Write)? else { return Err(crate::error::not_found(path)) };
-    let mirrored = path.in_trash()?;
-    // A file in the trash may stand where a folder is needed now; then the top of the trash has to do.
-    let (mut to, mut folders) = match missing_folders(view, &mirrored) {
-        Ok(folders) => (mirrored, folders),
-        Err(failure) if failure.code == ErrorCode::Conflict => {
-            let top = VaultPath::parse_internal(path.name())?.in_trash()?;
-            let folders = missing_folders(view, &top)?;
-            (top, folders)
-        }
-        Err(failure) => return Err(failure),
-    };
-    if folders.is_empty() && view.stat(&to, Purpose::Write)?.is_some() {
-        to = free_name(view, &to)?;
-    }
-    let mut changes: Vec<Change> = folders.drain(..).map(Change::MakeFolder).collect();
+    let (to, folders) = place_in_trash(view, path)?;
+    let mut changes: Vec<Change> = folders.into_iter().map(Change::MakeFolder).collect();
     changes.push(Change::Move {
         from: path.clone(),
         to: to.clone(),
@@ -111,6 +98,43 @@ pub(super) fn trash(
         count,
     });
     Ok((changes, to))
+}
+
+/// The mirrored path in the trash, with the folders that have to be made there. A folder that was itself trashed is not
+/// entered: what is put into it would come back with it when it is restored.
+fn place_in_trash(view: &dyn View, path: &VaultPath) -> Fallible<(VaultPath, Vec<VaultPath>)> {
+    let mut at = VaultPath::parse_internal(TRASH)?;
+    let mut missing = Vec::new();
+    match view.stat(&at, Purpose::Write)? {
+        Some(stat) if stat.kind == EntryKind::Folder => {}
+        Some(_) => {
+            return Err(
+                Failure::new(ErrorCode::Conflict, "a file stands where the trash should be").detail("path", TRASH)
+            );
+        }
+        None => missing.push(at.clone()),
+    }
+    let parents = path.parent();
+    for segment in parents.iter().flat_map(|parents| parents.segments()) {
+        let wanted = VaultPath::child(Some(&at), segment)?;
+        let mut candidate = wanted.clone();
+        for number in 2..MAX_NUMBERED {
+            // Below a folder that is still to be made there is nothing to look at.
+            let there = if missing.is_empty() { view.stat(&candidate, Purpose::Write)? } else { None };
+            match there {
+                None => {
+                    missing.push(candidate.clone());
+                    break;
+                }
+                Some(stat) if stat.is_trash_mirror() => break,
+                Some(_) => candidate = wanted.numbered(number)?,
+            }
+        }
+        at = candidate;
+    }
+    let to = VaultPath::child(Some(&at), path.name())?;
+    let is_taken = missing.is_empty() && view.stat(&to, Purpose::Write)?.is_some();
+    Ok((if is_taken { free_name(view, &to)? } else { to }, missing))
 }
 
 /// The etag and size of what a plan will have written.

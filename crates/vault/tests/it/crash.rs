@@ -236,16 +236,21 @@ fn child_that_dies() {
 async fn staged_files_of_the_dead_are_swept_when_old_enough() {
     let vault = TestVault::new();
     // Process ids end at 4194304, so this one never runs.
-    vault.write("a/.toolyard-tmp-99999999-call-0", "x");
-    vault.write(".toolyard-tmp-1-call-0", "belongs to process 1, which runs");
+    vault.write("a/.toolyard-tmp-99999999.1-call-0", "x");
+    // This process's id, but started at another time: a container's process before the restart.
+    vault.write(&format!(".toolyard-tmp-{}.1-call-0", std::process::id()), "x");
+    let running = tool_call("vault.createFile", json!({"path":"n.md","content":"x"}));
+    let prepared = vault.prepare(&running).await.unwrap();
     drop(vault.reopened());
-    assert_eq!(vault.leftovers().len(), 2, "young ones are kept for reconcile");
+    assert_eq!(vault.leftovers().len(), 3, "young ones are kept for reconcile");
     let opened = toolyard_vault::Vault::open(vault.dir.path(), {
         let mut options = toolyard_vault::VaultOptions::new(vault.locks.path());
         options.keep_staged = std::time::Duration::ZERO;
         options
     })
     .unwrap();
-    assert_eq!(vault.leftovers(), [".toolyard-tmp-1-call-0"]);
+    assert_eq!(vault.leftovers().len(), 1, "what belongs to a running process stays");
     assert_eq!(opened.sweep_staged(std::time::Duration::ZERO), 0);
+    vault.provider.execute(&vault.context(), &running, prepared).await.unwrap();
+    assert_eq!((vault.leftovers().len(), vault.read("n.md")), (0, "x".into()));
 }

@@ -1,7 +1,11 @@
 //! The vault as the engine uses it: calls go through `prepare` and `execute` on real folders.
 
+// Helpers outside of test functions are tests all the same.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::result_large_err)]
+
 mod concurrency;
 mod crash;
+mod figures;
 mod overlay;
 mod paths;
 mod regression;

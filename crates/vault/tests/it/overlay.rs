@@ -128,3 +128,63 @@ async fn what_cannot_be_predicted_says_so() {
     twin.fails("commands.run", json!({"id":"x"}), ErrorCode::PreconditionFailed).await;
     twin.fails("editor.insertAtCursor", json!({"text":"x"}), ErrorCode::PreconditionFailed).await;
 }
+
+/// Random calls on the twin, then for real: the same answers, the same effects, the same failures.
+#[tokio::test]
+async fn random_plans_are_predicted() {
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = move |bound: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % bound
+    };
+    let names = ["a.md", "b.md", "A.md", "dir/a.md", "dir/b.md", "dir", "x/y", "x/y/c.md", "x"];
+    for round in 0..20 {
+        let vault = TestVault::new();
+        setup(&vault);
+        let untouched = vault.snapshot();
+        let calls: Vec<(&str, Value)> = (0..10)
+            .map(|i| {
+                let mut name = || names[next(names.len() as u64) as usize];
+                let (one, two) = (name(), name());
+                match next(8) {
+                    0 => ("vault.createFile", json!({"path":one,"content":format!("# A\n{i} [[a]] [x](b.md)\n"),"collisionStrategy":"create-unique"})),
+                    1 => ("vault.createFile", json!({"path":one,"content":format!("{i}")})),
+                    2 => ("vault.writeFile", json!({"path":one,"content":format!("{i} [[b]]"),"mode":"append"})),
+                    3 => ("vault.delete", json!({"path":one,"recursive":true})),
+                    4 => ("vault.delete", json!({"path":one,"recursive":true,"trash":false,"requireExists":false})),
+                    5 => ("vault.rename", json!({"fromPath":one,"toPath":two})),
+                    6 => ("vault.rename", json!({"fromPath":one,"toPath":two,"collisionStrategy":"overwrite"})),
+                    _ => ("vault.ensureFolder", json!({"path":one})),
+                }
+            })
+            .collect();
+        let (twin, _) = vault.previewed();
+        let mut predictions = Vec::new();
+        for (tool, args) in &calls {
+            predictions.push(twin.call(tool, args.clone()).await);
+        }
+        assert_eq!(vault.snapshot(), untouched);
+        for ((tool, args), predicted) in calls.iter().zip(predictions) {
+            match (predicted, vault.call(tool, args.clone()).await) {
+                (Ok(predicted), Ok(observed)) => {
+                    assert_eq!(
+                        predicted.output.effects, observed.output.effects,
+                        "round {round}: {tool} {args} of {calls:?}"
+                    );
+                    assert_eq!(predicted.output.user_message, observed.output.user_message);
+                }
+                (Err(predicted), Err(observed)) => {
+                    assert_eq!(predicted.failure, observed.failure, "round {round}: {tool} {args} of {calls:?}");
+                }
+                (predicted, observed) => panic!(
+                    "round {round}: {tool} {args} of {calls:?}: predicted {:?}, observed {:?}",
+                    predicted.map(|d| d.output).map_err(|f| f.failure),
+                    observed.map(|d| d.output).map_err(|f| f.failure)
+                ),
+            }
+        }
+        assert_eq!(vault.leftovers(), Vec::<String>::new());
+    }
+}

@@ -214,7 +214,13 @@ async fn deleting() {
     // A file in the trash where a folder is needed.
     vault.write(".trash/g", "file");
     vault.write("g/y.md", "y");
-    assert_eq!(vault.ok("vault.delete", json!({"path":"g/y.md"})).await.output.data["trashPath"], ".trash/y.md");
+    assert_eq!(vault.ok("vault.delete", json!({"path":"g/y.md"})).await.output.data["trashPath"], ".trash/g (2)/y.md");
+    // A folder that was itself trashed is not added to: it must come back as it went.
+    vault.write("f/new.md", "new");
+    assert_eq!(
+        vault.ok("vault.delete", json!({"path":"f/new.md"})).await.output.data["trashPath"],
+        ".trash/f (2)/new.md"
+    );
     vault.write("gone.md", "x");
     vault.ok("vault.delete", json!({"path":"gone.md","trash":false})).await;
     assert!(!vault.exists(".trash/gone.md") && !vault.exists("gone.md"));

@@ -86,3 +86,49 @@ async fn nothing_done_is_nothing_to_undo_and_lost_records_are_said() {
     let failure = vault.provider.inverse(&done.call, &done.result(), None).unwrap_err();
     assert_eq!(failure.code, ErrorCode::PreconditionFailed);
 }
+
+/// Random calls, then all of them taken back, last first: every visible byte is as it was.
+#[tokio::test]
+async fn random_runs_can_be_undone() {
+    let mut seed = 0x0dd_ba11_5eed_u64;
+    let mut next = move |bound: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % bound
+    };
+    let names = ["a.md", "b.md", "dir/a.md", "dir/b.md", "dir", "x/y", "x/y/c.md", "x", "q/r.md"];
+    let mut undone = 0;
+    for round in 0..15 {
+        let vault = TestVault::new();
+        vault.write("a.md", "# A\n[[b]] [c](dir/a.md)\n");
+        vault.write("b.md", "[[a|x]]\r\n");
+        vault.write("dir/a.md", "[up](../a.md) [[dir/b]]");
+        vault.write("dir/b.md", "");
+        let before = visible(&vault);
+        let mut run = Vec::new();
+        for i in 0..8 {
+            let (one, two) = (names[next(9) as usize], names[next(9) as usize]);
+            let (tool, args) = match next(6) {
+                0 => (
+                    "vault.createFile",
+                    json!({"path":one,"content":format!("{i} [[a]]"),"collisionStrategy":"create-unique"}),
+                ),
+                1 => ("vault.writeFile", json!({"path":one,"content":format!("{i}"),"mode":"append"})),
+                2 => ("vault.delete", json!({"path":one,"recursive":true})),
+                3 => ("vault.delete", json!({"path":one,"recursive":true,"trash":false})),
+                4 => ("vault.rename", json!({"fromPath":one,"toPath":two,"collisionStrategy":"overwrite"})),
+                _ => ("vault.ensureFolder", json!({"path":one})),
+            };
+            if let Ok(done) = vault.call(tool, args).await {
+                run.push(done);
+            }
+        }
+        undone += run.len();
+        for done in run.iter().rev() {
+            undo(&vault, done).await;
+        }
+        assert_eq!(visible(&vault), before, "round {round}");
+    }
+    assert!(undone > 40, "the runs did something: {undone}");
+}
