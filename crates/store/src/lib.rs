@@ -9,6 +9,7 @@
 //! | `sqlite` | [`SqliteStore`]: checks what comes in, hands it to the writer or a reader |
 //! | `queue` | what lies between callers and the writer: order, waiting, back-pressure, pending facts |
 //! | `writer` | the one thread that writes: group commit, sync, checkpoint |
+//! | `sync` | the log's sync, and a second thread for it under load |
 //! | `apply` | one queued change as SQL |
 //! | `reader` | read-only connections and the queries |
 //! | `schema` | files, modes, versions and migrations |
@@ -24,6 +25,7 @@ mod reader;
 mod rows;
 mod schema;
 mod sqlite;
+mod sync;
 mod writer;
 
 pub use sqlite::{SqliteStore, StoreOptions};

@@ -19,9 +19,6 @@ pub const RIDE_DELAY: Duration = Duration::from_millis(20);
 pub const EARLY_COMMIT_BYTES: usize = 256 << 10;
 /// Most that goes into one transaction, so that a flood of `Ride` batches does not hold up a `Sync` one for long.
 pub const TRANSACTION_BYTES: usize = 2 << 20;
-/// How long the writer looks for more work before it sleeps: waking a thread costs more than this.
-pub const SPIN: Duration = Duration::from_micros(40);
-
 /// Size to which the write-ahead log is filled beforehand: a sync that need not grow the file is a third cheaper.
 pub const WAL_BYTES: u64 = 4 << 20;
 /// Pages in the log at which the writer moves them to the database between two commits.

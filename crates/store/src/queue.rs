@@ -6,7 +6,6 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, SyncSender},
     },
     time::{Duration, Instant},
@@ -89,16 +88,25 @@ pub(crate) enum Urgency {
 
 /// What the writer does next.
 pub(crate) enum Work {
-    Write { ops: Vec<Queued>, sync: bool },
-    Sync,
+    Write {
+        ops: Vec<Queued>,
+        sync: bool,
+    },
+    Sync {
+        upto: u64,
+    },
     Checkpoint,
     Close,
+    /// The store was poisoned by somebody else: no more writing.
+    Stop,
 }
 
 /// What became of a transaction.
 #[derive(Default)]
 pub(crate) struct Written {
     pub(crate) upto: u64,
+    /// Whether a sync follows at once.
+    pub(crate) sync: bool,
     pub(crate) bytes: usize,
     pub(crate) rejected: Vec<(u64, RunId, StoreError)>,
     pub(crate) claimed: Vec<RunId>,
@@ -120,6 +128,8 @@ struct State {
     last: u64,
     visible: u64,
     durable: u64,
+    /// Up to where a sync is under way or done.
+    sync_begun: u64,
     wanted_visible: u64,
     wanted_durable: u64,
     most_urgent: Urgency,
@@ -130,6 +140,8 @@ struct State {
     stopped_runs: HashMap<RunId, StoreError>,
     poisoned: Option<StoreError>,
     closing: bool,
+    /// How many threads wait for progress: waking nobody costs a system call as well.
+    watchers: usize,
 }
 
 struct Pending {
@@ -145,8 +157,6 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     work: Condvar,
     progress: Condvar,
-    /// Lets the writer look for work without taking the lock.
-    bell: AtomicBool,
     capacity: usize,
     ride_delay: Duration,
 }
@@ -160,6 +170,7 @@ impl Queue {
                 last: 0,
                 visible: 0,
                 durable: 0,
+                sync_begun: 0,
                 wanted_visible: 0,
                 wanted_durable: 0,
                 most_urgent: Urgency::Ride,
@@ -170,10 +181,10 @@ impl Queue {
                 stopped_runs: HashMap::new(),
                 poisoned: None,
                 closing: false,
+                watchers: 0,
             }),
             work: Condvar::new(),
             progress: Condvar::new(),
-            bell: AtomicBool::new(false),
             capacity,
             ride_delay,
         }
@@ -193,7 +204,7 @@ impl Queue {
                 break;
             }
             self.wake_writer(&mut state);
-            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.wait_for_progress(state);
         }
         if let Op::Append(append) = &op
             && let Some(error) = state.stopped_runs.get(&append.run_id)
@@ -220,14 +231,19 @@ impl Queue {
         match state.writer {
             Writer::Parked => self.wake_writer(&mut state),
             Writer::Gathering if is_due => self.wake_writer(&mut state),
-            Writer::Working if is_due => self.bell.store(true, Ordering::Release),
             _ => {}
         }
         Ok(Position(position))
     }
 
+    fn wait_for_progress<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.watchers += 1;
+        state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state.watchers -= 1;
+        state
+    }
+
     fn wake_writer(&self, state: &mut State) {
-        self.bell.store(true, Ordering::Release);
         if state.writer != Writer::Working {
             state.writer = Writer::Working;
             self.work.notify_one();
@@ -267,7 +283,7 @@ impl Queue {
                 state.wanted_visible = target;
                 self.wake_writer(&mut state);
             }
-            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.wait_for_progress(state);
         }
         state.check()
     }
@@ -301,6 +317,7 @@ impl Queue {
         // `get` must not answer what will never be written.
         state.pending.clear();
         self.progress.notify_all();
+        self.wake_writer(&mut state);
         drop(state);
         for queued in queue {
             queued.op.refuse(&error);
@@ -312,14 +329,12 @@ impl Queue {
 
     /// The writer's next piece of work; sleeps until there is some. `checkpoint` asks for one if it gets idle.
     pub(crate) fn next(&self, checkpoint: bool) -> Work {
-        let spinning = Instant::now();
-        while !self.bell.load(Ordering::Acquire) && spinning.elapsed() < limits::SPIN {
-            std::hint::spin_loop();
-        }
         let mut state = self.lock();
         loop {
-            self.bell.store(false, Ordering::Release);
             state.writer = Writer::Working;
+            if state.poisoned.is_some() {
+                return Work::Stop;
+            }
             if let Some(oldest) = state.queue.front() {
                 let waited = oldest.at.elapsed();
                 if state.is_due() || waited >= self.ride_delay {
@@ -330,8 +345,9 @@ impl Queue {
                 state = self.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
-            if state.wanted_durable > state.durable {
-                return Work::Sync;
+            if state.wanted_durable > state.sync_begun {
+                state.sync_begun = state.visible;
+                return Work::Sync { upto: state.visible };
             }
             if state.closing {
                 return Work::Close;
@@ -355,6 +371,9 @@ impl Queue {
     pub(crate) fn written(&self, written: Written) {
         let mut state = self.lock();
         state.visible = state.visible.max(written.upto);
+        if written.sync {
+            state.sync_begun = state.sync_begun.max(written.upto);
+        }
         state.bytes = state.bytes.saturating_sub(written.bytes);
         for (position, run_id, error) in written.rejected {
             state.rejected.insert(position, error.clone());
@@ -369,7 +388,9 @@ impl Queue {
                 !facts.is_empty()
             });
         }
-        self.progress.notify_all();
+        if state.watchers > 0 {
+            self.progress.notify_all();
+        }
     }
 
     /// How many rejected batches are remembered.
@@ -380,6 +401,16 @@ impl Queue {
     /// Up to where everything is committed.
     pub(crate) fn visible(&self) -> u64 {
         self.lock().visible
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.lock().poisoned.is_some()
+    }
+
+    /// Whether the writer should write rather than sync.
+    pub(crate) fn has_more(&self) -> bool {
+        let state = self.lock();
+        !state.queue.is_empty() && state.is_due()
     }
 
     /// Everything up to a position is on the disk.
@@ -427,7 +458,7 @@ impl State {
     fn is_due(&self) -> bool {
         self.closing
             || self.most_urgent > Urgency::Ride
-            || self.wanted_durable > self.durable
+            || self.wanted_durable > self.sync_begun
             || self.wanted_visible > self.visible
             || self.bytes >= limits::EARLY_COMMIT_BYTES
     }
@@ -443,7 +474,7 @@ impl State {
             count += 1;
         }
         let ops: Vec<Queued> = self.queue.drain(..count).collect();
-        let sync = self.wanted_durable > self.durable || ops.iter().any(|queued| queued.urgency == Urgency::Sync);
+        let sync = self.wanted_durable > self.sync_begun || ops.iter().any(|queued| queued.urgency == Urgency::Sync);
         self.most_urgent = self.queue.iter().map(|queued| queued.urgency).max().unwrap_or(Urgency::Ride);
         Work::Write { ops, sync }
     }

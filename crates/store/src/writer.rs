@@ -9,6 +9,7 @@ use crate::{
     failed, limits,
     queue::{Blobs, Op, Queue, Queued, Urgency, Work, Written},
     schema::Opened,
+    sync::{Owed, SyncHelper},
 };
 use rusqlite::{Connection, ErrorCode};
 use std::{
@@ -27,6 +28,7 @@ use toolyard_protocol::RunId;
 pub(crate) struct Writer {
     db: Connection,
     log: File,
+    helper: Option<SyncHelper>,
     queue: Arc<Queue>,
     numbers: RunNumbers,
     /// Runs that lost a batch. Their later ones are refused until somebody claims the run.
@@ -63,6 +65,7 @@ pub(crate) fn start(opened: Opened, queue: Arc<Queue>) -> Result<JoinHandle<()>,
     let writer = Writer {
         db: connection,
         log,
+        helper: None,
         queue,
         numbers: RunNumbers::default(),
         stopped: HashMap::new(),
@@ -107,15 +110,20 @@ impl Writer {
                         self.checkpoint()?;
                     }
                 }
-                Work::Sync => self.sync(self.queue.visible())?,
+                Work::Sync { upto } => self.sync(Owed { upto, replies: Vec::new() })?,
                 Work::Checkpoint => {
                     self.rested = true;
                     self.checkpoint()?;
                 }
                 Work::Close => {
-                    self.sync(self.queue.visible())?;
+                    self.helper = None;
+                    if self.queue.is_poisoned() {
+                        return Ok(());
+                    }
+                    self.sync(Owed { upto: self.queue.visible(), replies: Vec::new() })?;
                     return self.checkpoint();
                 }
+                Work::Stop => return Ok(()),
             }
         }
     }
@@ -148,7 +156,7 @@ impl Writer {
 
     /// Makes the outcomes known: what is committed at once, what must be synced after the sync.
     fn answer(&mut self, ops: Vec<Queued>, outcomes: Vec<Outcome>, sync: bool) -> Result<(), StoreError> {
-        let mut written = Written::default();
+        let mut written = Written { sync, ..Written::default() };
         let mut committed = Vec::new();
         let mut after_sync = Vec::new();
         for (queued, outcome) in ops.into_iter().zip(outcomes) {
@@ -177,11 +185,9 @@ impl Writer {
         let any_rejected = !written.rejected.is_empty();
         self.queue.written(written);
         committed.into_iter().for_each(|(op, pledge)| apply::keep(op, pledge));
-        if sync && let Err(error) = self.sync(upto) {
-            after_sync.into_iter().for_each(|(op, _)| op.refuse(&error));
-            return Err(error);
+        if sync {
+            self.sync(Owed { upto, replies: after_sync })?;
         }
-        after_sync.into_iter().for_each(|(op, pledge)| apply::keep(op, pledge));
         if any_rejected && self.queue.rejected() > limits::MAX_REJECTED {
             return Err(StoreError(format!("the store refused more than {} batches", limits::MAX_REJECTED)));
         }
@@ -293,10 +299,18 @@ impl Writer {
         self.db.prepare_cached(sql)?.execute([]).map(|_| ())
     }
 
-    fn sync(&self, upto: u64) -> Result<(), StoreError> {
-        self.log.sync_data().map_err(|e| failed("cannot sync the store's log", e))?;
-        self.queue.synced(upto);
-        Ok(())
+    /// Syncs the log: here when there is nothing else to do (waking another thread would take longer), otherwise on the
+    /// helper's thread, while the next transaction is made here.
+    fn sync(&mut self, owed: Owed) -> Result<(), StoreError> {
+        if self.helper.as_ref().is_some_and(SyncHelper::is_busy) || self.queue.has_more() {
+            let helper = match &self.helper {
+                Some(helper) => helper,
+                None => self.helper.insert(SyncHelper::start(&self.log, &self.queue)?),
+            };
+            helper.take_over(owed);
+            return Ok(());
+        }
+        owed.pay(&self.log, &self.queue)
     }
 
     /// Moves what the log holds into the database, as far as readers allow; the next commit then begins the log anew.

@@ -7,7 +7,7 @@ use std::{
     ops::{ControlFlow, RangeInclusive},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::Arc,
+    sync::{Arc, Barrier},
     time::Duration,
 };
 use toolyard_engine::{
@@ -235,14 +235,10 @@ pub fn child() {
         "append" => runtime.block_on(append_until_killed(store)),
         "ride" => {
             let run = new_run();
-            for n in 1.. {
-                store.append(batch(run, n..=n, Durability::Ride)).unwrap();
-                acknowledge(run, n);
-                if n == 1 {
-                    // The parent kills 100 ms after the first; what follows it proves nothing.
-                    std::thread::sleep(Duration::from_secs(30));
-                }
-            }
+            store.append(batch(run, 1..=1, Durability::Ride)).unwrap();
+            acknowledge(run, 1);
+            // Nothing else may make it durable: the parent kills 100 ms after it has heard of it.
+            std::thread::sleep(Duration::from_secs(30));
         }
         "batches" => {
             let run = new_run();
@@ -281,7 +277,8 @@ async fn append_until_killed(store: Arc<dyn Store>) {
         tasks.push(tokio::spawn(async move {
             let run = new_run();
             let mut seq = 0;
-            loop {
+            // Long before this the parent has killed it.
+            while seq < 1_000_000 {
                 // Some ride and are made durable by the one after them.
                 let durability = if n % 2 == 0 { Durability::Sync } else { Durability::Ride };
                 let mut batch = batch(run, seq + 1..=seq + CHILD_BATCH, durability);
@@ -328,4 +325,22 @@ async fn fill_until_refused(store: Arc<dyn Store>) {
     assert!(store.settle().is_err());
     assert_eq!(store.get("s", "k").unwrap(), None);
     assert_eq!(frames_of(&*store, run, 0).len() as u64, seq, "reading goes on");
+}
+
+/// Lets several threads loose at the same moment.
+pub fn race<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
+    runners: u64,
+    runner: impl Fn(u64) -> F,
+) -> Vec<(u64, T)> {
+    let barrier = Arc::new(Barrier::new(runners as usize));
+    let threads: Vec<_> = (0..runners)
+        .map(|n| {
+            let (run, barrier) = (runner(n), Arc::clone(&barrier));
+            std::thread::spawn(move || {
+                barrier.wait();
+                (n, run())
+            })
+        })
+        .collect();
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }

@@ -1,0 +1,122 @@
+//! Facts and the ledger.
+
+use crate::support::*;
+use jiff::{SignedDuration, Timestamp};
+use std::{sync::Arc, time::Duration};
+use toolyard_engine::Store;
+
+pub async fn facts_are_there_at_once<H: Home>() {
+    let home = H::new();
+    let store = home.open();
+    assert_eq!(store.get("s", "k").unwrap(), None);
+    assert!(store.list("s").unwrap().is_empty());
+    for round in 0..3_u8 {
+        store.put("s", "k", vec![round], None).unwrap();
+        assert_eq!(store.get("s", "k").unwrap(), Some(vec![round]));
+        store.put("s", "a", vec![], None).unwrap();
+        store.put("s2", "k", vec![9; 10_000], None).unwrap();
+        assert_eq!(store.list("s").unwrap(), [("a".to_owned(), vec![]), ("k".to_owned(), vec![round])]);
+        store.remove("s", "a").unwrap();
+        assert_eq!(store.get("s", "a").unwrap(), None);
+        assert_eq!(store.list("s").unwrap(), [("k".to_owned(), vec![round])]);
+        let position = store.put("s", "b", vec![round, round], None).unwrap();
+        store.durable(position).await.unwrap();
+        assert_eq!(store.list("s").unwrap().len(), 2);
+        let position = store.remove("s", "b").unwrap();
+        store.durable(position).await.unwrap();
+        assert_eq!(store.get("s", "b").unwrap(), None);
+        assert_eq!(store.get("s", "k").unwrap(), Some(vec![round]));
+        assert_eq!(store.get("s2", "k").unwrap(), Some(vec![9; 10_000]));
+    }
+    store.remove("nowhere", "nothing").unwrap();
+}
+
+pub async fn expired_facts_are_gone<H: Home>() {
+    let home = H::new();
+    let store = home.open();
+    let soon = || Some(Timestamp::now() + SignedDuration::from_millis(60));
+    let late = Some("9999-12-30T22:00:00Z".parse().unwrap());
+    for settled in [false, true] {
+        store.put("s", "soon", vec![1], soon()).unwrap();
+        store.put("s", "late", vec![2], late).unwrap();
+        store.put("s", "past", vec![3], Some(Timestamp::UNIX_EPOCH)).unwrap();
+        if settled {
+            store.settle().unwrap();
+        }
+        assert_eq!(store.get("s", "soon").unwrap(), Some(vec![1]));
+        assert_eq!(store.get("s", "past").unwrap(), None);
+        assert_eq!(store.list("s").unwrap().len(), 2);
+        tokio::time::sleep(Duration::from_millis(70)).await;
+        assert_eq!(store.get("s", "soon").unwrap(), None);
+        assert_eq!(store.list("s").unwrap(), [("late".to_owned(), vec![2])]);
+        assert_eq!(store.put_if_absent("s", "soon", vec![4], None).unwrap(), None, "expired means absent");
+        assert_eq!(store.get("s", "soon").unwrap(), Some(vec![4]));
+    }
+}
+
+pub async fn put_if_absent_sets_once<H: Home>() {
+    let home = H::new();
+    let store = Arc::new(home.open());
+    assert_eq!(store.put_if_absent("s", "k", vec![1], None).unwrap(), None);
+    assert_eq!(store.put_if_absent("s", "k", vec![2], None).unwrap(), Some(vec![1]));
+    assert_eq!(store.get("s", "k").unwrap(), Some(vec![1]));
+    store.remove("s", "k").unwrap();
+    assert_eq!(store.put_if_absent("s", "k", vec![3], None).unwrap(), None, "ordered after the remove");
+    store.put("s", "q", vec![5], None).unwrap();
+    assert_eq!(store.put_if_absent("s", "q", vec![6], None).unwrap(), Some(vec![5]), "ordered after the put");
+    for round in 0..20 {
+        let key = format!("race {round}");
+        let answers = race(8, |n| {
+            let (store, key) = (Arc::clone(&store), key.clone());
+            move || store.put_if_absent("s", &key, n.to_be_bytes().to_vec(), None).unwrap()
+        });
+        let there = store.get("s", &key).unwrap();
+        let winners: Vec<u64> = answers.iter().filter(|(_, found)| found.is_none()).map(|(n, _)| *n).collect();
+        assert_eq!(winners.len(), 1);
+        assert_eq!(there, Some(winners[0].to_be_bytes().to_vec()));
+        assert!(answers.iter().all(|(n, found)| *n == winners[0] || *found == there));
+    }
+}
+
+pub async fn the_ledger_is_one_chain<H: Home>() {
+    let home = H::new();
+    let store = Arc::new(home.open());
+    assert!(store.ledger(0, 10).unwrap().is_empty());
+    for n in 0..5_u8 {
+        let entry = store.ledger_append(&mut |last| link(last, vec![n])).unwrap();
+        assert_eq!(entry.seq, u64::from(n) + 1);
+        assert_eq!(entry.payload, [n]);
+    }
+    race(8, |n| {
+        let store = Arc::clone(&store);
+        move || {
+            for i in 0..5 {
+                store.ledger_append(&mut |last| link(last, format!("{n}/{i}").into_bytes())).unwrap();
+            }
+        }
+    });
+    let entries = store.ledger(0, usize::MAX).unwrap();
+    assert_eq!(entries.len(), 45);
+    check_chain(&entries);
+    assert_eq!(store.ledger(3, 4).unwrap(), entries[2..6]);
+    assert!(store.ledger(46, 10).unwrap().is_empty());
+    assert!(store.ledger(1, 0).unwrap().is_empty());
+}
+
+pub async fn a_ledger_maker_may_read_the_store_and_may_fail<H: Home>() {
+    let home = H::new();
+    let store = Arc::new(home.open());
+    store.put("s", "k", vec![1], None).unwrap();
+    store
+        .ledger_append(&mut |last| {
+            assert!(store.ledger(0, 10).unwrap().is_empty());
+            link(last, store.get("s", "k").unwrap().unwrap())
+        })
+        .unwrap();
+    let broken = Arc::clone(&store);
+    let thread = std::thread::spawn(move || broken.ledger_append(&mut |_| panic!("the signer broke")));
+    assert!(thread.join().is_err());
+    let entry = store.ledger_append(&mut |last| link(last, vec![2])).unwrap();
+    assert_eq!(entry.seq, 2);
+    check_chain(&store.ledger(0, 10).unwrap());
+}

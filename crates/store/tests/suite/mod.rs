@@ -1,0 +1,11 @@
+//! The tests themselves, each generic over a [`Home`](crate::support::Home).
+
+mod facts;
+mod processes;
+mod records;
+mod runs;
+
+pub use facts::*;
+pub use processes::*;
+pub use records::*;
+pub use runs::*;
