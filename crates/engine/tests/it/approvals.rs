@@ -74,7 +74,10 @@ async fn an_approved_call_runs_under_the_approvers_name() {
     let export = b.export(result.run_id);
     assert_eq!(export.calls[0].args_hash(), question.args_hash);
     let confirmation = export.manifest.confirmation.unwrap();
-    assert_eq!((confirmation.by.as_str(), Some(confirmation.confirmation_id)), ("ada", export.calls[0].confirmation_id));
+    assert_eq!(
+        (confirmation.by.as_str(), Some(confirmation.confirmation_id)),
+        ("ada", export.calls[0].confirmation_id)
+    );
     let types: Vec<_> = export.events.iter().map(|e| e.event_type).collect();
     assert!(types.contains(&EventType::RunConfirmationRequested) && types.contains(&EventType::RunConfirmed));
     // The same answer again is fine, another is not.

@@ -87,7 +87,14 @@ impl Files {
 
     pub fn entries() -> Vec<ToolEntry> {
         let text = || json!({"type":"string"});
-        let tool = |name: &str, risk: &str, idempotency: &str, properties: Value, required: Value, output: Value, effects: Value| {
+        let path = || json!({"type":"string","format":"vault-path"});
+        let tool = |name: &str,
+                    risk: &str,
+                    idempotency: &str,
+                    properties: Value,
+                    required: Value,
+                    output: Value,
+                    effects: Value| {
             entry(json!({
                 "name": name, "title": name, "description": name, "category": "file", "riskLevel": risk,
                 "idempotency": idempotency, "sideEffects": effects, "supportsDryRun": true, "undo": "restore-blob",
@@ -97,12 +104,60 @@ impl Files {
         };
         let written = || json!({"path":text(),"etag":text(),"created":{"type":"boolean"}});
         vec![
-            tool("file.read", "read-only", "pure", json!({"path":text()}), json!(["path"]), json!({"path":text(),"content":text(),"etag":text()}), json!([])),
-            tool("file.list", "read-only", "pure", json!({"prefix":text()}), json!([]), json!({"items":{"type":"array","items":{"type":"object","additionalProperties":false,"properties":{"path":text(),"etag":text()}}}}), json!([])),
-            tool("file.write", "writes", "etag", json!({"path":text(),"content":text(),"expectedEtag":text(),"ifNotExists":{"type":"boolean"}}), json!(["path","content"]), written(), json!(["create-file","modify-file"])),
-            tool("file.append", "writes", "etag", json!({"path":text(),"text":text()}), json!(["path","text"]), written(), json!(["modify-file"])),
-            tool("file.delete", "writes", "etag", json!({"path":text(),"expectedEtag":text()}), json!(["path"]), json!({"path":text(),"deleted":{"type":"boolean"}}), json!(["trash"])),
-            tool("file.restore", "writes", "etag", json!({"path":text(),"blob":text(),"expectedEtag":text()}), json!(["path","blob"]), written(), json!(["modify-file"])),
+            tool(
+                "file.read",
+                "read-only",
+                "pure",
+                json!({"path":path()}),
+                json!(["path"]),
+                json!({"path":text(),"content":text(),"etag":text()}),
+                json!([]),
+            ),
+            tool(
+                "file.list",
+                "read-only",
+                "pure",
+                json!({"prefix":text()}),
+                json!([]),
+                json!({"items":{"type":"array","items":{"type":"object","additionalProperties":false,"properties":{"path":text(),"etag":text()}}}}),
+                json!([]),
+            ),
+            tool(
+                "file.write",
+                "writes",
+                "etag",
+                json!({"path":path(),"content":text(),"expectedEtag":text(),"ifNotExists":{"type":"boolean"}}),
+                json!(["path", "content"]),
+                written(),
+                json!(["create-file", "modify-file"]),
+            ),
+            tool(
+                "file.append",
+                "writes",
+                "etag",
+                json!({"path":path(),"text":text()}),
+                json!(["path", "text"]),
+                written(),
+                json!(["modify-file"]),
+            ),
+            tool(
+                "file.delete",
+                "writes",
+                "etag",
+                json!({"path":path(),"expectedEtag":text()}),
+                json!(["path"]),
+                json!({"path":text(),"deleted":{"type":"boolean"}}),
+                json!(["trash"]),
+            ),
+            tool(
+                "file.restore",
+                "writes",
+                "etag",
+                json!({"path":path(),"blob":text(),"expectedEtag":text()}),
+                json!(["path", "blob"]),
+                written(),
+                json!(["modify-file"]),
+            ),
         ]
     }
 

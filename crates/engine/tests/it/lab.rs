@@ -45,7 +45,8 @@ fn with(mut definition: Value, more: Value) -> Value {
 impl Lab {
     pub fn entries() -> Vec<ToolEntry> {
         let any = || json!({"type":"object"});
-        let value = || json!({"type":"object","additionalProperties":false,"properties":{"value":{}},"required":["value"]});
+        let value =
+            || json!({"type":"object","additionalProperties":false,"properties":{"value":{}},"required":["value"]});
         [
             tool("lab.echo", "read-only", "pure", json!({"value":{}}), json!(["value"]), value()),
             // Without an output schema: anything may come out, and no path can be checked beforehand.
@@ -134,7 +135,9 @@ impl Provider for Lab {
             let number = |key: &str| call.args.get(key).and_then(Value::as_u64).unwrap_or(0);
             match call.tool.as_str() {
                 "lab.echo" => out(json!({"value": call.args["value"]})),
-                "lab.open" => Ok(Output::data(call.args.get("data").and_then(Value::as_object).cloned().unwrap_or_default())),
+                "lab.open" => {
+                    Ok(Output::data(call.args.get("data").and_then(Value::as_object).cloned().unwrap_or_default()))
+                }
                 "lab.items" => out(json!({"items": call.args["items"]})),
                 "lab.count" => out(json!({"items": (0..number("n")).collect::<Vec<_>>()})),
                 "lab.flaky" | "lab.command" => {
@@ -147,7 +150,8 @@ impl Provider for Lab {
                     };
                     if seen <= number("failures") {
                         let code = call.args.get("code").and_then(Value::as_str).and_then(ErrorCode::parse);
-                        let mut failure = Failure::new(code.unwrap_or(ErrorCode::Unavailable), format!("failure {seen}"));
+                        let mut failure =
+                            Failure::new(code.unwrap_or(ErrorCode::Unavailable), format!("failure {seen}"));
                         failure.retryable = call.args.get("retryable").and_then(Value::as_bool);
                         return Err(failure.into());
                     }

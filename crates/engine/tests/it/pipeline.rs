@@ -15,8 +15,8 @@ use std::{
 };
 use toolyard_catalog::ToolSource;
 use toolyard_engine::{
-    BoxFuture, CallContext, CallRequest, EngineOptions, Failed, Hook, HookCall, HookVerdict, Output, Prepared, Provider,
-    Store, Subscription, store::RunFilter,
+    BoxFuture, CallContext, CallRequest, EngineOptions, Failed, Hook, HookCall, HookVerdict, Output, Prepared,
+    Provider, Store, Subscription, store::RunFilter,
 };
 use toolyard_protocol::{EventType, ResultStatus, RunStatus, ToolCall, ToolResult};
 
@@ -60,8 +60,7 @@ async fn an_ambiguous_name_lists_the_ids_and_an_id_settles_it() {
     b.engine.register(vec![entry_of(twin, ToolSource::plugin("other"))], b.lab.clone()).unwrap();
     let result = b.call("lab.echo", json!({"value": 1})).await;
     assert_eq!(code(&result), "VALIDATION_ERROR");
-    let ids: Vec<String> =
-        serde_json::from_value(detail(result.error.as_ref().unwrap(), "ids").clone()).unwrap();
+    let ids: Vec<String> = serde_json::from_value(detail(result.error.as_ref().unwrap(), "ids").clone()).unwrap();
     assert_eq!(ids.len(), 2);
     for id in ids {
         assert!(b.call(&id, json!({"value": 1})).await.ok, "{id}");
@@ -217,8 +216,10 @@ impl Hook for Stuck {
 async fn a_hook_that_hangs_is_under_the_calls_own_deadline() {
     let b = bench();
     b.engine.add_hook(Arc::new(Stuck));
-    let result =
-        b.answer(person(), CallRequest { timeout_ms: Some(50), ..request("lab.echo", json!({"value": 1})) }).await.result;
+    let result = b
+        .answer(person(), CallRequest { timeout_ms: Some(50), ..request("lab.echo", json!({"value": 1})) })
+        .await
+        .result;
     assert_eq!((result.status, code(&result)), (ResultStatus::Timeout, "TIMEOUT"));
     assert_eq!(b.lab.total(), 0);
 }
@@ -228,8 +229,10 @@ async fn a_hook_that_hangs_is_under_the_calls_own_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_stops_when_told_ends_as_timeout() {
     let b = bench();
-    let result =
-        b.answer(person(), CallRequest { timeout_ms: Some(20), ..request("lab.slow", json!({"ms": 60_000})) }).await.result;
+    let result = b
+        .answer(person(), CallRequest { timeout_ms: Some(20), ..request("lab.slow", json!({"ms": 60_000})) })
+        .await
+        .result;
     assert_eq!((result.status, code(&result)), (ResultStatus::Timeout, "TIMEOUT"));
     assert_eq!(detail(result.error.as_ref().unwrap(), "timeoutMs"), 20);
 }
@@ -254,7 +257,8 @@ async fn after_a_timeout_the_effects_are_observed_on_the_target() {
 async fn a_late_answer_is_a_note_and_never_a_second_result() {
     let b = bench();
     let mut events = b.engine.bus().subscribe(Subscription::default());
-    let result = b.answer(person(), CallRequest { timeout_ms: Some(20), ..request("lab.hang", json!({})) }).await.result;
+    let result =
+        b.answer(person(), CallRequest { timeout_ms: Some(20), ..request("lab.hang", json!({})) }).await.result;
     assert_eq!(result.status, ResultStatus::Timeout);
     b.lab.release.notify_one();
     b.until("the late answer", |b| {
@@ -315,7 +319,8 @@ async fn a_call_that_cannot_be_stopped_is_waited_for() {
     let call = {
         let b = b.clone();
         tokio::spawn(async move {
-            b.answer(person(), CallRequest { timeout_ms: Some(10), ..request("lab.stubborn", json!({"ms": 500})) }).await
+            b.answer(person(), CallRequest { timeout_ms: Some(10), ..request("lab.stubborn", json!({"ms": 500})) })
+                .await
         })
     };
     until("it is under way", || b.lab.total() == 1).await;
@@ -425,7 +430,11 @@ async fn output_over_max_output_bytes_is_handed_over_by_reference() {
     assert_eq!(whole["text"].as_str().unwrap().len(), 100_000);
     assert_eq!(reference["bytes"], b.store.blob(sha256).unwrap().unwrap().len());
     let export = b.export(result.run_id);
-    assert_eq!(export.results[0].data.as_ref().unwrap()["text"].as_str().unwrap().len(), 100_000, "the record is whole");
+    assert_eq!(
+        export.results[0].data.as_ref().unwrap()["text"].as_str().unwrap().len(),
+        100_000,
+        "the record is whole"
+    );
     assert_eq!(export.results[0].data_hash, result.data_hash, "the hash is that of the data, not of the reference");
 }
 
@@ -485,7 +494,8 @@ async fn a_large_result_is_the_same_when_it_is_given_again() {
 #[tokio::test(start_paused = true)]
 async fn concurrent_calls_with_one_key_run_once() {
     let b = Arc::new(bench());
-    let slow = || CallRequest { idempotency_key: Some("k".into()), ..request("lab.slow", json!({"ms": 50, "value": 1})) };
+    let slow =
+        || CallRequest { idempotency_key: Some("k".into()), ..request("lab.slow", json!({"ms": 50, "value": 1})) };
     let calls: Vec<_> = (0..5)
         .map(|_| {
             let b = b.clone();

@@ -75,7 +75,8 @@ impl Tap {
                 row = kept.row.clone().or(row);
             } else {
                 let (frames, blobs) = (kept.frames.clone(), kept.blobs.clone());
-                let batch = Batch { run_id: kept.run_id, frames, blobs, row: kept.row.clone(), durability: Durability::Sync };
+                let batch =
+                    Batch { run_id: kept.run_id, frames, blobs, row: kept.row.clone(), durability: Durability::Sync };
                 copy.append(batch).unwrap();
             }
         }
@@ -96,7 +97,8 @@ impl Tap {
         let copy = Self::new();
         for kept in self.batches.lock().unwrap().iter().filter(|k| k.run_id != run_id) {
             let (frames, blobs) = (kept.frames.clone(), kept.blobs.clone());
-            let batch = Batch { run_id: kept.run_id, frames, blobs, row: kept.row.clone(), durability: Durability::Sync };
+            let batch =
+                Batch { run_id: kept.run_id, frames, blobs, row: kept.row.clone(), durability: Durability::Sync };
             copy.append(batch).unwrap();
         }
         for entry in self.inner.ledger(1, usize::MAX).unwrap() {
