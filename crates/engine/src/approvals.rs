@@ -133,7 +133,19 @@ pub enum Answer {
 
 struct Pending {
     approval: Arc<Approval>,
-    waiter: Option<oneshot::Sender<ApprovalDecision>>,
+    waiter: oneshot::Sender<ApprovalDecision>,
+}
+
+/// Takes a question off the list when whoever asked it is gone.
+struct Withdrawn<'a> {
+    approvals: &'a Approvals,
+    id: &'a str,
+}
+
+impl Drop for Withdrawn<'_> {
+    fn drop(&mut self) {
+        self.approvals.lock().remove(self.id);
+    }
 }
 
 /// Questions and answers.
@@ -199,39 +211,47 @@ impl Approvals {
                 reason: "Approval is needed, and nobody who can approve is connected.".to_owned(),
             });
         }
-        {
-            let mut pending = self.lock();
-            if pending.len() >= MAX_PENDING {
-                return Err(Failure::new(ErrorCode::LimitExceeded, "too many approvals are waiting")
-                    .detail("limit", MAX_PENDING as u64));
-            }
-            pending.insert(id.clone(), Pending { approval: approval.clone(), waiter: Some(waiter) });
+        if self.lock().len() >= MAX_PENDING {
+            return Err(Failure::new(ErrorCode::LimitExceeded, "too many approvals are waiting")
+                .detail("limit", MAX_PENDING as u64));
         }
-        let saved = self.save(&approval).await;
-        if let Err(error) = saved {
-            self.lock().remove(&id);
-            return Err(error.into());
-        }
+        // Durable before anybody can answer it: otherwise the question could overwrite its own answer.
+        self.save(&approval).await?;
+        self.lock().insert(id.clone(), Pending { approval: approval.clone(), waiter });
+        let _gone = Withdrawn { approvals: self, id: &id };
         let _ = self.events.send(ApprovalEvent::Requested(approval.clone()));
         let wait = wait.min(Duration::from_millis(MAX_WAIT_MS));
-        tokio::select! {
-            decision = answer => match decision {
-                Ok(ApprovalDecision::Deny) => Ok(Answer::Denied { reason: "Denied by user. The tool call did not run.".to_owned() }),
-                Ok(_) => {
-                    let by = self.get(&id)?.and_then(|a| a.resolved_by).unwrap_or_default();
-                    Ok(Answer::Allowed { by })
-                }
-                Err(_) => Ok(Answer::Cancelled),
-            },
+        let mut answer = answer;
+        let closed = tokio::select! {
+            biased;
+            decision = &mut answer => return self.answered(&id, decision.ok()),
+            () = cancel.cancelled() => self.finish(&id, "cancelled").await?.then_some(Answer::Cancelled),
             () = tokio::time::sleep(wait) => {
-                self.finish(&id, ApprovalDecision::Deny, None, "timeout").await?;
-                Ok(Answer::Denied { reason: "Approval timed out.".to_owned() })
+                let denied = Answer::Denied { reason: "Approval timed out.".to_owned() };
+                self.finish(&id, "timeout").await?.then_some(denied)
             }
-            () = cancel.cancelled() => {
-                self.finish(&id, ApprovalDecision::Deny, None, "cancelled").await?;
-                Ok(Answer::Cancelled)
+        };
+        match closed {
+            Some(closed) => Ok(closed),
+            // Somebody's answer is being recorded at this very moment: it counts.
+            None => {
+                let decision = answer.await.ok();
+                self.answered(&id, decision)
             }
         }
+    }
+
+    fn answered(&self, id: &str, decision: Option<ApprovalDecision>) -> Result<Answer, Failure> {
+        Ok(match decision {
+            Some(ApprovalDecision::Deny) => {
+                Answer::Denied { reason: "Denied by user. The tool call did not run.".to_owned() }
+            }
+            Some(_) => {
+                let by = self.get(id)?.and_then(|a| a.resolved_by).unwrap_or_default();
+                Answer::Allowed { by }
+            }
+            None => Answer::Cancelled,
+        })
     }
 
     /// A person answers. The same answer twice is fine; another one is a conflict.
@@ -243,8 +263,9 @@ impl Approvals {
                 "answering approvals needs the scope operator.approvals",
             ));
         }
-        let waiting = self.lock().get(id).map(|p| p.approval.clone());
-        let Some(approval) = waiting else {
+        // Taken out at once: of two answers given at the same time, one is first.
+        let taken = self.lock().remove(id);
+        let Some(Pending { approval, waiter }) = taken else {
             return match self.get(id)? {
                 Some(done) if done.decision.as_ref() == Some(&decision) => Ok(()),
                 Some(_) => Err(Failure::new(ErrorCode::Conflict, "approval already resolved")
@@ -258,7 +279,9 @@ impl Approvals {
             let position = self.store.put(GRANTS, &key, by.principal.clone().into_bytes(), *until)?;
             self.store.durable(position).await?;
         }
-        self.finish(id, decision, Some(by.principal.clone()), "user").await?;
+        self.close(&approval, decision.clone(), Some(by.principal.clone()), "user").await?;
+        // The waiter hears it only once the decision is durable; when it cannot be, dropping the sender stops the call.
+        let _ = waiter.send(decision);
         Ok(())
     }
 
@@ -304,16 +327,11 @@ impl Approvals {
         Ok(closed)
     }
 
-    async fn finish(&self, id: &str, decision: ApprovalDecision, by: Option<String>, why: &str) -> Result<(), Failure> {
-        let Some(pending) = self.lock().remove(id) else { return Ok(()) };
-        let closed = self.close(&pending.approval, decision.clone(), by, why).await;
-        // The waiter hears it only once the decision is durable; when it cannot be, dropping the sender stops the call.
-        if closed.is_ok()
-            && let Some(waiter) = pending.waiter
-        {
-            let _ = waiter.send(decision);
-        }
-        closed
+    /// Closes a question that nobody answered. False when somebody just did.
+    async fn finish(&self, id: &str, why: &str) -> Result<bool, Failure> {
+        let Some(pending) = self.lock().remove(id) else { return Ok(false) };
+        self.close(&pending.approval, ApprovalDecision::Deny, None, why).await?;
+        Ok(true)
     }
 
     async fn close(

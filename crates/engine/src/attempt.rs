@@ -9,6 +9,9 @@ use toolyard_protocol::{Effects, ErrorCode, Failure, ResultStatus, ToolCall};
 /// How long looking at the target of a lost call may take.
 pub(crate) const OBSERVE_TIME: Duration = Duration::from_secs(5);
 
+/// `details.reason` of a call that panicked: it may have done part of its work.
+pub(crate) const PANIC: &str = "PANIC";
+
 /// One attempt.
 pub(crate) struct Attempt<'a> {
     provider: &'a Arc<dyn Provider>,
@@ -59,7 +62,8 @@ impl Stopped {
                 (ResultStatus::Cancelled, Failed { failure, effects: effects_of(answer), debug_message: None })
             }
             Self::Panicked(message) => {
-                let failure = Failure::new(ErrorCode::InternalError, format!("{} failed unexpectedly", call.tool));
+                let failure = Failure::new(ErrorCode::InternalError, format!("{} failed unexpectedly", call.tool))
+                    .detail("reason", PANIC);
                 (
                     ResultStatus::Error,
                     Failed { failure, effects: Effects::default(), debug_message: Some(format!("panic: {message}")) },
@@ -87,11 +91,11 @@ impl<'a> Attempt<'a> {
             Box::pin(AssertUnwindSafe(async { self.provider.prepare(self.context, self.call).await }).catch_unwind());
         // Most providers have nothing to prepare and answer at once: no timer is needed for those.
         if let Some(answer) = (&mut work).now_or_never() {
-            return flatten(answer);
+            return self.flatten(answer);
         }
         tokio::select! {
             biased;
-            answer = work => flatten(answer),
+            answer = work => self.flatten(answer),
             () = tokio::time::sleep_until(self.deadline) => Err(Stopped::TimedOut { timeout: self.timeout, answer: None }),
             () = self.context.cancel.cancelled() => Err(Stopped::Cancelled { answer: None }),
         }
@@ -103,10 +107,10 @@ impl<'a> Attempt<'a> {
             AssertUnwindSafe(async { self.provider.execute(self.context, self.call, prepared).await }).catch_unwind(),
         );
         if let Some(answer) = (&mut work).now_or_never() {
-            return flatten(answer);
+            return self.flatten(answer);
         }
         match self.until_stopped(&mut work).await {
-            Ok(answer) => flatten(answer),
+            Ok(answer) => self.flatten(answer),
             Err(reason) => {
                 self.context.cancel.cancel();
                 let answer = tokio::time::timeout(self.grace, work).await.ok().and_then(Result::ok).map(Box::new);
@@ -126,7 +130,7 @@ impl<'a> Attempt<'a> {
         let (provider, context, call) = (self.provider.clone(), self.context.clone(), self.call.clone());
         let mut task = tokio::spawn(async move { provider.execute(&context, &call, prepared).await });
         match self.until_stopped(&mut task).await {
-            Ok(Ok(answer)) => answer.map_err(Stopped::Failed),
+            Ok(Ok(answer)) => answer.map_err(|failed| self.failed(failed)),
             Ok(Err(error)) => Err(Stopped::Panicked(join_message(error))),
             Err(reason) => {
                 self.context.cancel.cancel();
@@ -161,6 +165,21 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    fn flatten<T>(&self, answer: Result<Result<T, Failed>, Box<dyn Any + Send>>) -> Result<T, Stopped> {
+        match answer {
+            Ok(answer) => answer.map_err(|failed| self.failed(failed)),
+            Err(panic) => Err(Stopped::Panicked(panic_message(panic))),
+        }
+    }
+
+    /// A provider that stops so promptly that its answer is there before we look has been stopped all the same.
+    fn failed(&self, failed: Failed) -> Stopped {
+        if failed.failure.code == ErrorCode::Cancelled && self.context.cancel.is_cancelled() {
+            return Stopped::Cancelled { answer: Some(Box::new(Err(failed))) };
+        }
+        Stopped::Failed(failed)
+    }
+
     fn stopped(&self, reason: Reason, answer: Option<Box<Result<Output, Failed>>>) -> Stopped {
         match reason {
             Reason::Deadline => Stopped::TimedOut { timeout: self.timeout, answer },
@@ -172,13 +191,6 @@ impl<'a> Attempt<'a> {
 enum Reason {
     Deadline,
     Cancel,
-}
-
-fn flatten<T>(answer: Result<Result<T, Failed>, Box<dyn Any + Send>>) -> Result<T, Stopped> {
-    match answer {
-        Ok(answer) => answer.map_err(Stopped::Failed),
-        Err(panic) => Err(Stopped::Panicked(panic_message(panic))),
-    }
 }
 
 fn panic_message(panic: Box<dyn Any + Send>) -> String {

@@ -22,7 +22,9 @@ use std::{
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{EffectivePolicy, Policy, Registry, RegistryError, Snapshot, Subject, ToolEntry, ToolSource};
-use toolyard_protocol::{CallId, ErrorCode, Failure, RunId, RunStatus, StepId, ToolCall, ToolResult, canonical};
+use toolyard_protocol::{
+    CallId, ErrorCode, Failure, ResultStatus, RunId, RunStatus, StepId, ToolCall, ToolResult, canonical,
+};
 
 /// Numbers that are the operator's rather than a policy's.
 #[derive(Debug, Clone)]
@@ -89,8 +91,8 @@ struct Inner {
     runs: Mutex<HashMap<RunId, CancellationToken>>,
     calls: Mutex<HashMap<CallId, CancellationToken>>,
     stored_policies: Mutex<HashSet<String>>,
-    in_flight_keys: Mutex<HashMap<String, watch::Receiver<bool>>>,
     run_end: arc_swap::ArcSwapOption<RunEndListener>,
+    in_flight_keys: Mutex<HashMap<String, watch::Receiver<()>>>,
     shutdown: CancellationToken,
 }
 
@@ -295,7 +297,11 @@ impl Engine {
             cancel: scope.cancel.child_token(),
         };
         let settled = pipeline::run_call(self, &scope, call).await;
-        let status = if settled.result.ok { RunStatus::Finished } else { RunStatus::Failed };
+        let status = match settled.result.status {
+            ResultStatus::Ok => RunStatus::Finished,
+            ResultStatus::Cancelled => RunStatus::Cancelled,
+            _ => RunStatus::Failed,
+        };
         let message = settled.result.user_message.clone().unwrap_or_else(|| status.as_str().to_owned());
         self.finish_run(
             &scope,
@@ -312,6 +318,7 @@ impl Engine {
         {
             // The effect may have happened, but its record did not reach the disk: the caller must know.
             tracing::error!(%error, %run_id, "a result could not be made durable");
+            return pipeline::with_store_failure(settled.result, error.into());
         }
         settled.result
     }
@@ -322,35 +329,41 @@ impl Engine {
         let full_key = format!("{}\n{}\n{key}", caller.principal, caller.session.as_deref().unwrap_or_default());
         let run_id = self.new_run_id();
         let mine = KeyUse { tool: request.tool.clone(), args_hash: args_hash.clone(), run_id };
-        let (done, waiting) = watch::channel(false);
-        let other = {
-            let mut keys = lock(&self.inner.in_flight_keys);
-            let other = keys.get(&full_key).cloned();
-            if other.is_none() {
-                keys.insert(full_key.clone(), waiting);
-            }
-            other
-        };
-        if let Some(mut other) = other {
-            let _ = other.wait_for(|done| *done).await;
-        }
+        let _turn = self.take_turn(&full_key).await;
         let expires = self.inner.clock.now().checked_add(self.inner.options.idempotency_window).ok();
         let bytes = serde_json::to_vec(&mine).unwrap_or_default();
         let store = self.inner.store.clone();
         let space_key = full_key.clone();
         let existing =
             tokio::task::spawn_blocking(move || store.put_if_absent("idempotency", &space_key, bytes, expires)).await;
-        let answer = match existing {
+        match existing {
             Ok(Ok(None)) => CallAnswer { result: self.call_in_run(caller, request, run_id).await, deduplicated: false },
             Ok(Ok(Some(earlier))) => self.earlier_answer(caller, request, &args_hash, &earlier).await,
             Ok(Err(error)) => self.refuse_direct(caller, &request, error.into()),
             Err(_) => {
                 self.refuse_direct(caller, &request, Failure::new(ErrorCode::InternalError, "the store did not answer"))
             }
-        };
-        lock(&self.inner.in_flight_keys).remove(&full_key);
-        let _ = done.send(true);
-        answer
+        }
+    }
+
+    /// Waits until nobody else works under an idempotency key. The turn ends when the answer is dropped, also when the
+    /// caller goes away in the middle of it.
+    async fn take_turn(&self, key: &str) -> Turn<'_> {
+        loop {
+            let mut other = {
+                let mut keys = lock(&self.inner.in_flight_keys);
+                match keys.get(key) {
+                    Some(other) => other.clone(),
+                    None => {
+                        let (done, waiting) = watch::channel(());
+                        keys.insert(key.to_owned(), waiting);
+                        return Turn { keys: &self.inner.in_flight_keys, key: key.to_owned(), _done: done };
+                    }
+                }
+            };
+            // Nothing is ever sent: this answers when the other turn is dropped.
+            let _ = other.changed().await;
+        }
     }
 
     async fn earlier_answer(
@@ -377,12 +390,13 @@ impl Engine {
         }
         let store = self.inner.store.clone();
         let run_id = earlier.run_id;
+        let max_output = self.policy_for(&caller).limits().max_output_bytes;
         let recorded = tokio::task::spawn_blocking(move || {
             store.settle()?;
-            crate::view::export_run(&*store, run_id)
+            crate::view::last_result(&*store, run_id, max_output)
         })
         .await;
-        let result = recorded.ok().and_then(Result::ok).and_then(|mut export| export.results.pop());
+        let result = recorded.ok().and_then(Result::ok).flatten();
         match result {
             Some(result) => CallAnswer { result, deduplicated: true },
             None => {
@@ -429,13 +443,13 @@ impl Engine {
         previews: Option<crate::scope::Previews>,
     ) -> RunScope {
         let policy = self.policy_for(&caller);
-        let store: Arc<dyn Store> = if previews.is_some() {
-            Arc::new(crate::memory_store::MemoryStore::new())
+        // What is only imagined is recorded nowhere and told to nobody.
+        let (store, bus): (Arc<dyn Store>, Arc<EventBus>) = if previews.is_some() {
+            (Arc::new(crate::memory_store::MemoryStore::new()), Arc::default())
         } else {
-            self.inner.store.clone()
+            (self.inner.store.clone(), self.inner.bus.clone())
         };
-        let recorder =
-            Recorder::begin(run_id, caller.session.clone(), store, self.inner.bus.clone(), self.inner.signer.clone());
+        let recorder = Recorder::begin(run_id, caller.session.clone(), store, bus, self.inner.signer.clone());
         self.scope_with(run_id, caller, policy, cancel, previews, recorder)
     }
 
@@ -458,6 +472,7 @@ impl Engine {
             cancel,
             confirmation: OnceLock::new(),
             usage: Usage::default(),
+            policy_blob: OnceLock::new(),
             previews,
         }
     }
@@ -486,13 +501,15 @@ impl Engine {
         started_at
     }
 
-    /// Single calls share one copy of their policy, kept by content.
+    /// Single calls share one copy of their policy, kept by content. Until a run that carries it has ended (and so has
+    /// been handed to the store) every run carries it: one that still waits for a person has stored nothing.
     fn policy_blob(&self, scope: &RunScope) -> String {
         let json = serde_json::to_vec(&**scope.policy.snapshot()).unwrap_or_default();
         let blob = crate::Blob::new(json);
         let sha256 = blob.sha256.clone();
-        if scope.previews.is_some() || lock(&self.inner.stored_policies).insert(sha256.clone()) {
+        if scope.previews.is_some() || !lock(&self.inner.stored_policies).contains(&sha256) {
             scope.recorder.push_blobs([blob]);
+            let _ = scope.policy_blob.set(sha256.clone());
         }
         sha256
     }
@@ -539,6 +556,9 @@ impl Engine {
         match scope.recorder.flush(Durability::Ride) {
             Ok(_) => {
                 if scope.previews.is_none() {
+                    if let Some(sha256) = scope.policy_blob.get() {
+                        lock(&self.inner.stored_policies).insert(sha256.clone());
+                    }
                     let (seq, chain) = scope.recorder.head();
                     self.inner.sealer.run_ended(scope.run_id, seq, &chain);
                     self.tell_run_end(scope.run_id, kind, status);
@@ -644,6 +664,19 @@ impl Engine {
     pub(crate) fn register_run(&self, run_id: RunId, token: CancellationToken) -> Registered<'_, RunId> {
         lock(&self.inner.runs).insert(run_id, token);
         Registered { map: &self.inner.runs, key: run_id }
+    }
+}
+
+/// The right to work under an idempotency key.
+struct Turn<'a> {
+    keys: &'a Mutex<HashMap<String, watch::Receiver<()>>>,
+    key: String,
+    _done: watch::Sender<()>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        lock(self.keys).remove(&self.key);
     }
 }
 

@@ -162,8 +162,7 @@ pub fn verify_run(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Resu
     }
     let mut ledger_entry = None;
     if first_bad.is_none() {
-        let since = row.as_ref().and_then(|r| r.ended_at).or(row.as_ref().map(|r| r.started_at));
-        match find_in_ledger(store, run_id, since, verifier)? {
+        match find_in_ledger(store, run_id, born(run_id), verifier)? {
             Some(Ok((entry, head))) => {
                 ledger_entry = Some(entry);
                 first_bad = head_mismatch(store, run_id, &head, records)?;
@@ -198,6 +197,13 @@ fn head_mismatch(store: &dyn Store, run_id: RunId, head: &RunHead, records: u64)
         seq: head.seq,
         problem: "its chain value is not the one sealed in the ledger when the run ended".to_owned(),
     }))
+}
+
+/// When a run's id was made. The row says when the run ended, but whoever shortens a record can edit its row as well;
+/// the id is what the ledger knows the run by.
+fn born(run_id: RunId) -> Option<Timestamp> {
+    let (seconds, nanos) = run_id.as_uuid().get_timestamp()?.to_unix();
+    Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanos).ok()?).ok()
 }
 
 type Found = Option<Result<(u64, RunHead), BadRecord>>;

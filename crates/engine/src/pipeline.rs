@@ -29,6 +29,7 @@ use crate::{
     store::{Durability, Position},
     view,
 };
+use futures_util::FutureExt;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::{sync::Arc, time::Duration};
@@ -36,7 +37,8 @@ use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{Decision, ToolEntry, Violation};
 use toolyard_protocol::{
     CallId, Confirmation, ConfirmationDecision, ConfirmationId, Effects, ErrorCode, EventLevel, Failure, Idempotency,
-    Iteration, ResultStatus, StepId, ToolCall, ToolCallParts, ToolName, ToolResult, ToolResultParts, canonical,
+    Iteration, ResultStatus, StepId, ToolCall, ToolCallParts, ToolName, ToolResult, ToolResultParts,
+    canonical::{self, CanonicalError},
 };
 
 /// One trip down the road.
@@ -55,13 +57,24 @@ pub(crate) struct StepCall {
     pub(crate) cancel: CancellationToken,
 }
 
+/// The `scope` of an approval that is for one call alone.
+pub(crate) const CALL_SCOPE: &str = "call";
+
 /// A call with its result.
 pub(crate) struct Settled {
     pub(crate) result: ToolResult,
+    /// The output itself, where the result only refers to it.
+    pub(crate) whole: Option<Map<String, Value>>,
     /// Where the result stands in the store's order; wait for it before anything that depends on the result.
     pub(crate) position: Position,
     /// Whether the result must be durable before it is acted on.
     pub(crate) side_effects: bool,
+}
+
+impl Settled {
+    pub(crate) fn new(result: ToolResult, position: Position, side_effects: bool) -> Self {
+        Self { result, whole: None, position, side_effects }
+    }
 }
 
 /// A call that passed every check.
@@ -70,13 +83,29 @@ struct Cleared {
     args: Map<String, Value>,
     args_json: Vec<u8>,
     args_hash: String,
+    /// Of the arguments as they were asked for, before any hook rewrote them.
+    asked_hash: String,
     side_effects: bool,
+    /// The approval of this very call, where it needed one of its own.
+    confirmation: Option<ConfirmationId>,
+}
+
+/// What goes into the record of a call.
+struct Made<'a> {
+    call: &'a StepCall,
+    envelope: &'a ToolCall,
+    entry: &'a ToolEntry,
+    args_json: &'a [u8],
+    asked_hash: &'a str,
 }
 
 /// Takes a call down the road. Always answers with exactly one result.
 pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) -> Settled {
     let call_id = call.recovered.unwrap_or_else(|| CallId::from_uuid(engine.clock().new_id()));
-    let cleared = match clear(engine, scope, call_id, &call).await {
+    // From here on the call can be stopped by its id, while it waits for a person as well as while it runs.
+    let stop = call.cancel.child_token();
+    let _registered = engine.register_call(call_id, stop.clone());
+    let cleared = match clear(engine, scope, call_id, &call, &stop).await {
         Ok(cleared) => cleared,
         Err(failure) => return refuse(engine, scope, call_id, &call, failure),
     };
@@ -85,7 +114,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
     // 7 permit
     let permits = tokio::select! {
         biased;
-        () = call.cancel.cancelled() => return refuse(engine, scope, call_id, &call, cancelled()),
+        () = stop.cancelled() => return refuse(engine, scope, call_id, &call, cancelled()),
         permits = async { (scope.permits.acquire().await, engine.permits().acquire().await) } => permits,
     };
     if permits.0.is_err() || permits.1.is_err() {
@@ -98,7 +127,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         );
     }
 
-    let Cleared { entry, args, args_json, args_hash, .. } = cleared;
+    let Cleared { entry, args, args_json, args_hash, asked_hash, confirmation, .. } = cleared;
     let definition = entry.definition().clone();
     let Some(provider) = scope.tools.provider(entry.id()).cloned() else {
         return refuse(
@@ -136,7 +165,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         tool: definition.name.clone(),
         attempt: call.attempt.max(1),
         args,
-        args_hash: Some(args_hash.clone()),
+        args_hash: Some(args_hash),
         timeout_ms: Some(timeout_ms),
         deadline_at: created_at.checked_add(Duration::from_millis(timeout_ms)).ok(),
         cancellable: definition.cancellable,
@@ -150,20 +179,19 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         risk_level: definition.risk_level,
         category: Some(definition.category.clone()),
         policy: scope.policy.snapshot().clone(),
-        confirmation_id: scope.confirmation.get().copied(),
+        confirmation_id: confirmation.or(scope.confirmation.get().copied()),
     };
     let envelope = match ToolCall::with_known_hash(parts) {
         Ok(envelope) => Arc::new(envelope),
         Err(e) => return refuse(engine, scope, call_id, &call, Failure::new(ErrorCode::InternalError, e.to_string())),
     };
-    let stop = call.cancel.child_token();
-    let _registered = engine.register_call(call_id, stop.clone());
     let context = Arc::new(CallContext {
-        cancel: stop,
+        cancel: stop.clone(),
         caller: scope.caller.clone(),
         progress: progress_of(scope, &envelope),
         blobs: engine.blobs(),
     });
+    let made = Made { call: &call, envelope: &envelope, entry: &entry, args_json: &args_json, asked_hash: &asked_hash };
     let attempt =
         Attempt::new(&provider, &context, &envelope, Duration::from_millis(timeout_ms), engine.options().grace);
 
@@ -180,7 +208,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
                     prepared
                 }
                 Err(failure) => {
-                    record_call(engine, scope, &call, &envelope, &args_json, None);
+                    record_call(scope, &made, None);
                     return settle(
                         engine,
                         scope,
@@ -195,17 +223,21 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
             }
         }
         Err(stopped) => {
-            record_call(engine, scope, &call, &envelope, &args_json, None);
+            record_call(scope, &made, None);
             let (status, failed) = stopped.into_outcome(&envelope);
             return settle(engine, scope, &entry, &envelope, started, Err(failed), status, side_effects);
         }
     };
 
     // 9 record
-    record_call(engine, scope, &call, &envelope, &args_json, Some(&prepared));
+    record_call(scope, &made, Some(&prepared));
     if side_effects && let Err(error) = scope.recorder.sync().await {
         // Nothing was dispatched, and nothing more can be recorded: this result lives in the answer only.
         return unrecorded(engine, &call, &envelope, started, error.into());
+    }
+    if stop.is_cancelled() {
+        let (status, failed) = attempt::Stopped::Cancelled { answer: None }.into_outcome(&envelope);
+        return settle(engine, scope, &entry, &envelope, started, Err(failed), status, side_effects);
     }
 
     // 10 attempt
@@ -236,32 +268,43 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
 }
 
 /// Stages 2 to 6.
-async fn clear(engine: &Engine, scope: &RunScope, call_id: CallId, call: &StepCall) -> Result<Cleared, Failure> {
-    if call.cancel.is_cancelled() {
+async fn clear(
+    engine: &Engine,
+    scope: &RunScope,
+    call_id: CallId,
+    call: &StepCall,
+    stop: &CancellationToken,
+) -> Result<Cleared, Failure> {
+    if stop.is_cancelled() {
         return Err(cancelled());
     }
     // 2 catalog
     let entry = look_up(scope, &call.tool)?;
     // 3 policy
-    let mut asks = Vec::new();
-    weigh(scope, &entry, &call.args, &mut asks)?;
+    let mut policy_asks = weigh(scope, &entry, &call.args)?;
     // 4 validate
     let mut args = call.args.clone();
     let (mut args_json, mut args_hash) = validate(scope, &entry, &args)?;
+    let asked_hash = args_hash.clone();
     // 5 hooks
-    for hook in engine.hooks().iter() {
-        match hook.before(HookCall { caller: &scope.caller, tool: &entry, args: &args }).await {
+    let mut hook_asks = Vec::new();
+    let hooks = engine.hooks();
+    let deadline = tokio::time::Instant::now() + hook_time(scope, &entry, call);
+    for hook in hooks.iter() {
+        let seen = HookCall { caller: &scope.caller, tool: &entry, args: &args };
+        match ask_hook(&**hook, seen, deadline, stop).await? {
             HookVerdict::Proceed => {}
             HookVerdict::Rewrite(rewritten) => {
                 args = rewritten;
-                weigh(scope, &entry, &args, &mut asks)?;
+                // What was asked about the arguments as they were is asked about what they are now.
+                policy_asks = weigh(scope, &entry, &args)?;
                 (args_json, args_hash) = validate(scope, &entry, &args)?;
             }
             HookVerdict::Block { reason } => {
                 return Err(Failure::new(ErrorCode::PolicyDenied, reason).detail("hook", hook.name()).retryable(false));
             }
             HookVerdict::Ask { title, description, timeout_ms } => {
-                asks.push(Question {
+                hook_asks.push(Question {
                     title,
                     reason: description,
                     rule: format!("hook {}", hook.name()),
@@ -272,13 +315,44 @@ async fn clear(engine: &Engine, scope: &RunScope, call_id: CallId, call: &StepCa
         }
     }
     let side_effects = entry.definition().has_side_effects();
-    // 6 approve
-    if let Some(question) = asks.into_iter().next()
-        && scope.previews.is_none()
-    {
-        approve(engine, scope, call_id, &entry, &args_hash, question, &call.cancel).await?;
+    // 6 approve: every question has its own answer.
+    let mut confirmation = None;
+    if scope.previews.is_none() {
+        for question in policy_asks.into_iter().chain(hook_asks) {
+            let given = approve(engine, scope, call_id, &entry, &args_hash, question, stop).await?;
+            confirmation = confirmation.or(given);
+        }
     }
-    Ok(Cleared { entry, args, args_json, args_hash, side_effects })
+    Ok(Cleared { entry, args, args_json, args_hash, asked_hash, side_effects, confirmation })
+}
+
+/// Hooks together may take as long as the call itself.
+fn hook_time(scope: &RunScope, entry: &ToolEntry, call: &StepCall) -> Duration {
+    let ms = call.timeout_ms.unwrap_or(entry.definition().default_timeout_ms).min(scope.limits().max_call_ms);
+    Duration::from_millis(ms.max(1))
+}
+
+/// Asks one hook. A hook that breaks or hangs lets nothing through.
+async fn ask_hook(
+    hook: &dyn crate::Hook,
+    call: HookCall<'_>,
+    deadline: tokio::time::Instant,
+    stop: &CancellationToken,
+) -> Result<HookVerdict, Failure> {
+    let asked = std::panic::AssertUnwindSafe(async { hook.before(call).await }).catch_unwind();
+    tokio::select! {
+        biased;
+        verdict = asked => verdict.map_err(|_| {
+            Failure::new(ErrorCode::InternalError, format!("the hook {} failed unexpectedly", hook.name()))
+                .detail("hook", hook.name())
+                .retryable(false)
+        }),
+        () = stop.cancelled() => Err(cancelled()),
+        () = tokio::time::sleep_until(deadline) => {
+            Err(Failure::new(ErrorCode::Timeout, format!("the hook {} did not answer in time", hook.name()))
+                .detail("hook", hook.name()))
+        }
+    }
 }
 
 struct Question {
@@ -323,21 +397,16 @@ fn look_up(scope: &RunScope, name: &str) -> Result<Arc<ToolEntry>, Failure> {
     }
 }
 
-fn weigh(
-    scope: &RunScope,
-    entry: &ToolEntry,
-    args: &Map<String, Value>,
-    asks: &mut Vec<Question>,
-) -> Result<(), Failure> {
+/// What the policy wants asked about these arguments.
+fn weigh(scope: &RunScope, entry: &ToolEntry, args: &Map<String, Value>) -> Result<Option<Question>, Failure> {
     match scope.policy.decide(entry, Some(args)) {
-        Decision::Allow => Ok(()),
+        Decision::Allow => Ok(None),
         Decision::Deny { reason, rule } => {
             Err(Failure::new(ErrorCode::PolicyDenied, reason).detail("rule", rule).retryable(false))
         }
         Decision::Ask { reason, rule, timeout_ms } => {
             let title = format!("Run {}", entry.name());
-            asks.push(Question { title, reason, rule, timeout_ms, by_hook: false });
-            Ok(())
+            Ok(Some(Question { title, reason, rule, timeout_ms, by_hook: false }))
         }
     }
 }
@@ -369,8 +438,14 @@ fn validate(scope: &RunScope, entry: &ToolEntry, args: &Map<String, Value>) -> R
     }
     for (key, value) in args {
         if value.is_number() || value.is_array() || value.is_object() {
-            canonical::check_integers(value)
-                .map_err(|e| invalid(vec![Violation { path: format!("/{key}"), message: e.to_string() }]))?;
+            canonical::check_integers(value).map_err(|e| {
+                let below = match &e {
+                    CanonicalError::UnsafeInteger { path } => path.trim_end_matches('/'),
+                    CanonicalError::Unrepresentable(_) => "",
+                };
+                let path = format!("/{}{below}", key.replace('~', "~0").replace('/', "~1"));
+                invalid(vec![Violation { path, message: e.to_string() }])
+            })?;
         }
     }
     entry.check_input(args).map_err(invalid)?;
@@ -386,16 +461,15 @@ async fn approve(
     args_hash: &str,
     question: Question,
     cancel: &CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<Option<ConfirmationId>, Failure> {
     // A run that a person approved as a whole, or a deliberate act of a person, answers the policy's question.
     // A hook's question is about these very arguments and is asked even then, except of the person themselves.
     if scope.confirmation.get().is_some() && !question.by_hook {
-        return Ok(());
+        return Ok(None);
     }
     let now = engine.clock().now();
     if scope.caller.is_person {
-        confirm(engine, scope, args_hash, scope.caller.principal.clone(), now);
-        return Ok(());
+        return Ok(Some(confirm(engine, scope, args_hash, scope.caller.principal.clone(), now)));
     }
     let wait = question.timeout_ms.clamp(1, crate::approvals::MAX_WAIT_MS);
     let request = ApprovalRequest {
@@ -418,18 +492,15 @@ async fn approve(
     let message = request.description.clone();
     scope.recorder.push(Record::ConfirmationRequested(ConfirmationRequested { message, at: now }));
     match engine.approvals().ask(request, cancel).await? {
-        Answer::Allowed { by } => {
-            confirm(engine, scope, args_hash, by, engine.clock().now());
-            Ok(())
-        }
+        Answer::Allowed { by } => Ok(Some(confirm(engine, scope, args_hash, by, engine.clock().now()))),
         Answer::Denied { reason } => Err(Failure::new(ErrorCode::ApprovalDenied, reason).retryable(false)),
         Answer::Cancelled => Err(cancelled()),
     }
 }
 
-/// Records an approval of this call. It becomes durable with the call it allows, which is before the effect.
-fn confirm(engine: &Engine, scope: &RunScope, shown_hash: &str, by: String, at: Timestamp) {
-    let id = *scope.confirmation.get_or_init(|| ConfirmationId::from_uuid(engine.clock().new_id()));
+/// Records an approval of this call and no other. It becomes durable with the call it allows, which is before the effect.
+fn confirm(engine: &Engine, scope: &RunScope, shown_hash: &str, by: String, at: Timestamp) -> ConfirmationId {
+    let id = ConfirmationId::from_uuid(engine.clock().new_id());
     scope.recorder.push(Record::Confirmed(Confirmed(Confirmation {
         confirmation_id: id,
         plan_hash: shown_hash.to_owned(),
@@ -439,19 +510,16 @@ fn confirm(engine: &Engine, scope: &RunScope, shown_hash: &str, by: String, at: 
         by,
         at,
         expires_at: None,
-        scope: "run".to_owned(),
+        scope: CALL_SCOPE.to_owned(),
     })));
+    id
 }
 
-fn record_call(
-    engine: &Engine,
-    scope: &RunScope,
-    call: &StepCall,
-    envelope: &ToolCall,
-    args_json: &[u8],
-    prepared: Option<&Prepared>,
-) {
-    let _ = engine;
+fn record_call(scope: &RunScope, made: &Made<'_>, prepared: Option<&Prepared>) {
+    let Made { call, envelope, entry, args_json, asked_hash } = *made;
+    // A name that several tools share does not say which of them it was.
+    let by_name = scope.tools.snapshot.get(envelope.tool.as_str());
+    let tool_id = by_name.is_none_or(|e| e.id() != entry.id()).then(|| entry.id().to_owned());
     let (args, args_blob) = if args_json.len() > INLINE_BYTES {
         let blob = Blob::new(args_json);
         let sha256 = blob.sha256.clone();
@@ -468,6 +536,8 @@ fn record_call(
         args,
         args_blob,
         args_hash: envelope.args_hash().trim_start_matches("sha256:").to_owned(),
+        asked_hash: (asked_hash != envelope.args_hash()).then(|| asked_hash.trim_start_matches("sha256:").to_owned()),
+        tool_id,
         timeout_ms: envelope.timeout_ms,
         at: envelope.created_at.as_microsecond(),
         not_cancellable: !envelope.cancellable,
@@ -494,9 +564,10 @@ fn settle(
     side_effects: bool,
 ) -> Settled {
     let outcome = outcome.and_then(|output| check_output(entry, output));
-    let (outcome, data) = to_record(engine, scope, started, status, outcome, scope.limits().max_output_bytes);
-    let result =
+    let (outcome, data) = to_record(engine, scope, started, status, outcome);
+    let mut result =
         to_result(envelope.call_id, scope, &envelope.step_id, &envelope.tool, envelope.attempt, &outcome, data);
+    let whole = hand_over_by_reference(&mut result, outcome.data_blob.as_deref(), scope.limits().max_output_bytes);
     scope.recorder.push(Record::Result(ResultRecord { call_id: envelope.call_id, outcome }));
     // Ride: the next intent, or whoever depends on this result, makes it durable. That is one sync a step, not two.
     let position = scope.recorder.flush(Durability::Ride);
@@ -504,10 +575,8 @@ fn settle(
         hook.after(&result);
     }
     match position {
-        Ok(position) => Settled { result, position, side_effects },
-        Err(error) => {
-            Settled { result: with_store_failure(result, error.into()), position: Position::default(), side_effects }
-        }
+        Ok(position) => Settled { result, whole, position, side_effects },
+        Err(error) => Settled::new(with_store_failure(result, error.into()), Position::default(), side_effects),
     }
 }
 
@@ -535,7 +604,6 @@ fn to_record(
     started: Timestamp,
     status: ResultStatus,
     outcome: Result<Output, Failed>,
-    max_output: u64,
 ) -> (OutcomeRecord, Option<Map<String, Value>>) {
     let took_us = (engine.clock().now().as_microsecond() - started.as_microsecond()).max(0);
     let mut record = OutcomeRecord {
@@ -554,18 +622,14 @@ fn to_record(
         Ok(output) => {
             record.effects = keep(output.effects);
             record.user_message = output.user_message;
-            let size = json_size(&output.data);
-            if size <= INLINE_BYTES {
+            if json_size(&output.data) <= INLINE_BYTES {
                 record.data = Some(output.data.clone());
-                (record, Some(output.data))
             } else {
                 let blob = Blob::new(serde_json::to_vec(&output.data).unwrap_or_default());
-                let sha256 = blob.sha256.clone();
+                record.data_blob = Some(blob.sha256.clone());
                 scope.recorder.push_blobs([blob]);
-                record.data_blob = Some(sha256.clone());
-                let data = if size as u64 <= max_output { output.data } else { externalised(&sha256, size) };
-                (record, Some(data))
             }
+            (record, Some(output.data))
         }
         Err(failed) => {
             record.status = if status == ResultStatus::Ok { ResultStatus::Error } else { status };
@@ -577,12 +641,23 @@ fn to_record(
     }
 }
 
-/// Stands in for an output that is too large to hand over; the blob store has it.
-fn externalised(sha256: &str, bytes: usize) -> Map<String, Value> {
-    match json!({"externalized": true, "ref": format!("blob:sha256:{sha256}"), "bytes": bytes}) {
-        Value::Object(map) => map,
-        _ => Map::new(),
+/// An output that is too large to hand over is replaced by a reference to the blob that holds it. Answers the output
+/// itself, which later steps of a plan still refer into.
+pub(crate) fn hand_over_by_reference(
+    result: &mut ToolResult,
+    data_blob: Option<&str>,
+    max_output: u64,
+) -> Option<Map<String, Value>> {
+    let sha256 = data_blob?;
+    let bytes = json_size(result.data.as_ref()?);
+    if bytes as u64 <= max_output {
+        return None;
     }
+    let reference = json!({"externalized": true, "ref": format!("blob:sha256:{sha256}"), "bytes": bytes});
+    let mut parts = result.clone().into_parts();
+    let whole = parts.data.replace(reference.as_object().cloned().unwrap_or_default());
+    *result = valid(parts);
+    whole
 }
 
 /// Counts the bytes of a JSON object without building its text.
@@ -629,6 +704,11 @@ fn to_result(
         user_message: outcome.user_message.clone(),
         debug_message: outcome.debug_message.clone(),
     };
+    valid(parts)
+}
+
+/// A result from its parts.
+pub(crate) fn valid(parts: ToolResultParts) -> ToolResult {
     ToolResult::new(parts.clone()).unwrap_or_else(|e| broken(parts, e.to_string()))
 }
 
@@ -651,7 +731,11 @@ fn broken(parts: ToolResultParts, problem: String) -> ToolResult {
 
 /// An outcome without a dispatched call: recorded, so that what was refused can be seen afterwards.
 pub(crate) fn refuse(engine: &Engine, scope: &RunScope, call_id: CallId, call: &StepCall, failure: Failure) -> Settled {
-    let status = if failure.code == ErrorCode::Cancelled { ResultStatus::Cancelled } else { ResultStatus::Error };
+    let status = match failure.code {
+        ErrorCode::Cancelled => ResultStatus::Cancelled,
+        ErrorCode::Timeout => ResultStatus::Timeout,
+        _ => ResultStatus::Error,
+    };
     let now = engine.clock().now();
     let args = Value::Object(call.args.clone());
     let asked = (json_size(&call.args) <= INLINE_BYTES).then_some(args);
@@ -715,8 +799,8 @@ fn finish_refusal(
         outcome,
     }));
     match scope.recorder.flush(Durability::Ride) {
-        Ok(position) => Settled { result, position, side_effects: false },
-        Err(_) => Settled { result, position: Position::default(), side_effects: false },
+        Ok(position) => Settled::new(result, position, false),
+        Err(_) => Settled::new(result, Position::default(), false),
     }
 }
 
@@ -740,11 +824,12 @@ fn unrecorded(engine: &Engine, call: &StepCall, envelope: &ToolCall, started: Ti
         user_message: None,
         debug_message: None,
     };
-    let result = ToolResult::new(parts.clone()).unwrap_or_else(|e| broken(parts, e.to_string()));
-    Settled { result, position: Position::default(), side_effects: false }
+    let result = valid(parts);
+    Settled::new(result, Position::default(), false)
 }
 
-fn with_store_failure(result: ToolResult, failure: Failure) -> ToolResult {
+/// A result that did not reach the disk: the effects stand, but nobody may rely on the record of them.
+pub(crate) fn with_store_failure(result: ToolResult, failure: Failure) -> ToolResult {
     let parts = ToolResultParts {
         status: ResultStatus::Error,
         ok: false,
@@ -753,7 +838,7 @@ fn with_store_failure(result: ToolResult, failure: Failure) -> ToolResult {
         error: Some(failure),
         ..result.into_parts()
     };
-    ToolResult::new(parts.clone()).unwrap_or_else(|e| broken(parts, e.to_string()))
+    valid(parts)
 }
 
 /// The call ended out of our sight; look at what it was going to change.
@@ -764,9 +849,25 @@ async fn observe(
     intent: &crate::Intent,
     failed: &mut Failed,
 ) {
-    let looked = tokio::time::timeout(attempt::OBSERVE_TIME, provider.reconcile(context, envelope, intent)).await;
-    if let Ok(Ok(Reconciled::Done(output))) = looked {
+    if let Ok(Reconciled::Done(output)) = look(provider, context, envelope, intent).await {
         failed.effects = output.effects;
+    }
+}
+
+/// Asks a provider what became of a call; it may neither hang nor panic in the answer.
+async fn look(
+    provider: &Arc<dyn Provider>,
+    context: &CallContext,
+    envelope: &ToolCall,
+    intent: &crate::Intent,
+) -> Result<Reconciled, Failed> {
+    let asked = std::panic::AssertUnwindSafe(async { provider.reconcile(context, envelope, intent).await });
+    match tokio::time::timeout(attempt::OBSERVE_TIME, asked.catch_unwind()).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Err(Failed::new(ErrorCode::InternalError, format!("{} failed when asked", envelope.tool))),
+        Err(_) => {
+            Err(Failed::new(ErrorCode::Timeout, format!("{} did not say what became of the call", envelope.tool)))
+        }
     }
 }
 
@@ -839,32 +940,28 @@ fn shown(name: &str) -> String {
 
 // After a crash: calls that were recorded and have no result. See the table in docs/durability.md.
 
-/// Looks at the target of an interrupted, etag-guarded call. `None` means that it did not happen and is to be made.
+/// What looking at the target of an interrupted, etag-guarded call has found.
+pub(crate) enum Reconciliation {
+    /// The call has its result now.
+    Settled(Settled),
+    /// It did not happen and can be made.
+    NotDone,
+    /// It could not be found out.
+    Unknown,
+}
+
+/// Looks at the target of an interrupted, etag-guarded call.
 pub(crate) async fn reconcile(
     engine: &Engine,
     scope: &RunScope,
     run: &view::RunView,
     record: &CallRecord,
-) -> Result<Option<Settled>, Failure> {
-    let (Some(entry), Some(intent)) = (scope.tools.snapshot.get(record.tool.as_str()).cloned(), record.intent.as_ref())
-    else {
-        // No intent: it failed before it said what it would change, so nothing changed. No tool: it cannot be asked.
-        return match scope.tools.snapshot.get(record.tool.as_str()) {
-            Some(_) => Ok(None),
-            None => {
-                let failure = Failure::new(
-                    ErrorCode::Unavailable,
-                    format!("{} is gone, so an interrupted call of it cannot be checked", record.tool),
-                );
-                Ok(Some(close(engine, scope, record, ResultStatus::Error, Some(failure), None)))
-            }
-        };
-    };
-    let provider = scope
-        .tools
-        .provider(entry.id())
-        .cloned()
-        .ok_or_else(|| Failure::new(ErrorCode::Unavailable, format!("nothing runs {} now", record.tool)))?;
+) -> Result<Reconciliation, Failure> {
+    let entry = scope.tools.snapshot.get(record.lookup()).cloned();
+    let provider = entry.as_ref().and_then(|e| scope.tools.provider(e.id())).cloned();
+    let (Some(entry), Some(provider)) = (entry, provider) else { return Ok(Reconciliation::Unknown) };
+    // Without an intent it was cut off before it said what it would change, so nothing changed.
+    let Some(intent) = record.intent.as_ref() else { return Ok(Reconciliation::NotDone) };
     let args = view::call_args(&**engine.store(), record)?;
     let envelope = Arc::new(run.tool_call(record, args)?);
     let context = CallContext {
@@ -874,21 +971,23 @@ pub(crate) async fn reconcile(
         blobs: engine.blobs(),
     };
     let started = engine.clock().now();
-    let looked = provider.reconcile(&context, &envelope, intent).await;
-    let (status, outcome, word) = match looked {
+    let (status, outcome, word) = match look(&provider, &context, &envelope, intent).await {
         Ok(Reconciled::NotDone) => {
-            note_recovery(engine, scope, record, "It had not happened; it is made again.");
-            return Ok(None);
+            note_recovery(engine, scope, record, "It had not happened.");
+            return Ok(Reconciliation::NotDone);
         }
         Ok(Reconciled::Done(output)) => {
             (ResultStatus::Ok, Ok(output), "It had happened; its result was worked out from what is there.")
         }
-        Ok(Reconciled::Conflict(failed)) | Err(failed) => {
-            (ResultStatus::Error, Err(failed), "Something else is there now.")
+        Ok(Reconciled::Conflict(failed)) => (ResultStatus::Error, Err(failed), "Something else is there now."),
+        Err(failed) => {
+            note_recovery(engine, scope, record, &format!("Whether it happened is not known: {}", failed.failure));
+            return Ok(Reconciliation::Unknown);
         }
     };
     note_recovery(engine, scope, record, word);
-    Ok(Some(settle(engine, scope, &entry, &envelope, started, outcome, status, true)))
+    let settled = settle(engine, scope, &entry, &envelope, started, outcome, status, true);
+    Ok(Reconciliation::Settled(settled))
 }
 
 fn note_recovery(engine: &Engine, scope: &RunScope, record: &CallRecord, what: &str) {
@@ -907,7 +1006,7 @@ pub(crate) fn in_doubt(engine: &Engine, scope: &RunScope, record: &CallRecord) -
     let failure = doubt(record);
     let outcome = outcome_of(engine, ResultStatus::Error, Some(failure), None);
     let result = to_result(record.call_id, scope, &record.step_id, &record.tool, record.attempt, &outcome, None);
-    Settled { result, position: Position::default(), side_effects: false }
+    Settled::new(result, Position::default(), false)
 }
 
 /// A person says that it happened.
@@ -981,5 +1080,5 @@ fn close(
     let result = to_result(record.call_id, scope, &record.step_id, &record.tool, record.attempt, &outcome, None);
     scope.recorder.push(Record::Result(ResultRecord { call_id: record.call_id, outcome }));
     let position = scope.recorder.flush(Durability::Ride).unwrap_or_default();
-    Settled { result, position, side_effects: true }
+    Settled::new(result, position, true)
 }

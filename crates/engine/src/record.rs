@@ -188,6 +188,12 @@ pub struct CallRecord {
     /// `argsHash` without its `sha256:` prefix: what a replay must reach again.
     #[serde(rename = "h")]
     pub args_hash: String,
+    /// The hash of the arguments as the plan asked for them, when a hook rewrote them.
+    #[serde(rename = "ah", default, skip_serializing_if = "Option::is_none")]
+    pub asked_hash: Option<String>,
+    /// The tool's id, when its name alone does not say which tool it is.
+    #[serde(rename = "ti", default, skip_serializing_if = "Option::is_none")]
+    pub tool_id: Option<String>,
     /// Timeout.
     #[serde(rename = "m", default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
@@ -221,6 +227,13 @@ pub struct CallRecord {
     /// Made again after a crash, with the same call id.
     #[serde(rename = "rec", default, skip_serializing_if = "is_false")]
     pub recovered: bool,
+}
+
+impl CallRecord {
+    /// What finds the tool in a catalog.
+    pub fn lookup(&self) -> &str {
+        self.tool_id.as_deref().unwrap_or(self.tool.as_str())
+    }
 }
 
 /// The outcome of a recorded call.

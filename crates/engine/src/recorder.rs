@@ -33,6 +33,8 @@ struct State {
     row: Option<RunRow>,
     last_checkpoint: u64,
     last_position: Position,
+    /// Why the store refused a batch. The record has a hole from there on and is not continued.
+    broken: Option<StoreError>,
 }
 
 /// Where a run's record stands, for taking it up again.
@@ -89,6 +91,7 @@ impl Recorder {
             row: None,
             last_checkpoint: at.seq,
             last_position: Position::default(),
+            broken: None,
         };
         Self { run_id, session, store, bus, signer, state: Mutex::new(state) }
     }
@@ -151,6 +154,9 @@ impl Recorder {
     /// Queues what was pushed. The order of records is the order of `push`.
     pub fn flush(&self, durability: Durability) -> Result<Position, StoreError> {
         let mut state = self.lock();
+        if let Some(error) = &state.broken {
+            return Err(error.clone());
+        }
         if state.pending.is_empty() && state.blobs.is_empty() && state.row.is_none() {
             return Ok(state.last_position);
         }
@@ -162,9 +168,16 @@ impl Recorder {
             durability,
         };
         // The lock is held so that batches of one run are queued in the order of their numbers.
-        let position = self.store.append(batch)?;
-        state.last_position = position;
-        Ok(position)
+        match self.store.append(batch) {
+            Ok(position) => {
+                state.last_position = position;
+                Ok(position)
+            }
+            Err(error) => {
+                state.broken = Some(error.clone());
+                Err(error)
+            }
+        }
     }
 
     /// Queues what was pushed and answers when it is durable.

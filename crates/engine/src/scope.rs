@@ -1,12 +1,9 @@
 //! [`RunScope`]: what all calls of one run share.
 
 use crate::{Caller, PreviewProvider, Provider, Recorder};
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, OnceLock, PoisonError,
+    atomic::{AtomicU64, Ordering},
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -24,9 +21,11 @@ pub(crate) struct RunScope {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) cancel: CancellationToken,
     pub(crate) permits: Semaphore,
-    /// Set once somebody approved the run (or, for a direct call, the call).
+    /// Set once somebody approved the run as a whole. The approval of a single call is that call's own.
     pub(crate) confirmation: OnceLock<ConfirmationId>,
     pub(crate) usage: Usage,
+    /// The policy's blob, when this run carries it to the store.
+    pub(crate) policy_blob: OnceLock<String>,
     /// Present for a dry run: providers are replaced by their previews and nothing is recorded durably.
     pub(crate) previews: Option<Previews>,
 }
@@ -45,6 +44,12 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
+    /// Counts what a run used before it was taken up again.
+    pub(crate) fn restore(&self, bytes: u64, deletes: u64) {
+        self.bytes_written.fetch_add(bytes, Ordering::AcqRel);
+        self.deletes.fetch_add(deletes, Ordering::AcqRel);
+    }
+
     /// Takes from the limits, or says which one is too small. What is taken is not given back: a failed write still
     /// counts, so that a loop of failing writes ends.
     pub(crate) fn take(&self, limits: &PolicyLimits, bytes: u64, deletes: u64) -> Result<(), Failure> {
@@ -70,21 +75,28 @@ impl Usage {
     }
 }
 
-/// The in-memory twins of a dry run, one for each provider it touches.
+/// The in-memory twins of a dry run, one for each provider it touches, in the order they were first touched: a preview
+/// must come out the same each time.
 #[derive(Default)]
-pub(crate) struct Previews(Mutex<HashMap<usize, Option<Arc<dyn PreviewProvider>>>>);
+pub(crate) struct Previews(Mutex<Vec<(Arc<dyn Provider>, Option<Arc<dyn PreviewProvider>>)>>);
 
 impl Previews {
     /// The twin of a provider, made at first use.
     pub(crate) fn of(&self, provider: &Arc<dyn Provider>) -> Option<Arc<dyn PreviewProvider>> {
-        let key = Arc::as_ptr(provider).cast::<()>() as usize;
         let mut twins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        twins.entry(key).or_insert_with(|| provider.preview()).clone()
+        if let Some((_, twin)) =
+            twins.iter().find(|(known, _)| std::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(provider)))
+        {
+            return twin.clone();
+        }
+        let twin = provider.preview();
+        twins.push((provider.clone(), twin.clone()));
+        twin
     }
 
     /// Everything the twins changed.
     pub(crate) fn diff(&self) -> String {
         let twins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        twins.values().flatten().map(|twin| twin.diff()).collect()
+        twins.iter().filter_map(|(_, twin)| twin.as_ref()).map(|twin| twin.diff()).collect()
     }
 }

@@ -359,6 +359,22 @@ pub fn export_run(store: &dyn Store, run_id: RunId) -> Result<RunExport, Failure
     Ok(RunExport { manifest, calls, results, events })
 }
 
+/// The last result of a run as its caller got it: an output that is too large stays a reference. May block.
+pub(crate) fn last_result(store: &dyn Store, run_id: RunId, max_output: u64) -> Result<Option<ToolResult>, Failure> {
+    let mut blob = None;
+    store.frames(run_id, 1, &mut |frame| {
+        if let Ok(Record::Result(r)) = Record::decode(frame.kind, &frame.payload) {
+            blob = r.outcome.data_blob;
+        }
+        ControlFlow::Continue(())
+    })?;
+    let mut result = export_run(store, run_id)?.results.pop();
+    if let Some(result) = &mut result {
+        crate::pipeline::hand_over_by_reference(result, blob.as_deref(), max_output);
+    }
+    Ok(result)
+}
+
 fn take(
     store: &dyn Store,
     view: &mut RunView,
@@ -394,7 +410,9 @@ fn take(
             });
         }
         Record::Confirmed(c) => {
-            if let Some(m) = manifest {
+            // The approval of one call inside a plan is not the approval of the plan.
+            if let Some(m) = manifest.as_mut().filter(|m| m.plan.is_none() || c.0.scope != crate::pipeline::CALL_SCOPE)
+            {
                 m.confirmation = Some(c.0.clone());
             }
         }

@@ -288,6 +288,9 @@ impl<'a> Checker<'a> {
                 None
             }
             Resolution::Unknown { suggestions } => {
+                // A suggestion must not give away a tool that the caller may not see.
+                let may_see = |s: &String| self.tools.get(s).is_some_and(|e| !self.policy.decide(e, None).is_denied());
+                let suggestions: Vec<String> = suggestions.into_iter().filter(may_see).collect();
                 let hint = if suggestions.is_empty() {
                     String::new()
                 } else {

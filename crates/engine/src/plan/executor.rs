@@ -8,9 +8,9 @@ use super::{
     scheduler::{Action, Event, Outcome, RunEnd, Scheduler, StepState},
 };
 use crate::{
-    Engine,
-    pipeline::{self, Settled, StepCall},
-    record::{CancelRecord, PausedRecord, Record, RefusedRecord, RetryRecord, Settlement},
+    Blob, Engine,
+    pipeline::{self, Reconciliation, Settled, StepCall},
+    record::{CancelRecord, INLINE_BYTES, PausedRecord, Record, RefusedRecord, RetryRecord, Settlement},
     scope::RunScope,
     store::{Durability, Position},
 };
@@ -61,6 +61,16 @@ enum Finished {
 struct Loop {
     items: Arc<Vec<Value>>,
     results: Vec<Option<IterationReport>>,
+    /// Outputs that the results only refer to.
+    whole: HashMap<u64, Map<String, Value>>,
+}
+
+/// Waits for a moment that may not have been set.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Runs one plan.
@@ -85,6 +95,10 @@ pub(crate) struct Executor {
     pub(crate) effects: Effects,
     pub(crate) calls_checked: u64,
     in_doubt: Vec<CallId>,
+    /// Who gave up a call in doubt, until the run has been stopped for it.
+    aborted_by: Option<String>,
+    /// Why the run was stopped, when nobody asked for it.
+    pub(crate) stopped: Option<Failure>,
 }
 
 impl Executor {
@@ -115,6 +129,8 @@ impl Executor {
             effects: Effects::default(),
             calls_checked: 0,
             in_doubt: Vec::new(),
+            aborted_by: None,
+            stopped: None,
         }
     }
 
@@ -133,10 +149,12 @@ impl Executor {
             }
         };
         let run_deadline = Instant::now() + Duration::from_millis(self.scope.limits().max_run_ms);
-        let mut work: FuturesUnordered<Work> = FuturesUnordered::new();
+        let mut calls: FuturesUnordered<Work> = FuturesUnordered::new();
+        let mut timers: FuturesUnordered<Work> = FuturesUnordered::new();
         let mut actions: VecDeque<Action> = scheduler.apply(Event::Start).into();
         let mut cancelled = false;
-        let mut interrupted = false;
+        // Set when the engine shuts down: until then, calls under way may end by themselves.
+        let mut give_up: Option<Instant> = None;
         loop {
             while let Some(action) = actions.pop_front() {
                 match action {
@@ -148,20 +166,24 @@ impl Executor {
                     }
                     Action::Wait { step, index, attempt, delay_ms } => {
                         let delay = self.delay(step, index, attempt, delay_ms);
-                        work.push(Box::pin(async move {
+                        timers.push(Box::pin(async move {
                             tokio::time::sleep(delay).await;
                             Finished::Timer { step, index }
                         }));
                     }
-                    Action::Call { step, index, attempt } if !interrupted => {
+                    Action::Call { step, index, attempt } if give_up.is_none() => {
                         match self.call(step, index, attempt).await {
                             Ok(Some(settled)) => {
+                                if let Some(by) = self.aborted_by.take() {
+                                    cancelled = true;
+                                    actions.extend(self.cancel(&mut scheduler, &by, "a call in doubt was given up"));
+                                }
                                 let event = self.settled(step, index, settled);
                                 actions.extend(scheduler.apply(event));
                             }
                             Ok(None) => {
                                 let future = self.dispatch(step, index, attempt);
-                                work.push(future);
+                                calls.push(future);
                             }
                             Err(ended) => return ended,
                         }
@@ -169,41 +191,54 @@ impl Executor {
                     Action::Call { .. } => {}
                 }
             }
-            if interrupted && work.is_empty() {
+            if give_up.is_some() && calls.is_empty() {
                 return Ended::Interrupted;
             }
             tokio::select! {
                 biased;
-                finished = work.next(), if !work.is_empty() => {
-                    let event = match finished {
-                        Some(Finished::Call { step, index, settled }) => self.settled(step, index, settled),
-                        Some(Finished::Timer { step, index }) => Event::TimerFired { step, index },
-                        None => continue,
-                    };
-                    actions.extend(scheduler.apply(event));
+                finished = calls.next(), if !calls.is_empty() => {
+                    if let Some(event) = finished.map(|f| self.take_in(f)) {
+                        actions.extend(scheduler.apply(event));
+                    }
+                }
+                finished = timers.next(), if give_up.is_none() && !timers.is_empty() => {
+                    if let Some(event) = finished.map(|f| self.take_in(f)) {
+                        actions.extend(scheduler.apply(event));
+                    }
                 }
                 () = self.scope.cancel.cancelled(), if !cancelled => {
                     cancelled = true;
                     actions.extend(self.cancel(&mut scheduler, "a request", "cancelled"));
                 }
-                () = self.engine.shutdown_token().cancelled(), if !interrupted && self.mode == Mode::Live => {
-                    interrupted = true;
-                    // Calls under way may end; waits need not be sat out.
-                    work = std::mem::take(&mut work).into_iter().collect();
-                    let grace = self.engine.options().grace;
-                    let cancel = self.scope.cancel.clone();
-                    tokio::spawn(async move {
-                        tokio::time::sleep(grace / 2).await;
-                        cancel.cancel();
-                    });
+                () = self.engine.shutdown_token().cancelled(), if give_up.is_none() && self.mode == Mode::Live => {
+                    // Waits need not be sat out: they are recorded with the time at which they end.
+                    timers.clear();
+                    give_up = Some(Instant::now() + self.engine.options().grace / 2);
+                }
+                () = until(give_up), if give_up.is_some() => {
+                    // What is cut off here has no result, just as after a crash, and is settled the same way when the
+                    // run is taken up again. So nobody may be left who would record one when told to stop.
+                    calls.clear();
+                    self.scope.cancel.cancel();
+                    return Ended::Interrupted;
                 }
                 () = tokio::time::sleep_until(run_deadline), if !cancelled => {
                     cancelled = true;
                     self.scope.cancel.cancel();
-                    let reason = format!("the run took longer than maxRunMs = {}", self.scope.limits().max_run_ms);
+                    let limit = self.scope.limits().max_run_ms;
+                    let reason = format!("the run took longer than maxRunMs = {limit}");
+                    let failure = Failure::new(ErrorCode::LimitExceeded, reason.clone());
+                    self.stopped = Some(failure.detail("limit", "maxRunMs").detail("value", limit).retryable(false));
                     actions.extend(self.cancel(&mut scheduler, "the policy", &reason));
                 }
             }
+        }
+    }
+
+    fn take_in(&mut self, finished: Finished) -> Event {
+        match finished {
+            Finished::Call { step, index, settled } => self.settled(step, index, settled),
+            Finished::Timer { step, index } => Event::TimerFired { step, index },
         }
     }
 
@@ -241,13 +276,13 @@ impl Executor {
                 let count = items.len() as u32;
                 let results = vec![None; items.len()];
                 self.reports[step].iterations = Some(Vec::new());
-                self.loops.insert(step, Loop { items: Arc::new(items), results });
+                self.loops.insert(step, Loop { items: Arc::new(items), results, whole: HashMap::new() });
                 Event::Expanded { step, count }
             }
             Err(failure) if self.mode == Mode::DryRun && self.depends_on_unpredictable(compiled) => {
                 self.unpredictable.insert(step);
                 self.reports[step].user_message = Some(format!("Cannot be predicted: {}", failure.message));
-                self.loops.insert(step, Loop { items: Arc::default(), results: Vec::new() });
+                self.loops.insert(step, Loop { items: Arc::default(), results: Vec::new(), whole: HashMap::new() });
                 Event::Expanded { step, count: 0 }
             }
             Err(failure) => {
@@ -359,41 +394,55 @@ impl Executor {
                 self.calls_checked += 1;
             }
             let store = self.engine.store().clone();
-            let result = memo.result(&*store, &key.0, recorded).map_err(Ended::Broken)?;
-            return Ok(Some(Settled { result, position: Position::default(), side_effects: false }));
+            let mut result = memo.result(&*store, &key.0, recorded).map_err(Ended::Broken)?;
+            let limit = self.scope.limits().max_output_bytes;
+            let whole = pipeline::hand_over_by_reference(&mut result, recorded.outcome.data_blob.as_deref(), limit);
+            return Ok(Some(Settled { whole, ..Settled::new(result, Position::default(), false) }));
         }
         match memo.pending.get(&key) {
             _ if self.mode == Mode::Replay => Ok(Some(self.beyond_record(compiled, index, attempt))),
-            Some(call) => self.recover(compiled, step, index, call).await,
+            Some(call) => self.recover(compiled, call).await,
             None => Ok(None),
         }
     }
 
     /// Takes a parent run's result over into this run's record.
     fn import(&mut self, key: &CallKey, result: ToolResult) -> Settled {
-        let parts = result.clone().into_parts();
+        let parent = result.run_id;
+        let mut parts = result.into_parts();
+        parts.run_id = self.scope.run_id;
+        parts.effects = None; // the parent had them, not this run
+        parts.user_message = Some(format!("Taken over from run {parent}"));
+        let blob = parts.data.as_ref().and_then(|data| {
+            let json = serde_json::to_vec(data).unwrap_or_default();
+            (json.len() > INLINE_BYTES).then(|| Blob::new(json))
+        });
+        let data_blob = blob.as_ref().map(|b| b.sha256.clone());
+        self.scope.recorder.push_blobs(blob);
         self.scope.recorder.push(Record::Refused(RefusedRecord {
             call_id: parts.call_id,
             step_id: key.0.clone(),
-            tool: parts.tool,
+            tool: parts.tool.clone(),
             attempt: parts.attempt,
             index: key.1,
             args: None,
             outcome: crate::record::OutcomeRecord {
                 status: parts.status,
-                data: parts.data,
-                data_blob: None,
-                error: parts.error,
+                data: parts.data.clone().filter(|_| data_blob.is_none()),
+                data_blob: data_blob.clone(),
+                error: parts.error.clone(),
                 started: parts.started_at.as_microsecond(),
                 took_us: parts.ended_at.as_microsecond() - parts.started_at.as_microsecond(),
-                // The parent had these effects, not this run.
                 effects: None,
-                user_message: Some(format!("Taken over from run {}", parts.run_id)),
+                user_message: parts.user_message.clone(),
                 debug_message: None,
             },
         }));
         let position = self.scope.recorder.flush(Durability::Ride).unwrap_or_default();
-        Settled { result, position, side_effects: false }
+        let mut result = pipeline::valid(parts);
+        let limit = self.scope.limits().max_output_bytes;
+        let whole = pipeline::hand_over_by_reference(&mut result, data_blob.as_deref(), limit);
+        Settled { whole, ..Settled::new(result, position, false) }
     }
 
     fn demand_equal(
@@ -433,35 +482,39 @@ impl Executor {
     async fn recover(
         &mut self,
         compiled: &CompiledStep,
-        step: usize,
-        index: u32,
         call: &crate::record::CallRecord,
     ) -> Result<Option<Settled>, Ended> {
         let settlement = self.memo.as_ref().and_then(|m| m.settlements.get(&call.call_id)).cloned();
-        match (compiled.idempotency, settlement) {
-            (Idempotency::None, Some((Settlement::AssumeDone, by))) => {
-                Ok(Some(pipeline::assume_done(&self.engine, &self.scope, call, &by)))
+        match settlement {
+            Some((Settlement::AssumeDone, by)) => {
+                return Ok(Some(pipeline::assume_done(&self.engine, &self.scope, call, &by)));
             }
-            (Idempotency::None, Some((Settlement::Rerun, _))) => Ok(None),
-            (Idempotency::None, Some((Settlement::Abort, by))) => {
+            Some((Settlement::Rerun, _)) => return Ok(None),
+            Some((Settlement::Abort, by)) => {
+                let settled = pipeline::abandon(&self.engine, &self.scope, call, &by);
                 self.scope.cancel.cancel();
-                Ok(Some(pipeline::abandon(&self.engine, &self.scope, call, &by)))
+                self.aborted_by = Some(by);
+                return Ok(Some(settled));
             }
-            (Idempotency::None, None) => {
-                self.in_doubt.push(call.call_id);
-                Ok(Some(pipeline::in_doubt(&self.engine, &self.scope, call)))
-            }
-            (Idempotency::Etag, _) => {
-                let memo = self.memo.clone();
-                let view = memo.as_ref().map(|m| &m.view);
-                let Some(view) = view else { return Ok(None) };
-                pipeline::reconcile(&self.engine, &self.scope, view, call).await.map_err(Ended::Broken)
-            }
-            (Idempotency::Pure | Idempotency::Idempotent | Idempotency::Key, _) => {
-                let _ = (step, index);
-                Ok(None)
-            }
+            None => {}
         }
+        let in_doubt = match compiled.idempotency {
+            Idempotency::None => true,
+            Idempotency::Pure | Idempotency::Idempotent | Idempotency::Key => false,
+            Idempotency::Etag => {
+                let Some(memo) = self.memo.clone() else { return Ok(None) };
+                match pipeline::reconcile(&self.engine, &self.scope, &memo.view, call).await.map_err(Ended::Broken)? {
+                    Reconciliation::Settled(settled) => return Ok(Some(settled)),
+                    Reconciliation::NotDone => false,
+                    Reconciliation::Unknown => true,
+                }
+            }
+        };
+        if !in_doubt {
+            return Ok(None);
+        }
+        self.in_doubt.push(call.call_id);
+        Ok(Some(pipeline::in_doubt(&self.engine, &self.scope, call)))
     }
 
     /// The future that makes a call.
@@ -499,7 +552,7 @@ impl Executor {
         let wait_for = if compiled.side_effects {
             None
         } else {
-            compiled.shape.depends_on.iter().filter_map(|&d| self.barriers[d].take()).max()
+            compiled.shape.depends_on.iter().filter_map(|&d| self.barriers[d]).max()
         };
         let (engine, scope) = (self.engine.clone(), self.scope.clone());
         Box::pin(async move {
@@ -521,6 +574,9 @@ impl Executor {
         let position = compiled.step.foreach.as_ref().map(|_| u64::from(index));
         let key: CallKey = (compiled.step.id.clone(), position, attempt);
         let now = self.engine.clock().now();
+        if self.imported.contains_key(&key) {
+            return Duration::ZERO;
+        }
         if let Some(memo) = &self.memo {
             if memo.results.contains_key(&key) || memo.pending.contains_key(&key) || self.mode == Mode::Replay {
                 return Duration::ZERO;
@@ -532,6 +588,10 @@ impl Executor {
         let delay = Duration::from_millis(delay_ms);
         let due = now.checked_add(delay).unwrap_or(now);
         self.scope.recorder.push(Record::Retry(RetryRecord { step_id: key.0, index: position, attempt, due, at: now }));
+        // Nothing else may be recorded until the wait is over, and a crash must not begin it anew.
+        if let Err(error) = self.scope.recorder.flush(Durability::Ride) {
+            tracing::error!(%error, "a retry could not be recorded");
+        }
         delay
     }
 
@@ -540,14 +600,13 @@ impl Executor {
         let compiled = &self.plan.steps[step];
         let result = &settled.result;
         if settled.side_effects {
-            self.barriers[step] = Some(settled.position);
+            // Iterations side by side may be taken in out of order.
+            self.barriers[step] = self.barriers[step].max(Some(settled.position));
         }
         if let Some(effects) = &result.effects {
             self.effects.merge(effects);
         }
-        let in_doubt = result.error.as_ref().is_some_and(|e| {
-            e.details.as_ref().and_then(|d| d.get("reason")).and_then(Value::as_str) == Some("IN_DOUBT")
-        });
+        let in_doubt = self.in_doubt.contains(&result.call_id);
         let outcome = match result.status {
             ResultStatus::Ok => Outcome::Ok,
             // In a dry run a step that cannot be predicted does not hold up the rest; a call a person vouched for neither.
@@ -561,7 +620,10 @@ impl Executor {
                 let error = result.error.as_ref();
                 let code = error.map_or(ErrorCode::InternalError, |e| e.code);
                 // A call that may have happened and cannot be asked is never made again on our own account.
-                let unsafe_again = compiled.idempotency == Idempotency::None && status == ResultStatus::Timeout;
+                let reason =
+                    error.and_then(|e| e.details.as_ref()).and_then(|d| d.get("reason")).and_then(Value::as_str);
+                let unsafe_again = compiled.idempotency == Idempotency::None
+                    && (status == ResultStatus::Timeout || reason == Some(crate::attempt::PANIC));
                 let retryable = if unsafe_again { Some(false) } else { error.and_then(|e| e.retryable) };
                 Outcome::Failed { code, retryable }
             }
@@ -570,13 +632,18 @@ impl Executor {
         report.attempts += 1;
         if compiled.step.foreach.is_some() {
             let iteration = IterationReport::new(u64::from(index), result);
-            if let Some(slot) = self.loops.get_mut(&step).and_then(|l| l.results.get_mut(index as usize)) {
-                *slot = Some(iteration);
+            if let Some(looped) = self.loops.get_mut(&step) {
+                if let Some(slot) = looped.results.get_mut(index as usize) {
+                    *slot = Some(iteration);
+                }
+                if let Some(whole) = settled.whole {
+                    looped.whole.insert(u64::from(index), whole);
+                }
             }
         } else {
             report.take(result);
-            if let Some(data) = &result.data {
-                self.outputs.insert(compiled.step.id.to_string(), Value::Object(data.clone()));
+            if let Some(data) = settled.whole.or_else(|| result.data.clone()) {
+                self.outputs.insert(compiled.step.id.to_string(), Value::Object(data));
             }
         }
         Event::Settled { step, index, outcome }
@@ -601,7 +668,12 @@ impl Executor {
             let results: Vec<IterationReport> = looped.results.into_iter().flatten().collect();
             let ok_count = results.iter().filter(|r| r.status == ResultStatus::Ok).count();
             if state == StepState::Ok {
-                self.loop_output(compiled, count, ok_count, &results);
+                let mut whole = looped.whole;
+                let complete = results.iter().cloned().map(|mut r| {
+                    r.data = whole.remove(&r.index).or(r.data);
+                    r
+                });
+                self.loop_output(compiled, count, ok_count, &complete.collect::<Vec<_>>());
             }
             self.reports[step].take_loop(state, results, ok_count);
         }

@@ -41,6 +41,8 @@ pub(crate) struct Memo {
     pub(crate) skipped: HashSet<StepId>,
     pub(crate) scheduled: HashSet<StepId>,
     pub(crate) cancelled: bool,
+    /// The calls the run was last paused for.
+    pub(crate) paused_for: Vec<CallId>,
     pub(crate) finished: Option<FinishedRecord>,
     pub(crate) at: Resumed,
     pub(crate) view: RunView,
@@ -76,6 +78,7 @@ impl Memo {
                         skipped: HashSet::new(),
                         scheduled: HashSet::new(),
                         cancelled: false,
+                        paused_for: Vec::new(),
                         finished: None,
                         at: Resumed { seq: 0, chain: [0; 32] },
                         view: RunView::new(run_id),
@@ -110,6 +113,8 @@ impl Memo {
 
     fn take(&mut self, record: Record, calls: &mut HashMap<CallId, CallRecord>) {
         match record {
+            // The approval of one call is not the approval of the run.
+            Record::Confirmed(c) if c.0.scope == crate::pipeline::CALL_SCOPE => {}
             Record::Confirmed(c) => self.confirmation = Some(c.0),
             Record::Call(call) => {
                 self.scheduled.insert(call.step_id.clone());
@@ -121,7 +126,7 @@ impl Memo {
                         call_id: r.call_id,
                         tool: call.tool.clone(),
                         attempt: call.attempt,
-                        args_hash: Some(call.args_hash.clone()),
+                        args_hash: Some(call.asked_hash.clone().unwrap_or_else(|| call.args_hash.clone())),
                         outcome: r.outcome,
                         call: Some(call),
                     };
@@ -131,6 +136,8 @@ impl Memo {
                 }
             }
             Record::Refused(r) => {
+                // A recorded call that was not made again after all has its result in this.
+                calls.remove(&r.call_id);
                 if r.outcome.status == ResultStatus::Skipped && r.attempt == 0 {
                     self.skipped.insert(r.step_id.clone());
                 }
@@ -147,13 +154,18 @@ impl Memo {
             Record::Retry(r) => drop(self.retries.insert((r.step_id, r.index, r.attempt), r.due)),
             Record::Settled(s) => drop(self.settlements.insert(s.call_id, (s.choice, s.by))),
             Record::Cancel(_) => self.cancelled = true,
+            Record::Paused(p) => self.paused_for = p.call_ids,
             Record::Finished(f) => self.finished = Some(f),
-            Record::RunStarted(_)
-            | Record::ConfirmationRequested(_)
-            | Record::Note(_)
-            | Record::Paused(_)
-            | Record::Checkpoint(_) => {}
+            Record::RunStarted(_) | Record::ConfirmationRequested(_) | Record::Note(_) | Record::Checkpoint(_) => {}
         }
+    }
+
+    /// What the run has used of its limits: bytes to be written, deletes.
+    pub(crate) fn used(&self) -> (u64, u64) {
+        let intents = self.results.values().filter_map(|r| r.call.as_ref()?.intent.as_ref());
+        intents.fold((0, 0), |(bytes, deletes), i| {
+            (u64::saturating_add(bytes, i.bytes_written), u64::saturating_add(deletes, i.deletes))
+        })
     }
 
     /// The envelope of a recorded result. May block.

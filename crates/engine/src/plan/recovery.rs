@@ -8,11 +8,12 @@ use super::{
     runs::{StartedRun, caller_of},
 };
 use crate::{
-    Engine, Recorder, pipeline,
+    Engine, Recorder,
+    pipeline::{self, Reconciliation},
     record::{Confirmed, Record, SettledRecord, Settlement},
     store::{Lease, RunFilter, RunKind, RunRow},
 };
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{
     CallId, Confirmation, ConfirmationDecision, ConfirmationId, ErrorCode, Failure, Idempotency, ResultStatus, RunId,
@@ -49,8 +50,10 @@ impl Engine {
             let run_id = row.run_id;
             let outcome = match row.kind {
                 RunKind::Call => self.settle_direct(row).await.map(|()| recovered.settled_calls.push(run_id)),
-                RunKind::Plan => match self.take_up(run_id, None).await {
-                    Ok(run) => {
+                RunKind::Plan => match self.take_up(row, None).await {
+                    // Only its row was behind: the record says that the run has ended.
+                    Ok(None) => Ok(()),
+                    Ok(Some(run)) => {
                         recovered.resumed.push(run_id);
                         tokio::spawn(async move {
                             if let Err(error) = run.drive().await {
@@ -104,40 +107,55 @@ impl Engine {
             )
             .suggest("See it with `toolyard runs show`."));
         }
-        self.take_up(run_id, approved_by).await?.drive().await
+        match self.take_up(row, approved_by).await? {
+            Some(run) => run.drive().await,
+            None => Err(Failure::new(ErrorCode::PreconditionFailed, "the run has ended")),
+        }
     }
 
     /// Records how a person settles a call in doubt. The run still has to be resumed.
     pub async fn settle(&self, run_id: RunId, choice: Settlement, by: &str) -> Result<Vec<CallId>, Failure> {
+        let store = self.store().clone();
+        let row = tokio::task::spawn_blocking(move || store.run(run_id))
+            .await
+            .map_err(|_| Failure::new(ErrorCode::InternalError, "reading the run failed unexpectedly"))??;
+        let row = row.ok_or_else(|| Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")))?;
         let memo = self.load_memo(run_id).await?;
-        let doubtful: Vec<CallId> =
-            memo.pending.values().map(|c| c.call_id).filter(|id| !memo.settlements.contains_key(id)).collect();
-        if memo.finished.is_some() || doubtful.is_empty() {
+        let pending: HashSet<CallId> = memo.pending.values().map(|c| c.call_id).collect();
+        let open = |id: &CallId| pending.contains(id) && !memo.settlements.contains_key(id);
+        let doubtful: Vec<CallId> = memo.paused_for.iter().copied().filter(open).collect();
+        // A run that is not paused has somebody who writes its record: nobody else may.
+        if row.status != RunStatus::Paused || doubtful.is_empty() {
             return Err(Failure::new(ErrorCode::PreconditionFailed, "no call of this run is in doubt"));
         }
-        let (recorder, _) = self.reopen(&memo, run_id).await?;
+        let recorder = self.reopen(&memo, &row).await?;
         let at = self.clock().now();
         for call_id in &doubtful {
             recorder.push(Record::Settled(SettledRecord { at, call_id: *call_id, choice, by: by.to_owned() }));
         }
+        recorder.set_row(RunRow { lease: None, ..row });
         recorder.sync().await?;
         Ok(doubtful)
     }
 
-    async fn reopen(&self, memo: &Memo, run_id: RunId) -> Result<(Recorder, RunRow), Failure> {
-        let store = self.store().clone();
-        let lease = self.lease().clone();
-        let row = tokio::task::spawn_blocking(move || {
-            let row = store.run(run_id)?;
-            let held = row.as_ref().and_then(|r| r.lease.clone());
-            Ok::<_, crate::store::StoreError>(if store.claim(run_id, held.as_ref(), &lease)? { row } else { None })
+    /// Claims a run from whoever held it when its row was read, and goes on with its record.
+    async fn reopen(&self, memo: &Memo, row: &RunRow) -> Result<Recorder, Failure> {
+        let (store, held, lease, run_id) = (self.store().clone(), row.lease.clone(), self.lease().clone(), row.run_id);
+        let claimed = tokio::task::spawn_blocking(move || {
+            // A lease that appeared since the row was read is somebody else's, even if it is this process's.
+            if store.run(run_id)?.is_none_or(|now| now.lease != held) {
+                return Ok(false);
+            }
+            store.claim(run_id, held.as_ref(), &lease)
         })
         .await
         .map_err(|_| Failure::new(ErrorCode::InternalError, "claiming the run failed unexpectedly"))??;
-        let row = row.ok_or_else(|| Failure::new(ErrorCode::Conflict, "another process took this run up"))?;
+        if !claimed {
+            return Err(Failure::new(ErrorCode::Conflict, "somebody else took this run up"));
+        }
         let mut view = crate::view::RunView::new(run_id);
         view.continue_from(&memo.view);
-        let recorder = Recorder::resume(
+        Ok(Recorder::resume(
             run_id,
             row.session.clone(),
             self.store().clone(),
@@ -145,12 +163,19 @@ impl Engine {
             self.signer().clone(),
             view,
             memo.at,
-        );
-        Ok((recorder, row))
+        ))
     }
 
-    async fn take_up(&self, run_id: RunId, approved_by: Option<String>) -> Result<StartedRun, Failure> {
+    /// `None` when the record says that the run has ended; its row is put right.
+    async fn take_up(&self, row: RunRow, approved_by: Option<String>) -> Result<Option<StartedRun>, Failure> {
+        let run_id = row.run_id;
         let memo = self.load_memo(run_id).await?;
+        if let Some(finished) = &memo.finished {
+            let recorder = self.reopen(&memo, &row).await?;
+            recorder.set_row(RunRow { status: finished.status, ended_at: Some(finished.at), lease: None, ..row });
+            recorder.sync().await?;
+            return Ok(None);
+        }
         let Some(plan) = memo.started.plan.clone() else {
             return Err(Failure::new(ErrorCode::PreconditionFailed, "the run has no plan"));
         };
@@ -172,8 +197,10 @@ impl Engine {
                 .suggest("Look at the run with `toolyard runs show`, then `toolyard runs resume RUN --yes`.")
                 .retryable(false));
         }
-        let (recorder, row) = self.reopen(&memo, run_id).await?;
+        let recorder = self.reopen(&memo, &row).await?;
         let scope = Arc::new(self.scope_with(run_id, caller, policy, CancellationToken::new(), None, recorder));
+        let (bytes, deletes) = memo.used();
+        scope.usage.restore(bytes, deletes);
         if let Some(confirmation) = &memo.confirmation {
             let _ = scope.confirmation.set(confirmation.confirmation_id);
         }
@@ -199,7 +226,7 @@ impl Engine {
         let mut executor = Executor::new(self.clone(), scope, Arc::new(compiled), Mode::Live, started_at);
         executor.context = memo.started.context.clone();
         executor.memo = Some(Arc::new(memo));
-        Ok(StartedRun::resumed(self.clone(), executor, plan.goal.clone(), started_at))
+        Ok(Some(StartedRun::resumed(self.clone(), executor, plan.goal.clone(), started_at)))
     }
 
     /// A direct call has nobody waiting for it any more: what is not known to have happened is not made to happen.
@@ -207,17 +234,18 @@ impl Engine {
         let run_id = row.run_id;
         let memo = self.load_memo(run_id).await?;
         let caller = caller_of(&memo);
-        let (recorder, row) = self.reopen(&memo, run_id).await?;
+        let recorder = self.reopen(&memo, &row).await?;
         let policy = self.policy_for(&caller);
         let scope = self.scope_with(run_id, caller, policy, CancellationToken::new(), None, recorder);
         let mut ok = memo.results.values().any(|r| r.outcome.status == ResultStatus::Ok);
         for call in memo.pending.values() {
             let idempotency =
-                scope.tools.snapshot.get(call.tool.as_str()).map_or(Idempotency::None, |e| e.definition().idempotency);
+                scope.tools.snapshot.get(call.lookup()).map_or(Idempotency::None, |e| e.definition().idempotency);
             let settled = match idempotency {
                 Idempotency::Etag => match pipeline::reconcile(self, &scope, &memo.view, call).await? {
-                    Some(settled) => settled,
-                    None => pipeline::interrupted(self, &scope, call),
+                    Reconciliation::Settled(settled) => settled,
+                    Reconciliation::NotDone => pipeline::interrupted(self, &scope, call),
+                    Reconciliation::Unknown => pipeline::left_in_doubt(self, &scope, call),
                 },
                 Idempotency::Pure => pipeline::interrupted(self, &scope, call),
                 Idempotency::Idempotent | Idempotency::Key | Idempotency::None => {

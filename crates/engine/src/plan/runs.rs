@@ -174,10 +174,21 @@ impl Engine {
             },
         }));
         scope.recorder.set_row(self.row(&scope, RunKind::Plan, &plan.goal, started_at, RunStatus::Running, None));
+        // The run and its approval become durable together; without an approval the run rides along with its first call.
+        let consent = match request.consent {
+            Consent::Approved { by, preview_hash, .. } => {
+                record_consent(self, &scope, &compiled.plan_hash, by, preview_hash);
+                scope.recorder.sync().await?;
+                Consent::None
+            }
+            other => {
+                scope.recorder.flush(Durability::Ride)?;
+                if needs_consent { other } else { Consent::None }
+            }
+        };
         let mut executor = Executor::new(self.clone(), scope, compiled, Mode::Live, started_at);
         executor.context = request.context;
         executor.imported = imported;
-        let consent = if needs_consent { request.consent } else { Consent::None };
         Ok(StartedRun { engine: self.clone(), executor, title: plan.goal.clone(), started_at, consent, predicted })
     }
 
@@ -307,13 +318,16 @@ impl Engine {
         let Some(start) = compiled.steps.iter().position(|s| s.step.id == *from) else {
             return Err(Failure::new(ErrorCode::NotFound, format!("the plan has no step {from}")));
         };
-        let again = downstream(&compiled, start);
+        let unchanged: Vec<bool> =
+            compiled.steps.iter().map(|now| original.steps.iter().any(|was| *was == now.step)).collect();
+        // Besides the step itself: what was edited, and everything that builds on either.
+        let edited = (0..compiled.steps.len()).filter(|&i| !unchanged[i]);
+        let again = downstream(&compiled, edited.chain([start]).collect());
         let mut imported = HashMap::new();
         let store = self.store().clone();
         for ((step, index, attempt), recorded) in &memo.results {
             let Some(at) = compiled.steps.iter().position(|s| s.step.id == *step) else { continue };
-            let unchanged = original.steps.iter().any(|s| *s == compiled.steps[at].step);
-            if !again.contains(&at) && unchanged {
+            if !again.contains(&at) {
                 let result = memo.result(&*store, step, recorded)?;
                 imported.insert((step.clone(), *index, *attempt), result);
             }
@@ -352,8 +366,15 @@ impl StartedRun {
         let scope = self.executor.scope.clone();
         let engine = self.engine.clone();
         let _registered = engine.register_run(scope.run_id, scope.cancel.clone());
-        if let Err(failure) = self.obtain_consent(&scope).await {
-            return Ok(self.close(&scope, RunStatus::Cancelled, Some(failure)).await);
+        let consent = tokio::select! {
+            biased;
+            consent = self.obtain_consent(&scope) => Some(consent),
+            () = engine.shutdown_token().cancelled() => None,
+        };
+        match consent {
+            Some(Ok(())) => {}
+            Some(Err(failure)) => return Ok(self.close(&scope, RunStatus::Cancelled, Some(failure)).await),
+            None => return Ok(self.leave(&scope).await),
         }
         let end = self.executor.drive().await;
         if let Ended::Interrupted = end {
@@ -366,9 +387,8 @@ impl StartedRun {
     async fn obtain_consent(&mut self, scope: &Arc<RunScope>) -> Result<(), Failure> {
         let at = self.engine.clock().now();
         let plan_hash = self.executor.plan.plan_hash.clone();
-        let (by, preview_hash) = match std::mem::take(&mut self.consent) {
-            Consent::None => return Ok(()),
-            Consent::Approved { by, preview_hash, .. } => (by, preview_hash),
+        let by = match std::mem::take(&mut self.consent) {
+            Consent::None | Consent::Approved { .. } => return Ok(()),
             Consent::Ask => {
                 let message = format!("May this plan run? {}", self.title);
                 scope
@@ -393,7 +413,7 @@ impl StartedRun {
                     expires_at: at.checked_add(Duration::from_secs(120)).unwrap_or(at),
                 };
                 match self.engine.approvals().ask(request, &scope.cancel).await? {
-                    Answer::Allowed { by } => (by, None),
+                    Answer::Allowed { by } => by,
                     Answer::Denied { reason } => return Err(Failure::new(ErrorCode::ApprovalDenied, reason)),
                     Answer::Cancelled => {
                         return Err(Failure::new(ErrorCode::Cancelled, "stopped before it was approved"));
@@ -401,18 +421,7 @@ impl StartedRun {
                 }
             }
         };
-        let id = *scope.confirmation.get_or_init(|| ConfirmationId::from_uuid(self.engine.clock().new_id()));
-        scope.recorder.push(Record::Confirmed(Confirmed(Confirmation {
-            confirmation_id: id,
-            plan_hash,
-            policy_hash: scope.policy.hash().to_owned(),
-            preview_hash,
-            decision: ConfirmationDecision::Approved,
-            by,
-            at,
-            expires_at: None,
-            scope: "run".to_owned(),
-        })));
+        record_consent(&self.engine, scope, &plan_hash, by, None);
         scope.recorder.sync().await?;
         Ok(())
     }
@@ -480,6 +489,22 @@ impl StartedRun {
     }
 }
 
+/// Records that somebody approved the run as a whole.
+fn record_consent(engine: &Engine, scope: &RunScope, plan_hash: &str, by: String, preview_hash: Option<String>) {
+    let id = *scope.confirmation.get_or_init(|| ConfirmationId::from_uuid(engine.clock().new_id()));
+    scope.recorder.push(Record::Confirmed(Confirmed(Confirmation {
+        confirmation_id: id,
+        plan_hash: plan_hash.to_owned(),
+        policy_hash: scope.policy.hash().to_owned(),
+        preview_hash,
+        decision: ConfirmationDecision::Approved,
+        by,
+        at: engine.clock().now(),
+        expires_at: None,
+        scope: "run".to_owned(),
+    })));
+}
+
 fn conclude(end: &Ended, executor: &Executor) -> (RunStatus, Option<Failure>) {
     match end {
         Ended::Run(RunEnd::Finished) => (RunStatus::Finished, None),
@@ -490,7 +515,8 @@ fn conclude(end: &Ended, executor: &Executor) -> (RunStatus, Option<Failure>) {
             (RunStatus::Failed, Some(failure.detail("step", report.id.to_string())))
         }
         Ended::Run(RunEnd::Cancelled) => {
-            (RunStatus::Cancelled, Some(Failure::new(ErrorCode::Cancelled, "the run was stopped")))
+            let stopped = || Failure::new(ErrorCode::Cancelled, "the run was stopped");
+            (RunStatus::Cancelled, Some(executor.stopped.clone().unwrap_or_else(stopped)))
         }
         Ended::Run(RunEnd::Paused) => (
             RunStatus::Paused,
@@ -521,8 +547,7 @@ pub(crate) fn caller_of(memo: &Memo) -> Arc<Caller> {
     Arc::new(serde_json::from_value(value).unwrap_or_else(|_| Caller { is_person: false, ..Caller::cli("unknown") }))
 }
 
-fn downstream(plan: &CompiledPlan, start: usize) -> HashSet<usize> {
-    let mut again = HashSet::from([start]);
+fn downstream(plan: &CompiledPlan, mut again: HashSet<usize>) -> HashSet<usize> {
     loop {
         let before = again.len();
         for (i, step) in plan.steps.iter().enumerate() {

@@ -50,7 +50,7 @@ impl Engine {
         let mut not_undoable = Vec::new();
         for ((step_id, ..), recorded) in done {
             let Some(call) = &recorded.call else { continue };
-            let provider = tools.snapshot.get(call.tool.as_str()).and_then(|e| tools.provider(e.id()));
+            let provider = tools.snapshot.get(call.lookup()).and_then(|e| tools.provider(e.id()));
             let envelope = memo.view.tool_call(call, view::call_args(&*store, call)?)?;
             let result = memo.result(&*store, step_id, recorded)?;
             let calls = match provider {

@@ -1,0 +1,195 @@
+//! Stores that watch: [`Tap`] remembers every batch and every sync in order, can fail on demand, and can give a copy of
+//! a run's first records, as a crash would have left them.
+
+use jiff::Timestamp;
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+use toolyard_engine::{
+    Blob, BoxFuture, Store,
+    memory_store::MemoryStore,
+    record::RecordKind,
+    store::{
+        Batch, Durability, Frame, FrameVisitor, Lease, LedgerEntry, LedgerMaker, Position, RunFilter, RunRow,
+        StoreError,
+    },
+};
+use toolyard_protocol::{RunId, RunStatus};
+
+#[derive(Default)]
+pub struct Tap {
+    inner: MemoryStore,
+    /// What happened, in order: `append call,result`, `durable`, and whatever tests add.
+    pub log: Arc<Mutex<Vec<String>>>,
+    batches: Mutex<Vec<Kept>>,
+    sync_fails: AtomicBool,
+    append_fails: AtomicBool,
+}
+
+struct Kept {
+    run_id: RunId,
+    frames: Vec<Frame>,
+    blobs: Vec<Blob>,
+    row: Option<RunRow>,
+}
+
+impl Tap {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn fail_syncs(&self, fail: bool) {
+        self.sync_fails.store(fail, Ordering::SeqCst);
+    }
+
+    pub fn fail_appends(&self, fail: bool) {
+        self.append_fails.store(fail, Ordering::SeqCst);
+    }
+
+    pub fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub fn kept_frames(&self, run_id: RunId) -> Vec<Frame> {
+        let batches = self.batches.lock().unwrap();
+        batches.iter().filter(|b| b.run_id == run_id).flat_map(|b| b.frames.clone()).collect()
+    }
+
+    /// A new store with the first `n` records of a run: what a crash at that place leaves. The lease is a dead process's.
+    pub fn crashed_at(&self, run_id: RunId, n: usize) -> Self {
+        self.with_frames(run_id, |frames| frames.truncate(n), true)
+    }
+
+    /// A new store with the run's records changed by `edit`, and everything else as it was.
+    pub fn with_frames(&self, run_id: RunId, edit: impl FnOnce(&mut Vec<Frame>), crashed: bool) -> Self {
+        let copy = Self::new();
+        let batches = self.batches.lock().unwrap();
+        let mut frames: Vec<Frame> = Vec::new();
+        let mut row = None;
+        let mut blobs = Vec::new();
+        for kept in batches.iter() {
+            if kept.run_id == run_id {
+                frames.extend(kept.frames.clone());
+                blobs.extend(kept.blobs.clone());
+                row = kept.row.clone().or(row);
+            } else {
+                let (frames, blobs) = (kept.frames.clone(), kept.blobs.clone());
+                let batch =
+                    Batch { run_id: kept.run_id, frames, blobs, row: kept.row.clone(), durability: Durability::Sync };
+                copy.append(batch).unwrap();
+            }
+        }
+        edit(&mut frames);
+        if crashed {
+            let lease = Lease { boot_id: "gone".into(), pid: 0, started: 0 };
+            row = row.map(|r| RunRow { status: RunStatus::Running, ended_at: None, lease: Some(lease), ..r });
+        }
+        copy.append(Batch { run_id, frames, blobs, row, durability: Durability::Sync }).unwrap();
+        for entry in self.inner.ledger(1, usize::MAX).unwrap() {
+            copy.inner.ledger_append(&mut |_| (entry.payload.clone(), entry.chain)).unwrap();
+        }
+        copy
+    }
+
+    /// A new store without a run, with the ledger as it was.
+    pub fn without_run(&self, run_id: RunId) -> Self {
+        let copy = Self::new();
+        for kept in self.batches.lock().unwrap().iter().filter(|k| k.run_id != run_id) {
+            let (frames, blobs) = (kept.frames.clone(), kept.blobs.clone());
+            let batch =
+                Batch { run_id: kept.run_id, frames, blobs, row: kept.row.clone(), durability: Durability::Sync };
+            copy.append(batch).unwrap();
+        }
+        for entry in self.inner.ledger(1, usize::MAX).unwrap() {
+            copy.inner.ledger_append(&mut |_| (entry.payload.clone(), entry.chain)).unwrap();
+        }
+        copy
+    }
+}
+
+fn kind_word(kind: u8) -> String {
+    RecordKind::from_u8(kind).map_or_else(|| "?".to_owned(), |k| format!("{k:?}"))
+}
+
+impl Store for Tap {
+    fn append(&self, batch: Batch) -> Result<Position, StoreError> {
+        if self.append_fails.load(Ordering::SeqCst) {
+            return Err(StoreError("the disk is full".into()));
+        }
+        let words: Vec<String> = batch.frames.iter().map(|f| kind_word(f.kind)).collect();
+        let kept = Kept {
+            run_id: batch.run_id,
+            frames: batch.frames.clone(),
+            blobs: batch.blobs.clone(),
+            row: batch.row.clone(),
+        };
+        let position = self.inner.append(batch)?;
+        self.log.lock().unwrap().push(format!("append {}", words.join(",")));
+        self.batches.lock().unwrap().push(kept);
+        Ok(position)
+    }
+    fn durable(&self, position: Position) -> BoxFuture<'static, Result<(), StoreError>> {
+        if self.sync_fails.load(Ordering::SeqCst) {
+            return Box::pin(std::future::ready(Err(StoreError("the disk said no".into()))));
+        }
+        let (log, answer) = (self.log.clone(), self.inner.durable(position));
+        Box::pin(async move {
+            // A sync takes a while; whoever does not wait for it is found out.
+            tokio::task::yield_now().await;
+            log.lock().unwrap().push("durable".to_owned());
+            answer.await
+        })
+    }
+    fn settle(&self) -> Result<(), StoreError> {
+        self.inner.settle()
+    }
+    fn run(&self, run_id: RunId) -> Result<Option<RunRow>, StoreError> {
+        self.inner.run(run_id)
+    }
+    fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        self.inner.runs(filter)
+    }
+    fn frames(&self, run_id: RunId, from_seq: u64, visit: FrameVisitor<'_>) -> Result<(), StoreError> {
+        self.inner.frames(run_id, from_seq, visit)
+    }
+    fn claim(&self, run_id: RunId, expected: Option<&Lease>, new: &Lease) -> Result<bool, StoreError> {
+        self.inner.claim(run_id, expected, new)
+    }
+    fn blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.blob(sha256)
+    }
+    fn put(
+        &self,
+        space: &str,
+        key: &str,
+        value: Vec<u8>,
+        expires_at: Option<Timestamp>,
+    ) -> Result<Position, StoreError> {
+        self.inner.put(space, key, value, expires_at)
+    }
+    fn put_if_absent(
+        &self,
+        space: &str,
+        key: &str,
+        value: Vec<u8>,
+        expires_at: Option<Timestamp>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.put_if_absent(space, key, value, expires_at)
+    }
+    fn get(&self, space: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.get(space, key)
+    }
+    fn remove(&self, space: &str, key: &str) -> Result<Position, StoreError> {
+        self.inner.remove(space, key)
+    }
+    fn list(&self, space: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.inner.list(space)
+    }
+    fn ledger_append(&self, make: LedgerMaker<'_>) -> Result<LedgerEntry, StoreError> {
+        self.inner.ledger_append(make)
+    }
+    fn ledger(&self, from_seq: u64, limit: usize) -> Result<Vec<LedgerEntry>, StoreError> {
+        self.inner.ledger(from_seq, limit)
+    }
+}
