@@ -8,7 +8,7 @@ pub mod policy;
 pub mod registry;
 pub mod search;
 
-pub use policy::{Decision, EffectivePolicy, Policy, PolicyConfig, PolicyError, Profile, Subject};
+pub use policy::{Decision, EffectivePolicy, PathFilter, Policy, PolicyConfig, PolicyError, Profile, Subject};
 pub use registry::{
     Registry, RegistryError, Resolution, Snapshot, SourceKind, ToolEntry, ToolSource, Violation, safe_name,
 };

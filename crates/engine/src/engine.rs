@@ -130,6 +130,8 @@ pub struct CallRequest {
     pub idempotency_key: Option<String>,
     /// Predict instead of doing.
     pub dry_run: bool,
+    /// The run's id, from [`Engine::new_run_id`], for whoever wants to watch it from its first event on.
+    pub run_id: Option<RunId>,
 }
 
 /// The answer to a direct call.
@@ -274,7 +276,10 @@ impl Engine {
     pub async fn call(&self, caller: Arc<Caller>, request: CallRequest) -> CallAnswer {
         match request.idempotency_key.clone() {
             Some(key) if !request.dry_run => self.call_once(caller, request, key).await,
-            _ => CallAnswer { result: self.call_in_run(caller, request, self.new_run_id()).await, deduplicated: false },
+            _ => {
+                let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
+                CallAnswer { result: self.call_in_run(caller, request, run_id).await, deduplicated: false }
+            }
         }
     }
 
@@ -327,7 +332,7 @@ impl Engine {
     async fn call_once(&self, caller: Arc<Caller>, request: CallRequest, key: String) -> CallAnswer {
         let args_hash = canonical::hash(&request.args).unwrap_or_default();
         let full_key = format!("{}\n{}\n{key}", caller.principal, caller.session.as_deref().unwrap_or_default());
-        let run_id = self.new_run_id();
+        let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
         let mine = KeyUse { tool: request.tool.clone(), args_hash: args_hash.clone(), run_id };
         let _turn = self.take_turn(&full_key).await;
         let expires = self.inner.clock.now().checked_add(self.inner.options.idempotency_window).ok();
@@ -653,7 +658,8 @@ impl Engine {
     pub(crate) fn shutdown_token(&self) -> &CancellationToken {
         &self.inner.shutdown
     }
-    pub(crate) fn new_run_id(&self) -> RunId {
+    /// An id for a run to come.
+    pub fn new_run_id(&self) -> RunId {
         RunId::from_uuid(self.inner.clock.new_id())
     }
 

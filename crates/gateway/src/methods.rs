@@ -147,7 +147,8 @@ impl Service {
         let policy = self.engine().policy_for(caller);
         let found = tools.snapshot.get(name).filter(|e| !policy.decide(e, None).is_denied()).cloned();
         found.ok_or_else(|| {
-            let near = match tools.snapshot.resolve(name) {
+            // A suggestion must not give away a tool that the caller may not see.
+            let near = match tools.snapshot.resolve_visible(name, |e| !policy.decide(e, None).is_denied()) {
                 toolyard_catalog::Resolution::Unknown { suggestions } => suggestions,
                 _ => Vec::new(),
             };
@@ -169,8 +170,8 @@ impl Service {
         params: ToolsCall,
         events: Option<EventSink>,
     ) -> Result<Value, Failure> {
-        let _watching = events
-            .map(|sink| self.watch(Subscription { session: caller.session.clone(), ..Subscription::default() }, sink));
+        let run_id = self.engine().new_run_id();
+        let watching = events.map(|sink| self.watch(run_id, sink));
         let request = CallRequest {
             tool: params.name,
             args: params.args,
@@ -178,8 +179,10 @@ impl Service {
             preview: None,
             idempotency_key: params.idempotency_key,
             dry_run: params.dry_run,
+            run_id: Some(run_id),
         };
         let answer = self.engine().call(caller, request).await;
+        end(watching).await;
         Ok(json!({"result": answer.result, "deduplicated": answer.deduplicated}))
     }
 
@@ -202,9 +205,12 @@ impl Service {
     ) -> Result<Value, Failure> {
         let plan = params.plan()?;
         let context = self.context(&caller, &plan, params.context).await?;
-        let request = PlanRequest { context, consent: params.consent.into_consent(&caller), parent_run_id: None };
+        let request = PlanRequest { context, consent: params.consent.into_consent(&caller), ..PlanRequest::default() };
+        let run_id = self.engine().new_run_id();
+        let watching = events.map(|sink| self.watch(run_id, sink));
+        let request = PlanRequest { run_id: Some(run_id), ..request };
         let run = self.engine().start_plan(caller, &plan, request, HashMap::new()).await?;
-        self.drive(run, params.detach, events).await
+        self.drive(run, params.detach, watching).await
     }
 
     async fn plans_fork(
@@ -218,9 +224,12 @@ impl Service {
             Some(plan) => self.context(&caller, plan, params.context).await?,
             None => params.context,
         };
-        let request = PlanRequest { context, consent: params.consent.into_consent(&caller), parent_run_id: None };
+        let request = PlanRequest { context, consent: params.consent.into_consent(&caller), ..PlanRequest::default() };
+        let run_id = self.engine().new_run_id();
+        let watching = events.map(|sink| self.watch(run_id, sink));
+        let request = PlanRequest { run_id: Some(run_id), ..request };
         let run = self.engine().fork(caller, params.run_id, &params.from, edited, request).await?;
-        self.drive(run, false, events).await
+        self.drive(run, false, watching).await
     }
 
     async fn plans_undo(
@@ -243,17 +252,28 @@ impl Service {
                 json!({"runId": Value::Null, "status": "finished", "steps": [], "effects": {}, "message": "there is nothing to take back"}),
             );
         };
+        let preview = self.engine().dry_run(caller.clone(), &plan, Map::new()).await?;
         if params.dry_run {
-            let preview = self.engine().dry_run(caller, &plan, Map::new()).await?;
             return Ok(json!({"plan": plan, "notUndoable": undo.not_undoable, "preview": preview}));
         }
+        if preview.status != RunStatus::Finished && !params.partial {
+            // Known beforehand: half of an undo would leave the vault in a state nobody chose.
+            let failure = preview
+                .error
+                .unwrap_or_else(|| Failure::new(ErrorCode::Conflict, "the run cannot be taken back as a whole"));
+            let hint = "Something changed since. Look at it with --dry-run; take back what can be with --partial.";
+            return Err(failure.suggest(hint));
+        }
+        let run_id = self.engine().new_run_id();
+        let watching = events.map(|sink| self.watch(run_id, sink));
         let request = PlanRequest {
-            context: Map::new(),
             consent: params.consent.into_consent(&caller),
             parent_run_id: Some(params.run_id),
+            run_id: Some(run_id),
+            ..PlanRequest::default()
         };
         let run = self.engine().start_plan(caller, &plan, request, HashMap::new()).await?;
-        self.drive(run, false, events).await
+        self.drive(run, false, watching).await
     }
 
     async fn plans_replay(&self, params: RunParams) -> Result<Value, Failure> {
@@ -261,10 +281,8 @@ impl Service {
     }
 
     /// Drives a run in a task of its own: a caller that goes away does not take the run with it.
-    async fn drive(&self, run: StartedRun, detach: bool, events: Option<EventSink>) -> Result<Value, Failure> {
+    async fn drive(&self, run: StartedRun, detach: bool, watching: Option<Watching>) -> Result<Value, Failure> {
         let run_id = run.run_id();
-        let watching =
-            events.map(|sink| self.watch(Subscription { run_id: Some(run_id), ..Subscription::default() }, sink));
         let task = tokio::spawn(run.drive());
         if detach {
             return Ok(json!({"runId": run_id, "status": RunStatus::Running}));
@@ -272,16 +290,17 @@ impl Service {
         let report = task.await.map_err(|_| {
             Failure::new(ErrorCode::InternalError, "the run failed unexpectedly").detail("runId", run_id.to_string())
         })?;
-        drop(watching);
+        end(watching).await;
         to_value::<RunReport>(report?)
     }
 
-    /// Forwards events until the guard is dropped; what is still waiting then is forwarded first.
-    fn watch(&self, subscription: Subscription, sink: EventSink) -> WatchGuard {
-        let mut events = self.engine().bus().subscribe(subscription);
+    /// Forwards a run's events until it is ended; what is still waiting then is forwarded first.
+    fn watch(&self, run_id: RunId, sink: EventSink) -> Watching {
+        let mut events =
+            self.engine().bus().subscribe(Subscription { run_id: Some(run_id), ..Subscription::default() });
         let stop = tokio_util::sync::CancellationToken::new();
         let stopped = stop.clone();
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             loop {
                 tokio::select! {
                     biased;
@@ -298,7 +317,7 @@ impl Service {
                 }
             }
         });
-        WatchGuard(stop)
+        Watching { _stop: stop.drop_guard(), task }
     }
 
     /// Answers what Toolyard knows itself; the rest must have come with the request.
@@ -385,14 +404,15 @@ impl Service {
         if let Some(choice) = params.settle {
             self.engine().settle(params.run_id, choice, &caller.principal).await?;
         }
-        let _watching = events
-            .map(|sink| self.watch(Subscription { run_id: Some(params.run_id), ..Subscription::default() }, sink));
+        let watching = events.map(|sink| self.watch(params.run_id, sink));
         let approved_by = params.approve.then(|| caller.principal.clone());
         let service = self.clone();
         let task = tokio::spawn(async move {
             service.engine().resume(params.run_id, approved_by, |lease| (service.inner.is_alive)(lease)).await
         });
-        to_value(task.await.map_err(|_| Failure::new(ErrorCode::InternalError, "the run failed unexpectedly"))??)
+        let report = task.await;
+        end(watching).await;
+        to_value(report.map_err(|_| Failure::new(ErrorCode::InternalError, "the run failed unexpectedly"))??)
     }
 
     fn runs_cancel(&self, params: RunParams) -> Result<Value, Failure> {
@@ -410,11 +430,17 @@ impl Service {
     }
 }
 
-struct WatchGuard(tokio_util::sync::CancellationToken);
+/// Events being forwarded, until dropped or ended.
+struct Watching {
+    _stop: tokio_util::sync::DropGuard,
+    task: tokio::task::JoinHandle<()>,
+}
 
-impl Drop for WatchGuard {
-    fn drop(&mut self) {
-        self.0.cancel();
+/// Ends forwarding and waits until the last event has gone out: an answer comes after its events.
+async fn end(watching: Option<Watching>) {
+    if let Some(Watching { _stop, task }) = watching {
+        drop(_stop);
+        let _ = task.await;
     }
 }
 

@@ -106,9 +106,6 @@ pub struct CallArgs {
     /// Predict instead of doing
     #[arg(long)]
     pub dry_run: bool,
-    /// Answer an approval question with yes (a typed call is approval enough unless policy says otherwise)
-    #[arg(long, short)]
-    pub yes: bool,
 }
 
 /// `toolyard tools`.
@@ -155,7 +152,10 @@ pub struct Approval {
 #[derive(Debug, Subcommand)]
 pub enum PlanCommand {
     /// Check a plan without running anything
-    Check(PlanFile),
+    Check {
+        /// The plan, a JSON file; `-` for standard input
+        file: String,
+    },
     /// Predict a plan's effects on an overlay, with a unified diff
     DryRun(PlanFile),
     /// Run a plan

@@ -15,6 +15,9 @@ pub const NEEDS_APPROVAL: u8 = 3;
 /// A run waits for a person to settle a call.
 pub const PAUSED: u8 = 4;
 
+/// The person interrupted it.
+pub const INTERRUPTED: u8 = 130;
+
 /// Prints a JSON value on one line, or prettily for a terminal.
 pub fn json(value: &Value) {
     let text = if std::io::stdout().is_terminal() {

@@ -8,9 +8,14 @@ use crate::{
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use toolyard_catalog::{ToolEntry, ToolSource};
-use toolyard_engine::{Engine, EngineParts, Store, memory_store::MemoryStore, store::StoreError, system_clock};
+use toolyard_engine::{
+    Engine, EngineParts, Store,
+    memory_store::MemoryStore,
+    store::{RunFilter, StoreError},
+    system_clock,
+};
 use toolyard_gateway::Service;
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::{ErrorCode, Failure, RunStatus};
 use toolyard_store::{SqliteStore, StoreOptions};
 use toolyard_vault::{NoClients, Vault, VaultOptions, VaultProvider};
 
@@ -20,6 +25,7 @@ pub struct Yard {
     pub service: Service,
     /// Writes the four files of each run; absent when nothing is recorded.
     pub run_files: Option<RunFiles>,
+    vault: Option<Arc<Vault>>,
 }
 
 /// How much of a Toolyard a command needs.
@@ -51,7 +57,8 @@ impl Yard {
             lease: home::this_process(),
             options: resolved.config.engine_options(),
         });
-        register_vault(&engine, &resolved.vault, &home, resolved.config.policy.sandbox.follow_symlinks, needs)?;
+        let vault =
+            register_vault(&engine, &resolved.vault, &home, resolved.config.policy.sandbox.follow_symlinks, needs)?;
         let run_files = (needs == Needs::Store && resolved.config.record.files != RunFilesMode::None)
             .then(|| RunFiles::start(home.runs(), store, &resolved.config.record))
             .transpose()
@@ -67,11 +74,34 @@ impl Yard {
             ("home".to_owned(), Value::from(home.path().display().to_string())),
             ("vault".to_owned(), Value::from(resolved.vault.display().to_string())),
         ]);
-        Ok(Self { service: Service::new(engine, info, home::is_alive), run_files })
+        Ok(Self { service: Service::new(engine, info, home::is_alive), run_files, vault })
+    }
+
+    /// Removes what killed processes staged in the vault, once nothing interrupted is left that might need it.
+    pub async fn tidy(&self) {
+        let Some(vault) = self.vault.clone() else { return };
+        let store = self.service.engine().store().clone();
+        let tidied = tokio::task::spawn_blocking(move || {
+            if !vault.has_leftovers() {
+                return Ok(0);
+            }
+            let open = RunFilter {
+                statuses: vec![RunStatus::Running, RunStatus::Pending, RunStatus::Paused],
+                limit: 10_000,
+                ..RunFilter::default()
+            };
+            store.settle()?;
+            let orphaned = store.runs(&open)?.iter().any(|run| !run.lease.as_ref().is_some_and(home::is_alive));
+            Ok::<_, StoreError>(if orphaned { 0 } else { vault.sweep_leftovers() })
+        });
+        if let Ok(Err(error)) = tidied.await {
+            tracing::warn!(%error, "staged files of killed processes could not be removed");
+        }
     }
 
     /// Stops what runs, seals the ledger and finishes writing files.
     pub async fn close(self) {
+        self.tidy().await;
         self.service.engine().shutdown().await;
         if let Some(files) = self.run_files {
             let _ = tokio::task::spawn_blocking(move || files.finish()).await;
@@ -93,22 +123,24 @@ fn register_vault(
     home: &crate::home::Home,
     follow_symlinks: bool,
     needs: Needs,
-) -> Result<(), Failure> {
+) -> Result<Option<Arc<Vault>>, Failure> {
     let unusable = |e: String| {
         Failure::new(ErrorCode::ConfigInvalid, format!("the vault {} cannot be used: {e}", root.display()))
             .suggest("Pass another folder with --vault DIR, or set vault.path in config.toml.")
     };
     if needs == Needs::Catalog {
         // Describing tools touches no file: a slow or missing vault does not matter.
-        return register(engine, Arc::new(Described));
+        register(engine, Arc::new(Described))?;
+        return Ok(None);
     }
     if !root.exists() && root == home.default_vault() {
         // The default vault is ours to make; a folder that somebody named must be there already.
         std::fs::create_dir_all(root).map_err(|e| unusable(e.to_string()))?;
     }
     let options = VaultOptions { follow_symlinks, ..VaultOptions::new(home.locks()) };
-    let vault = Vault::open(root, options).map_err(|e| unusable(e.to_string()))?;
-    register(engine, Arc::new(VaultProvider::new(Arc::new(vault), Arc::new(NoClients))))
+    let vault = Arc::new(Vault::open(root, options).map_err(|e| unusable(e.to_string()))?);
+    register(engine, Arc::new(VaultProvider::new(vault.clone(), Arc::new(NoClients))))?;
+    Ok(Some(vault))
 }
 
 fn register(engine: &Engine, provider: Arc<dyn toolyard_engine::Provider>) -> Result<(), Failure> {

@@ -171,6 +171,9 @@ pub(crate) fn stage(vault: &Arc<Vault>, planned: Planned, tag: &str) -> Fallible
             Change::Put { path, before, content, mode } => {
                 check_size(&path, content.len())?;
                 let tmp = hidden(&path)?;
+                vault.staging.note(&tmp).map_err(|e| {
+                    Failure::new(ErrorCode::StoreUnavailable, format!("the staging journal cannot be written: {e}"))
+                })?;
                 vault.dir.write_new(&tmp, &content, mode).map_err(|e| system("write", path.as_str(), e))?;
                 intent.bytes_written += content.len() as u64;
                 let before_blob = before.as_ref().map(&mut keep);

@@ -59,6 +59,11 @@ impl Locks {
         Ok(Self { folder, stripes: (0..STRIPES).map(|_| Arc::default()).collect() })
     }
 
+    /// Where the lock files of this vault lie.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub(crate) async fn acquire(&self, scope: &LockScope, cancel: &CancellationToken) -> Fallible<LockGuard> {
         let wanted: BTreeSet<usize> = match scope {
             LockScope::Vault => (0..STRIPES).collect(),

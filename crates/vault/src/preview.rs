@@ -3,6 +3,7 @@
 use crate::{
     change::{Planned, add_mtime},
     clients::EditorClients,
+    confine::{Confined, Filters},
     overlay::Overlay,
     provider::{ask_client, blocking, look_up, predicted, stop_of},
     tools::{PlanContext, Run},
@@ -19,11 +20,12 @@ pub(crate) struct VaultPreview {
     clients: Arc<dyn EditorClients>,
     /// One write at a time: a plan must be applied to the overlay it was made on.
     writing: Arc<tokio::sync::Mutex<()>>,
+    filters: Filters,
 }
 
 impl VaultPreview {
     pub(crate) fn new(overlay: Overlay, clients: Arc<dyn EditorClients>) -> Self {
-        Self { overlay: Arc::new(overlay), clients, writing: Arc::default() }
+        Self { overlay: Arc::new(overlay), clients, writing: Arc::default(), filters: Filters::default() }
     }
 
     async fn plan(
@@ -36,8 +38,9 @@ impl VaultPreview {
         let Run::Write { plan, .. } = &tool.run else { return Ok(None) };
         let (plan, overlay, blobs, stop) = (*plan, self.overlay.clone(), context.blobs.clone(), stop_of(context, call));
         let turn = self.writing.clone().lock_owned().await;
+        let paths = self.filters.of(&call.policy.sandbox);
         let done = blocking(move || {
-            let planned = plan(&PlanContext { view: &*overlay, stop: &stop, blobs: &*blobs }, args)?;
+            let planned = plan(&PlanContext { view: &*overlay, stop: &stop, blobs: &*blobs, paths: &paths }, args)?;
             let intent = intent_of(&planned);
             let Planned { changes, mut data, stat, message } = planned;
             if dry_run {
@@ -112,10 +115,11 @@ impl Provider for VaultPreview {
             }
             let (tool, args, _) = look_up(call)?;
             let (overlay, stop) = (self.overlay.clone(), stop_of(context, call));
+            let paths = self.filters.of(&call.policy.sandbox);
             match &tool.run {
                 Run::Read(read) => {
                     let read = *read;
-                    Ok(blocking(move || read(&*overlay, args, &stop)).await?)
+                    Ok(blocking(move || read(&Confined::new(&*overlay, &paths), args, &stop)).await?)
                 }
                 Run::Client { check, writes: false } => {
                     let (check, own) = (*check, args.clone());

@@ -3,6 +3,7 @@
 use crate::{
     clients::EditorClients,
     commit::{self, Staged},
+    confine::Confined,
     error::Fallible,
     locks::{LockGuard, LockScope},
     overlay::Overlay,
@@ -50,9 +51,9 @@ impl VaultProvider {
         let locks = self.vault.locks.acquire(&scope(args.clone())?, &context.cancel).await?;
         let (vault, blobs, stop) = (self.vault.clone(), context.blobs.clone(), stop_of(context, call));
         let tag = format!("{}-{}", call.call_id, call.attempt);
-        let plan = *plan;
+        let (plan, paths) = (*plan, self.vault.filters.of(&call.policy.sandbox));
         let (staged, intent, blobs) = blocking(move || {
-            let planned = plan(&PlanContext { view: &*vault, stop: &stop, blobs: &*blobs }, args)?;
+            let planned = plan(&PlanContext { view: &*vault, stop: &stop, blobs: &*blobs, paths: &paths }, args)?;
             stop.check()?;
             let (staged, intent, blobs) = commit::stage(&vault, planned, &tag)?;
             Ok((PreparedWrite { staged, locks }, intent, blobs))
@@ -64,15 +65,17 @@ impl VaultProvider {
     async fn run(&self, context: &CallContext, call: &ToolCall, prepared: Prepared) -> Result<Output, Failed> {
         let (tool, args, dry_run) = look_up(call)?;
         let (vault, stop) = (self.vault.clone(), stop_of(context, call));
+        let paths = vault.filters.of(&call.policy.sandbox);
         match &tool.run {
             Run::Read(read) => {
                 let read = *read;
-                Ok(blocking(move || read(&*vault, args, &stop)).await?)
+                Ok(blocking(move || read(&Confined::new(&*vault, &paths), args, &stop)).await?)
             }
             Run::Write { plan, .. } if dry_run => {
                 let (plan, blobs) = (*plan, context.blobs.clone());
                 Ok(blocking(move || {
-                    let planned = plan(&PlanContext { view: &*vault, stop: &stop, blobs: &*blobs }, args)?;
+                    let planned =
+                        plan(&PlanContext { view: &*vault, stop: &stop, blobs: &*blobs, paths: &paths }, args)?;
                     Ok(predicted(planned.data, &planned.message))
                 })
                 .await?)

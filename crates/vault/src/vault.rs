@@ -1,11 +1,13 @@
 //! [`Vault`]: the user's folder, opened: its descriptor, its rules and its locks.
 
 use crate::{
+    confine::Filters,
     error::{Fallible, VaultError, is_folder, system, too_large},
     etag::EtagHasher,
     locks::Locks,
     path::VaultPath,
     root::{Links, NodeKind, RootDir, read_limited},
+    staging::StagingJournal,
     view::{Content, Entry, Listing, MAX_FILE_BYTES, Purpose, Stat, View},
 };
 use rustix::io::Errno;
@@ -13,16 +15,12 @@ use std::{
     io::Read,
     path::{Path, PathBuf},
     sync::LazyLock,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 use toolyard_protocol::{EntryKind, ErrorCode, Failure};
 
-/// Staged files of a process that died are kept this long for `reconcile`, unless the options say otherwise.
-pub const DEFAULT_KEEP_STAGED: Duration = Duration::from_secs(24 * 3600);
 /// Every staged file's name begins so; what follows is the process, the call id and a number.
 pub(crate) const STAGED_PREFIX: &str = ".toolyard-tmp-";
-/// Opening a vault looks at no more entries than this in search of staged files left behind.
-const MAX_SWEEP_ENTRIES: usize = 500_000;
 /// Chunk size for hashing files that are not held in memory.
 const HASH_CHUNK: usize = 128 << 10;
 
@@ -37,20 +35,12 @@ pub struct VaultOptions {
     pub portable_resolution: bool,
     /// After creating a file, wait this long and look whether something else (a template plugin) has rewritten it.
     pub settle: Duration,
-    /// At open, staged files of dead processes older than this are removed.
-    pub keep_staged: Duration,
 }
 
 impl VaultOptions {
     /// The usual choices, with lock files in this folder.
     pub fn new(lock_dir: impl Into<PathBuf>) -> Self {
-        Self {
-            lock_dir: lock_dir.into(),
-            follow_symlinks: false,
-            portable_resolution: false,
-            settle: Duration::ZERO,
-            keep_staged: DEFAULT_KEEP_STAGED,
-        }
+        Self { lock_dir: lock_dir.into(), follow_symlinks: false, portable_resolution: false, settle: Duration::ZERO }
     }
 }
 
@@ -60,65 +50,23 @@ pub struct Vault {
     pub(crate) dir: RootDir,
     pub(crate) locks: Locks,
     pub(crate) options: VaultOptions,
+    pub(crate) filters: Filters,
+    pub(crate) staging: StagingJournal,
 }
 
 impl Vault {
-    /// Opens the folder, makes the lock folder, and removes stale staged files.
+    /// Opens the folder and makes the lock folder.
     pub fn open(root: &Path, options: VaultOptions) -> Result<Vault, VaultError> {
         let fail = |errno: Errno| VaultError::Root { path: root.to_owned(), source: errno.into() };
         let dir = RootDir::open(root, options.portable_resolution).map_err(fail)?;
         let locks = Locks::open(&options.lock_dir, dir.identity().map_err(fail)?)?;
-        let vault = Vault { path: root.to_owned(), dir, locks, options };
-        vault.sweep_staged(vault.options.keep_staged);
-        Ok(vault)
+        let staging = StagingJournal::new(locks.folder());
+        Ok(Vault { path: root.to_owned(), dir, locks, options, filters: Filters::default(), staging })
     }
 
     /// The folder.
     pub fn root(&self) -> &Path {
         &self.path
-    }
-
-    /// Removes staged files of processes that no longer run and that are older than `age`; answers how many.
-    /// Call it with zero once every interrupted call has been reconciled; files of running processes, this one included,
-    /// are never touched.
-    pub fn sweep_staged(&self, age: Duration) -> usize {
-        let mut removed = 0;
-        let mut seen = 0;
-        let mut folders: Vec<Option<VaultPath>> = vec![None];
-        while let Some(folder) = folders.pop() {
-            let Ok(entries) = self.dir.entries(folder.as_ref(), Links::Refuse) else { continue };
-            for entry in entries {
-                seen += 1;
-                if seen > MAX_SWEEP_ENTRIES {
-                    return removed;
-                }
-                let Ok(path) = VaultPath::child(folder.as_ref(), &entry.name) else { continue };
-                if entry.name.starts_with(STAGED_PREFIX) {
-                    if self.is_stale(&path, age) && self.remove_tree(&path).is_ok() {
-                        removed += 1;
-                    }
-                } else if entry.kind == NodeKind::Folder && !entry.name.starts_with('.') {
-                    folders.push(Some(path));
-                }
-            }
-        }
-        if removed > 0 {
-            tracing::info!(removed, "removed staged files that an interrupted process left behind");
-        }
-        removed
-    }
-
-    fn is_stale(&self, path: &VaultPath, age: Duration) -> bool {
-        let owner = path.name().strip_prefix(STAGED_PREFIX).and_then(|rest| rest.split('-').next());
-        let owner_runs = owner.is_some_and(|mark| {
-            let pid = mark.split('.').next().and_then(|pid| pid.parse::<u32>().ok());
-            pid.is_some_and(|pid| mark_of(pid).as_deref() == Some(mark))
-        });
-        let Ok(Some(meta)) = self.dir.meta(path, Links::Refuse) else { return false };
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_millis());
-        let old = i128::from(meta.mtime_ms) + i128::try_from(age.as_millis()).unwrap_or(i128::MAX)
-            <= i128::try_from(now).unwrap_or(0);
-        !owner_runs && old
     }
 
     /// Removes a file, a link, or a folder with everything in it.
@@ -221,6 +169,12 @@ pub(crate) fn process_mark() -> &'static str {
         mark_of(pid).unwrap_or_else(|| format!("{pid}.0"))
     });
     &MARK
+}
+
+/// Whether the process of a mark still runs.
+pub(crate) fn is_running(mark: &str) -> bool {
+    let pid = mark.split('.').next().and_then(|pid| pid.parse::<u32>().ok());
+    pid.is_some_and(|pid| mark_of(pid).as_deref() == Some(mark))
 }
 
 fn mark_of(pid: u32) -> Option<String> {

@@ -76,6 +76,36 @@ impl PathRules {
     }
 }
 
+/// The path rules of a policy snapshot, for tools that find paths by themselves (lists, searches, link rewriting): what
+/// a call may not name, it may not come across either.
+#[derive(Debug)]
+pub struct PathFilter(PathRules);
+
+impl PathFilter {
+    /// The rules of a sandbox. A sandbox that cannot be read admits nothing.
+    pub fn new(sandbox: &Sandbox) -> Self {
+        let nothing = || PathRules {
+            key: String::new(),
+            enabled: true,
+            roots: Vec::new(),
+            patterns: Vec::new(),
+            globs: PathGlobs { set: GlobSet::empty(), words: Vec::new() },
+        };
+        Self(PathRules::new("policy.sandbox", sandbox).unwrap_or_else(|_| nothing()))
+    }
+
+    /// Whether a path may be touched.
+    pub fn allows(&self, path: &str) -> bool {
+        self.0.check(path).is_ok()
+    }
+
+    /// Whether a folder leads to somewhere that may be touched.
+    pub fn leads_to_allowed(&self, folder: &str) -> bool {
+        let folder = normal(folder);
+        !self.0.enabled || self.allows(&folder) || self.0.roots.iter().any(|root| is_below(root, &folder))
+    }
+}
+
 /// The roots that lie within both lists.
 pub(super) fn common_roots(a: &[String], b: &[String]) -> Vec<String> {
     let mut common: Vec<String> = Vec::new();

@@ -196,16 +196,7 @@ impl Executor {
             }
             tokio::select! {
                 biased;
-                finished = calls.next(), if !calls.is_empty() => {
-                    if let Some(event) = finished.map(|f| self.take_in(f)) {
-                        actions.extend(scheduler.apply(event));
-                    }
-                }
-                finished = timers.next(), if give_up.is_none() && !timers.is_empty() => {
-                    if let Some(event) = finished.map(|f| self.take_in(f)) {
-                        actions.extend(scheduler.apply(event));
-                    }
-                }
+                // Stops come first: in a run of calls that end at once, they would otherwise never be seen.
                 () = self.scope.cancel.cancelled(), if !cancelled => {
                     cancelled = true;
                     actions.extend(self.cancel(&mut scheduler, "a request", "cancelled"));
@@ -230,6 +221,16 @@ impl Executor {
                     let failure = Failure::new(ErrorCode::LimitExceeded, reason.clone());
                     self.stopped = Some(failure.detail("limit", "maxRunMs").detail("value", limit).retryable(false));
                     actions.extend(self.cancel(&mut scheduler, "the policy", &reason));
+                }
+                finished = calls.next(), if !calls.is_empty() => {
+                    if let Some(event) = finished.map(|f| self.take_in(f)) {
+                        actions.extend(scheduler.apply(event));
+                    }
+                }
+                finished = timers.next(), if give_up.is_none() && !timers.is_empty() => {
+                    if let Some(event) = finished.map(|f| self.take_in(f)) {
+                        actions.extend(scheduler.apply(event));
+                    }
                 }
             }
         }

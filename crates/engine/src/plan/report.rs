@@ -4,7 +4,7 @@ use super::scheduler::StepState;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolyard_protocol::{Effects, Failure, ResultStatus, RunId, RunStatus, Step, StepId, ToolResult};
+use toolyard_protocol::{Effects, Failure, PlanOutputs, ResultStatus, RunId, RunStatus, Step, StepId, ToolResult};
 
 /// A run's outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,9 @@ pub struct RunReport {
     pub status: RunStatus,
     /// What the plan was for.
     pub goal: String,
+    /// What the plan wants shown of it.
+    #[serde(default)]
+    pub outputs: PlanOutputs,
     /// Each step, in plan order.
     pub steps: Vec<StepReport>,
     /// Everything that was seen to change.

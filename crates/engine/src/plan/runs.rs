@@ -58,6 +58,8 @@ pub struct PlanRequest {
     pub consent: Consent,
     /// The run this one was forked from or takes back.
     pub parent_run_id: Option<RunId>,
+    /// The run's id, from [`Engine::new_run_id`], for whoever wants to watch it from its first event on.
+    pub run_id: Option<RunId>,
 }
 
 /// A run that has been recorded and can now be driven.
@@ -147,7 +149,7 @@ impl Engine {
         let needs_consent = side_effects && policy.snapshot().confirmations_required;
         let predicted = self.check_consent(&caller, plan, &compiled, &request, needs_consent, policy.hash()).await?;
 
-        let run_id = self.new_run_id();
+        let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
         let scope = Arc::new(self.scope(run_id, caller, CancellationToken::new(), None));
         let started_at = self.clock().now();
         let mut imported_steps: Vec<StepId> =
@@ -479,6 +481,7 @@ impl StartedRun {
             run_id: self.executor.scope.run_id,
             status,
             goal: self.title.clone(),
+            outputs: self.executor.plan.plan.outputs.clone(),
             steps: std::mem::take(&mut self.executor.reports),
             effects: std::mem::take(&mut self.executor.effects),
             error,

@@ -19,7 +19,12 @@ pub(super) async fn run(global: &Global, args: CallArgs) -> Outcome {
     let mut backend = Backend::open(global, Needs::Store).await?;
     let answer = tokio::select! {
         answer = backend.call("tools.call", params, None) => answer,
-        _ = tokio::signal::ctrl_c() => Err(Failure::new(ErrorCode::Cancelled, "interrupted")),
+        _ = tokio::signal::ctrl_c() => {
+            // Closing stops the call and records how it ended.
+            backend.close().await;
+            output::failure(global, &Failure::new(ErrorCode::Cancelled, "interrupted"));
+            return Ok(ExitCode::from(output::INTERRUPTED));
+        }
     };
     backend.close().await;
     let mut answer = answer?;

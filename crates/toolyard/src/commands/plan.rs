@@ -14,7 +14,7 @@ use toolyard_protocol::{ErrorCode, Failure};
 
 pub(super) async fn run(global: &Global, command: PlanCommand) -> Outcome {
     match command {
-        PlanCommand::Check(file) => check(global, file).await,
+        PlanCommand::Check { file } => check(global, &file).await,
         PlanCommand::DryRun(file) => dry_run(global, file).await,
         PlanCommand::Run { plan, approval, detach } => run_plan(global, plan, approval, detach).await,
         PlanCommand::Replay { run } => replay(global, &run).await,
@@ -27,8 +27,8 @@ pub(super) async fn run(global: &Global, command: PlanCommand) -> Outcome {
     }
 }
 
-async fn check(global: &Global, file: PlanFile) -> Outcome {
-    let plan = input::plan(&file.file)?;
+async fn check(global: &Global, file: &str) -> Outcome {
+    let plan = input::plan(file)?;
     let mut backend = Backend::open(global, Needs::Catalog).await?;
     let report = backend.call("plans.check", json!({"plan": plan}), None).await;
     backend.close().await;
@@ -97,7 +97,8 @@ async fn with_approval(global: &Global, method: &str, mut params: Value, approva
     }
     params["consent"] = json!({"approved": approval.yes, "previewHash": approval.preview_hash});
     let progress = PlanProgress::new(global, steps);
-    let mut answer = call_interruptibly(&mut backend, method, params.clone(), &progress).await;
+    let interrupted = std::sync::atomic::AtomicBool::new(false);
+    let mut answer = call_interruptibly(&mut backend, method, params.clone(), &progress, &interrupted).await;
     if let Err(failure) = &answer
         && failure.code == ErrorCode::ConfirmationRequired
         && !approval.yes
@@ -118,12 +119,22 @@ async fn with_approval(global: &Global, method: &str, mut params: Value, approva
         if input::ask("Run this plan?") {
             let hash = |key: &str| preview.as_ref().map_or(Value::Null, |p| p[key].clone());
             params["consent"] = json!({"approved": true, "planHash": hash("planHash"), "policyHash": hash("policyHash"), "previewHash": hash("previewHash")});
-            answer = call_interruptibly(&mut backend, method, params, &progress).await;
+            answer = call_interruptibly(&mut backend, method, params, &progress, &interrupted).await;
         }
     }
     progress.finish();
     backend.close().await;
-    finish_run(global, &answer?)
+    let interrupted = interrupted.load(std::sync::atomic::Ordering::Relaxed);
+    match answer {
+        Ok(report) => {
+            finish_run(global, &report).map(|code| if interrupted { ExitCode::from(output::INTERRUPTED) } else { code })
+        }
+        Err(failure) if interrupted => {
+            output::failure(global, &failure);
+            Ok(ExitCode::from(output::INTERRUPTED))
+        }
+        Err(failure) => Err(failure),
+    }
 }
 
 /// The first Ctrl-C stops the run and waits for its record; a second one ends the program.
@@ -132,6 +143,7 @@ async fn call_interruptibly(
     method: &str,
     params: Value,
     progress: &PlanProgress,
+    interrupted: &std::sync::atomic::AtomicBool,
 ) -> Result<Value, Failure> {
     let engine = match backend {
         Backend::Here(yard) => Some(yard.service.engine().clone()),
@@ -145,6 +157,7 @@ async fn call_interruptibly(
             answer = &mut call => return answer,
             _ = tokio::signal::ctrl_c() => {
                 interrupts += 1;
+                interrupted.store(true, std::sync::atomic::Ordering::Relaxed);
                 match &engine {
                     Some(engine) if interrupts == 1 => {
                         output::note("stopping; once more to give up waiting");
@@ -170,7 +183,7 @@ pub(super) fn finish_run(global: &Global, report: &Value) -> Outcome {
         if let Some(message) = report["message"].as_str() {
             output::data(message);
         }
-        show_effects(&report["effects"]);
+        show_effects(&report["effects"], &report["outputs"]);
         if let Some(deviation) = report.get("deviation").filter(|d| !d.is_null()) {
             output::note(&format!("what happened differs from the preview: {deviation}"));
         }
@@ -201,14 +214,23 @@ fn show_steps(report: &Value) {
     }
 }
 
-fn show_effects(effects: &Value) {
+/// What the plan wants listed at its end; everything unless it says otherwise.
+fn show_effects(effects: &Value, outputs: &Value) {
+    let wanted = |key: &str| outputs[key] != false;
     let each = |key: &str| effects[key].as_array().cloned().unwrap_or_default();
-    for (word, key) in [("created", "created"), ("modified", "modified"), ("deleted", "deleted")] {
+    for (word, key, shown) in [
+        ("created", "created", wanted("showCreatedFiles")),
+        ("modified", "modified", wanted("showModifiedFiles")),
+        ("deleted", "deleted", wanted("showModifiedFiles")),
+    ] {
+        if !shown {
+            continue;
+        }
         for change in each(key).iter().take(50) {
             output::data(&format!("  {word} {}", change["path"].as_str().unwrap_or_default()));
         }
     }
-    for change in each("renamed").iter().take(50) {
+    for change in each("renamed").iter().take(50).filter(|_| wanted("showModifiedFiles")) {
         output::data(&format!(
             "  renamed {} -> {}",
             change["from"].as_str().unwrap_or_default(),
@@ -263,5 +285,6 @@ async fn undo(global: &Global, run: &str, dry_run: bool, partial: bool, approval
             output::data(message);
         }
     }
-    Ok(ExitCode::SUCCESS)
+    let would_work = answer["preview"].is_null() || answer["preview"]["status"] == "finished";
+    Ok(if would_work { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
 }

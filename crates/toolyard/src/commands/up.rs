@@ -70,7 +70,10 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     }
     report_recovery(global, &recovered);
 
-    wait_for_signal().await?;
+    tokio::select! {
+        ended = wait_for_signal() => ended?,
+        () = tidy_after_recovery(&yard) => wait_for_signal().await?,
+    }
     if !global.quiet {
         output::note("stopping");
     }
@@ -80,6 +83,14 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     yard.close().await;
     let _ = std::fs::remove_file(home.socket());
     Ok(ExitCode::SUCCESS)
+}
+
+/// What killed processes staged in the vault goes once the runs that were taken up again have ended.
+async fn tidy_after_recovery(yard: &Yard) {
+    while !yard.service.engine().active_runs().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+    yard.tidy().await;
 }
 
 fn report_recovery(global: &Global, recovered: &toolyard_engine::plan::Recovered) {

@@ -9,59 +9,59 @@ use std::{
 use tempfile::TempDir;
 
 /// A home and a vault of their own, removed afterwards.
-pub struct Place {
+pub(crate) struct Place {
     _dir: TempDir,
-    pub home: PathBuf,
-    pub vault: PathBuf,
+    pub(crate) home: PathBuf,
+    pub(crate) vault: PathBuf,
 }
 
 /// What a command printed and how it ended.
 #[derive(Debug)]
-pub struct Ran {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Ran {
     /// Standard output as JSON.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(self.stdout.trim()).unwrap_or_else(|e| panic!("not JSON ({e}): {self:?}"))
     }
     /// The error code of a failed command under --json.
-    pub fn error_code(&self) -> String {
+    pub(crate) fn error_code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 }
 
 impl Place {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (home, vault) = (dir.path().join("home"), dir.path().join("vault"));
         std::fs::create_dir(&vault).unwrap();
         Self { _dir: dir, home, vault }
     }
 
-    pub fn note(&self, path: &str, text: &str) {
+    pub(crate) fn note(&self, path: &str, text: &str) {
         let path = self.vault.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    pub fn read(&self, path: &str) -> String {
+    pub(crate) fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.vault.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
     }
 
-    pub fn exists(&self, path: &str) -> bool {
+    pub(crate) fn exists(&self, path: &str) -> bool {
         self.vault.join(path).exists()
     }
 
-    pub fn config(&self, text: &str) {
+    pub(crate) fn config(&self, text: &str) {
         std::fs::create_dir_all(&self.home).unwrap();
         std::fs::write(self.home.join("config.toml"), text).unwrap();
     }
 
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
         command
             .env_clear()
@@ -75,7 +75,7 @@ impl Place {
     }
 
     /// Runs a command on this place's vault.
-    pub fn run(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
         let vault = self.vault.display().to_string();
         let mut all = vec!["--vault", &vault];
         all.extend(args);
@@ -83,7 +83,7 @@ impl Place {
     }
 
     /// Runs a command without naming the vault.
-    pub fn run_bare(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run_bare(&self, args: &[&str]) -> Ran {
         let output = self.command(args).output().unwrap();
         Ran {
             code: output.status.code().unwrap_or(-1),
@@ -93,12 +93,12 @@ impl Place {
     }
 
     /// Calls a tool and gives the ToolResult.
-    pub fn call(&self, tool: &str, args: Value) -> Value {
+    pub(crate) fn call(&self, tool: &str, args: Value) -> Value {
         self.run(&["call", tool, "--args", &args.to_string(), "--json"]).json()
     }
 
     /// Writes a plan file and gives its path.
-    pub fn plan(&self, plan: &Value) -> String {
+    pub(crate) fn plan(&self, plan: &Value) -> String {
         std::fs::create_dir_all(&self.home).unwrap();
         let path = self.home.join(format!(
             "plan-{}.json",
@@ -109,7 +109,7 @@ impl Place {
     }
 
     /// Starts `toolyard up` on a free port and waits until it is ready.
-    pub fn up(&self) -> Server {
+    pub(crate) fn up(&self) -> Server {
         let vault = self.vault.display().to_string();
         let mut child = self
             .command(&["--vault", &vault, "up", "--port", "0", "--token", "test-token-of-16-chars", "--json"])
@@ -128,14 +128,14 @@ impl Place {
 }
 
 /// A running `toolyard up`, killed when dropped.
-pub struct Server {
-    pub child: Child,
-    pub ready: Value,
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) ready: Value,
 }
 
 impl Server {
     /// A GET, by hand: status and body.
-    pub fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
         use std::io::Write;
         let url = self.ready["url"].as_str().unwrap();
         let address = url.strip_prefix("http://").unwrap();
@@ -148,7 +148,7 @@ impl Server {
     }
 
     /// Asks it to stop and waits for it.
-    pub fn stop(mut self) -> i32 {
+    pub(crate) fn stop(mut self) -> i32 {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         self.child.wait().unwrap().code().unwrap_or(-1)

@@ -46,6 +46,8 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) view: &'a dyn View,
     pub(crate) stop: &'a Stop,
     pub(crate) blobs: &'a dyn Blobs,
+    /// What may be come across beside what the call names.
+    pub(crate) paths: &'a toolyard_catalog::PathFilter,
 }
 
 /// How a tool runs.

@@ -244,7 +244,8 @@ fn rewrites(
     let after = FileIndex::new(files.iter().map(|path| moved.get(path).unwrap_or(path).clone()));
     let link_move = LinkMove { before: &before, after: &after, moved };
     let (mut changes, mut unread) = (Vec::new(), 0);
-    for path in files.iter().filter(|path| path.is_note()) {
+    // Links in notes that the policy keeps from this call stay as they are.
+    for path in files.iter().filter(|path| path.is_note() && context.paths.allows(path.as_str())) {
         context.stop.check()?;
         let content = match context.view.read(path, Purpose::Write) {
             Ok(Some(content)) => content,

@@ -233,24 +233,33 @@ fn child_that_dies() {
 }
 
 #[tokio::test]
-async fn staged_files_of_the_dead_are_swept_when_old_enough() {
+async fn staged_files_of_the_dead_are_swept_by_their_journal_and_nothing_else_is() {
     let vault = TestVault::new();
-    // Process ids end at 4194304, so this one never runs.
-    vault.write("a/.toolyard-tmp-99999999.1-call-0", "x");
-    // This process's id, but started at another time: a container's process before the restart.
-    vault.write(&format!(".toolyard-tmp-{}.1-call-0", std::process::id()), "x");
     let running = tool_call("vault.createFile", json!({"path":"n.md","content":"x"}));
     let prepared = vault.prepare(&running).await.unwrap();
-    drop(vault.reopened());
-    assert_eq!(vault.leftovers().len(), 3, "young ones are kept for reconcile");
-    let opened = toolyard_vault::Vault::open(vault.dir.path(), {
-        let mut options = toolyard_vault::VaultOptions::new(vault.locks.path());
-        options.keep_staged = std::time::Duration::ZERO;
-        options
-    })
+    let folder = std::fs::read_dir(vault.locks.path()).unwrap().flatten().next().unwrap().path();
+    // Process ids end at 4194304, so this one never runs; the second has this process's id but started at another time.
+    vault.write("a/.toolyard-tmp-99999999.1-call-0", "x");
+    vault.write(&format!(".toolyard-tmp-{}.1-call-0", std::process::id()), "x");
+    vault.write(".toolyard-tmp-99999999.1-call-1", "the user's own file in the middle of a move");
+    vault.write("innocent.md", "x");
+    std::fs::write(folder.join("staged.99999999.1"), "a/.toolyard-tmp-99999999.1-call-0\ninnocent.md\n../x\ngone")
+        .unwrap();
+    std::fs::write(
+        folder.join(format!("staged.{}.1", std::process::id())),
+        format!(".toolyard-tmp-{}.1-call-0\n", std::process::id()),
+    )
     .unwrap();
-    assert_eq!(vault.leftovers().len(), 1, "what belongs to a running process stays");
-    assert_eq!(opened.sweep_staged(std::time::Duration::ZERO), 0);
+    let other = vault.reopened();
+    assert_eq!(vault.leftovers().len(), 4, "opening removes nothing: reconcile may need it");
+    let opened =
+        toolyard_vault::Vault::open(vault.dir.path(), toolyard_vault::VaultOptions::new(vault.locks.path())).unwrap();
+    assert!(opened.has_leftovers());
+    assert_eq!(opened.sweep_leftovers(), 2);
+    assert!(!opened.has_leftovers());
+    drop(other);
+    assert_eq!(vault.leftovers().len(), 2, "what runs, and what holds the user's own file, stays");
+    assert_eq!(vault.read("innocent.md"), "x");
     vault.provider.execute(&vault.context(), &running, prepared).await.unwrap();
-    assert_eq!((vault.leftovers().len(), vault.read("n.md")), (0, "x".into()));
+    assert_eq!(vault.read("n.md"), "x");
 }

@@ -1,0 +1,64 @@
+//! [`Confined`]: a view that hides what the policy's path rules do not allow.
+//!
+//! Paths that a call names are checked before it comes here. Tools that find paths by themselves look through this, so
+//! that a list, a search or a rename never comes across what the call could not have named.
+
+use crate::{
+    error::Fallible,
+    path::VaultPath,
+    root::NodeKind,
+    view::{Content, Entry, Listing, Purpose, Stat, View},
+};
+use std::sync::{Arc, Mutex, PoisonError};
+use toolyard_catalog::PathFilter;
+use toolyard_protocol::Sandbox;
+
+pub(crate) struct Confined<'a> {
+    view: &'a dyn View,
+    filter: &'a PathFilter,
+}
+
+impl<'a> Confined<'a> {
+    pub(crate) fn new(view: &'a dyn View, filter: &'a PathFilter) -> Self {
+        Self { view, filter }
+    }
+}
+
+impl View for Confined<'_> {
+    fn stat(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Stat>> {
+        self.view.stat(path, purpose)
+    }
+    fn read(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Content>> {
+        self.view.read(path, purpose)
+    }
+    fn etag(&self, path: &VaultPath) -> Fallible<Option<String>> {
+        self.view.etag(path)
+    }
+    fn list(&self, folder: Option<&VaultPath>, listing: Listing) -> Fallible<Vec<Entry>> {
+        let mut entries = self.view.list(folder, listing)?;
+        entries.retain(|entry| match VaultPath::child(folder, &entry.name) {
+            Ok(path) if entry.kind == NodeKind::Folder => self.filter.leads_to_allowed(path.as_str()),
+            Ok(path) => self.filter.allows(path.as_str()),
+            Err(_) => false,
+        });
+        Ok(entries)
+    }
+}
+
+/// The filter of the last sandbox seen: nearly every call has the same one, and building it costs more than a read.
+#[derive(Default)]
+pub(crate) struct Filters(Mutex<Option<(Sandbox, Arc<PathFilter>)>>);
+
+impl Filters {
+    pub(crate) fn of(&self, sandbox: &Sandbox) -> Arc<PathFilter> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((known, filter)) if known == sandbox => filter.clone(),
+            _ => {
+                let filter = Arc::new(PathFilter::new(sandbox));
+                *last = Some((sandbox.clone(), filter.clone()));
+                filter
+            }
+        }
+    }
+}
