@@ -97,14 +97,18 @@ fn crash_points_lose_nothing_and_repeat_nothing() {
     let seed = setting("TOOLYARD_CRASH_SEED", 2026);
     let plan = mixed_plan();
 
-    // Twice without a kill: what the vault must look like, and how long a run takes.
-    let reference = Place::new();
-    let file = reference.plan(&plan);
-    let begun = Instant::now();
-    let ran = reference.run(&["plan", "run", &file, "--yes", "--json"]);
-    let took = begun.elapsed();
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let expected = contents(&reference.vault);
+    // Three times without a kill: what the vault must look like, and how long a run takes at its fastest.
+    let mut took = Duration::MAX;
+    let mut expected = BTreeMap::new();
+    for _ in 0..3 {
+        let reference = Place::new();
+        let file = reference.plan(&plan);
+        let begun = Instant::now();
+        let ran = reference.run(&["plan", "run", &file, "--yes", "--json"]);
+        took = took.min(begun.elapsed());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        expected = contents(&reference.vault);
+    }
     assert_eq!(expected["log.md"].lines().count(), 20);
 
     let (mut kills, mut before_start, mut finished_anyway) = (0u64, 0u64, 0u64);
