@@ -588,6 +588,16 @@ impl Engine {
         }
     }
 
+    /// Seals what a process that is gone had ended and not sealed.
+    pub(crate) async fn seal_left_behind(&self) -> Result<(), Failure> {
+        let sealer = self.inner.sealer.clone();
+        let sealed = tokio::task::spawn_blocking(move || sealer.note_unsealed().and_then(|()| sealer.seal())).await;
+        match sealed {
+            Ok(sealed) => Ok(sealed?),
+            Err(_) => Err(Failure::new(ErrorCode::InternalError, "the sealing task failed")),
+        }
+    }
+
     /// Seals ended runs now rather than with the next tick.
     pub async fn seal(&self) -> Result<(), Failure> {
         let sealer = self.inner.sealer.clone();

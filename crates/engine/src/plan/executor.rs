@@ -65,6 +65,10 @@ struct Loop {
     whole: HashMap<u64, Map<String, Value>>,
 }
 
+fn is_cancelled(event: &Event) -> bool {
+    matches!(event, Event::Settled { outcome: Outcome::Cancelled, .. })
+}
+
 /// Waits for a moment that may not have been set.
 async fn until(moment: Option<Instant>) {
     match moment {
@@ -179,6 +183,11 @@ impl Executor {
                                     actions.extend(self.cancel(&mut scheduler, &by, "a call in doubt was given up"));
                                 }
                                 let event = self.settled(step, index, settled);
+                                if !cancelled && is_cancelled(&event) {
+                                    // Recorded as stopped before the process died: the run is, too.
+                                    cancelled = true;
+                                    actions.extend(self.cancel(&mut scheduler, "a request", "cancelled"));
+                                }
                                 actions.extend(scheduler.apply(event));
                             }
                             Ok(None) => {
@@ -196,6 +205,11 @@ impl Executor {
             }
             tokio::select! {
                 biased;
+                // Before the calls: one that ended because the run was stopped must not count as the step's own failure.
+                () = self.scope.cancel.cancelled(), if !cancelled => {
+                    cancelled = true;
+                    actions.extend(self.cancel(&mut scheduler, "a request", "cancelled"));
+                }
                 finished = calls.next(), if !calls.is_empty() => {
                     if let Some(event) = finished.map(|f| self.take_in(f)) {
                         actions.extend(scheduler.apply(event));
@@ -205,10 +219,6 @@ impl Executor {
                     if let Some(event) = finished.map(|f| self.take_in(f)) {
                         actions.extend(scheduler.apply(event));
                     }
-                }
-                () = self.scope.cancel.cancelled(), if !cancelled => {
-                    cancelled = true;
-                    actions.extend(self.cancel(&mut scheduler, "a request", "cancelled"));
                 }
                 () = self.engine.shutdown_token().cancelled(), if give_up.is_none() && self.mode == Mode::Live => {
                     // Waits need not be sat out: they are recorded with the time at which they end.

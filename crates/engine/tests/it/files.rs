@@ -24,13 +24,20 @@ pub enum Dies {
     AfterTheChange,
 }
 
+/// One change: which call left what at a path.
+pub struct Change {
+    pub call: CallId,
+    pub path: String,
+    pub after: Option<String>,
+}
+
 #[derive(Default)]
 pub struct Disk {
     pub tree: Mutex<Tree>,
     /// How often each call changed something.
     pub applied: Mutex<HashMap<CallId, u32>>,
-    /// The tree after each change, in order, with the call that made it.
-    pub history: Mutex<Vec<(CallId, Tree)>>,
+    /// Every change, in order.
+    pub history: Mutex<Vec<Change>>,
     dies: Mutex<Option<(String, Dies)>>,
     /// Told when a write has reached the place where it dies.
     pub died: Notify,
@@ -293,7 +300,11 @@ impl Provider for Files {
                     None => drop(tree.remove(&path)),
                 }
                 *self.disk.applied.lock().unwrap().entry(call.call_id).or_default() += 1;
-                self.disk.history.lock().unwrap().push((call.call_id, tree.clone()));
+                self.disk.history.lock().unwrap().push(Change {
+                    call: call.call_id,
+                    path: path.clone(),
+                    after: after.clone(),
+                });
             }
             self.disk.maybe_die(&path, Dies::AfterTheChange).await;
             Ok(output_of(&path, before.as_deref().map(etag).as_deref(), after.as_deref().map(etag).as_deref()))

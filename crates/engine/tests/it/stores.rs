@@ -86,6 +86,9 @@ impl Tap {
             row = row.map(|r| RunRow { status: RunStatus::Running, ended_at: None, lease: Some(lease), ..r });
         }
         copy.append(Batch { run_id, frames, blobs, row, durability: Durability::Sync }).unwrap();
+        if crashed {
+            return copy; // a run that had not ended was not sealed
+        }
         for entry in self.inner.ledger(1, usize::MAX).unwrap() {
             copy.inner.ledger_append(&mut |_| (entry.payload.clone(), entry.chain)).unwrap();
         }
