@@ -53,6 +53,7 @@ pub(crate) enum Ended {
 
 type Work = Pin<Box<dyn Future<Output = Finished> + Send>>;
 
+#[allow(clippy::large_enum_variant)] // moved once, from the future that made it
 enum Finished {
     Call { step: usize, index: u32, settled: Settled },
     Timer { step: usize, index: u32 },

@@ -14,26 +14,27 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use toolyard_catalog::ToolSource;
 use toolyard_engine::{
-    Store,
+    BoxFuture, CallContext, Failed, Output, Prepared, Provider, Store,
     ledger::{verify_ledger, verify_run},
     plan::RunReport,
     record::{Record, Settlement},
     store::{Batch, Durability, Frame},
 };
-use toolyard_protocol::{ActionPlan, CallId, ResultStatus, RunId, RunStatus};
+use toolyard_protocol::{ActionPlan, CallId, ResultStatus, RunId, RunStatus, ToolCall};
 
 /// A run as a crash left it: its first records, and the disk as it was at that moment.
-pub struct Wreck {
-    pub store: Tap,
-    pub tree: Tree,
+pub(crate) struct Wreck {
+    pub(crate) store: Tap,
+    pub(crate) tree: Tree,
     /// How often each call had been applied.
-    pub applied: HashMap<CallId, u32>,
+    pub(crate) applied: HashMap<CallId, u32>,
 }
 
 /// What was on the disk when the first `k` records had been made. A call that has begun and has no result may or may
 /// not have had its effect: `happened` says which.
-pub fn wreck(original: &Bench, start: &Tree, run_id: RunId, k: usize, happened: bool) -> Wreck {
+pub(crate) fn wreck(original: &Bench, start: &Tree, run_id: RunId, k: usize, happened: bool) -> Wreck {
     let frames = original.store.kept_frames(run_id);
     let (mut begun, mut ended) = (HashSet::new(), HashSet::new());
     for frame in &frames[..k] {
@@ -58,14 +59,14 @@ pub fn wreck(original: &Bench, start: &Tree, run_id: RunId, k: usize, happened: 
 }
 
 impl Wreck {
-    pub fn bench(self, policy: Value) -> Bench {
+    pub(crate) fn bench(self, policy: Value) -> Bench {
         let disk = Disk::of(self.tree);
         *disk.applied.lock().unwrap() = self.applied;
         bench_with(BenchParts { store: Arc::new(self.store), disk, policy, options: quick() })
     }
 }
 
-pub fn assert_sound(b: &Bench, run_id: RunId, context: &str) {
+pub(crate) fn assert_sound(b: &Bench, run_id: RunId, context: &str) {
     let report = verify_run(&*b.store, run_id, &b.engine.signer().verifier()).unwrap();
     assert!(report.ok, "{context}: {report:?}");
     let export = b.export(run_id);
@@ -610,4 +611,108 @@ async fn a_run_that_has_ended_cannot_be_taken_up() {
     assert_eq!(refused.code.as_str(), "PRECONDITION_FAILED");
     b.engine.set_policy(policy(yolo()));
     assert!(within(b.engine.recover(|_| false)).await.unwrap().resumed.is_empty());
+}
+
+// Who is asked, and under which name.
+
+#[tokio::test]
+async fn a_call_made_again_keeps_its_id_so_that_the_tool_can_tell() {
+    let original = bench();
+    let whole = original.run(json!([{"id": "k", "tool": "lab.keyed", "args": {"value": 1}}])).await;
+    let frames = original.store.kept_frames(whole.run_id);
+    let call = frames.iter().position(|f| f.kind == 4).unwrap() + 1;
+    let b = wreck(&original, &Tree::new(), whole.run_id, call, true).bench(yolo());
+    let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+    assert_eq!(report.status, RunStatus::Finished);
+    assert_eq!(b.lab.calls_of("lab.keyed"), 1);
+    assert_eq!(b.export(whole.run_id).calls[0].call_id, original.export(whole.run_id).calls[0].call_id);
+    assert_sound(&b, whole.run_id, "keyed");
+}
+
+/// Guarded by etags, it says, but it cannot tell what became of a call.
+struct CannotTell;
+impl Provider for CannotTell {
+    fn prepare<'a>(&'a self, _: &'a CallContext, _: &'a ToolCall) -> BoxFuture<'a, Result<Prepared, Failed>> {
+        Box::pin(async { Ok(Prepared { intent: Some(Default::default()), ..Prepared::default() }) })
+    }
+    fn execute<'a>(
+        &'a self,
+        _: &'a CallContext,
+        _: &'a ToolCall,
+        _: Prepared,
+    ) -> BoxFuture<'a, Result<Output, Failed>> {
+        Box::pin(async { Ok(Output::default()) })
+    }
+}
+
+fn cannot_tell(b: &Bench) {
+    let tool = json!({"name":"x.write","title":"t","description":"d","category":"x","riskLevel":"writes","idempotency":"etag",
+        "inputSchema":{"type":"object"}});
+    b.engine.register(vec![crate::support::entry(tool)], Arc::new(CannotTell)).unwrap();
+}
+
+#[tokio::test]
+async fn a_provider_that_cannot_tell_leaves_the_call_in_doubt_rather_than_failed() {
+    let original = bench();
+    cannot_tell(&original);
+    let whole = original.run(json!([{"id": "x", "tool": "x.write", "args": {}}])).await;
+    assert_eq!(whole.status, RunStatus::Finished);
+    let frames = original.store.kept_frames(whole.run_id);
+    let call = frames.iter().position(|f| f.kind == 4).unwrap() + 1;
+    for choice in [Settlement::AssumeDone, Settlement::Rerun] {
+        let b = wreck(&original, &Tree::new(), whole.run_id, call, false).bench(yolo());
+        cannot_tell(&b);
+        let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+        assert_eq!((report.status, failure_code(&report.error)), (RunStatus::Paused, "IN_DOUBT"));
+        b.engine.settle(whole.run_id, choice, "ada").await.unwrap();
+        let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+        assert_eq!(report.status, RunStatus::Finished, "{choice:?}");
+        assert_sound(&b, whole.run_id, "cannot tell");
+    }
+}
+
+#[tokio::test]
+async fn of_two_tools_with_one_name_the_one_that_was_called_is_asked() {
+    let plugin = |b: &Bench| {
+        let tool = json!({"name":"file.append","title":"t","description":"d","category":"x","riskLevel":"writes","idempotency":"none",
+            "inputSchema":{"type":"object"}});
+        let entry = crate::support::entry_of(tool, ToolSource::plugin("other"));
+        b.engine.register(vec![entry], Arc::new(CannotTell)).unwrap();
+    };
+    let original = bench();
+    plugin(&original);
+    let id = original
+        .engine
+        .tools()
+        .snapshot
+        .iter()
+        .find(|e| e.name().as_str() == "file.append" && e.source() == &ToolSource::core())
+        .unwrap()
+        .id()
+        .to_owned();
+    let whole = original.run(json!([{"id": "a", "tool": id, "args": {"path": "a.md", "text": "x"}}])).await;
+    assert_eq!(whole.status, RunStatus::Finished, "{:?}", whole.error);
+    let frames = original.store.kept_frames(whole.run_id);
+    let call = frames.iter().position(|f| f.kind == 4).unwrap() + 1;
+    for happened in [false, true] {
+        let b = wreck(&original, &Tree::new(), whole.run_id, call, happened).bench(yolo());
+        plugin(&b);
+        let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+        assert_eq!(report.status, RunStatus::Finished, "{:?}", report.error);
+        assert_eq!(b.disk.get("a.md").unwrap(), "x");
+        let undo = within(b.engine.plan_undo(whole.run_id)).await.unwrap();
+        assert!(undo.not_undoable.is_empty(), "{undo:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_gone_keeps_the_run_from_going_on_and_nothing_is_made_up() {
+    let original = bench();
+    let whole = original.run(with_command()).await;
+    let b = wreck(&original, &Tree::new(), whole.run_id, 3, false).bench(yolo());
+    b.engine.unregister(&ToolSource::core());
+    let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+    assert_eq!(recovered.failed.len(), 1);
+    assert_eq!(b.row(whole.run_id).status, RunStatus::Running, "it can still go on once the tool is back");
+    assert_eq!(b.store.kept_frames(whole.run_id).len(), 3);
 }
