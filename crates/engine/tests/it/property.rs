@@ -91,8 +91,13 @@ fn to_plan(shape: &Shape) -> ActionPlan {
     plan(Value::Array(steps))
 }
 
+/// Each case is a whole run and three recoveries; `PROPTEST_CASES` asks for more of them.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(24)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
     fn a_crash_at_any_record_of_any_plan_changes_nothing_in_the_end(
