@@ -308,7 +308,7 @@ impl Approvals {
         let mut all: Vec<Approval> =
             self.store.list(SPACE)?.into_iter().filter_map(|(_, b)| serde_json::from_slice(&b).ok()).collect();
         all.retain(|a: &Approval| a.decision.is_some());
-        all.sort_by(|a, b| b.resolved_at.cmp(&a.resolved_at));
+        all.sort_by_key(|a| std::cmp::Reverse(a.resolved_at));
         Ok(all)
     }
 

@@ -23,6 +23,7 @@ pub(crate) struct Attempt<'a> {
 }
 
 /// Why an attempt did not end well.
+#[allow(clippy::large_enum_variant)] // short-lived; there is one of these for each failed call
 pub(crate) enum Stopped {
     /// The provider said so.
     Failed(Failed),

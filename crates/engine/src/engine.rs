@@ -57,8 +57,11 @@ impl Default for EngineOptions {
 pub struct Tools {
     /// What exists.
     pub snapshot: Arc<Snapshot>,
-    providers: HashMap<String, Arc<dyn Provider>>,
+    providers: Providers,
 }
+
+/// What runs each tool, by id.
+type Providers = HashMap<String, Arc<dyn Provider>>;
 
 impl Tools {
     /// What runs a tool, by id.
@@ -82,7 +85,7 @@ struct Inner {
     signer: Arc<Signer>,
     sealer: Arc<Sealer>,
     approvals: Arc<Approvals>,
-    registry: Mutex<(Registry, HashMap<String, Arc<dyn Provider>>)>,
+    registry: Mutex<(Registry, Providers)>,
     tools: ArcSwap<Tools>,
     policy: ArcSwap<Policy>,
     hooks: ArcSwap<Vec<Arc<dyn Hook>>>,
@@ -215,7 +218,7 @@ impl Engine {
         self.publish_tools(&registry);
     }
 
-    fn publish_tools(&self, registry: &(Registry, HashMap<String, Arc<dyn Provider>>)) {
+    fn publish_tools(&self, registry: &(Registry, Providers)) {
         let tools = Tools { snapshot: registry.0.snapshot(), providers: registry.1.clone() };
         self.inner.tools.store(Arc::new(tools));
     }
@@ -607,6 +610,16 @@ impl Engine {
         let sealer = self.inner.sealer.clone();
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || sealer.seal()).await {
             tracing::error!(%error, "the last runs could not be sealed");
+        }
+    }
+
+    /// Seals what a process that is gone had ended and not sealed.
+    pub(crate) async fn seal_left_behind(&self) -> Result<(), Failure> {
+        let sealer = self.inner.sealer.clone();
+        let sealed = tokio::task::spawn_blocking(move || sealer.note_unsealed().and_then(|()| sealer.seal())).await;
+        match sealed {
+            Ok(sealed) => Ok(sealed?),
+            Err(_) => Err(Failure::new(ErrorCode::InternalError, "the sealing task failed")),
         }
     }
 

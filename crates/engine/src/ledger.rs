@@ -7,20 +7,25 @@
 use crate::{
     Store,
     chain::{BadRecord, ChainWalker, Signer, Verifier},
-    store::{LedgerEntry, StoreError},
+    store::{LedgerEntry, RunFilter, StoreError},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{
+    collections::HashSet,
     ops::ControlFlow,
     sync::{Arc, Mutex, PoisonError},
 };
-use toolyard_protocol::{ErrorCode, Failure, RunId, canonical};
+use toolyard_protocol::{ErrorCode, Failure, RunId, RunStatus, canonical};
 
 const ORIGIN: &str = "toolyard/ledger";
 /// Heads in one entry at most.
 const HEADS_PER_ENTRY: usize = 4096;
+/// At a start, this many of the newest ended runs are looked at for ones that were not sealed.
+const MAX_UNSEALED: usize = 10_000;
+/// A run is sealed within this time of its end, or not before the next start.
+const SEAL_MARGIN: SignedDuration = SignedDuration::from_mins(2);
 
 /// The end of one run's record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +73,31 @@ impl Sealer {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(head);
     }
 
+    /// Notes runs that ended so shortly before a crash that nobody sealed them. May block.
+    pub fn note_unsealed(&self) -> Result<(), StoreError> {
+        let (sealed, since) = recently_sealed(&*self.store)?;
+        let filter = RunFilter {
+            statuses: vec![RunStatus::Finished, RunStatus::Failed, RunStatus::Cancelled],
+            limit: MAX_UNSEALED,
+            ..RunFilter::default()
+        };
+        for row in self.store.runs(&filter)? {
+            let recent = row.ended_at.is_some_and(|at| since.is_none_or(|since| at >= since));
+            if !recent || sealed.contains(&row.run_id) {
+                continue;
+            }
+            let mut head = None;
+            self.store.frames(row.run_id, 1, &mut |frame| {
+                head = Some((frame.seq, frame.chain));
+                ControlFlow::Continue(())
+            })?;
+            if let Some((seq, chain)) = head {
+                self.run_ended(row.run_id, seq, &chain);
+            }
+        }
+        Ok(())
+    }
+
     /// Whether there is nothing to seal.
     pub fn is_idle(&self) -> bool {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
@@ -100,6 +130,49 @@ impl Sealer {
         let payload = Payload { note: self.signer.sign(ORIGIN, seq, &chain), body };
         (serde_json::to_vec(&payload).unwrap_or_default(), chain)
     }
+}
+
+/// The runs named in the last minutes of the ledger, and where those minutes begin: whatever ended before is sealed.
+fn recently_sealed(store: &dyn Store) -> Result<(HashSet<RunId>, Option<Timestamp>), StoreError> {
+    let body_at = |seq: u64| -> Result<Option<Body>, StoreError> {
+        let entry = store.ledger(seq, 1)?.into_iter().next();
+        Ok(entry
+            .and_then(|e| serde_json::from_slice::<Payload>(&e.payload).ok())
+            .and_then(|p| serde_json::from_str(&p.body).ok()))
+    };
+    let mut seq = last_seq(store)?;
+    let mut sealed = HashSet::new();
+    let mut since = None;
+    while seq > 0
+        && let Some(body) = body_at(seq)?
+    {
+        let begin = *since.get_or_insert(body.at - SEAL_MARGIN);
+        if body.at < begin {
+            break;
+        }
+        sealed.extend(body.runs.into_iter().map(|head| head.run_id));
+        seq -= 1;
+    }
+    Ok((sealed, since))
+}
+
+/// The number of the last entry, 0 when there is none.
+fn last_seq(store: &dyn Store) -> Result<u64, StoreError> {
+    let there = |seq: u64| -> Result<bool, StoreError> { Ok(!store.ledger(seq, 1)?.is_empty()) };
+    let mut high = 1;
+    while there(high)? {
+        high *= 2;
+    }
+    let mut low = high / 2; // 0, or an entry that is there
+    while low + 1 < high {
+        let middle = low.midpoint(high);
+        if there(middle)? {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
 }
 
 fn link(previous: &[u8; 32], body: &str) -> [u8; 32] {
@@ -222,7 +295,7 @@ fn find_in_ledger(
         high *= 2;
     }
     if let Some(since) = since {
-        let since = since - jiff::SignedDuration::from_secs(60); // clocks of two processes may differ a little
+        let since = since - SignedDuration::from_secs(60); // clocks of two processes may differ a little
         while low < high {
             let middle = low.midpoint(high);
             let before = match entry_at(middle)? {

@@ -4,6 +4,9 @@
 //! Knows no HTTP, no SQL, no MCP and no files: doors turn their requests into a [`Caller`] and a call, stores keep
 //! bytes, providers do the work.
 
+// `Failure` is the vocabulary's one error and is handed over by value; failing is not the hot path.
+#![allow(clippy::result_large_err)]
+
 pub mod approvals;
 mod attempt;
 mod caller;

@@ -694,7 +694,10 @@ fn to_result(
         attempt,
         status: outcome.status,
         ok: outcome.status == ResultStatus::Ok,
-        data_hash: outcome.data_blob.as_ref().and_then(|_| data.as_ref()).and_then(|d| canonical::hash(d).ok()),
+        data_hash: match (&outcome.data_blob, &data) {
+            (Some(_), Some(data)) => canonical::hash(data).ok(),
+            _ => None,
+        },
         data,
         error: outcome.error.clone(),
         started_at: view::micros(outcome.started),
@@ -941,6 +944,7 @@ fn shown(name: &str) -> String {
 // After a crash: calls that were recorded and have no result. See the table in docs/durability.md.
 
 /// What looking at the target of an interrupted, etag-guarded call has found.
+#[allow(clippy::large_enum_variant)] // short-lived; there is one of these for each interrupted call
 pub(crate) enum Reconciliation {
     /// The call has its result now.
     Settled(Settled),

@@ -35,7 +35,9 @@ pub trait Blobs: Send + Sync {
 
 /// Sends `step.progress` events. Cheap to clone; never blocks and never fails.
 #[derive(Clone)]
-pub struct Progress(Arc<dyn Fn(String, Option<Map<String, Value>>) + Send + Sync>);
+pub struct Progress(Arc<ProgressSink>);
+
+type ProgressSink = dyn Fn(String, Option<Map<String, Value>>) + Send + Sync;
 
 impl Progress {
     /// Wraps whatever takes the reports.

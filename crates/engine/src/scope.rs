@@ -78,7 +78,9 @@ impl Usage {
 /// The in-memory twins of a dry run, one for each provider it touches, in the order they were first touched: a preview
 /// must come out the same each time.
 #[derive(Default)]
-pub(crate) struct Previews(Mutex<Vec<(Arc<dyn Provider>, Option<Arc<dyn PreviewProvider>>)>>);
+pub(crate) struct Previews(Mutex<Vec<Twin>>);
+
+type Twin = (Arc<dyn Provider>, Option<Arc<dyn PreviewProvider>>);
 
 impl Previews {
     /// The twin of a provider, made at first use.

@@ -76,7 +76,7 @@ pub struct Confirmation {
     /// Until when it may be used to start the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// Always `run`: one approval, one run.
+    /// `run`: one approval, one run. `call`: the approval of one call inside a run.
     pub scope: String,
 }
 

@@ -53,6 +53,7 @@ pub(crate) enum Ended {
 
 type Work = Pin<Box<dyn Future<Output = Finished> + Send>>;
 
+#[allow(clippy::large_enum_variant)] // moved once, from the future that made it
 enum Finished {
     Call { step: usize, index: u32, settled: Settled },
     Timer { step: usize, index: u32 },
@@ -63,6 +64,10 @@ struct Loop {
     results: Vec<Option<IterationReport>>,
     /// Outputs that the results only refer to.
     whole: HashMap<u64, Map<String, Value>>,
+}
+
+fn is_cancelled(event: &Event) -> bool {
+    matches!(event, Event::Settled { outcome: Outcome::Cancelled, .. })
 }
 
 /// Waits for a moment that may not have been set.
@@ -148,7 +153,8 @@ impl Executor {
                 ));
             }
         };
-        let run_deadline = Instant::now() + Duration::from_millis(self.scope.limits().max_run_ms);
+        let run_deadline = tokio::time::sleep(Duration::from_millis(self.scope.limits().max_run_ms));
+        tokio::pin!(run_deadline);
         let mut calls: FuturesUnordered<Work> = FuturesUnordered::new();
         let mut timers: FuturesUnordered<Work> = FuturesUnordered::new();
         let mut actions: VecDeque<Action> = scheduler.apply(Event::Start).into();
@@ -179,6 +185,11 @@ impl Executor {
                                     actions.extend(self.cancel(&mut scheduler, &by, "a call in doubt was given up"));
                                 }
                                 let event = self.settled(step, index, settled);
+                                if !cancelled && is_cancelled(&event) {
+                                    // Recorded as stopped before the process died: the run is, too.
+                                    cancelled = true;
+                                    actions.extend(self.cancel(&mut scheduler, "a request", "cancelled"));
+                                }
                                 actions.extend(scheduler.apply(event));
                             }
                             Ok(None) => {
@@ -196,7 +207,8 @@ impl Executor {
             }
             tokio::select! {
                 biased;
-                // Stops come first: in a run of calls that end at once, they would otherwise never be seen.
+                // Stops come first: in a run of calls that end at once they would otherwise never be seen, and a call that
+                // ended because the run was stopped must not count as its step's own failure.
                 () = self.scope.cancel.cancelled(), if !cancelled => {
                     cancelled = true;
                     actions.extend(self.cancel(&mut scheduler, "a request", "cancelled"));
@@ -213,7 +225,7 @@ impl Executor {
                     self.scope.cancel.cancel();
                     return Ended::Interrupted;
                 }
-                () = tokio::time::sleep_until(run_deadline), if !cancelled => {
+                () = &mut run_deadline, if !cancelled => {
                     cancelled = true;
                     self.scope.cancel.cancel();
                     let limit = self.scope.limits().max_run_ms;

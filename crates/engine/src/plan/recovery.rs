@@ -11,9 +11,9 @@ use crate::{
     Engine, Recorder,
     pipeline::{self, Reconciliation},
     record::{Confirmed, Record, SettledRecord, Settlement},
-    store::{Lease, RunFilter, RunKind, RunRow},
+    store::{Batch, Durability, Lease, RunFilter, RunKind, RunRow, StoreError},
 };
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{
     CallId, Confirmation, ConfirmationDecision, ConfirmationId, ErrorCode, Failure, Idempotency, ResultStatus, RunId,
@@ -44,7 +44,7 @@ impl Engine {
             .await
             .map_err(|_| Failure::new(ErrorCode::InternalError, "listing runs failed unexpectedly"))??;
         for row in rows {
-            if row.lease.as_ref().is_some_and(&is_alive) || self.active_runs().contains(&row.run_id) {
+            if row.lease.as_ref().is_some_and(|lease| self.is_held(lease, &is_alive)) {
                 continue;
             }
             let run_id = row.run_id;
@@ -73,6 +73,7 @@ impl Engine {
                 recovered.failed.push((run_id, failure));
             }
         }
+        self.seal_left_behind().await?;
         self.approvals().close_orphans().await?;
         Ok(recovered)
     }
@@ -96,7 +97,7 @@ impl Engine {
             )
             .suggest("Fork it from a step with `toolyard plan fork`, or run the plan again."));
         }
-        if row.lease.as_ref().is_some_and(is_alive) {
+        if row.lease.as_ref().is_some_and(|lease| self.is_held(lease, &is_alive)) {
             return Err(Failure::new(ErrorCode::PreconditionFailed, "another process works on this run"));
         }
         if row.kind == RunKind::Call {
@@ -111,6 +112,11 @@ impl Engine {
             Some(run) => run.drive().await,
             None => Err(Failure::new(ErrorCode::PreconditionFailed, "the run has ended")),
         }
+    }
+
+    /// Whether the process that holds a lease is there to work on the run. This one always is.
+    fn is_held(&self, lease: &Lease, is_alive: &impl Fn(&Lease) -> bool) -> bool {
+        lease == self.lease() || is_alive(lease)
     }
 
     /// Records how a person settles a call in doubt. The run still has to be resumed.
@@ -141,12 +147,24 @@ impl Engine {
     /// Claims a run from whoever held it when its row was read, and goes on with its record.
     async fn reopen(&self, memo: &Memo, row: &RunRow) -> Result<Recorder, Failure> {
         let (store, held, lease, run_id) = (self.store().clone(), row.lease.clone(), self.lease().clone(), row.run_id);
+        let known = memo.at.seq;
         let claimed = tokio::task::spawn_blocking(move || {
-            // A lease that appeared since the row was read is somebody else's, even if it is this process's.
-            if store.run(run_id)?.is_none_or(|now| now.lease != held) {
-                return Ok(false);
+            if !store.claim(run_id, held.as_ref(), &lease)? {
+                return Ok::<_, StoreError>(false);
             }
-            store.claim(run_id, held.as_ref(), &lease)
+            // Somebody may have taken the run up and ended it since its record was read; then it is not ours to go on with.
+            let mut grown = false;
+            store.settle()?;
+            store.frames(run_id, known + 1, &mut |_| {
+                grown = true;
+                ControlFlow::Break(())
+            })?;
+            if grown && let Some(now) = store.run(run_id)? {
+                let row = Some(RunRow { lease: held, ..now });
+                let (frames, blobs) = (Vec::new(), Vec::new());
+                store.append(Batch { run_id, frames, blobs, row, durability: Durability::Ride })?;
+            }
+            Ok(!grown)
         })
         .await
         .map_err(|_| Failure::new(ErrorCode::InternalError, "claiming the run failed unexpectedly"))??;

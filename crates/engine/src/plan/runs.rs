@@ -320,8 +320,7 @@ impl Engine {
         let Some(start) = compiled.steps.iter().position(|s| s.step.id == *from) else {
             return Err(Failure::new(ErrorCode::NotFound, format!("the plan has no step {from}")));
         };
-        let unchanged: Vec<bool> =
-            compiled.steps.iter().map(|now| original.steps.iter().any(|was| *was == now.step)).collect();
+        let unchanged: Vec<bool> = compiled.steps.iter().map(|now| original.steps.contains(&now.step)).collect();
         // Besides the step itself: what was edited, and everything that builds on either.
         let edited = (0..compiled.steps.len()).filter(|&i| !unchanged[i]);
         let again = downstream(&compiled, edited.chain([start]).collect());

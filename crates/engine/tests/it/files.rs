@@ -15,54 +15,61 @@ use toolyard_engine::{
 };
 use toolyard_protocol::{CallId, Effects, EntryKind, ErrorCode, Failure, ToolCall, ToolResult, canonical};
 
-pub type Tree = BTreeMap<String, String>;
+pub(crate) type Tree = BTreeMap<String, String>;
 
 /// Where a write stops for ever, as if the process died there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dies {
+pub(crate) enum Dies {
     BeforeTheChange,
     AfterTheChange,
 }
 
-#[derive(Default)]
-pub struct Disk {
-    pub tree: Mutex<Tree>,
-    /// How often each call changed something.
-    pub applied: Mutex<HashMap<CallId, u32>>,
-    /// The tree after each change, in order, with the call that made it.
-    pub history: Mutex<Vec<(CallId, Tree)>>,
-    dies: Mutex<Option<(String, Dies)>>,
-    /// Told when a write has reached the place where it dies.
-    pub died: Notify,
-    /// When set, `execute` writes to this log first.
-    pub log: Mutex<Option<Arc<Mutex<Vec<String>>>>>,
-    pub reads: Mutex<u32>,
+/// One change: which call left what at a path.
+pub(crate) struct Change {
+    pub(crate) call: CallId,
+    pub(crate) path: String,
+    pub(crate) after: Option<String>,
 }
 
-pub fn etag(content: &str) -> String {
+#[derive(Default)]
+pub(crate) struct Disk {
+    pub(crate) tree: Mutex<Tree>,
+    /// How often each call changed something.
+    pub(crate) applied: Mutex<HashMap<CallId, u32>>,
+    /// Every change, in order.
+    pub(crate) history: Mutex<Vec<Change>>,
+    dies: Mutex<Option<(String, Dies)>>,
+    /// Told when a write has reached the place where it dies.
+    pub(crate) died: Notify,
+    /// When set, `execute` writes to this log first.
+    pub(crate) log: Mutex<Option<Arc<Mutex<Vec<String>>>>>,
+    pub(crate) reads: Mutex<u32>,
+}
+
+pub(crate) fn etag(content: &str) -> String {
     canonical::sha256_hex(content.as_bytes())[..16].to_owned()
 }
 
 impl Disk {
-    pub fn of(tree: Tree) -> Arc<Self> {
+    pub(crate) fn of(tree: Tree) -> Arc<Self> {
         Arc::new(Self { tree: Mutex::new(tree), ..Self::default() })
     }
-    pub fn get(&self, path: &str) -> Option<String> {
+    pub(crate) fn get(&self, path: &str) -> Option<String> {
         self.tree.lock().unwrap().get(path).cloned()
     }
-    pub fn set(&self, path: &str, content: &str) {
+    pub(crate) fn set(&self, path: &str, content: &str) {
         self.tree.lock().unwrap().insert(path.into(), content.into());
     }
-    pub fn snapshot(&self) -> Tree {
+    pub(crate) fn snapshot(&self) -> Tree {
         self.tree.lock().unwrap().clone()
     }
-    pub fn dies_at(&self, path: &str, when: Dies) {
+    pub(crate) fn dies_at(&self, path: &str, when: Dies) {
         *self.dies.lock().unwrap() = Some((path.to_owned(), when));
     }
-    pub fn lives(&self) {
+    pub(crate) fn lives(&self) {
         *self.dies.lock().unwrap() = None;
     }
-    pub fn changes(&self) -> usize {
+    pub(crate) fn changes(&self) -> usize {
         self.history.lock().unwrap().len()
     }
     async fn maybe_die(&self, path: &str, when: Dies) {
@@ -74,18 +81,18 @@ impl Disk {
     }
 }
 
-pub struct Files {
+pub(crate) struct Files {
     disk: Arc<Disk>,
     /// For a twin: what the real disk held when it was made.
     base: Option<Tree>,
 }
 
 impl Files {
-    pub fn new(disk: Arc<Disk>) -> Self {
+    pub(crate) fn new(disk: Arc<Disk>) -> Self {
         Self { disk, base: None }
     }
 
-    pub fn entries() -> Vec<ToolEntry> {
+    pub(crate) fn entries() -> Vec<ToolEntry> {
         let text = || json!({"type":"string"});
         let path = || json!({"type":"string","format":"vault-path"});
         let tool = |name: &str,
@@ -293,7 +300,11 @@ impl Provider for Files {
                     None => drop(tree.remove(&path)),
                 }
                 *self.disk.applied.lock().unwrap().entry(call.call_id).or_default() += 1;
-                self.disk.history.lock().unwrap().push((call.call_id, tree.clone()));
+                self.disk.history.lock().unwrap().push(Change {
+                    call: call.call_id,
+                    path: path.clone(),
+                    after: after.clone(),
+                });
             }
             self.disk.maybe_die(&path, Dies::AfterTheChange).await;
             Ok(output_of(&path, before.as_deref().map(etag).as_deref(), after.as_deref().map(etag).as_deref()))

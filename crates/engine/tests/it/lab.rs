@@ -16,17 +16,17 @@ use toolyard_engine::{BoxFuture, CallContext, Failed, Output, Prepared, Provider
 use toolyard_protocol::{EntryKind, ErrorCode, Failure, ToolCall};
 
 #[derive(Default)]
-pub struct Lab {
+pub(crate) struct Lab {
     /// Every `execute`, in order.
-    pub dispatched: Mutex<Vec<(String, Map<String, Value>)>>,
+    pub(crate) dispatched: Mutex<Vec<(String, Map<String, Value>)>>,
     failures: Mutex<HashMap<String, u64>>,
     running: AtomicUsize,
     /// The most calls that ran side by side.
-    pub widest: AtomicUsize,
+    pub(crate) widest: AtomicUsize,
     /// Lets `hang` go on.
-    pub release: Notify,
+    pub(crate) release: Notify,
     /// When set, `execute` writes to this log first.
-    pub log: Mutex<Option<std::sync::Arc<Mutex<Vec<String>>>>>,
+    pub(crate) log: Mutex<Option<std::sync::Arc<Mutex<Vec<String>>>>>,
 }
 
 fn tool(name: &str, risk: &str, idempotency: &str, properties: Value, required: Value, output: Value) -> Value {
@@ -43,7 +43,7 @@ fn with(mut definition: Value, more: Value) -> Value {
 }
 
 impl Lab {
-    pub fn entries() -> Vec<ToolEntry> {
+    pub(crate) fn entries() -> Vec<ToolEntry> {
         let any = || json!({"type":"object"});
         let value =
             || json!({"type":"object","additionalProperties":false,"properties":{"value":{}},"required":["value"]});
@@ -84,11 +84,11 @@ impl Lab {
         .collect()
     }
 
-    pub fn calls_of(&self, tool: &str) -> usize {
+    pub(crate) fn calls_of(&self, tool: &str) -> usize {
         self.dispatched.lock().unwrap().iter().filter(|(t, _)| t == tool).count()
     }
 
-    pub fn total(&self) -> usize {
+    pub(crate) fn total(&self) -> usize {
         self.dispatched.lock().unwrap().len()
     }
 
@@ -145,7 +145,8 @@ impl Provider for Lab {
                     let seen = {
                         let mut failures = self.failures.lock().unwrap();
                         let seen = failures.entry(key.to_owned()).or_default();
-                        *seen += 1;
+                        // A lab that was built anew after a crash still knows which try this is.
+                        *seen = (*seen + 1).max(u64::from(call.attempt));
                         *seen
                     };
                     if seen <= number("failures") {

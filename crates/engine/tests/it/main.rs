@@ -3,6 +3,11 @@
 //! Each test is named after the rule it holds. The tools are those of [`lab`] (small, each with one bad habit) and of
 //! [`files`] (a disk in memory with etags, intents, reconciliation, previews and inverses).
 
+// `Failure` is the vocabulary's one error and is handed over by value.
+#![allow(clippy::result_large_err)]
+// The helpers of tests fail tests by panicking, just as the tests themselves do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod approvals;
 mod files;
 mod lab;

@@ -266,7 +266,7 @@ async fn a_late_answer_is_a_note_and_never_a_second_result() {
     })
     .await;
     let export = b.export(result.run_id);
-    assert_eq!(export.results, [result.clone()]);
+    assert_eq!(export.results, std::slice::from_ref(&result));
     let note = export.events.last().unwrap();
     assert_eq!(note.event_type, EventType::StepProgress);
     assert_eq!(note.payload.as_ref().unwrap()["late"], true);

@@ -1,1 +1,718 @@
-//! To come.
+//! After a crash: nothing lost, nothing done twice, nothing made up.
+
+use crate::{
+    files::{Dies, Disk, Tree},
+    stores::Tap,
+    support::{
+        Bench, BenchParts, agent, approved, bench, bench_with, code, failure_code, limits, person, plan, policy, quick,
+        request, status_words, step, until, within, words, yolo,
+    },
+};
+use serde_json::{Value, json};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+use toolyard_catalog::ToolSource;
+use toolyard_engine::{
+    BoxFuture, CallContext, Failed, Output, Prepared, Provider, Store,
+    ledger::{verify_ledger, verify_run},
+    plan::RunReport,
+    record::{Record, Settlement},
+    store::{Batch, Durability, Frame},
+};
+use toolyard_protocol::{ActionPlan, CallId, ResultStatus, RunId, RunStatus, ToolCall};
+
+/// A run as a crash left it: its first records, and the disk as it was at that moment.
+pub(crate) struct Wreck {
+    pub(crate) store: Tap,
+    pub(crate) tree: Tree,
+    /// How often each call had been applied.
+    pub(crate) applied: HashMap<CallId, u32>,
+}
+
+/// What was on the disk when the first `k` records had been made. A call that has begun and has no result may or may
+/// not have had its effect: `happened` says which.
+pub(crate) fn wreck(original: &Bench, start: &Tree, run_id: RunId, k: usize, happened: bool) -> Wreck {
+    let frames = original.store.kept_frames(run_id);
+    let (mut begun, mut ended) = (HashSet::new(), HashSet::new());
+    for frame in &frames[..k] {
+        match Record::decode(frame.kind, &frame.payload).unwrap() {
+            Record::Call(c) => drop(begun.insert(c.call_id)),
+            Record::Result(r) => drop(ended.insert(r.call_id)),
+            _ => {}
+        }
+    }
+    let mut tree = start.clone();
+    let mut applied = HashMap::new();
+    for change in original.disk.history.lock().unwrap().iter() {
+        if ended.contains(&change.call) || (happened && begun.contains(&change.call)) {
+            match &change.after {
+                Some(content) => drop(tree.insert(change.path.clone(), content.clone())),
+                None => drop(tree.remove(&change.path)),
+            }
+            *applied.entry(change.call).or_default() += 1;
+        }
+    }
+    Wreck { store: original.store.crashed_at(run_id, k), tree, applied }
+}
+
+impl Wreck {
+    pub(crate) fn bench(self, policy: Value) -> Bench {
+        let disk = Disk::of(self.tree);
+        *disk.applied.lock().unwrap() = self.applied;
+        bench_with(BenchParts { store: Arc::new(self.store), disk, policy, options: quick() })
+    }
+}
+
+pub(crate) fn assert_sound(b: &Bench, run_id: RunId, context: &str) {
+    let report = verify_run(&*b.store, run_id, &b.engine.signer().verifier()).unwrap();
+    assert!(report.ok, "{context}: {report:?}");
+    let export = b.export(run_id);
+    let mut results: HashMap<CallId, usize> = HashMap::new();
+    for r in &export.results {
+        *results.entry(r.call_id).or_default() += 1;
+    }
+    assert!(results.values().all(|n| *n == 1), "{context}: one result each");
+    let calls: HashSet<CallId> = export.calls.iter().map(|c| c.call_id).collect();
+    assert_eq!(calls.len(), export.calls.len(), "{context}: each call once");
+    assert!(calls.iter().all(|c| results.contains_key(c)), "{context}: every call has a result");
+    let seqs: Vec<u64> = export.events.iter().map(|e| e.seq).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "{context}");
+}
+
+fn twelve_steps() -> ActionPlan {
+    plan(json!([
+        {"id": "read", "tool": "file.read", "args": {"path": "in.md"}},
+        {"id": "create", "tool": "file.write", "args": {"path": "out.md", "content": "$steps.read.content", "ifNotExists": true}},
+        {"id": "append", "tool": "file.append", "args": {"path": "out.md", "text": "+1"}, "dependsOn": ["create"]},
+        {"id": "again", "tool": "file.append", "args": {"path": "out.md", "text": "+2"}, "dependsOn": ["append"]},
+        {"id": "list", "tool": "lab.items", "args": {"items": ["a", "b", "c"]}},
+        {"id": "each", "tool": "file.append", "args": {"path": "log.md", "text": "{item}"}, "dependsOn": ["again"],
+         "foreach": {"from": "$steps.list.items", "itemName": "item"}},
+        {"id": "flaky", "tool": "lab.flaky", "args": {"key": "k", "failures": 1}, "onError": "retry", "retry": {"maxAttempts": 3, "backoffMs": 5}},
+        {"id": "gone", "tool": "file.read", "args": {"path": "nowhere.md"}, "onError": "skip"},
+        {"id": "skipped", "tool": "file.append", "args": {"path": "log.md", "text": "never"}, "dependsOn": ["gone"]},
+        {"id": "guarded", "tool": "file.write", "args": {"path": "out.md", "content": "final", "expectedEtag": "$steps.again.etag"}},
+        {"id": "remove", "tool": "file.delete", "args": {"path": "in.md"}, "dependsOn": ["guarded"]},
+        {"id": "same", "tool": "lab.same", "args": {"value": "$steps.each.okCount"}, "dependsOn": ["remove"]}]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_every_place_a_crash_loses_nothing_and_repeats_nothing() {
+    let original = bench();
+    original.disk.set("in.md", "hello");
+    let start = original.disk.snapshot();
+    let whole = original.run_plan(&twelve_steps()).await;
+    assert_eq!(whole.status, RunStatus::Finished, "{:?}", whole.error);
+    let run_id = whole.run_id;
+    let end = original.disk.snapshot();
+    assert_eq!(end.get("log.md").map(String::as_str), Some("abc"));
+    let n = original.store.kept_frames(run_id).len();
+    assert!(n > 30, "{n} records");
+    for k in 2..=n {
+        for happened in [false, true] {
+            let context = format!("crash after record {k} of {n}, effect {happened}");
+            let b = wreck(&original, &start, run_id, k, happened).bench(yolo());
+            let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+            assert!(recovered.failed.is_empty(), "{context}: {:?}", recovered.failed);
+            assert_eq!(b.until_settled(run_id).await, RunStatus::Finished, "{context}");
+            assert_eq!(b.disk.snapshot(), end, "{context}");
+            let applied = b.disk.applied.lock().unwrap().clone();
+            assert_eq!(applied.len(), 8, "{context}: every write happened");
+            assert!(applied.values().all(|n| *n == 1), "{context}: and once only: {applied:?}");
+            assert_sound(&b, run_id, &context);
+            assert_eq!(b.row(run_id).lease, None, "{context}");
+            let report = b.export(run_id);
+            let ok = report.results.iter().filter(|r| r.ok).count();
+            assert_eq!(ok, original.export(run_id).results.iter().filter(|r| r.ok).count(), "{context}");
+            assert!(within(b.engine.replay(run_id)).await.unwrap().ok, "{context}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_crashes_again_and_again_still_ends_once() {
+    let original = bench();
+    original.disk.set("in.md", "hello");
+    let start = original.disk.snapshot();
+    let whole = original.run_plan(&twelve_steps()).await;
+    let (run_id, end) = (whole.run_id, original.disk.snapshot());
+    // Crash in the middle, recover, and crash again at each place of what the recovery wrote.
+    let first = wreck(&original, &start, run_id, 9, true);
+    let tree = first.tree.clone();
+    let b = first.bench(yolo());
+    within(b.engine.recover(|_| false)).await.unwrap();
+    assert_eq!(b.until_settled(run_id).await, RunStatus::Finished);
+    let n = b.store.kept_frames(run_id).len();
+    for k in 9..=n {
+        for happened in [false, true] {
+            let context = format!("second crash after {k} of {n}, effect {happened}");
+            let again = wreck(&b, &tree, run_id, k, happened).bench(yolo());
+            within(again.engine.recover(|_| false)).await.unwrap();
+            assert_eq!(again.until_settled(run_id).await, RunStatus::Finished, "{context}");
+            assert_eq!(again.disk.snapshot(), end, "{context}");
+            assert_sound(&again, run_id, &context);
+        }
+    }
+}
+
+// A process that really stops in the middle of a write.
+
+async fn die_in(path: &str, when: Dies, steps: Value) -> (Bench, RunId) {
+    let b = Arc::new(bench());
+    b.disk.set("in.md", "hello");
+    b.disk.dies_at(path, when);
+    let run = {
+        let b = b.clone();
+        tokio::spawn(async move { b.run(steps).await })
+    };
+    within(b.disk.died.notified()).await;
+    let run_id = b.engine.active_runs()[0];
+    run.abort();
+    let _ = run.await;
+    b.disk.lives();
+    let frames = b.store.kept_frames(run_id).len();
+    let store = Arc::new(b.store.crashed_at(run_id, frames));
+    (bench_with(BenchParts { store, disk: b.disk.clone(), ..BenchParts::default() }), run_id)
+}
+
+#[tokio::test]
+async fn a_write_cut_off_before_or_after_its_change_happens_exactly_once() {
+    for when in [Dies::BeforeTheChange, Dies::AfterTheChange] {
+        let (b, run_id) = die_in(
+            "log.md",
+            when,
+            json!([{"id": "a", "tool": "file.append", "args": {"path": "log.md", "text": "x"}},
+                   {"id": "b", "tool": "file.append", "args": {"path": "log.md", "text": "y"}, "dependsOn": ["a"]}]),
+        )
+        .await;
+        let report = within(b.engine.resume(run_id, None, |_| false)).await.unwrap();
+        assert_eq!(report.status, RunStatus::Finished, "{when:?}");
+        assert_eq!(b.disk.get("log.md").unwrap(), "xy", "{when:?}");
+        assert_eq!(report.effects.created.len() + report.effects.modified.len(), 2, "{when:?}: both are reported");
+        assert_sound(&b, run_id, "cut off");
+        let notes = b.export(run_id).events;
+        assert!(notes.iter().any(|e| e.payload.as_ref().is_some_and(|p| p.get("recovered").is_some())));
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_is_neither_before_nor_after_is_a_conflict_and_left_alone() {
+    let steps = json!([{"id": "a", "tool": "file.append", "args": {"path": "log.md", "text": "x"}}]);
+    let (b, run_id) = die_in("log.md", Dies::BeforeTheChange, steps).await;
+    b.disk.set("log.md", "somebody else's");
+    let report = within(b.engine.resume(run_id, None, |_| false)).await.unwrap();
+    assert_eq!((report.status, failure_code(&report.error)), (RunStatus::Failed, "CONFLICT"));
+    assert_eq!(b.disk.get("log.md").unwrap(), "somebody else's");
+    assert_sound(&b, run_id, "conflict");
+}
+
+// Calls that cannot be asked.
+
+fn with_command() -> Value {
+    json!([
+        {"id": "w", "tool": "file.append", "args": {"path": "log.md", "text": "x"}},
+        {"id": "c", "tool": "lab.command", "args": {"id": "reload"}, "dependsOn": ["w"]},
+        {"id": "after", "tool": "file.append", "args": {"path": "log.md", "text": "y"}, "dependsOn": ["c"]}])
+}
+
+/// A run whose process died while the command ran.
+async fn in_doubt() -> (Bench, RunId) {
+    let original = bench();
+    let whole = original.run(with_command()).await;
+    assert_eq!(whole.status, RunStatus::Finished);
+    let frames = original.store.kept_frames(whole.run_id);
+    let command =
+        |f: &Frame| matches!(Record::decode(f.kind, &f.payload), Ok(Record::Call(c)) if c.step_id.as_str() == "c");
+    let k = frames.iter().position(command).unwrap() + 1;
+    (wreck(&original, &Tree::new(), whole.run_id, k, true).bench(yolo()), whole.run_id)
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_be_asked_pauses_the_run() {
+    let (b, run_id) = in_doubt().await;
+    let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+    assert_eq!(recovered.resumed, [run_id]);
+    assert_eq!(b.until_settled(run_id).await, RunStatus::Paused);
+    assert_eq!(b.lab.total(), 0, "not made again");
+    assert_eq!(b.disk.get("log.md").unwrap(), "x");
+    let export = b.export(run_id);
+    assert_eq!(export.manifest.status, RunStatus::Paused);
+    assert!(export.events.iter().any(|e| e.payload.as_ref().is_some_and(|p| p.get("paused").is_some())));
+    assert_eq!(b.row(run_id).lease, None);
+    // Taken up again without a word from anybody, it pauses again.
+    let report = within(b.engine.resume(run_id, None, |_| true)).await.unwrap();
+    assert_eq!((report.status, failure_code(&report.error)), (RunStatus::Paused, "IN_DOUBT"));
+    assert_eq!(status_words(&report), words([("w", "ok"), ("c", "error"), ("after", "open")]));
+}
+
+async fn settled(choice: Settlement) -> (Bench, RunReport) {
+    let (b, run_id) = in_doubt().await;
+    within(b.engine.recover(|_| false)).await.unwrap();
+    b.until_settled(run_id).await;
+    let calls = within(b.engine.settle(run_id, choice, "ada")).await.unwrap();
+    assert_eq!(calls.len(), 1);
+    assert_eq!(b.row(run_id).status, RunStatus::Paused);
+    let again = within(b.engine.settle(run_id, choice, "ada")).await.unwrap_err();
+    assert_eq!(again.code.as_str(), "PRECONDITION_FAILED", "settled once");
+    // Every process in the lease table is alive: a paused run belongs to none of them.
+    let report = within(b.engine.resume(run_id, None, |_| true)).await.unwrap();
+    assert_sound(&b, run_id, "settled");
+    assert_eq!(b.row(run_id).status, report.status);
+    (b, report)
+}
+
+#[tokio::test]
+async fn a_person_can_say_that_it_happened() {
+    let (b, report) = settled(Settlement::AssumeDone).await;
+    assert_eq!(report.status, RunStatus::Finished);
+    assert_eq!(b.lab.total(), 0);
+    assert_eq!(b.disk.get("log.md").unwrap(), "xy");
+    let c = b.export(report.run_id).results.into_iter().find(|r| r.step_id.as_str() == "c").unwrap();
+    assert_eq!(c.status, ResultStatus::Skipped);
+    assert!(c.user_message.as_ref().unwrap().contains("ada"));
+}
+
+#[tokio::test]
+async fn a_person_can_have_it_made_again() {
+    let (b, report) = settled(Settlement::Rerun).await;
+    assert_eq!(report.status, RunStatus::Finished);
+    assert_eq!(b.lab.calls_of("lab.command"), 1);
+    assert_eq!(b.disk.get("log.md").unwrap(), "xy");
+}
+
+#[tokio::test]
+async fn a_person_can_give_it_up() {
+    let (b, report) = settled(Settlement::Abort).await;
+    assert_eq!(report.status, RunStatus::Cancelled);
+    assert_eq!(b.lab.total(), 0);
+    assert_eq!(b.disk.get("log.md").unwrap(), "x");
+    let c = b.export(report.run_id).results.into_iter().find(|r| r.step_id.as_str() == "c").unwrap();
+    assert_eq!(c.error.as_ref().unwrap().details.as_ref().unwrap()["abortedBy"], "ada");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_under_way_cannot_be_settled_or_resumed_from_outside() {
+    let b = Arc::new(bench());
+    let run = {
+        let b = b.clone();
+        tokio::spawn(async move {
+            b.run(json!([{"id": "s", "tool": "lab.slow", "args": {"ms": 100}}, {"id": "c", "tool": "lab.command", "args": {"id": "x"}}])).await
+        })
+    };
+    until("it runs", || b.lab.total() == 1).await;
+    let run_id = b.engine.active_runs()[0];
+    assert!(b.engine.settle(run_id, Settlement::Abort, "ada").await.is_err());
+    assert!(b.engine.resume(run_id, None, |_| true).await.is_err());
+    let recovered = b.engine.recover(|_| true).await.unwrap();
+    assert!(recovered.resumed.is_empty());
+    assert_eq!(within(run).await.unwrap().status, RunStatus::Finished);
+}
+
+#[tokio::test]
+async fn of_two_that_take_a_run_up_at_once_one_is_refused() {
+    let (b, run_id) = in_doubt().await;
+    within(b.engine.recover(|_| false)).await.unwrap();
+    b.until_settled(run_id).await;
+    b.engine.settle(run_id, Settlement::AssumeDone, "ada").await.unwrap();
+    let (one, two) = tokio::join!(b.engine.resume(run_id, None, |_| false), b.engine.resume(run_id, None, |_| false));
+    let ended: Vec<_> = [&one, &two].into_iter().filter(|r| r.is_ok()).collect();
+    assert_eq!(ended.len(), 1, "{one:?} {two:?}");
+    assert_eq!(b.disk.get("log.md").unwrap(), "xy");
+    assert_sound(&b, run_id, "taken up twice");
+}
+
+// Direct calls.
+
+async fn crashed_call(tool: &str, args: Value, tree: Tree, after: usize, happened: bool) -> (Bench, RunId) {
+    let original = bench_with(BenchParts { disk: Disk::of(tree.clone()), ..BenchParts::default() });
+    let result = original.answer(agent(), request(tool, args)).await.result;
+    assert!(result.ok);
+    let wreck = wreck(&original, &tree, result.run_id, after, happened);
+    (wreck.bench(yolo()), result.run_id)
+}
+
+#[tokio::test]
+async fn an_interrupted_direct_call_gets_its_result_and_is_not_made_again() {
+    let write = json!({"path": "a.md", "content": "x"});
+    // (tool, happened) -> (status, code, reason)
+    for (tool, args, happened, status, word) in [
+        ("file.write", write.clone(), true, RunStatus::Finished, "none"),
+        ("file.write", write, false, RunStatus::Failed, "CANCELLED"),
+        ("lab.echo", json!({"value": 1}), false, RunStatus::Failed, "CANCELLED"),
+        ("lab.command", json!({"id": "x"}), false, RunStatus::Failed, "INTERNAL_ERROR"),
+        ("lab.keyed", json!({}), false, RunStatus::Failed, "INTERNAL_ERROR"),
+    ] {
+        let (b, run_id) = crashed_call(tool, args, Tree::new(), 2, happened).await;
+        let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+        assert_eq!(recovered.settled_calls, [run_id], "{tool}: {:?}", recovered.failed);
+        assert_eq!(b.row(run_id).status, status, "{tool}");
+        let export = b.export(run_id);
+        assert_eq!((export.results.len(), code(&export.results[0])), (1, word), "{tool}");
+        if happened {
+            assert_eq!(export.results[0].effects.as_ref().unwrap().created[0].path, "a.md");
+        }
+        assert_eq!(b.lab.total(), 0, "{tool}: nobody waits for it any more");
+        assert_eq!(b.disk.changes(), 0, "{tool}");
+        assert_sound(&b, run_id, tool);
+    }
+}
+
+#[tokio::test]
+async fn a_direct_call_that_died_before_it_was_made_just_ends() {
+    let (b, run_id) = crashed_call("lab.echo", json!({"value": 1}), Tree::new(), 1, false).await;
+    within(b.engine.recover(|_| false)).await.unwrap();
+    assert_eq!(b.row(run_id).status, RunStatus::Failed);
+    assert_sound(&b, run_id, "never made");
+}
+
+// Timers, limits, policies.
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_goes_on_waiting_for_the_rest_of_its_time() {
+    let steps = json!([{"id": "f", "tool": "lab.flaky", "args": {"key": "k", "failures": 1}, "onError": "retry",
+        "retry": {"maxAttempts": 2, "backoffMs": 600_000}}]);
+    let original = bench();
+    let whole = original.run(steps).await;
+    let frames = original.store.kept_frames(whole.run_id);
+    let retry = frames.iter().position(|f| matches!(Record::decode(f.kind, &f.payload), Ok(Record::Retry(_)))).unwrap();
+    let Ok(Record::Retry(recorded)) = Record::decode(frames[retry].kind, &frames[retry].payload) else { panic!() };
+    let b = wreck(&original, &Tree::new(), whole.run_id, retry + 1, false).bench(yolo());
+    let wait = recorded.due.as_microsecond() - jiff::Timestamp::now().as_microsecond();
+    let began = tokio::time::Instant::now();
+    let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+    assert_eq!(step(&report, "f").attempts, 2);
+    let waited = began.elapsed().as_micros() as i64;
+    assert!((waited - wait).abs() < 1_000_000, "waited {waited} of {wait}");
+    let retries = b.store.kept_frames(whole.run_id).iter().filter(|f| f.kind == 7).count();
+    assert_eq!(retries, 1, "the wait is recorded once");
+}
+
+#[tokio::test]
+async fn a_retry_is_recorded_before_it_is_waited_for() {
+    let b = Arc::new(bench());
+    let run = {
+        let b = b.clone();
+        tokio::spawn(async move {
+            b.run(json!([{"id": "f", "tool": "lab.flaky", "args": {"key": "k", "failures": 1}, "onError": "retry",
+                "retry": {"maxAttempts": 2, "backoffMs": 600_000}}]))
+                .await
+        })
+    };
+    until("the wait is in the store", || b.store.log().iter().any(|l| l.contains("Retry"))).await;
+    run.abort();
+}
+
+#[tokio::test]
+async fn what_was_written_before_the_crash_counts_against_the_limit() {
+    let append = |id: &str, text: &str| json!({"id": id, "tool": "file.write", "args": {"path": format!("{id}.md"), "content": text}});
+    let original = bench();
+    let whole = original.run(json!([append("a", "123456"), append("b", "123456")])).await;
+    let frames = original.store.kept_frames(whole.run_id);
+    let first = frames.iter().position(|f| f.kind == 5).unwrap() + 1;
+    let store = wreck(&original, &Tree::new(), whole.run_id, first, true);
+    let b = store.bench(limits(json!({"maxBytesWritten": 10})));
+    let report = within(b.engine.resume(whole.run_id, Some("ada".into()), |_| false)).await.unwrap();
+    assert_eq!(failure_code(&report.error), "LIMIT_EXCEEDED");
+    assert_eq!(b.disk.get("b.md"), None);
+}
+
+#[tokio::test]
+async fn under_another_policy_a_run_goes_on_only_with_a_new_approval() {
+    let original = bench();
+    let whole = original.run(with_command()).await;
+    let run_id = whole.run_id;
+    let b = wreck(&original, &Tree::new(), run_id, 2, false).bench(limits(json!({"maxAttempts": 2})));
+    let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+    assert_eq!((recovered.paused.as_slice(), recovered.resumed.len()), (&[run_id][..], 0));
+    assert_eq!(b.disk.changes(), 0);
+    let refused = b.engine.resume(run_id, None, |_| false).await.unwrap_err();
+    assert_eq!(refused.code.as_str(), "CONFIRMATION_REQUIRED");
+    let report = within(b.engine.resume(run_id, Some("grace".into()), |_| false)).await.unwrap();
+    assert_eq!(report.status, RunStatus::Finished);
+    let confirmation = b.export(run_id).manifest.confirmation.unwrap();
+    assert_eq!(
+        (confirmation.by.as_str(), confirmation.policy_hash.as_str()),
+        ("grace", b.engine.policy_for(&person()).hash())
+    );
+    assert_sound(&b, run_id, "approved anew");
+}
+
+#[tokio::test]
+async fn a_run_that_was_never_approved_is_not_started_by_a_restart() {
+    let original = bench();
+    let whole = original.run(with_command()).await;
+    // Only the first record reached the disk.
+    let b = wreck(&original, &Tree::new(), whole.run_id, 1, false)
+        .bench(json!({"risk": {"writes": "ask"}, "allowCommands": true}));
+    let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+    assert_eq!(recovered.paused, [whole.run_id]);
+    assert_eq!((b.disk.changes(), b.lab.total()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_run_stays_cancelled_after_a_crash() {
+    let b = Arc::new(bench());
+    let run = {
+        let b = b.clone();
+        tokio::spawn(async move {
+            b.run(json!([{"id": "s", "tool": "lab.slow", "args": {"ms": 60_000}}, {"id": "w", "tool": "file.write", "args": {"path": "a.md", "content": "x"}}])).await
+        })
+    };
+    until("it runs", || b.lab.total() == 1).await;
+    b.engine.cancel_run(b.engine.active_runs()[0]);
+    let run_id = within(run).await.unwrap().run_id;
+    let frames = b.store.kept_frames(run_id);
+    let cancel = frames.iter().position(|f| f.kind == 9).unwrap() + 1;
+    for k in cancel..=frames.len() {
+        let again = wreck(&b, &Tree::new(), run_id, k, false).bench(yolo());
+        within(again.engine.recover(|_| false)).await.unwrap();
+        assert_eq!(again.until_settled(run_id).await, RunStatus::Cancelled, "{k} of {}", frames.len());
+        assert_eq!(again.disk.changes(), 0);
+        assert_sound(&again, run_id, "cancelled");
+    }
+}
+
+// Shutdown.
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_leaves_a_run_that_the_next_start_takes_up() {
+    for (what, waiting) in [("a call", false), ("a wait", true)] {
+        let b = Arc::new(bench());
+        let middle = if waiting {
+            json!({"id": "m", "tool": "lab.flaky", "args": {"key": "k", "failures": 1}, "onError": "retry", "retry": {"maxAttempts": 2, "backoffMs": 600_000}, "dependsOn": ["w"]})
+        } else {
+            json!({"id": "m", "tool": "lab.slow", "args": {"ms": 20_000}, "dependsOn": ["w"]})
+        };
+        let steps = json!([
+            {"id": "w", "tool": "file.append", "args": {"path": "log.md", "text": "x"}}, middle,
+            {"id": "v", "tool": "file.append", "args": {"path": "log.md", "text": "y"}, "dependsOn": ["m"]}]);
+        let run = {
+            let b = b.clone();
+            tokio::spawn(async move { b.run(steps).await })
+        };
+        until("it is in the middle", || b.lab.total() == 1).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let began = tokio::time::Instant::now();
+        within(b.engine.shutdown()).await;
+        assert!(began.elapsed() < Duration::from_secs(2), "{what}: {:?}", began.elapsed());
+        let report = within(run).await.unwrap();
+        assert_eq!(report.status, RunStatus::Running, "{what}");
+        let row = b.row(report.run_id);
+        assert_eq!((row.status, row.lease), (RunStatus::Running, None), "{what}: anybody may take it up");
+        let next = bench_with(BenchParts { store: b.store.clone(), disk: b.disk.clone(), ..BenchParts::default() });
+        let recovered = within(next.engine.recover(|_| true)).await.unwrap();
+        assert_eq!(recovered.resumed, [report.run_id], "{what}: {:?}", recovered.failed);
+        assert_eq!(next.until_settled(report.run_id).await, RunStatus::Finished, "{what}");
+        assert_eq!(next.disk.get("log.md").unwrap(), "xy", "{what}");
+        assert_sound(&next, report.run_id, what);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_cut_off_by_shutdown_is_settled_at_the_next_start() {
+    for when in [Dies::BeforeTheChange, Dies::AfterTheChange] {
+        let b = Arc::new(bench());
+        b.disk.dies_at("log.md", when);
+        let run = {
+            let b = b.clone();
+            tokio::spawn(async move {
+                b.run(json!([{"id": "w", "tool": "file.append", "args": {"path": "log.md", "text": "x"}}])).await
+            })
+        };
+        within(b.disk.died.notified()).await;
+        within(b.engine.shutdown()).await;
+        let report = within(run).await.unwrap();
+        assert_eq!(report.status, RunStatus::Running);
+        b.disk.lives();
+        let next = bench_with(BenchParts { store: b.store.clone(), disk: b.disk.clone(), ..BenchParts::default() });
+        within(next.engine.recover(|_| true)).await.unwrap();
+        assert_eq!(next.until_settled(report.run_id).await, RunStatus::Finished, "{when:?}");
+        assert_eq!(next.disk.get("log.md").unwrap(), "x", "{when:?}");
+        assert_sound(&next, report.run_id, "shutdown");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_its_approval_is_left_at_shutdown() {
+    use toolyard_engine::plan::{Consent, PlanRequest};
+    let b = Arc::new(crate::support::bench_under(json!({"risk": {"writes": "ask"}, "allowCommands": true})));
+    let _somebody = b.engine.approvals().approver_connected();
+    let run = {
+        let b = b.clone();
+        tokio::spawn(async move {
+            let request = PlanRequest { consent: Consent::Ask, ..PlanRequest::default() };
+            b.engine.run_plan(agent(), &plan(with_command()), request).await
+        })
+    };
+    until("it asks", || b.engine.approvals().pending().len() == 1).await;
+    within(b.engine.shutdown()).await;
+    let report = within(run).await.unwrap().unwrap();
+    assert_eq!(report.status, RunStatus::Running);
+    assert_eq!(b.disk.changes(), 0);
+    assert!(b.engine.approvals().pending().is_empty());
+}
+
+// What ended just before the crash.
+
+#[tokio::test]
+async fn runs_that_ended_and_were_not_sealed_are_sealed_at_the_next_start() {
+    let b = bench();
+    let sealed = b.call("lab.echo", json!({"value": 1})).await.run_id;
+    b.engine.seal().await.unwrap();
+    let unsealed = b.call("lab.echo", json!({"value": 2})).await.run_id;
+    let next = bench_with(BenchParts { store: b.store.clone(), ..BenchParts::default() });
+    within(next.engine.recover(|_| false)).await.unwrap();
+    let verifier = next.engine.signer().verifier();
+    for run_id in [sealed, unsealed] {
+        assert!(verify_run(&*next.store, run_id, &verifier).unwrap().ledger_entry.is_some());
+    }
+    let ledger = verify_ledger(&*next.store, &verifier).unwrap();
+    assert!(ledger.ok && ledger.runs == 2, "each once: {ledger:?}");
+}
+
+// What recovery cannot read.
+
+#[tokio::test]
+async fn a_run_that_cannot_be_read_is_reported_and_the_others_go_on() {
+    let original = bench();
+    let bad = original.run(with_command()).await.run_id;
+    let good = original.run(with_command()).await.run_id;
+    let store = original.store.with_frames(
+        bad,
+        |f| {
+            f.truncate(4);
+            f[2].payload = b"{".to_vec()
+        },
+        true,
+    );
+    // The other run crashed as well.
+    let row = store.run(good).unwrap().unwrap();
+    let lease = store.run(bad).unwrap().unwrap().lease;
+    let row = toolyard_engine::store::RunRow { status: RunStatus::Running, lease, ended_at: None, ..row };
+    store
+        .append(Batch { run_id: good, frames: vec![], blobs: vec![], row: Some(row), durability: Durability::Sync })
+        .unwrap();
+    let b = bench_with(BenchParts { store: Arc::new(store), ..BenchParts::default() });
+    let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+    assert_eq!(recovered.failed.len(), 1);
+    assert_eq!((recovered.failed[0].0, recovered.failed[0].1.code.as_str()), (bad, "RECORD_CORRUPTED"));
+    assert_eq!(b.until_settled(good).await, RunStatus::Finished, "its record says that it has ended");
+    assert_sound(&b, good, "the other");
+}
+
+#[tokio::test]
+async fn a_run_that_has_ended_cannot_be_taken_up() {
+    let b = bench();
+    let report = within(b.engine.run_plan(person(), &plan(with_command()), approved())).await.unwrap();
+    let refused = b.engine.resume(report.run_id, None, |_| false).await.unwrap_err();
+    assert_eq!(refused.code.as_str(), "PRECONDITION_FAILED");
+    b.engine.set_policy(policy(yolo()));
+    assert!(within(b.engine.recover(|_| false)).await.unwrap().resumed.is_empty());
+}
+
+// Who is asked, and under which name.
+
+#[tokio::test]
+async fn a_call_made_again_keeps_its_id_so_that_the_tool_can_tell() {
+    let original = bench();
+    let whole = original.run(json!([{"id": "k", "tool": "lab.keyed", "args": {"value": 1}}])).await;
+    let frames = original.store.kept_frames(whole.run_id);
+    let call = frames.iter().position(|f| f.kind == 4).unwrap() + 1;
+    let b = wreck(&original, &Tree::new(), whole.run_id, call, true).bench(yolo());
+    let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+    assert_eq!(report.status, RunStatus::Finished);
+    assert_eq!(b.lab.calls_of("lab.keyed"), 1);
+    assert_eq!(b.export(whole.run_id).calls[0].call_id, original.export(whole.run_id).calls[0].call_id);
+    assert_sound(&b, whole.run_id, "keyed");
+}
+
+/// Guarded by etags, it says, but it cannot tell what became of a call.
+struct CannotTell;
+impl Provider for CannotTell {
+    fn prepare<'a>(&'a self, _: &'a CallContext, _: &'a ToolCall) -> BoxFuture<'a, Result<Prepared, Failed>> {
+        Box::pin(async { Ok(Prepared { intent: Some(Default::default()), ..Prepared::default() }) })
+    }
+    fn execute<'a>(
+        &'a self,
+        _: &'a CallContext,
+        _: &'a ToolCall,
+        _: Prepared,
+    ) -> BoxFuture<'a, Result<Output, Failed>> {
+        Box::pin(async { Ok(Output::default()) })
+    }
+}
+
+fn cannot_tell(b: &Bench) {
+    let tool = json!({"name":"x.write","title":"t","description":"d","category":"x","riskLevel":"writes","idempotency":"etag",
+        "inputSchema":{"type":"object"}});
+    b.engine.register(vec![crate::support::entry(tool)], Arc::new(CannotTell)).unwrap();
+}
+
+#[tokio::test]
+async fn a_provider_that_cannot_tell_leaves_the_call_in_doubt_rather_than_failed() {
+    let original = bench();
+    cannot_tell(&original);
+    let whole = original.run(json!([{"id": "x", "tool": "x.write", "args": {}}])).await;
+    assert_eq!(whole.status, RunStatus::Finished);
+    let frames = original.store.kept_frames(whole.run_id);
+    let call = frames.iter().position(|f| f.kind == 4).unwrap() + 1;
+    for choice in [Settlement::AssumeDone, Settlement::Rerun] {
+        let b = wreck(&original, &Tree::new(), whole.run_id, call, false).bench(yolo());
+        cannot_tell(&b);
+        let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+        assert_eq!((report.status, failure_code(&report.error)), (RunStatus::Paused, "IN_DOUBT"));
+        b.engine.settle(whole.run_id, choice, "ada").await.unwrap();
+        let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+        assert_eq!(report.status, RunStatus::Finished, "{choice:?}");
+        assert_sound(&b, whole.run_id, "cannot tell");
+    }
+}
+
+#[tokio::test]
+async fn of_two_tools_with_one_name_the_one_that_was_called_is_asked() {
+    let plugin = |b: &Bench| {
+        let tool = json!({"name":"file.append","title":"t","description":"d","category":"x","riskLevel":"writes","idempotency":"none",
+            "inputSchema":{"type":"object"}});
+        let entry = crate::support::entry_of(tool, ToolSource::plugin("other"));
+        b.engine.register(vec![entry], Arc::new(CannotTell)).unwrap();
+    };
+    let original = bench();
+    plugin(&original);
+    let id = original
+        .engine
+        .tools()
+        .snapshot
+        .iter()
+        .find(|e| e.name().as_str() == "file.append" && e.source() == &ToolSource::core())
+        .unwrap()
+        .id()
+        .to_owned();
+    let whole = original.run(json!([{"id": "a", "tool": id, "args": {"path": "a.md", "text": "x"}}])).await;
+    assert_eq!(whole.status, RunStatus::Finished, "{:?}", whole.error);
+    let frames = original.store.kept_frames(whole.run_id);
+    let call = frames.iter().position(|f| f.kind == 4).unwrap() + 1;
+    for happened in [false, true] {
+        let b = wreck(&original, &Tree::new(), whole.run_id, call, happened).bench(yolo());
+        plugin(&b);
+        let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+        assert_eq!(report.status, RunStatus::Finished, "{:?}", report.error);
+        assert_eq!(b.disk.get("a.md").unwrap(), "x");
+        let undo = within(b.engine.plan_undo(whole.run_id)).await.unwrap();
+        assert!(undo.not_undoable.is_empty(), "{undo:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_gone_keeps_the_run_from_going_on_and_nothing_is_made_up() {
+    let original = bench();
+    let whole = original.run(with_command()).await;
+    let b = wreck(&original, &Tree::new(), whole.run_id, 3, false).bench(yolo());
+    b.engine.unregister(&ToolSource::core());
+    let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+    assert_eq!(recovered.failed.len(), 1);
+    assert_eq!(b.row(whole.run_id).status, RunStatus::Running, "it can still go on once the tool is back");
+    assert_eq!(b.store.kept_frames(whole.run_id).len(), 3);
+}

@@ -18,10 +18,10 @@ use toolyard_engine::{
 use toolyard_protocol::{RunId, RunStatus};
 
 #[derive(Default)]
-pub struct Tap {
+pub(crate) struct Tap {
     inner: MemoryStore,
     /// What happened, in order: `append call,result`, `durable`, and whatever tests add.
-    pub log: Arc<Mutex<Vec<String>>>,
+    pub(crate) log: Arc<Mutex<Vec<String>>>,
     batches: Mutex<Vec<Kept>>,
     sync_fails: AtomicBool,
     append_fails: AtomicBool,
@@ -35,34 +35,34 @@ struct Kept {
 }
 
 impl Tap {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    pub fn fail_syncs(&self, fail: bool) {
+    pub(crate) fn fail_syncs(&self, fail: bool) {
         self.sync_fails.store(fail, Ordering::SeqCst);
     }
 
-    pub fn fail_appends(&self, fail: bool) {
+    pub(crate) fn fail_appends(&self, fail: bool) {
         self.append_fails.store(fail, Ordering::SeqCst);
     }
 
-    pub fn log(&self) -> Vec<String> {
+    pub(crate) fn log(&self) -> Vec<String> {
         self.log.lock().unwrap().clone()
     }
 
-    pub fn kept_frames(&self, run_id: RunId) -> Vec<Frame> {
+    pub(crate) fn kept_frames(&self, run_id: RunId) -> Vec<Frame> {
         let batches = self.batches.lock().unwrap();
         batches.iter().filter(|b| b.run_id == run_id).flat_map(|b| b.frames.clone()).collect()
     }
 
     /// A new store with the first `n` records of a run: what a crash at that place leaves. The lease is a dead process's.
-    pub fn crashed_at(&self, run_id: RunId, n: usize) -> Self {
+    pub(crate) fn crashed_at(&self, run_id: RunId, n: usize) -> Self {
         self.with_frames(run_id, |frames| frames.truncate(n), true)
     }
 
     /// A new store with the run's records changed by `edit`, and everything else as it was.
-    pub fn with_frames(&self, run_id: RunId, edit: impl FnOnce(&mut Vec<Frame>), crashed: bool) -> Self {
+    pub(crate) fn with_frames(&self, run_id: RunId, edit: impl FnOnce(&mut Vec<Frame>), crashed: bool) -> Self {
         let copy = Self::new();
         let batches = self.batches.lock().unwrap();
         let mut frames: Vec<Frame> = Vec::new();
@@ -86,6 +86,9 @@ impl Tap {
             row = row.map(|r| RunRow { status: RunStatus::Running, ended_at: None, lease: Some(lease), ..r });
         }
         copy.append(Batch { run_id, frames, blobs, row, durability: Durability::Sync }).unwrap();
+        if crashed {
+            return copy; // a run that had not ended was not sealed
+        }
         for entry in self.inner.ledger(1, usize::MAX).unwrap() {
             copy.inner.ledger_append(&mut |_| (entry.payload.clone(), entry.chain)).unwrap();
         }
@@ -93,7 +96,7 @@ impl Tap {
     }
 
     /// A new store without a run, with the ledger as it was.
-    pub fn without_run(&self, run_id: RunId) -> Self {
+    pub(crate) fn without_run(&self, run_id: RunId) -> Self {
         let copy = Self::new();
         for kept in self.batches.lock().unwrap().iter().filter(|k| k.run_id != run_id) {
             let (frames, blobs) = (kept.frames.clone(), kept.blobs.clone());

@@ -22,21 +22,21 @@ use toolyard_protocol::{ActionPlan, Failure, RunId, RunStatus, ToolDefinition, T
 
 static NEXT_PID: AtomicU32 = AtomicU32::new(1);
 
-pub const SECRET: [u8; 32] = [7; 32];
+pub(crate) const SECRET: [u8; 32] = [7; 32];
 
 /// An engine with the lab's tools and a disk.
-pub struct Bench {
-    pub engine: Engine,
-    pub store: Arc<Tap>,
-    pub lab: Arc<Lab>,
-    pub disk: Arc<Disk>,
+pub(crate) struct Bench {
+    pub(crate) engine: Engine,
+    pub(crate) store: Arc<Tap>,
+    pub(crate) lab: Arc<Lab>,
+    pub(crate) disk: Arc<Disk>,
 }
 
-pub struct BenchParts {
-    pub store: Arc<Tap>,
-    pub disk: Arc<Disk>,
-    pub policy: Value,
-    pub options: EngineOptions,
+pub(crate) struct BenchParts {
+    pub(crate) store: Arc<Tap>,
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) policy: Value,
+    pub(crate) options: EngineOptions,
 }
 
 impl Default for BenchParts {
@@ -46,34 +46,34 @@ impl Default for BenchParts {
 }
 
 /// Short waits, so that tests that really wait do not wait long.
-pub fn quick() -> EngineOptions {
+pub(crate) fn quick() -> EngineOptions {
     EngineOptions { grace: Duration::from_millis(200), late_window: Duration::from_secs(5), ..EngineOptions::default() }
 }
 
 /// Nobody is asked.
-pub fn yolo() -> Value {
+pub(crate) fn yolo() -> Value {
     json!({"approval": {"mode": "yolo"}, "allowCommands": true})
 }
 
 /// `yolo` with limits.
-pub fn limits(limits: Value) -> Value {
+pub(crate) fn limits(limits: Value) -> Value {
     json!({"approval": {"mode": "yolo"}, "allowCommands": true, "limits": limits})
 }
 
-pub fn policy(config: Value) -> Policy {
+pub(crate) fn policy(config: Value) -> Policy {
     let config: PolicyConfig = serde_json::from_value(config).unwrap();
     Policy::compile(&config).unwrap()
 }
 
-pub fn bench() -> Bench {
+pub(crate) fn bench() -> Bench {
     bench_with(BenchParts::default())
 }
 
-pub fn bench_under(policy: Value) -> Bench {
+pub(crate) fn bench_under(policy: Value) -> Bench {
     bench_with(BenchParts { policy, ..BenchParts::default() })
 }
 
-pub fn bench_with(parts: BenchParts) -> Bench {
+pub(crate) fn bench_with(parts: BenchParts) -> Bench {
     let engine = engine_over(parts.store.clone(), parts.policy, parts.options);
     let lab = Arc::new(Lab::default());
     engine.register(Lab::entries(), lab.clone()).unwrap();
@@ -81,7 +81,7 @@ pub fn bench_with(parts: BenchParts) -> Bench {
     Bench { engine, store: parts.store, lab, disk: parts.disk }
 }
 
-pub fn engine_over(store: Arc<dyn Store>, config: Value, options: EngineOptions) -> Engine {
+pub(crate) fn engine_over(store: Arc<dyn Store>, config: Value, options: EngineOptions) -> Engine {
     let pid = NEXT_PID.fetch_add(1, Ordering::Relaxed);
     Engine::new(EngineParts {
         store,
@@ -93,22 +93,22 @@ pub fn engine_over(store: Arc<dyn Store>, config: Value, options: EngineOptions)
     })
 }
 
-pub fn entry(definition: Value) -> ToolEntry {
+pub(crate) fn entry(definition: Value) -> ToolEntry {
     entry_of(definition, ToolSource::core())
 }
 
-pub fn entry_of(definition: Value, source: ToolSource) -> ToolEntry {
+pub(crate) fn entry_of(definition: Value, source: ToolSource) -> ToolEntry {
     let definition: ToolDefinition = serde_json::from_value(definition).unwrap();
     ToolEntry::new(definition, source).unwrap()
 }
 
 /// The person at the keyboard.
-pub fn person() -> Arc<Caller> {
+pub(crate) fn person() -> Arc<Caller> {
     Arc::new(Caller::cli("ada"))
 }
 
 /// An agent in a session.
-pub fn agent() -> Arc<Caller> {
+pub(crate) fn agent() -> Arc<Caller> {
     Arc::new(Caller {
         door: Door::Gateway,
         principal: "device-1".into(),
@@ -119,64 +119,64 @@ pub fn agent() -> Arc<Caller> {
     })
 }
 
-pub fn object(value: Value) -> Map<String, Value> {
+pub(crate) fn object(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-pub fn request(tool: &str, args: Value) -> CallRequest {
+pub(crate) fn request(tool: &str, args: Value) -> CallRequest {
     CallRequest { tool: tool.into(), args: object(args), ..CallRequest::default() }
 }
 
-pub fn plan(steps: Value) -> ActionPlan {
+pub(crate) fn plan(steps: Value) -> ActionPlan {
     plan_of(json!({"version": "1.0", "goal": "test", "riskLevel": "commands", "steps": steps}))
 }
 
-pub fn plan_of(value: Value) -> ActionPlan {
+pub(crate) fn plan_of(value: Value) -> ActionPlan {
     serde_json::from_value(value).unwrap()
 }
 
-pub fn approved() -> PlanRequest {
+pub(crate) fn approved() -> PlanRequest {
     PlanRequest {
         consent: Consent::Approved { by: "ada".into(), plan_hash: None, policy_hash: None, preview_hash: None },
         ..PlanRequest::default()
     }
 }
 
-pub fn blob_text(text: &str) -> Blob {
+pub(crate) fn blob_text(text: &str) -> Blob {
     Blob::new(text.as_bytes().to_vec())
 }
 
 impl Bench {
-    pub async fn call(&self, tool: &str, args: Value) -> ToolResult {
+    pub(crate) async fn call(&self, tool: &str, args: Value) -> ToolResult {
         self.answer(person(), request(tool, args)).await.result
     }
 
-    pub async fn call_as(&self, caller: Arc<Caller>, tool: &str, args: Value) -> ToolResult {
+    pub(crate) async fn call_as(&self, caller: Arc<Caller>, tool: &str, args: Value) -> ToolResult {
         self.answer(caller, request(tool, args)).await.result
     }
 
-    pub async fn answer(&self, caller: Arc<Caller>, request: CallRequest) -> CallAnswer {
+    pub(crate) async fn answer(&self, caller: Arc<Caller>, request: CallRequest) -> CallAnswer {
         within(self.engine.call(caller, request)).await
     }
 
-    pub async fn run(&self, steps: Value) -> RunReport {
+    pub(crate) async fn run(&self, steps: Value) -> RunReport {
         self.run_plan(&plan(steps)).await
     }
 
-    pub async fn run_plan(&self, plan: &ActionPlan) -> RunReport {
+    pub(crate) async fn run_plan(&self, plan: &ActionPlan) -> RunReport {
         within(self.engine.run_plan(person(), plan, approved())).await.unwrap()
     }
 
-    pub fn export(&self, run_id: RunId) -> RunExport {
+    pub(crate) fn export(&self, run_id: RunId) -> RunExport {
         export_run(&*self.store, run_id).unwrap()
     }
 
-    pub fn row(&self, run_id: RunId) -> RunRow {
+    pub(crate) fn row(&self, run_id: RunId) -> RunRow {
         self.store.run(run_id).unwrap().unwrap()
     }
 
     /// Waits until a run has ended or waits for a person.
-    pub async fn until_settled(&self, run_id: RunId) -> RunStatus {
+    pub(crate) async fn until_settled(&self, run_id: RunId) -> RunStatus {
         within(async {
             loop {
                 let status = self.row(run_id).status;
@@ -190,12 +190,12 @@ impl Bench {
     }
 
     /// Waits until something holds.
-    pub async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         until(what, || holds(self)).await;
     }
 }
 
-pub async fn until(what: &str, holds: impl Fn() -> bool) {
+pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
     for _ in 0..5_000 {
         if holds() {
             return;
@@ -206,35 +206,35 @@ pub async fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 /// A test that hangs is a test that fails. Long enough for retry waits under a paused clock.
-pub async fn within<T>(work: impl Future<Output = T>) -> T {
+pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(300), work).await.expect("it ends")
 }
 
 /// The text of a step's `data.value`, and of other fields, without the ceremony.
-pub fn data(result: &ToolResult) -> Value {
+pub(crate) fn data(result: &ToolResult) -> Value {
     Value::Object(result.data.clone().unwrap_or_default())
 }
 
-pub fn code(result: &ToolResult) -> &'static str {
+pub(crate) fn code(result: &ToolResult) -> &'static str {
     result.error.as_ref().map_or("none", |e| e.code.as_str())
 }
 
-pub fn failure_code(failure: &Option<Failure>) -> &'static str {
+pub(crate) fn failure_code(failure: &Option<Failure>) -> &'static str {
     failure.as_ref().map_or("none", |e| e.code.as_str())
 }
 
-pub fn detail<'a>(failure: &'a Failure, key: &str) -> &'a Value {
+pub(crate) fn detail<'a>(failure: &'a Failure, key: &str) -> &'a Value {
     failure.details.as_ref().and_then(|d| d.get(key)).unwrap_or(&Value::Null)
 }
 
-pub fn step<'a>(report: &'a RunReport, id: &str) -> &'a toolyard_engine::plan::StepReport {
+pub(crate) fn step<'a>(report: &'a RunReport, id: &str) -> &'a toolyard_engine::plan::StepReport {
     report.steps.iter().find(|s| s.id.as_str() == id).unwrap()
 }
 
-pub fn status_words(report: &RunReport) -> Vec<(String, &'static str)> {
+pub(crate) fn status_words(report: &RunReport) -> Vec<(String, &'static str)> {
     report.steps.iter().map(|s| (s.id.to_string(), s.status.map_or("open", |s| s.as_str()))).collect()
 }
 
-pub fn words<const N: usize>(pairs: [(&str, &'static str); N]) -> Vec<(String, &'static str)> {
+pub(crate) fn words<const N: usize>(pairs: [(&str, &'static str); N]) -> Vec<(String, &'static str)> {
     pairs.map(|(id, status)| (id.to_owned(), status)).to_vec()
 }
