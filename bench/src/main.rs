@@ -1,1 +1,125 @@
-fn main() {}
+//! Measures what Toolyard promises, on this machine and this disk: `cargo run --release -p toolyard-bench -- NAME`.
+//!
+//! Each benchmark prints one JSON line with its figures, its target and whether it was met. Whatever has a baseline
+//! measures it in the same run, in alternating slices, because the machine is never the same twice. The tools it calls
+//! are its own and do nothing, so that only Toolyard is measured. Knows nothing of vaults or doors.
+
+mod direct;
+mod disk;
+mod durable;
+mod plans;
+mod process;
+mod recovery;
+mod report;
+mod rig;
+mod stats;
+mod tools;
+mod usage;
+mod workloads;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+use report::Report;
+use std::{path::PathBuf, process::ExitCode};
+
+/// Measures Toolyard; prints one JSON line a benchmark.
+#[derive(Parser)]
+#[command(name = "toolyard-bench")]
+struct Options {
+    /// Which benchmark
+    #[arg(value_enum)]
+    name: Name,
+    /// Where to keep the data while measuring; it chooses the disk [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// How many rounds, where a benchmark repeats itself
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// The `toolyard` program, for cold-start and idle-rss [default: beside this program]
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// End with a failure when a target is missed
+    #[arg(long)]
+    strict: bool,
+}
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// Everything below, one after another
+    All,
+    /// Sequential durable steps against the bare disk
+    DurableSteps,
+    /// A plan of 10,000 read-only steps
+    ReadonlySteps,
+    /// One foreach of 10,000 read-only iterations, 16 at once
+    ReadonlyForeach,
+    /// A durable foreach, 16 at once, against sequential steps
+    ForeachDurable,
+    /// Bytes of database a step
+    LogBytes,
+    /// Proving a long run
+    Verify,
+    /// Taking a run up again out of a million records
+    Recovery,
+    /// CPU of one direct call
+    PipelineCpu,
+    /// CPU of `toolyard tools list`
+    ColdStart,
+    /// Memory of an idle `toolyard up`
+    IdleRss,
+    /// (internal) fills a store and dies, for recovery
+    #[value(hide = true)]
+    FillAndDie,
+}
+
+/// What a benchmark may need to know.
+struct Setup {
+    dir: PathBuf,
+    rounds: usize,
+    binary: Option<PathBuf>,
+}
+
+const IN_ORDER: [Name; 10] = [
+    Name::DurableSteps,
+    Name::ReadonlySteps,
+    Name::ReadonlyForeach,
+    Name::ForeachDurable,
+    Name::LogBytes,
+    Name::Verify,
+    Name::Recovery,
+    Name::PipelineCpu,
+    Name::ColdStart,
+    Name::IdleRss,
+];
+
+fn measure(name: Name, setup: &Setup) -> Result<Report> {
+    match name {
+        Name::DurableSteps => durable::steps(setup),
+        Name::ReadonlySteps => plans::readonly_steps(setup),
+        Name::ReadonlyForeach => plans::readonly_foreach(setup),
+        Name::ForeachDurable => durable::foreach(setup),
+        Name::LogBytes => plans::log_bytes(setup),
+        Name::Verify => recovery::verify(setup),
+        Name::Recovery => recovery::recovery(setup),
+        Name::PipelineCpu => direct::pipeline_cpu(setup),
+        Name::ColdStart => process::cold_start(setup),
+        Name::IdleRss => process::idle_rss(setup),
+        Name::FillAndDie => recovery::fill_and_die(setup),
+        Name::All => anyhow::bail!("all is a list, not a benchmark"),
+    }
+}
+
+fn main() -> Result<ExitCode> {
+    let options = Options::parse();
+    let dir = options.dir.unwrap_or_else(std::env::temp_dir);
+    let setup = Setup { dir, rounds: options.rounds as usize, binary: options.binary };
+    let names = if options.name == Name::All { IN_ORDER.to_vec() } else { vec![options.name] };
+    let mut all_met = true;
+    for name in names {
+        let report = measure(name, &setup)?;
+        report.print()?;
+        all_met &= report.met() != Some(false);
+    }
+    Ok(if options.strict && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,86 @@
+//! Steps whose record must be on the disk before they are taken.
+
+use crate::{
+    Setup,
+    disk::BareLog,
+    report::{Good, Report},
+    rig::Rig,
+    stats::{median, micros, quantile},
+    workloads,
+};
+use anyhow::Result;
+use std::{sync::Arc, time::Instant};
+
+/// Steps in one slice of the sequential run: short, so that step and bare disk see the same neighbours.
+const SLICE: usize = 200;
+/// Slices in one round.
+const SLICES: usize = 4;
+/// Iterations in one slice of the loop: some 16 times as fast, so that both take about as long.
+const LOOP: usize = 3000;
+
+/// Sequential durable steps against a bare append and fdatasync of as many bytes, in alternating slices.
+pub(crate) fn steps(setup: &Setup) -> Result<Report> {
+    let rig = Rig::new(setup)?;
+    let plan = Arc::new(workloads::writes(SLICE)?);
+    let warm = rig.run(&plan)?;
+    rig.tools.take_writes();
+    // What one step adds to the record: the whole run's bytes would count the plan in.
+    let (_, with_steps) = rig.size_of(warm.run_id)?;
+    let one = rig.run(&Arc::new(workloads::writes(1)?))?;
+    let plan_bytes = serde_json::to_vec(&*plan)?.len() as u64;
+    let (_, without_steps) = rig.size_of(one.run_id)?;
+    let step_bytes = (with_steps.saturating_sub(plan_bytes).saturating_sub(without_steps) / (SLICE as u64 - 1)).max(1);
+    rig.tools.take_writes();
+
+    let slices = setup.rounds * SLICES;
+    let mut bare = BareLog::create(&rig.dir().join("bare"), step_bytes as usize, slices * SLICE)?;
+    let (mut disk, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..slices {
+        for _ in 0..SLICE {
+            disk.push(micros(bare.append()?));
+        }
+        rig.run(&plan)?;
+        // From the moment one step is executed to the moment the next one is: everything between is ours.
+        ours.extend(rig.tools.take_writes().windows(2).map(|pair| micros(pair[1] - pair[0])));
+    }
+    let (disk_p50, step_p50) = (median(&disk), median(&ours));
+    rig.close();
+    Ok(Report::new("durable-steps", "ratio", Good::AtMost, 1.5)
+        .figure("ratio", step_p50 / disk_p50)
+        .figure("stepP50Us", step_p50)
+        .figure("diskP50Us", disk_p50)
+        .figure("stepP25Us", quantile(&ours, 0.25))
+        .figure("diskP25Us", quantile(&disk, 0.25))
+        .figure("stepP99Us", quantile(&ours, 0.99))
+        .figure("diskP99Us", quantile(&disk, 0.99))
+        .figure("bytes", step_bytes as f64)
+        .figure("steps", ours.len() as f64))
+}
+
+/// A durable loop, 16 iterations at once, against sequential durable steps, in alternating slices.
+pub(crate) fn foreach(setup: &Setup) -> Result<Report> {
+    let rig = Rig::new(setup)?;
+    let sequential = Arc::new(workloads::writes(SLICE)?);
+    let looped = Arc::new(workloads::write_loop(LOOP)?);
+    let rate = |plan, count: usize| -> Result<f64> {
+        let started = Instant::now();
+        rig.run(plan)?;
+        anyhow::ensure!(rig.tools.take_writes().len() == count, "every step is executed once");
+        Ok(count as f64 / started.elapsed().as_secs_f64())
+    };
+    rate(&sequential, SLICE)?;
+    rate(&looped, LOOP)?;
+    let (mut one, mut many, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..setup.rounds * 2 {
+        let (s, l) = (rate(&sequential, SLICE)?, rate(&looped, LOOP)?);
+        one.push(s);
+        many.push(l);
+        ratios.push(l / s);
+    }
+    rig.close();
+    Ok(Report::new("foreach-durable", "ratio", Good::AtLeast, 8.0)
+        .figure("ratio", median(&ratios))
+        .figure("sequentialPerSecond", median(&one))
+        .figure("foreachPerSecond", median(&many))
+        .figure("concurrency", 16.0))
+}

@@ -1,0 +1,94 @@
+//! Plans of read-only steps, and what any step leaves behind on the disk.
+
+use crate::{
+    Setup,
+    report::{Good, Report},
+    rig::Rig,
+    stats::{median, most},
+    usage::{Whose, cpu_micros},
+    workloads,
+};
+use anyhow::Result;
+use std::{path::Path, sync::Arc, time::Instant};
+use toolyard_protocol::ActionPlan;
+
+const STEPS: usize = 10_000;
+/// Durable steps are two hundred times slower; as many are enough to see their size.
+const DURABLE_STEPS: usize = 2000;
+const STEPS_PER_SECOND: f64 = 25_000.0;
+
+/// 10,000 steps, from the plan to the report, record on disk.
+pub(crate) fn readonly_steps(setup: &Setup) -> Result<Report> {
+    rate(
+        setup,
+        Report::new("readonly-steps", "stepsPerSecond", Good::AtLeast, STEPS_PER_SECOND),
+        workloads::echoes(STEPS)?,
+    )
+}
+
+/// The same as one loop, 16 at once.
+pub(crate) fn readonly_foreach(setup: &Setup) -> Result<Report> {
+    let report = Report::new("readonly-foreach", "stepsPerSecond", Good::AtLeast, STEPS_PER_SECOND);
+    rate(setup, report, workloads::echo_loop(STEPS)?)
+}
+
+fn rate(setup: &Setup, report: Report, plan: ActionPlan) -> Result<Report> {
+    let rig = Rig::new(setup)?;
+    let plan = Arc::new(plan);
+    rig.run(&plan)?;
+    let mut rates = Vec::new();
+    let cpu = cpu_micros(Whose::Ours)?;
+    for _ in 0..setup.rounds {
+        let started = Instant::now();
+        rig.run(&plan)?;
+        rates.push(STEPS as f64 / started.elapsed().as_secs_f64());
+    }
+    let cpu = cpu_micros(Whose::Ours)? - cpu;
+    rig.close();
+    Ok(report
+        .figure("stepsPerSecond", median(&rates))
+        .figure("best", most(&rates))
+        .figure("cpuUsPerStep", cpu / (STEPS * setup.rounds) as f64)
+        .figure("steps", STEPS as f64))
+}
+
+/// Bytes of database a step, the plan's own copy in the record included.
+pub(crate) fn log_bytes(setup: &Setup) -> Result<Report> {
+    let (echo, echo_payload) = bytes_of(setup, workloads::echoes(STEPS)?, STEPS)?;
+    let (write, write_payload) = bytes_of(setup, workloads::writes(DURABLE_STEPS)?, DURABLE_STEPS)?;
+    Ok(Report::new("log-bytes", "bytesPerStep", Good::AtMost, 1536.0)
+        .figure("bytesPerStep", echo.max(write))
+        .figure("readOnlyBytes", echo)
+        .figure("readOnlyRecordBytes", echo_payload)
+        .figure("durableBytes", write)
+        .figure("durableRecordBytes", write_payload))
+}
+
+fn bytes_of(setup: &Setup, plan: ActionPlan, steps: usize) -> Result<(f64, f64)> {
+    let rig = Rig::new(setup)?;
+    let empty = size(&rig.state())?;
+    let report = rig.run(&Arc::new(plan))?;
+    let (_, record) = rig.size_of(report.run_id)?;
+    let state = rig.state();
+    let dir = rig.close();
+    // Closed, so that the log is moved into the database.
+    let full = size(&state)?;
+    drop(dir);
+    Ok((full.saturating_sub(empty) as f64 / steps as f64, record as f64 / steps as f64))
+}
+
+/// The database and its blobs; not the write-ahead log, whose size is fixed.
+fn size(state: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(state)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if entry.file_type()?.is_dir() {
+            bytes += size(&entry.path())?;
+        } else if !name.ends_with("-wal") && !name.ends_with("-shm") {
+            bytes += entry.metadata()?.len();
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,96 @@
+//! The `toolyard` program itself: how much CPU a short command takes, how much memory an idle server.
+
+use crate::{
+    Setup,
+    report::{Good, Report},
+    stats::{median, most},
+    usage::{Whose, cpu_micros, resident_bytes},
+};
+use anyhow::{Context, Result, ensure};
+use std::{
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+use tempfile::TempDir;
+
+const PROGRAM: &str = "toolyard";
+/// How long the server is left alone before its memory is read.
+const IDLE: Duration = Duration::from_secs(2);
+/// Starts for each round.
+const STARTS: usize = 4;
+
+/// The program, or why there is none.
+fn program(setup: &Setup) -> Result<PathBuf, String> {
+    let beside = || std::env::current_exe().ok()?.parent().map(|dir| dir.join(PROGRAM));
+    match setup.binary.clone().or_else(beside) {
+        Some(path) if path.is_file() => Ok(path),
+        Some(path) => Err(format!("there is no {}; build it or name it with --binary", path.display())),
+        None => Err("name the program with --binary".to_owned()),
+    }
+}
+
+fn command(program: &PathBuf, home: &TempDir) -> Command {
+    let mut command = Command::new(program);
+    // What the user has configured must not count.
+    command.env_remove("TOOLYARD_HOME").arg("--home").arg(home.path().join("home"));
+    command.arg("--vault").arg(home.path().join("vault")).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn home(setup: &Setup) -> Result<TempDir> {
+    let home = TempDir::with_prefix_in("toolyard-bench-", &setup.dir)?;
+    std::fs::create_dir(home.path().join("vault"))?;
+    Ok(home)
+}
+
+/// User and system time of `toolyard tools list`, from start to end.
+pub(crate) fn cold_start(setup: &Setup) -> Result<Report> {
+    let report = Report::new("cold-start", "cpuMs", Good::Below, 50.0);
+    let program = match program(setup) {
+        Ok(program) => program,
+        Err(why) => return Ok(report.skipped(why)),
+    };
+    let home = home(setup)?;
+    let start = || -> Result<f64> {
+        let before = cpu_micros(Whose::Children)?;
+        let status = command(&program, &home).args(["tools", "list", "--json"]).stdout(Stdio::null()).status()?;
+        ensure!(status.success(), "`toolyard tools list` ended with {status}");
+        Ok((cpu_micros(Whose::Children)? - before) / 1000.0)
+    };
+    start()?; // makes its home
+    let times = (0..setup.rounds * STARTS).map(|_| start()).collect::<Result<Vec<f64>>>()?;
+    Ok(report.figure("cpuMs", median(&times)).figure("worstMs", most(&times)).figure("starts", times.len() as f64))
+}
+
+/// Ends the server, however the measuring ended.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Resident memory of `toolyard up` that nobody asks anything of.
+pub(crate) fn idle_rss(setup: &Setup) -> Result<Report> {
+    let report = Report::new("idle-rss", "megabytes", Good::Below, 30.0);
+    let program = match program(setup) {
+        Ok(program) => program,
+        Err(why) => return Ok(report.skipped(why)),
+    };
+    let home = home(setup)?;
+    let mut up = command(&program, &home);
+    let mut running = Running(up.args(["up", "--port", "0", "--json"]).stdout(Stdio::piped()).spawn()?);
+    let out = running.0.stdout.take().context("the server has no output")?;
+    let mut line = String::new();
+    BufReader::new(out).read_line(&mut line)?;
+    let ready: serde_json::Value =
+        serde_json::from_str(&line).with_context(|| format!("the server did not say that it is ready: {line:?}"))?;
+    ensure!(ready["ready"] == true, "the server is not ready: {line}");
+    std::thread::sleep(IDLE);
+    let bytes = resident_bytes(running.0.id())?;
+    Ok(report.figure("megabytes", bytes as f64 / 1e6))
+}

@@ -1,0 +1,100 @@
+//! One benchmark's outcome as one JSON line.
+
+use serde_json::{Map, Value, json};
+use std::io::Write;
+
+/// Which side of the target is the good one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Good {
+    AtMost,
+    AtLeast,
+    Below,
+}
+
+impl Good {
+    fn word(self) -> &'static str {
+        match self {
+            Self::AtMost => "<=",
+            Self::AtLeast => ">=",
+            Self::Below => "<",
+        }
+    }
+
+    fn holds(self, value: f64, limit: f64) -> bool {
+        match self {
+            Self::AtMost => value <= limit,
+            Self::AtLeast => value >= limit,
+            Self::Below => value < limit,
+        }
+    }
+}
+
+/// One benchmark's figures against its target.
+pub(crate) struct Report {
+    name: &'static str,
+    figures: Map<String, Value>,
+    target: (&'static str, Good, f64),
+    skipped: Option<String>,
+}
+
+impl Report {
+    /// The target is about one of the figures.
+    pub(crate) fn new(name: &'static str, figure: &'static str, good: Good, limit: f64) -> Self {
+        Self { name, figures: Map::new(), target: (figure, good, limit), skipped: None }
+    }
+
+    /// Adds a figure. Numbers are cut to what a reader can use.
+    pub(crate) fn figure(mut self, name: &str, value: f64) -> Self {
+        let digits = if value.abs() >= 1000.0 { 1.0 } else { 1000.0 };
+        self.figures.insert(name.to_owned(), json!((value * digits).round() / digits));
+        self
+    }
+
+    /// Says that it could not be measured, and why.
+    pub(crate) fn skipped(mut self, why: String) -> Self {
+        self.skipped = Some(why);
+        self
+    }
+
+    /// Whether the target was met; `None` when nothing was measured.
+    pub(crate) fn met(&self) -> Option<bool> {
+        let (figure, good, limit) = self.target;
+        let value = self.figures.get(figure).and_then(Value::as_f64)?;
+        Some(good.holds(value, limit))
+    }
+
+    fn to_json(&self) -> Value {
+        let (figure, good, limit) = self.target;
+        let mut line = json!({
+            "bench": self.name, "figures": self.figures,
+            "target": format!("{figure} {} {limit}", good.word()), "met": self.met(),
+        });
+        if let Some(why) = &self.skipped {
+            line["skipped"] = json!(why);
+        }
+        line
+    }
+
+    /// Prints the line.
+    pub(crate) fn print(&self) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{}", self.to_json())?;
+        out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_about_its_figure() {
+        let report = Report::new("x", "ratio", Good::AtMost, 1.5);
+        assert_eq!(report.met(), None);
+        assert_eq!(report.figure("ratio", 1.5).met(), Some(true));
+        let report = Report::new("x", "rate", Good::AtLeast, 10.0).figure("rate", 9.99).figure("other", 99.0);
+        assert_eq!(report.met(), Some(false));
+        assert_eq!(report.to_json()["target"], "rate >= 10");
+        assert_eq!(Report::new("x", "cpu", Good::Below, 5.0).figure("cpu", 5.0).met(), Some(false));
+    }
+}

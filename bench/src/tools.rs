@@ -1,0 +1,116 @@
+//! The tools that are called: an echo, a step that claims to write and does nothing, and a list to loop over.
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+use toolyard_catalog::{ToolEntry, ToolSource};
+use toolyard_engine::{BoxFuture, CallContext, Failed, Output, Prepared, Provider};
+use toolyard_protocol::{ErrorCode, ToolCall, ToolDefinition};
+
+/// Answers its arguments; read-only.
+pub(crate) const ECHO: &str = "bench.echo";
+/// Says that it writes, and does nothing.
+pub(crate) const WRITE: &str = "bench.write";
+/// A list of numbers; read-only.
+pub(crate) const RANGE: &str = "bench.range";
+
+/// The most items of one list.
+const MAX_ITEMS: u64 = 1_000_000;
+
+/// Runs the tools and notes when it was asked to write.
+#[derive(Default)]
+pub(crate) struct BenchTools {
+    writes: Mutex<Vec<Instant>>,
+    echoes: AtomicU64,
+}
+
+impl BenchTools {
+    /// When each write was executed, since this was last asked.
+    pub(crate) fn take_writes(&self) -> Vec<Instant> {
+        std::mem::take(&mut *self.writes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How many echoes were executed so far.
+    pub(crate) fn echoes(&self) -> u64 {
+        self.echoes.load(Ordering::Acquire)
+    }
+
+    fn answer(&self, call: &ToolCall) -> Result<Output, Failed> {
+        match call.tool.as_str() {
+            ECHO => {
+                self.echoes.fetch_add(1, Ordering::AcqRel);
+                Ok(Output::data(call.args.clone()))
+            }
+            WRITE => {
+                self.writes.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+                let number = call.args.get("n").cloned().unwrap_or_default();
+                Ok(Output::data(Map::from_iter([("n".to_owned(), number)])))
+            }
+            RANGE => {
+                let count = call.args.get("count").and_then(Value::as_u64).unwrap_or_default().min(MAX_ITEMS);
+                let items: Vec<Value> = (0..count).map(Value::from).collect();
+                Ok(Output::data(Map::from_iter([("items".to_owned(), Value::from(items))])))
+            }
+            other => Err(Failed::new(ErrorCode::NotFound, format!("{other} is none of these tools"))),
+        }
+    }
+}
+
+impl Provider for BenchTools {
+    fn execute<'a>(
+        &'a self,
+        _: &'a CallContext,
+        call: &'a ToolCall,
+        _: Prepared,
+    ) -> BoxFuture<'a, Result<Output, Failed>> {
+        Box::pin(async move { self.answer(call) })
+    }
+}
+
+/// What the catalog is told about the tools.
+pub(crate) fn entries() -> Result<Vec<ToolEntry>> {
+    let echo = json!({
+        "type": "object", "additionalProperties": false, "required": ["text", "n"],
+        "properties": {"text": {"type": "string", "maxLength": 200}, "n": {"type": "integer", "minimum": 0}},
+    });
+    let number = json!({
+        "type": "object", "additionalProperties": false, "required": ["n"],
+        "properties": {"n": {"type": "integer", "minimum": 0}},
+    });
+    let count = json!({
+        "type": "object", "additionalProperties": false, "required": ["count"],
+        "properties": {"count": {"type": "integer", "minimum": 0, "maximum": MAX_ITEMS}},
+    });
+    let items = json!({
+        "type": "object", "additionalProperties": false, "required": ["items"],
+        "properties": {"items": {"type": "array", "items": {"type": "integer"}}},
+    });
+    let definitions = [
+        json!({
+            "name": ECHO, "title": "Echo", "description": "Answers its arguments.", "category": "bench",
+            "riskLevel": "read-only", "idempotency": "pure", "inputSchema": echo, "outputSchema": echo,
+        }),
+        json!({
+            "name": WRITE, "title": "Write nothing", "description": "Says that it writes.", "category": "bench",
+            "riskLevel": "writes", "idempotency": "idempotent", "sideEffects": ["modify-state"],
+            "inputSchema": number, "outputSchema": number,
+        }),
+        json!({
+            "name": RANGE, "title": "Count", "description": "A list of numbers.", "category": "bench",
+            "riskLevel": "read-only", "idempotency": "pure", "inputSchema": count, "outputSchema": items,
+        }),
+    ];
+    definitions
+        .into_iter()
+        .map(|definition| {
+            let definition: ToolDefinition = serde_json::from_value(definition).context("a tool of the benchmark")?;
+            Ok(ToolEntry::new(definition, ToolSource::core())?)
+        })
+        .collect()
+}

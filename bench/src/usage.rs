@@ -1,0 +1,55 @@
+//! CPU time and memory, as the kernel counts them.
+
+use anyhow::{Context, Result};
+use nix::sys::{
+    resource::{UsageWho, getrusage},
+    time::TimeValLike,
+};
+
+/// Whose CPU time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Whose {
+    /// All threads of this process.
+    Ours,
+    /// Child processes that ended and were waited for.
+    Children,
+}
+
+/// User and system time so far, in microseconds.
+pub(crate) fn cpu_micros(whose: Whose) -> Result<f64> {
+    let who = match whose {
+        Whose::Ours => UsageWho::RUSAGE_SELF,
+        Whose::Children => UsageWho::RUSAGE_CHILDREN,
+    };
+    let usage = getrusage(who).context("the kernel does not say how much CPU was used")?;
+    Ok((usage.user_time() + usage.system_time()).num_microseconds() as f64)
+}
+
+/// Resident memory of a process, in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let status = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes: u64 = line
+        .and_then(|rest| rest.split_whitespace().next())
+        .and_then(|number| number.parse().ok())
+        .with_context(|| format!("{path} has no VmRSS"))?;
+    Ok(kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_costs_cpu_and_a_process_has_memory() {
+        let before = cpu_micros(Whose::Ours).unwrap();
+        let mut n = 1u64;
+        for i in 0..20_000_000u64 {
+            n = std::hint::black_box(n.wrapping_mul(31) ^ i);
+        }
+        assert!(cpu_micros(Whose::Ours).unwrap() > before, "{n}");
+        assert!(resident_bytes(std::process::id()).unwrap() > 100_000);
+        assert!(resident_bytes(0).is_err());
+    }
+}

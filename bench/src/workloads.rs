@@ -1,0 +1,43 @@
+//! Plans made of the benchmark's tools.
+
+use crate::tools::{ECHO, RANGE, WRITE};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use toolyard_protocol::ActionPlan;
+
+fn plan(risk: &str, steps: Vec<Value>) -> Result<ActionPlan> {
+    let plan = json!({"version": "1.0", "goal": "Measure", "riskLevel": risk, "steps": steps});
+    serde_json::from_value(plan).context("a plan of the benchmark")
+}
+
+/// Steps that echo, each on its own.
+pub(crate) fn echoes(count: usize) -> Result<ActionPlan> {
+    let step = |n| json!({"id": format!("s{n}"), "tool": ECHO, "args": {"text": format!("step number {n}"), "n": n}});
+    plan("read-only", (0..count).map(step).collect())
+}
+
+/// Steps that say they write, one after another.
+pub(crate) fn writes(count: usize) -> Result<ActionPlan> {
+    let step = |n| json!({"id": format!("s{n}"), "tool": WRITE, "args": {"n": n}});
+    plan("writes", (0..count).map(step).collect())
+}
+
+/// One loop over a list, 16 at once.
+pub(crate) fn echo_loop(count: usize) -> Result<ActionPlan> {
+    looped(
+        "read-only",
+        count,
+        json!({"id": "each", "tool": ECHO, "args": {"text": "item number {item}", "n": "{item}"}}),
+    )
+}
+
+/// One loop of steps that say they write, 16 at once.
+pub(crate) fn write_loop(count: usize) -> Result<ActionPlan> {
+    looped("writes", count, json!({"id": "each", "tool": WRITE, "args": {"n": "{item}"}}))
+}
+
+fn looped(risk: &str, count: usize, mut each: Value) -> Result<ActionPlan> {
+    each["foreach"] = json!({"from": "$steps.list.items", "itemName": "item", "concurrency": 16});
+    let list = json!({"id": "list", "tool": RANGE, "args": {"count": count}});
+    plan(risk, vec![list, each])
+}
