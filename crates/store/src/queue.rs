@@ -117,7 +117,8 @@ enum Writer {
     Working,
     /// Asleep until something happens.
     Parked,
-    /// Asleep until the oldest change has waited long enough.
+    /// Asleep until the oldest change has waited long enough. Also when there is none yet: just after some work the
+    /// writer sleeps no longer than a change may wait, so that a change nobody waits for need not wake it.
     Gathering,
 }
 
@@ -228,10 +229,16 @@ impl Queue {
         state.most_urgent = state.most_urgent.max(urgency);
         state.queue.push_back(Queued { position, op, bytes, urgency, at: Instant::now() });
         let is_due = urgency > Urgency::Ride || state.bytes >= limits::EARLY_COMMIT_BYTES;
-        match state.writer {
-            Writer::Parked => self.wake_writer(&mut state),
-            Writer::Gathering if is_due => self.wake_writer(&mut state),
-            _ => {}
+        let wake = match state.writer {
+            Writer::Parked => true,
+            Writer::Gathering => is_due,
+            Writer::Working => false,
+        };
+        if wake {
+            state.writer = Writer::Working;
+            drop(state);
+            // Outside the lock: the writer wants it at once.
+            self.work.notify_one();
         }
         Ok(Position(position))
     }
@@ -263,11 +270,16 @@ impl Queue {
         }
         let (sender, receiver) = oneshot::channel();
         state.waiters.push((position, sender));
+        let mut wake = false;
         if state.wanted_durable < position {
             state.wanted_durable = position;
-            self.wake_writer(&mut state);
+            wake = state.writer != Writer::Working;
+            state.writer = Writer::Working;
         }
         drop(state);
+        if wake {
+            self.work.notify_one();
+        }
         Box::pin(async move {
             receiver.await.unwrap_or_else(|_| Err(StoreError("the store was closed before it answered".into())))
         })
@@ -330,6 +342,7 @@ impl Queue {
     /// The writer's next piece of work; sleeps until there is some. `checkpoint` asks for one if it gets idle.
     pub(crate) fn next(&self, checkpoint: bool) -> Work {
         let mut state = self.lock();
+        let mut dozed = false;
         loop {
             state.writer = Writer::Working;
             if state.poisoned.is_some() {
@@ -351,6 +364,12 @@ impl Queue {
             }
             if state.closing {
                 return Work::Close;
+            }
+            if !dozed {
+                dozed = true;
+                state.writer = Writer::Gathering;
+                state = self.work.wait_timeout(state, self.ride_delay).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
             }
             state.writer = Writer::Parked;
             if checkpoint {
