@@ -17,6 +17,9 @@ pub const MAX_RIDE_DELAY: Duration = Duration::from_millis(50);
 pub const RIDE_DELAY: Duration = Duration::from_millis(20);
 /// With this much queued there is no point in waiting for more.
 pub const EARLY_COMMIT_BYTES: usize = 256 << 10;
+/// After a sync the writer looks this long for the next change before it sleeps, where the last one came as soon: then
+/// waking it would take longer than the work in between.
+pub const SPIN: Duration = Duration::from_micros(150);
 /// Most that goes into one transaction, so that a flood of `Ride` batches does not hold up a `Sync` one for long.
 pub const TRANSACTION_BYTES: usize = 2 << 20;
 /// Size to which the write-ahead log is filled beforehand: a sync that need not grow the file is a third cheaper.

@@ -6,6 +6,7 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, SyncSender},
     },
     time::{Duration, Instant},
@@ -141,6 +142,10 @@ struct State {
     stopped_runs: HashMap<RunId, StoreError>,
     poisoned: Option<StoreError>,
     closing: bool,
+    /// When somebody was last told that a sync is done.
+    synced_at: Option<Instant>,
+    /// The last change that had to be synced came within [`limits::SPIN`] of that.
+    follows_closely: bool,
     /// How many threads wait for progress: waking nobody costs a system call as well.
     watchers: usize,
 }
@@ -158,6 +163,8 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     work: Condvar,
     progress: Condvar,
+    /// Set with every change that is due: lets the writer look for one without taking the lock.
+    bell: AtomicBool,
     capacity: usize,
     ride_delay: Duration,
 }
@@ -182,10 +189,13 @@ impl Queue {
                 stopped_runs: HashMap::new(),
                 poisoned: None,
                 closing: false,
+                synced_at: None,
+                follows_closely: false,
                 watchers: 0,
             }),
             work: Condvar::new(),
             progress: Condvar::new(),
+            bell: AtomicBool::new(false),
             capacity,
             ride_delay,
         }
@@ -227,8 +237,17 @@ impl Queue {
         }
         state.bytes += bytes;
         state.most_urgent = state.most_urgent.max(urgency);
-        state.queue.push_back(Queued { position, op, bytes, urgency, at: Instant::now() });
+        let at = Instant::now();
+        state.queue.push_back(Queued { position, op, bytes, urgency, at });
+        if urgency == Urgency::Sync
+            && let Some(synced_at) = state.synced_at.take()
+        {
+            state.follows_closely = at.saturating_duration_since(synced_at) < limits::SPIN;
+        }
         let is_due = urgency > Urgency::Ride || state.bytes >= limits::EARLY_COMMIT_BYTES;
+        if is_due {
+            self.bell.store(true, Ordering::Release);
+        }
         let wake = match state.writer {
             Writer::Parked => true,
             Writer::Gathering => is_due,
@@ -251,6 +270,7 @@ impl Queue {
     }
 
     fn wake_writer(&self, state: &mut State) {
+        self.bell.store(true, Ordering::Release);
         if state.writer != Writer::Working {
             state.writer = Writer::Working;
             self.work.notify_one();
@@ -273,6 +293,7 @@ impl Queue {
         let mut wake = false;
         if state.wanted_durable < position {
             state.wanted_durable = position;
+            self.bell.store(true, Ordering::Release);
             wake = state.writer != Writer::Working;
             state.writer = Writer::Working;
         }
@@ -342,28 +363,40 @@ impl Queue {
     /// The writer's next piece of work; sleeps until there is some. `checkpoint` asks for one if it gets idle.
     pub(crate) fn next(&self, checkpoint: bool) -> Work {
         let mut state = self.lock();
-        let mut dozed = false;
+        let (mut spun, mut dozed) = (false, false);
         loop {
             state.writer = Writer::Working;
             if state.poisoned.is_some() {
                 return Work::Stop;
             }
-            if let Some(oldest) = state.queue.front() {
-                let waited = oldest.at.elapsed();
-                if state.is_due() || waited >= self.ride_delay {
-                    return state.take();
+            let waited = state.queue.front().map(|oldest| oldest.at.elapsed());
+            if let Some(waited) = waited
+                && (state.is_due() || waited >= self.ride_delay)
+            {
+                return state.take();
+            }
+            if waited.is_none() && state.wanted_durable > state.sync_begun {
+                state.sync_begun = state.visible;
+                return Work::Sync { upto: state.visible };
+            }
+            if waited.is_none() && state.closing {
+                return Work::Close;
+            }
+            if !spun && let Some(until) = state.spin_until() {
+                spun = true;
+                self.bell.store(false, Ordering::Release);
+                drop(state);
+                while !self.bell.load(Ordering::Acquire) && Instant::now() < until {
+                    std::hint::spin_loop();
                 }
+                state = self.lock();
+                continue;
+            }
+            if let Some(waited) = waited {
                 state.writer = Writer::Gathering;
                 let left = self.ride_delay - waited;
                 state = self.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
-            }
-            if state.wanted_durable > state.sync_begun {
-                state.sync_begun = state.visible;
-                return Work::Sync { upto: state.visible };
-            }
-            if state.closing {
-                return Work::Close;
             }
             if !dozed {
                 dozed = true;
@@ -439,6 +472,7 @@ impl Queue {
         if state.waiters.is_empty() {
             return;
         }
+        state.synced_at = Some(Instant::now());
         let waiters = std::mem::take(&mut state.waiters);
         let mut answers = Vec::with_capacity(waiters.len());
         for (position, waiter) in waiters {
@@ -472,6 +506,11 @@ impl State {
             return None;
         }
         Some(self.rejected.get(&position).cloned().map_or(Ok(()), Err))
+    }
+
+    /// Until when it is worth looking for a change that follows closely on the last sync.
+    fn spin_until(&self) -> Option<Instant> {
+        self.synced_at.filter(|_| self.follows_closely).map(|at| at + limits::SPIN)
     }
 
     fn is_due(&self) -> bool {
