@@ -129,12 +129,11 @@ impl<'a> Attempt<'a> {
         late: impl FnOnce(Result<Output, Failed>) + Send + 'static,
     ) -> Result<Output, Stopped> {
         let (provider, context, call) = (self.provider.clone(), self.context.clone(), self.call.clone());
-        let mut work = Box::pin(
-            AssertUnwindSafe(async move { provider.execute(&context, &call, prepared).await }).catch_unwind(),
-        );
+        let mut work =
+            Box::pin(AssertUnwindSafe(async move { provider.execute(&context, &call, prepared).await }).catch_unwind());
         // A task of its own is only needed by work that does not answer at once; making one wakes another thread.
         if let Some(answer) = (&mut work).now_or_never() {
-            return flatten(answer);
+            return self.flatten(answer);
         }
         let mut task = tokio::spawn(async move { work.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) });
         match self.until_stopped(&mut task).await {

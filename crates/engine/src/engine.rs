@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -25,6 +25,9 @@ use toolyard_catalog::{EffectivePolicy, Policy, Registry, RegistryError, Snapsho
 use toolyard_protocol::{
     CallId, ErrorCode, Failure, ResultStatus, RunId, RunStatus, StepId, ToolCall, ToolResult, canonical,
 };
+
+/// Policies remembered as stored.
+const MAX_STORED_POLICIES: usize = 1024;
 
 /// Numbers that are the operator's rather than a policy's.
 #[derive(Debug, Clone)]
@@ -93,7 +96,8 @@ struct Inner {
     lease: Lease,
     runs: Mutex<HashMap<RunId, CancellationToken>>,
     calls: Mutex<HashMap<CallId, CancellationToken>>,
-    stored_policies: Mutex<HashSet<String>>,
+    /// Policies kept in the store already: hash of the policy to hash of the blob.
+    stored_policies: Mutex<HashMap<String, String>>,
     run_end: arc_swap::ArcSwapOption<RunEndListener>,
     in_flight_keys: Mutex<HashMap<String, watch::Receiver<()>>>,
     shutdown: CancellationToken,
@@ -512,13 +516,15 @@ impl Engine {
     /// Single calls share one copy of their policy, kept by content. Until a run that carries it has ended (and so has
     /// been handed to the store) every run carries it: one that still waits for a person has stored nothing.
     fn policy_blob(&self, scope: &RunScope) -> String {
-        let json = serde_json::to_vec(&**scope.policy.snapshot()).unwrap_or_default();
-        let blob = crate::Blob::new(json);
-        let sha256 = blob.sha256.clone();
-        if scope.previews.is_some() || !lock(&self.inner.stored_policies).contains(&sha256) {
-            scope.recorder.push_blobs([blob]);
-            let _ = scope.policy_blob.set(sha256.clone());
+        if scope.previews.is_none()
+            && let Some(sha256) = lock(&self.inner.stored_policies).get(scope.policy.hash())
+        {
+            return sha256.clone();
         }
+        let blob = crate::Blob::new(serde_json::to_vec(&**scope.policy.snapshot()).unwrap_or_default());
+        let sha256 = blob.sha256.clone();
+        scope.recorder.push_blobs([blob]);
+        let _ = scope.policy_blob.set(sha256.clone());
         sha256
     }
 
@@ -565,7 +571,11 @@ impl Engine {
             Ok(_) => {
                 if scope.previews.is_none() {
                     if let Some(sha256) = scope.policy_blob.get() {
-                        lock(&self.inner.stored_policies).insert(sha256.clone());
+                        let mut stored = lock(&self.inner.stored_policies);
+                        if stored.len() >= MAX_STORED_POLICIES {
+                            stored.clear(); // a blob that is stored twice is kept once
+                        }
+                        stored.insert(scope.policy.hash().to_owned(), sha256.clone());
                     }
                     let (seq, chain) = scope.recorder.head();
                     self.inner.sealer.run_ended(scope.run_id, seq, &chain);

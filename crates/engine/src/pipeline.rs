@@ -660,7 +660,8 @@ pub(crate) fn hand_over_by_reference(
     whole
 }
 
-/// Counts the bytes of a JSON object without building its text.
+/// The bytes of a JSON object, without building its text. Of a small one this is only a bound, and at most
+/// [`INLINE_BYTES`]; what is larger is counted exactly.
 fn json_size(data: &Map<String, Value>) -> usize {
     struct Counter(usize);
     impl std::io::Write for Counter {
@@ -672,9 +673,43 @@ fn json_size(data: &Map<String, Value>) -> usize {
             Ok(())
         }
     }
+    let mut room = INLINE_BYTES;
+    if take_map(data, &mut room).is_some() {
+        return INLINE_BYTES - room;
+    }
     let mut counter = Counter(0);
     let _ = serde_json::to_writer(&mut counter, data);
     counter.0
+}
+
+/// Takes the most bytes that a value's JSON can have from the room; `None` when it may not fit.
+fn take_value(value: &Value, room: &mut usize) -> Option<()> {
+    const LONGEST_NUMBER: usize = 32;
+    match value {
+        Value::Null | Value::Bool(_) => take(room, 5),
+        Value::Number(_) => take(room, LONGEST_NUMBER),
+        Value::String(text) => take_text(text, room),
+        Value::Array(items) => {
+            take(room, 2 + items.len())?;
+            items.iter().try_for_each(|item| take_value(item, room))
+        }
+        Value::Object(map) => take_map(map, room),
+    }
+}
+
+fn take_map(map: &Map<String, Value>, room: &mut usize) -> Option<()> {
+    take(room, 2 + 2 * map.len())?;
+    map.iter().try_for_each(|(key, value)| take_text(key, room).and_then(|()| take_value(value, room)))
+}
+
+/// A control character becomes six bytes, `\u001f`.
+fn take_text(text: &str, room: &mut usize) -> Option<()> {
+    take(room, text.len().saturating_mul(6).saturating_add(2))
+}
+
+fn take(room: &mut usize, bytes: usize) -> Option<()> {
+    *room = room.checked_sub(bytes)?;
+    Some(())
 }
 
 fn to_result(
@@ -710,21 +745,24 @@ fn to_result(
     valid(parts)
 }
 
-/// A result from its parts.
-pub(crate) fn valid(parts: ToolResultParts) -> ToolResult {
-    ToolResult::new(parts.clone()).unwrap_or_else(|e| broken(parts, e.to_string()))
-}
-
-/// Unreachable by construction; if a defect ever builds an inconsistent result, the caller still gets a valid one.
-fn broken(parts: ToolResultParts, problem: String) -> ToolResult {
+/// A result from its parts. The fallback is unreachable by construction; if a defect ever builds an inconsistent result, the caller still gets a valid one.
+pub(crate) fn valid(mut parts: ToolResultParts) -> ToolResult {
+    // The fallback has no data, so the data, which may be large, is not copied for it.
+    let data = parts.data.take();
+    let fallback = parts.clone();
+    parts.data = data;
+    let problem = match ToolResult::new(parts) {
+        Ok(result) => return result,
+        Err(e) => e.to_string(),
+    };
     let fallback = ToolResultParts {
         status: ResultStatus::Error,
         ok: false,
         data: None,
         data_hash: None,
         error: Some(Failure::new(ErrorCode::InternalError, problem)),
-        ended_at: parts.started_at,
-        ..parts
+        ended_at: fallback.started_at,
+        ..fallback
     };
     match ToolResult::new(fallback) {
         Ok(result) => result,

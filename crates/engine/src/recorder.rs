@@ -117,7 +117,10 @@ impl Recorder {
         state.chain = chain::link(&state.chain, state.seq, kind, &payload);
         let frame = Frame { seq: state.seq, kind, payload, chain: state.chain };
         state.pending.push(frame);
-        state.view.note(record);
+        // The view would keep a copy of the whole plan, which only envelopes made from the record need.
+        if !matches!(record, Record::RunStarted(_)) {
+            state.view.note(record);
+        }
         if self.bus.is_watched() {
             for event in state.view.events(record) {
                 self.bus.publish(self.session.as_deref(), event);
