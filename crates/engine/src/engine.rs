@@ -8,7 +8,7 @@ use crate::{
     pipeline::{self, StepCall},
     record::{FinishedRecord, Record, RunStarted},
     scope::{RunScope, Usage},
-    store::{Durability, Lease, RunKind, RunRow},
+    store::{Durability, Lease, RunKind, RunRow, StoreError},
 };
 use arc_swap::ArcSwap;
 use jiff::{SignedDuration, Timestamp};
@@ -293,7 +293,7 @@ impl Engine {
     async fn call_in_run(&self, caller: Arc<Caller>, request: CallRequest, run_id: RunId) -> ToolResult {
         let previews = request.dry_run.then(Default::default);
         let cancel = self.inner.shutdown.child_token();
-        let scope = self.scope(run_id, caller, cancel, previews);
+        let scope = RunScope { is_one_call: true, ..self.scope(run_id, caller, cancel, previews) };
         let _registered = self.register_run(run_id, scope.cancel.clone());
         let started_at = self.begin_direct(&scope, &request.tool);
         let call = StepCall {
@@ -315,7 +315,7 @@ impl Engine {
             _ => RunStatus::Failed,
         };
         let message = settled.result.user_message.clone().unwrap_or_else(|| status.as_str().to_owned());
-        self.finish_run(
+        let ended = self.finish_run(
             &scope,
             RunKind::Call,
             &request.tool,
@@ -324,6 +324,12 @@ impl Engine {
             settled.result.error.clone(),
             message,
         );
+        if let Err(error) = ended
+            && settled.result.ok
+        {
+            // The result was to be recorded with the end: what is not recorded is not reported as done.
+            return pipeline::with_store_failure(settled.result, error.into());
+        }
         if settled.side_effects
             && scope.previews.is_none()
             && let Err(error) = scope.recorder.sync().await
@@ -443,7 +449,16 @@ impl Engine {
         let call_id = CallId::from_uuid(self.inner.clock.new_id());
         let settled = pipeline::refuse(self, &scope, call_id, &call, failure.clone());
         let message = failure.to_string();
-        self.finish_run(&scope, RunKind::Call, &request.tool, started_at, RunStatus::Failed, Some(failure), message);
+        // A refusal stays one, recorded or not.
+        let _ = self.finish_run(
+            &scope,
+            RunKind::Call,
+            &request.tool,
+            started_at,
+            RunStatus::Failed,
+            Some(failure),
+            message,
+        );
         CallAnswer { result: settled.result, deduplicated: false }
     }
 
@@ -485,6 +500,7 @@ impl Engine {
             confirmation: OnceLock::new(),
             usage: Usage::default(),
             policy_blob: OnceLock::new(),
+            is_one_call: false,
             previews,
         }
     }
@@ -549,7 +565,7 @@ impl Engine {
         }
     }
 
-    /// Records a run's end and hands its head to the ledger.
+    /// Records a run's end and hands its head to the ledger. An error is logged here as well.
     #[allow(clippy::too_many_arguments)] // the parts of one closing record
     pub(crate) fn finish_run(
         &self,
@@ -560,7 +576,7 @@ impl Engine {
         status: RunStatus,
         error: Option<Failure>,
         message: String,
-    ) {
+    ) -> Result<(), StoreError> {
         let at = self.inner.clock.now();
         scope.recorder.push(Record::Finished(FinishedRecord { at, status, error, message }));
         if kind == RunKind::Plan {
@@ -581,8 +597,12 @@ impl Engine {
                     self.inner.sealer.run_ended(scope.run_id, seq, &chain);
                     self.tell_run_end(scope.run_id, kind, status);
                 }
+                Ok(())
             }
-            Err(error) => tracing::error!(%error, run_id = %scope.run_id, "the end of a run could not be recorded"),
+            Err(error) => {
+                tracing::error!(%error, run_id = %scope.run_id, "the end of a run could not be recorded");
+                Err(error)
+            }
         }
     }
 

@@ -26,7 +26,7 @@ use crate::{
         ResultRecord,
     },
     scope::RunScope,
-    store::{Durability, Position},
+    store::{Durability, Position, StoreError},
     view,
 };
 use futures_util::FutureExt;
@@ -570,7 +570,7 @@ fn settle(
     let whole = hand_over_by_reference(&mut result, outcome.data_blob.as_deref(), scope.limits().max_output_bytes);
     scope.recorder.push(Record::Result(ResultRecord { call_id: envelope.call_id, outcome }));
     // Ride: the next intent, or whoever depends on this result, makes it durable. That is one sync a step, not two.
-    let position = scope.recorder.flush(Durability::Ride);
+    let position = flush_result(scope);
     for hook in engine.hooks().iter() {
         hook.after(&result);
     }
@@ -578,6 +578,11 @@ fn settle(
         Ok(position) => Settled { result, whole, position, side_effects },
         Err(error) => Settled::new(with_store_failure(result, error.into()), Position::default(), side_effects),
     }
+}
+
+/// Queues a result. The end of a run of one call comes right after its result and takes it along: one batch, not two.
+fn flush_result(scope: &RunScope) -> Result<Position, StoreError> {
+    if scope.is_one_call { Ok(Position::default()) } else { scope.recorder.flush(Durability::Ride) }
 }
 
 /// A tool whose output does not fit its own schema has failed, but what it changed is still reported.
@@ -839,7 +844,7 @@ fn finish_refusal(
         args,
         outcome,
     }));
-    match scope.recorder.flush(Durability::Ride) {
+    match flush_result(scope) {
         Ok(position) => Settled::new(result, position, false),
         Err(_) => Settled::new(result, Position::default(), false),
     }

@@ -26,6 +26,8 @@ pub(crate) struct RunScope {
     pub(crate) usage: Usage,
     /// The policy's blob, when this run carries it to the store.
     pub(crate) policy_blob: OnceLock<String>,
+    /// The run is one call: its result is queued together with the run's end, which follows at once.
+    pub(crate) is_one_call: bool,
     /// Present for a dry run: providers are replaced by their previews and nothing is recorded durably.
     pub(crate) previews: Option<Previews>,
 }

@@ -281,7 +281,7 @@ impl Engine {
             status,
             None,
             "settled after a restart".to_owned(),
-        );
+        )?;
         scope.recorder.sync().await?;
         Ok(())
     }

@@ -451,7 +451,16 @@ impl StartedRun {
             let ok =
                 self.executor.reports.iter().filter(|r| r.status == Some(toolyard_protocol::ResultStatus::Ok)).count();
             let message = format!("{}: {ok} of {} steps succeeded", status.as_str(), self.executor.reports.len());
-            self.engine.finish_run(scope, RunKind::Plan, &self.title, self.started_at, status, error.clone(), message);
+            // The sync below fails for the same reason, and says so in the report.
+            let _ = self.engine.finish_run(
+                scope,
+                RunKind::Plan,
+                &self.title,
+                self.started_at,
+                status,
+                error.clone(),
+                message,
+            );
             Some(self.engine.clock().now())
         };
         let error = match scope.recorder.sync().await {
