@@ -501,6 +501,7 @@ impl Engine {
             usage: Usage::default(),
             policy_blob: OnceLock::new(),
             is_one_call: false,
+            planner_version: None,
             previews,
         }
     }
@@ -518,6 +519,7 @@ impl Engine {
             policy_blob: Some(policy_blob),
             registry_version: scope.tools.snapshot.version().to_owned(),
             executor_version: crate::EXECUTOR_VERSION.to_owned(),
+            planner_version: None,
             caller: scope.caller.to_map(),
             context: Map::new(),
             started_at,

@@ -40,6 +40,7 @@ use toolyard_protocol::{
     Iteration, ResultStatus, StepId, ToolCall, ToolCallParts, ToolName, ToolResult, ToolResultParts,
     canonical::{self, CanonicalError},
 };
+use tracing::Instrument as _;
 
 /// One trip down the road.
 pub(crate) struct StepCall {
@@ -158,6 +159,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         .min(definition.max_timeout_ms.unwrap_or(u64::MAX))
         .min(limits.max_call_ms)
         .max(1);
+    let preview = call.preview.clone().unwrap_or_else(|| generated_preview(&entry, &args));
     let parts = ToolCallParts {
         call_id,
         run_id: scope.run_id,
@@ -172,10 +174,10 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         loop_id: call.iteration.as_ref().map(|_| view::loop_id(scope.run_id, &call.step_id)),
         iteration: call.iteration.clone(),
         created_at,
-        planner_version: None,
+        planner_version: scope.planner_version.clone(),
         executor_version: crate::EXECUTOR_VERSION.to_owned(),
         tool_registry_version: scope.tools.snapshot.version().to_owned(),
-        preview: call.preview.clone(),
+        preview: Some(preview),
         risk_level: definition.risk_level,
         category: Some(definition.category.clone()),
         policy: scope.policy.snapshot().clone(),
@@ -242,11 +244,24 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
 
     // 10 attempt
     let intent = prepared.intent.clone();
+    // One span a call, named and labelled as OpenTelemetry's conventions for generative AI have it.
+    let span = tracing::debug_span!(
+        "execute_tool",
+        gen_ai.operation.name = "execute_tool",
+        gen_ai.tool.name = %envelope.tool,
+        gen_ai.tool.call.id = %envelope.call_id,
+        gen_ai.tool.type = "function",
+        toolyard.run_id = %scope.run_id,
+        toolyard.step_id = %envelope.step_id,
+        toolyard.attempt = envelope.attempt,
+        toolyard.args_hash = envelope.args_hash(),
+        error.type = tracing::field::Empty,
+    );
     let outcome = if side_effects {
         let late = late_note(engine, scope, &envelope);
-        attempt.execute_detached(prepared, engine.options().late_window, late).await
+        attempt.execute_detached(prepared, engine.options().late_window, late).instrument(span.clone()).await
     } else {
-        attempt.execute(prepared).await
+        attempt.execute(prepared).instrument(span.clone()).await
     };
 
     // 11 normalise
@@ -255,6 +270,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         Err(stopped) => {
             let lost_sight = stopped.lost_sight();
             let (status, mut failed) = stopped.into_outcome(&envelope);
+            span.record("error.type", failed.failure.code.as_str());
             if lost_sight
                 && definition.idempotency == Idempotency::Etag
                 && let Some(intent) = &intent
@@ -265,6 +281,15 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         }
     };
     settle(engine, scope, &entry, &envelope, started, outcome, status, side_effects)
+}
+
+/// One line for people, where the plan has none: what kind of thing, and to what.
+fn generated_preview(entry: &ToolEntry, args: &Map<String, Value>) -> String {
+    let title = &entry.definition().title;
+    match entry.path_arguments(args).first() {
+        Some((_, path)) => format!("{title}: {}", path.chars().take(120).collect::<String>()),
+        None => title.clone(),
+    }
 }
 
 /// Stages 2 to 6.

@@ -131,6 +131,9 @@ pub struct RunStarted {
     pub registry_version: String,
     /// Toolyard's version.
     pub executor_version: String,
+    /// Version of whatever wrote the plan, where it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planner_version: Option<String>,
     /// Who asked.
     pub caller: Map<String, Value>,
     /// Answers to context requests.

@@ -28,6 +28,8 @@ pub(crate) struct RunScope {
     pub(crate) policy_blob: OnceLock<String>,
     /// The run is one call: its result is queued together with the run's end, which follows at once.
     pub(crate) is_one_call: bool,
+    /// Version of whatever wrote the plan, where it said so.
+    pub(crate) planner_version: Option<String>,
     /// Present for a dry run: providers are replaced by their previews and nothing is recorded durably.
     pub(crate) previews: Option<Previews>,
 }

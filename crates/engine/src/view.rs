@@ -102,7 +102,7 @@ impl RunView {
             iteration: record.iteration.clone(),
             loop_id,
             created_at,
-            planner_version: None,
+            planner_version: started.planner_version.clone(),
             executor_version: started.executor_version.clone(),
             tool_registry_version: started.registry_version.clone(),
             preview: record.preview.clone(),

@@ -208,7 +208,7 @@ impl Service {
         let request = PlanRequest { context, consent: params.consent.into_consent(&caller), ..PlanRequest::default() };
         let run_id = self.engine().new_run_id();
         let watching = events.map(|sink| self.watch(run_id, sink));
-        let request = PlanRequest { run_id: Some(run_id), ..request };
+        let request = PlanRequest { run_id: Some(run_id), planner_version: params.planner_version, ..request };
         let run = self.engine().start_plan(caller, &plan, request, HashMap::new()).await?;
         self.drive(run, params.detach, watching).await
     }
@@ -488,6 +488,8 @@ struct PlanParams {
     consent: ConsentParams,
     #[serde(default)]
     detach: bool,
+    #[serde(default)]
+    planner_version: Option<String>,
 }
 
 impl PlanParams {

@@ -169,6 +169,9 @@ pub enum PlanCommand {
         /// Start it and return at once; needs a running Toolyard
         #[arg(long)]
         detach: bool,
+        /// Version of whatever wrote the plan, kept on every call
+        #[arg(long, value_name = "V")]
+        planner_version: Option<String>,
     },
     /// Resolve a run's arguments again and demand the recorded hashes; calls no tool
     Replay {

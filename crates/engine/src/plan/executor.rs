@@ -353,13 +353,29 @@ impl Executor {
             step_id: compiled.step.id.clone(),
             tool: compiled.step.tool.clone(),
             args,
-            preview: compiled.step.preview.clone(),
+            preview: compiled.step.preview.as_deref().map(|text| self.preview(compiled, text, iteration.as_ref())),
             iteration,
             attempt,
             timeout_ms: compiled.step.timeout_ms,
             first_of_step: false,
             recovered: None,
             cancel: self.scope.cancel.child_token(),
+        }
+    }
+
+    /// The plan's own line, with loop bindings filled in where that is possible: it is for people, so it never fails.
+    fn preview(&self, compiled: &CompiledStep, text: &str, iteration: Option<&Iteration>) -> String {
+        let (Some(foreach), Some(iteration)) = (&compiled.step.foreach, iteration) else { return text.to_owned() };
+        let names = reference::BindingNames {
+            item: &foreach.item_name,
+            index: foreach.index_name.as_deref().unwrap_or("index"),
+        };
+        let env = self.env(Some((&iteration.item_value, iteration.index)), "", "");
+        let filled =
+            reference::compile(&Value::from(text), &[], Some(names)).and_then(|t| reference::resolve(&t, &env));
+        match filled {
+            Ok(Value::String(line)) => line.chars().take(500).collect(),
+            _ => text.to_owned(),
         }
     }
 

@@ -7,6 +7,7 @@ use super::{
     report::RunReport,
     runs::{StartedRun, caller_of},
 };
+use crate::scope::RunScope;
 use crate::{
     Engine, Recorder,
     pipeline::{self, Reconciliation},
@@ -216,7 +217,8 @@ impl Engine {
                 .retryable(false));
         }
         let recorder = self.reopen(&memo, &row).await?;
-        let scope = Arc::new(self.scope_with(run_id, caller, policy, CancellationToken::new(), None, recorder));
+        let scope = self.scope_with(run_id, caller, policy, CancellationToken::new(), None, recorder);
+        let scope = Arc::new(RunScope { planner_version: memo.started.planner_version.clone(), ..scope });
         let (bytes, deletes) = memo.used();
         scope.usage.restore(bytes, deletes);
         if let Some(confirmation) = &memo.confirmation {

@@ -60,6 +60,8 @@ pub struct PlanRequest {
     pub parent_run_id: Option<RunId>,
     /// The run's id, from [`Engine::new_run_id`], for whoever wants to watch it from its first event on.
     pub run_id: Option<RunId>,
+    /// Version of whatever wrote the plan; it travels on every call.
+    pub planner_version: Option<String>,
 }
 
 /// A run that has been recorded and can now be driven.
@@ -150,7 +152,8 @@ impl Engine {
         let predicted = self.check_consent(&caller, plan, &compiled, &request, needs_consent, policy.hash()).await?;
 
         let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
-        let scope = Arc::new(self.scope(run_id, caller, CancellationToken::new(), None));
+        let scope = self.scope(run_id, caller, CancellationToken::new(), None);
+        let scope = Arc::new(RunScope { planner_version: request.planner_version.clone(), ..scope });
         let started_at = self.clock().now();
         let mut imported_steps: Vec<StepId> =
             imported.keys().map(|k| k.0.clone()).collect::<HashSet<_>>().into_iter().collect();
@@ -165,6 +168,7 @@ impl Engine {
             policy_blob: None,
             registry_version: scope.tools.snapshot.version().to_owned(),
             executor_version: crate::EXECUTOR_VERSION.to_owned(),
+            planner_version: scope.planner_version.clone(),
             caller: scope.caller.to_map(),
             context: request.context.clone(),
             started_at,
@@ -392,6 +396,9 @@ impl StartedRun {
             Consent::None | Consent::Approved { .. } => return Ok(()),
             Consent::Ask => {
                 let message = format!("May this plan run? {}", self.title);
+                let waiting =
+                    self.engine.row(scope, RunKind::Plan, &self.title, self.started_at, RunStatus::Pending, None);
+                scope.recorder.set_row(waiting);
                 scope
                     .recorder
                     .push(Record::ConfirmationRequested(ConfirmationRequested { message: message.clone(), at }));
@@ -423,6 +430,8 @@ impl StartedRun {
             }
         };
         record_consent(&self.engine, scope, &plan_hash, by, None);
+        let running = self.engine.row(scope, RunKind::Plan, &self.title, self.started_at, RunStatus::Running, None);
+        scope.recorder.set_row(running);
         scope.recorder.sync().await?;
         Ok(())
     }

@@ -16,7 +16,9 @@ pub(super) async fn run(global: &Global, command: PlanCommand) -> Outcome {
     match command {
         PlanCommand::Check { file } => check(global, &file).await,
         PlanCommand::DryRun(file) => dry_run(global, file).await,
-        PlanCommand::Run { plan, approval, detach } => run_plan(global, plan, approval, detach).await,
+        PlanCommand::Run { plan, approval, detach, planner_version } => {
+            run_plan(global, plan, approval, detach, planner_version).await
+        }
         PlanCommand::Replay { run } => replay(global, &run).await,
         PlanCommand::Fork { run, from, edit, context, approval } => {
             let plan = edit.as_deref().map(input::plan).transpose()?;
@@ -81,10 +83,17 @@ async fn dry_run(global: &Global, file: PlanFile) -> Outcome {
     Ok(if report["status"] == "finished" { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
 }
 
-async fn run_plan(global: &Global, file: PlanFile, approval: Approval, detach: bool) -> Outcome {
+async fn run_plan(
+    global: &Global,
+    file: PlanFile,
+    approval: Approval,
+    detach: bool,
+    planner_version: Option<String>,
+) -> Outcome {
     let plan = input::plan(&file.file)?;
     let steps = plan["steps"].as_array().map_or(0, Vec::len);
-    let params = json!({"plan": plan, "context": input::context(&file.context)?, "detach": detach});
+    let context = input::context(&file.context)?;
+    let params = json!({"plan": plan, "context": context, "detach": detach, "plannerVersion": planner_version});
     with_approval(global, "plans.run", params, &approval, steps).await
 }
 

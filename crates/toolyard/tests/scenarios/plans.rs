@@ -12,7 +12,7 @@ fn bullets_plan() -> Value {
         {"id":"read","tool":"vault.readFile","args":{"path":"Ideas.md"}},
         {"id":"parse","tool":"util.parseMarkdownBullets","args":{"text":"$steps.read.content"}},
         {"id":"make","tool":"vault.createFile","args":{"path":"Ideas/{item.text}.md","content":"# {item.text}\n\nnumber {index}\n"},
-         "foreach":{"from":"$steps.parse.items","itemName":"item","concurrency":4},"captureAs":"made"},
+         "foreach":{"from":"$steps.parse.items","itemName":"item","concurrency":4},"captureAs":"made","preview":"Create note {item.text}"},
         {"id":"log","tool":"vault.writeFile","args":{"path":"Log.md","content":"made some\n","mode":"append"},"dependsOn":["make"]},
         {"id":"first","tool":"vault.readFile","args":{"path":"$vars.made.items[0].path"}}
     ]))
@@ -32,9 +32,16 @@ fn a_plan_runs_and_reports_steps_and_effects() {
     assert_eq!((refused.code, refused.error_code()), (3, "CONFIRMATION_REQUIRED".into()), "{refused:?}");
     assert!(!place.exists("Ideas"));
 
-    let ran = place.run(&["plan", "run", &file, "--yes", "--json"]);
+    let ran = place.run(&["plan", "run", &file, "--yes", "--planner-version", "planner 2.1", "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let report = ran.json();
+    let shown = place.run(&["runs", "show", report["runId"].as_str().unwrap(), "--json"]).json();
+    assert_eq!(shown["calls"][0]["plannerVersion"], "planner 2.1");
+    assert_eq!(
+        shown["calls"][0]["preview"], "Read file: Ideas.md",
+        "a line for people is made where the plan has none"
+    );
+    assert_eq!(shown["calls"][2]["preview"], "Create note Alpha", "and the plan's own is filled in");
     assert_eq!(report["status"], "finished");
     let states: Vec<&str> = report["steps"].as_array().unwrap().iter().map(|s| s["status"].as_str().unwrap()).collect();
     assert_eq!(states, ["ok"; 5]);
