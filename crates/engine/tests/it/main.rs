@@ -10,6 +10,7 @@
 
 mod approvals;
 mod files;
+mod fuzz;
 mod lab;
 mod pipeline;
 mod plan_check;
