@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use toolyard_engine::{
     Blob, EXECUTOR_VERSION, Recorder, Store, ledger,
     record::{CallRecord, FinishedRecord, OutcomeRecord, Record, ResultRecord, RunStarted},
-    store::{Durability, RunKind, RunRow},
+    store::{Durability, Lease, RunKind, RunRow},
 };
 use toolyard_protocol::{
     ActionPlan, CallId, Iteration, ResultStatus, RiskLevel, RunId, RunStatus, StepId, ToolName, canonical,
@@ -145,7 +145,8 @@ fn fill(rig: &Rig, plan: &ActionPlan, items: u64, done: u64) -> Result<u64> {
         session: None,
         started_at,
         ended_at: None,
-        lease: Some(this_process()),
+        // Of a process that is gone: what this one works on itself is not its to recover.
+        lease: Some(Lease { boot_id: "gone".to_owned(), pid: 1, started: 1 }),
     };
     recorder.push(Record::RunStarted(RunStarted {
         run_id,
@@ -157,6 +158,7 @@ fn fill(rig: &Rig, plan: &ActionPlan, items: u64, done: u64) -> Result<u64> {
         policy_blob: None,
         registry_version: rig.engine.tools().snapshot.version().to_owned(),
         executor_version: EXECUTOR_VERSION.to_owned(),
+        planner_version: None,
         caller: caller.to_map(),
         context: Map::new(),
         started_at,
@@ -217,6 +219,8 @@ fn call(step: &str, tool: &str, args: Map<String, Value>, iteration: Option<Iter
         args_hash: canonical::hash(&args)?.trim_start_matches("sha256:").to_owned(),
         args: Some(args),
         args_blob: None,
+        asked_hash: None,
+        tool_id: None,
         timeout_ms: Some(30_000),
         at: Timestamp::now().as_microsecond(),
         not_cancellable: false,
