@@ -297,7 +297,7 @@ fn of_exception(exception: &Exception<'_>) -> Thrown {
         name: text("name").unwrap_or_else(|| "Error".to_owned()),
         message: text("message").unwrap_or_default(),
         stack: text("stack"),
-        code: None,
+        code: object.get::<_, Option<String>>("code").unwrap_or_default().map(cut),
     }
 }
 
