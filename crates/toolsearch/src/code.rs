@@ -209,7 +209,9 @@ fn to_failure(failed: ScriptFailure) -> Failure {
             let code = match &thrown.code {
                 // A tool's failure that the script let through is that failure.
                 Some(code) => ErrorCode::parse(code).unwrap_or(ErrorCode::ValidationError),
-                None if thrown.message == "out of memory" => ErrorCode::LimitExceeded,
+                None if thrown.name == "InternalError" || thrown.message.ends_with("lack of memory") => {
+                    ErrorCode::LimitExceeded
+                }
                 None => ErrorCode::ValidationError,
             };
             let failure = Failure::new(code, message).detail("name", thrown.name);

@@ -277,8 +277,10 @@ fn coerced<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
 fn thrown<'js>(ctx: &Ctx<'js>, caught: CaughtError<'js>) -> Thrown {
     match caught {
         CaughtError::Exception(exception) => of_exception(&exception),
-        // What the interpreter throws when it has no memory left for an exception.
-        CaughtError::Value(value) if value.is_null() => Thrown::new("InternalError", "out of memory"),
+        // Also what the interpreter throws when it has no memory left for an exception.
+        CaughtError::Value(value) if value.is_null() => {
+            Thrown::new("Error", "null was thrown, by the script or for lack of memory")
+        }
         CaughtError::Value(value) => Thrown::new("Error", cut(shown(ctx, &value))),
         CaughtError::Error(error) => Thrown::new("Error", cut(error.to_string())),
     }
