@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolyard_catalog::PolicyConfig;
 
 /// Milliseconds a script gets when nothing else is said.
 pub(crate) const DEFAULT_CODE_TIMEOUT_MS: u64 = 10_000;
@@ -110,6 +111,31 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Where Tool Search is on, an allow list or profile that was written for the tools themselves must not shut out
+    /// the control tools: they are added to it. A deny list still shuts them out, and a list that admits nothing stays so.
+    pub fn admit_controls(&self, policy: &mut PolicyConfig) {
+        if !self.enabled {
+            return;
+        }
+        admit(&mut policy.allow, &mut policy.also_allow, policy.profile.is_some());
+        let layers = policy.agents.values_mut().chain(policy.sessions.values_mut()).chain(policy.doors.values_mut());
+        for layer in layers {
+            admit(&mut layer.allow, &mut layer.also_allow, layer.profile.is_some());
+        }
+    }
+}
+
+fn admit(allow: &mut Option<Vec<String>>, also_allow: &mut Vec<String>, has_profile: bool) {
+    let names = || crate::controls::CONTROL_NAMES.iter().map(|name| (*name).to_owned());
+    match allow {
+        Some(list) if list.is_empty() => {}
+        Some(list) => list.extend(names()),
+        None if has_profile => also_allow.extend(names()),
+        None => {}
+    }
+}
+
 impl ToolSearchConfig {
     /// Fills in the defaults and clamps the numbers.
     pub fn settings(&self) -> Settings {
@@ -158,6 +184,21 @@ mod tests {
         assert!(!settings(json!({"mode": "tools", "enabled": false})).enabled);
         assert_eq!(settings(json!({"mode": "nonsense"})).mode, Mode::Code);
         assert_eq!(settings(json!({"mode": "directory"})).mode, Mode::Directory);
+    }
+
+    #[test]
+    fn allow_lists_and_profiles_admit_the_control_tools() {
+        let policy = |value: Value| serde_json::from_value::<PolicyConfig>(value).unwrap();
+        let on = settings(json!(true));
+        let mut listed =
+            policy(json!({"allow": ["vault.*"], "agents": {"a": {"profile": "minimal"}, "b": {"allow": []}}}));
+        on.admit_controls(&mut listed);
+        assert!(listed.allow.unwrap().contains(&"tool_search_code".to_owned()));
+        assert!(listed.agents["a"].also_allow.contains(&"tool_call".to_owned()));
+        assert_eq!(listed.agents["b"].allow, Some(vec![]), "what admits nothing still does");
+        let mut untouched = policy(json!({"allow": ["vault.*"]}));
+        Settings::default().admit_controls(&mut untouched);
+        assert_eq!(untouched.allow, Some(vec!["vault.*".to_owned()]), "only where it is on");
     }
 
     #[test]

@@ -177,8 +177,9 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
     let home = Home::resolve(global.home.as_deref()).map_err(|e| invalid(format!("{e:#}")))?;
     let config = load(&home)?;
     check_numbers(&config)?;
-    let policy =
-        Policy::compile(&config.policy).map_err(|e| invalid(format!("{}: policy: {e}", home.config().display())))?;
+    let mut rules = config.policy.clone();
+    config.tools.tool_search.settings().admit_controls(&mut rules);
+    let policy = Policy::compile(&rules).map_err(|e| invalid(format!("{}: policy: {e}", home.config().display())))?;
     let vault_was_given = global.vault.is_some();
     let vault = match (&global.vault, &config.vault.path) {
         (Some(path), _) => path.clone(),

@@ -6,3 +6,4 @@ mod crash;
 mod harness;
 mod plans;
 mod server;
+mod tool_search;
