@@ -166,7 +166,7 @@ impl ToolSearch {
         if let Some(mode) = args.get("mode").and_then(Value::as_str) {
             data.insert("surface".to_owned(), self.described_surface(&catalog, Mode::from_word(mode)).await?);
         }
-        let mut telemetry = Telemetry::new(&catalog, 0);
+        let mut telemetry = Telemetry::new(&catalog, self.compact_bytes(&catalog, Mode::Tools));
         telemetry.search_count = 1;
         report(context, &telemetry);
         Ok(Output { user_message: Some(format!("{count} of {} tools", catalog.len())), ..Output::data(data) })
@@ -242,7 +242,7 @@ impl ToolSearch {
         let catalog = self.nested_catalog(&context.calls).await?;
         let entry = lookup::find(&catalog, &wanted)?;
         Counters::add(&self.counters.describes);
-        let mut telemetry = Telemetry::new(&catalog, 0);
+        let mut telemetry = Telemetry::new(&catalog, self.compact_bytes(&catalog, Mode::Tools));
         telemetry.describe_count = 1;
         telemetry.select(&entry);
         report(context, &telemetry);
@@ -254,7 +254,7 @@ impl ToolSearch {
         let catalog = self.nested_catalog(&context.calls).await?;
         let entry = lookup::find(&catalog, &wanted)?;
         let answer = self.dispatch(&context.calls, &entry, args, &context.cancel).await?;
-        let mut telemetry = Telemetry::new(&catalog, 0);
+        let mut telemetry = Telemetry::new(&catalog, self.compact_bytes(&catalog, Mode::Tools));
         telemetry.call_count = 1;
         telemetry.select(&entry);
         telemetry.called(called(&entry, &answer));

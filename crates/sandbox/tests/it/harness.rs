@@ -13,11 +13,11 @@ use toolyard_sandbox::{BoxFuture, Bridge, Finished, Limits, Method, ScriptFailur
 
 /// Answers `search` and `describe` with what it was asked, `call` with a little behaviour.
 #[derive(Default)]
-pub struct Echo {
-    pub asked: AtomicUsize,
-    pub under_way: AtomicUsize,
-    pub most_at_once: AtomicUsize,
-    pub stop: CancellationToken,
+pub(crate) struct Echo {
+    pub(crate) asked: AtomicUsize,
+    pub(crate) under_way: AtomicUsize,
+    pub(crate) most_at_once: AtomicUsize,
+    pub(crate) stop: CancellationToken,
 }
 
 impl Bridge for Echo {
@@ -53,23 +53,23 @@ impl Bridge for Echo {
     }
 }
 
-pub fn runner() -> ScriptRunner {
+pub(crate) fn runner() -> ScriptRunner {
     ScriptRunner::with_program(env!("CARGO_BIN_EXE_toolyard-script"))
 }
 
 /// Short enough for a test, long enough for a busy machine.
-pub fn limits(time_ms: u64) -> Limits {
+pub(crate) fn limits(time_ms: u64) -> Limits {
     Limits { time_ms, ..Limits::default() }
 }
 
-pub async fn run_with(code: &str, limits: Limits, bridge: &Arc<Echo>) -> Result<Finished, ScriptFailure> {
+pub(crate) async fn run_with(code: &str, limits: Limits, bridge: &Arc<Echo>) -> Result<Finished, ScriptFailure> {
     runner().run(code, limits, bridge.clone(), CancellationToken::new()).await
 }
 
-pub async fn run(code: &str) -> Result<Finished, ScriptFailure> {
+pub(crate) async fn run(code: &str) -> Result<Finished, ScriptFailure> {
     run_with(code, limits(20_000), &Arc::default()).await
 }
 
-pub async fn value(code: &str) -> Value {
+pub(crate) async fn value(code: &str) -> Value {
     run(code).await.unwrap_or_else(|e| panic!("{code}: {e:?}")).value
 }

@@ -48,7 +48,8 @@ fn seccomp_alone_kills_at_the_first_forbidden_call() {
             "spawn" => drop(Command::new("/bin/true").status()),
             "thread" => drop(std::thread::Builder::new().spawn(|| ())),
             "signal" => {
-                drop(rustix::process::kill_process(rustix::process::getppid().unwrap(), rustix::process::Signal::CONT))
+                let parent = rustix::process::getppid().unwrap();
+                let _ = rustix::process::kill_process(parent, rustix::process::Signal::CONT);
             }
             "limits" => drop(child::restrict_resources(&Limits::default())),
             "nothing" => {

@@ -1,5 +1,6 @@
 //! Tool Search end to end: a fake plugin of many tools, reached directly and through the control tools, with the real
 //! sandbox in between.
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests
 
 use crate::harness::Place;
 use serde_json::{Map, Value, json};
