@@ -258,3 +258,87 @@ pub fn client_conflicts(catalog: &EffectiveCatalog, mode: Mode) -> Vec<String> {
     };
     clients.iter().filter_map(conflicts).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Effectives, ToolSearchConfig};
+    use serde_json::json;
+    use toolyard_catalog::{Policy, PolicyConfig, Registry, Subject, ToolSource};
+
+    fn entry(name: &str, description: &str, source: ToolSource) -> ToolEntry {
+        let definition = serde_json::from_value(json!({
+            "name": name, "title": name, "description": description, "category": "x", "riskLevel": "read-only",
+            "idempotency": "pure", "inputSchema": {"type": "object"},
+        }))
+        .unwrap();
+        ToolEntry::new(definition, source).unwrap()
+    }
+
+    fn catalog(effectives: &Effectives, entries: Vec<ToolEntry>, scopes: &[String]) -> Arc<EffectiveCatalog> {
+        let mut registry = Registry::new();
+        entries.into_iter().for_each(|entry| registry.add(entry).unwrap());
+        let policy = Policy::compile(&PolicyConfig::default()).unwrap();
+        let subject = Subject { agent: "main", session: None, door: "mcp", scopes };
+        effectives.of(&registry.snapshot(), &policy.effective(&subject), scopes)
+    }
+
+    fn many(count: usize) -> Vec<ToolEntry> {
+        let text =
+            "Does something rather specific with the thing it is named after, and explains at length how.".repeat(3);
+        (0..count).map(|n| entry(&format!("plugin_tool_{n:04}"), &text, ToolSource::plugin("p"))).collect()
+    }
+
+    fn directory_of(catalog: &EffectiveCatalog, context_tokens: Option<usize>) -> String {
+        let settings = ToolSearchConfig::Switch(true).settings();
+        let request = SurfaceRequest { context_tokens, ..SurfaceRequest::default() };
+        Surface::of(catalog, &settings, Mode::Directory, &request).unwrap().directory.unwrap()
+    }
+
+    #[test]
+    fn catalogs_are_kept_for_callers_alike() {
+        let effectives = Effectives::new(None);
+        let first = catalog(&effectives, many(5), &[]);
+        assert!(Arc::ptr_eq(&first, &catalog(&effectives, many(5), &[])), "the same tools, policy and scopes");
+        let other = catalog(&effectives, many(5), &["operator.read".to_owned()]);
+        assert!(!Arc::ptr_eq(&first, &other), "scopes decide what is visible");
+        assert_eq!(first.fingerprint(), other.fingerprint());
+        assert_ne!(first.fingerprint(), catalog(&effectives, many(6), &[]).fingerprint());
+    }
+
+    #[test]
+    fn descriptions_shrink_before_names_are_left_out() {
+        let effectives = Effectives::new(None);
+        let lines = |text: &str| text.lines().filter(|line| line.starts_with("- ")).count();
+        let long = directory_of(&catalog(&effectives, many(50), &[]), None);
+        assert!(lines(&long) == 50 && long.contains("...") && !long.contains("omitted"));
+        let shorter = directory_of(&catalog(&effectives, many(150), &[]), None);
+        assert!(lines(&shorter) == 150 && shorter.len() < 18_001, "64 characters each");
+        let bare = directory_of(&catalog(&effectives, many(600), &[]), None);
+        assert!(lines(&bare) == 600 && !bare.contains("(p)"), "names alone");
+        let cut = directory_of(&catalog(&effectives, many(3_000), &[]), None);
+        assert!(lines(&cut) > 700 && cut.contains("additional tools omitted") && cut.chars().count() <= 18_000);
+        let small = directory_of(&catalog(&effectives, many(600), &[]), Some(20_000));
+        assert!(small.chars().count() <= 2_000, "a tenth of the context's tokens");
+        assert!(directory_of(&catalog(&effectives, Vec::new(), &[]), None).ends_with("tools: none."));
+    }
+
+    #[test]
+    fn core_and_always_loaded_tools_are_never_hidden() {
+        let mut entries = many(20);
+        entries.push(entry("read", "Reads.", ToolSource::core()));
+        entries.push(entry("needed", "Needed.", ToolSource::plugin("p")).with_always_load(true));
+        entries.push(entry("mine", "Of the client.", ToolSource::client()));
+        let catalog = catalog(&Effectives::new(None), entries, &[]);
+        let names = |mode| {
+            let settings = ToolSearchConfig::Switch(true).settings();
+            let surface = Surface::of(&catalog, &settings, mode, &SurfaceRequest::default()).unwrap();
+            let mut names: Vec<String> = surface.tools.into_iter().filter(|t| t.id.is_some()).map(|t| t.name).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(Mode::Code), ["needed", "read"]);
+        assert_eq!(names(Mode::Tools), ["needed", "read"]);
+        assert_eq!(names(Mode::Directory), ["mine", "needed", "read"]);
+    }
+}
