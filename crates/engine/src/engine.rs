@@ -259,12 +259,18 @@ impl Engine {
 
     /// The policy that holds for a caller.
     pub fn policy_for(&self, caller: &Caller) -> Arc<EffectivePolicy> {
-        self.inner.policy.load().effective(&Subject {
+        self.policy_through(caller, None)
+    }
+
+    /// The policy that holds for what a caller asks through a second door, such as a script: both doors' rules hold.
+    pub fn policy_through(&self, caller: &Caller, second: Option<crate::Door>) -> Arc<EffectivePolicy> {
+        let subject = Subject {
             agent: &caller.agent,
             session: caller.session.as_deref(),
             door: caller.door.as_str(),
             scopes: &caller.scopes,
-        })
+        };
+        self.inner.policy.load().effective_through(&subject, second.map(crate::Door::as_str))
     }
 
     /// Tools the caller may use, by id: exactly those a call would not be denied for by name.
@@ -503,6 +509,7 @@ impl Engine {
             is_one_call: false,
             planner_version: None,
             previews,
+            parent: None,
         }
     }
 

@@ -17,6 +17,7 @@ mod events;
 mod hooks;
 pub mod ledger;
 pub mod memory_store;
+mod nested;
 mod pipeline;
 pub mod plan;
 mod provider;
@@ -31,6 +32,7 @@ pub use clock::{Clock, SystemClock, system_clock};
 pub use engine::{CallAnswer, CallRequest, Engine, EngineOptions, EngineParts, RunEndListener, Tools};
 pub use events::{EventBus, Events, Subscription};
 pub use hooks::{Hook, HookCall, HookVerdict};
+pub use nested::{NestedAnswer, NestedCalls};
 pub use provider::{
     Blob, Blobs, BoxFuture, CallContext, Failed, Intent, IntentTarget, InverseCall, Output, Prepared, PreviewProvider,
     Progress, Provider, Reconciled,

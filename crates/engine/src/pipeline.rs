@@ -18,7 +18,8 @@
 //! Retries belong to the plan scheduler: each try is a new trip down this road with a new envelope.
 
 use crate::{
-    Blob, CallContext, Engine, Failed, HookCall, HookVerdict, Output, Prepared, Progress, Provider, Reconciled,
+    Blob, CallContext, Engine, Failed, HookCall, HookVerdict, NestedCalls, Output, Prepared, Progress, Provider,
+    Reconciled,
     approvals::{Answer, ApprovalRequest},
     attempt::{self, Attempt},
     record::{
@@ -116,7 +117,12 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
     let permits = tokio::select! {
         biased;
         () = stop.cancelled() => return refuse(engine, scope, call_id, &call, cancelled()),
-        permits = async { (scope.permits.acquire().await, engine.permits().acquire().await) } => permits,
+        permits = async {
+            // A nested call stands on its parent's place in the engine: were it to wait for another, parents that wait
+            // for their children could fill all places.
+            let engine_wide = if scope.is_nested() { Ok(None) } else { engine.permits().acquire().await.map(Some) };
+            (scope.permits.acquire().await, engine_wide)
+        } => permits,
     };
     if permits.0.is_err() || permits.1.is_err() {
         return refuse(
@@ -192,6 +198,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         caller: scope.caller.clone(),
         progress: progress_of(scope, &envelope),
         blobs: engine.blobs(),
+        calls: NestedCalls::of(engine, scope, &envelope, call.cancel.clone()),
     });
     let made = Made { call: &call, envelope: &envelope, entry: &entry, args_json: &args_json, asked_hash: &asked_hash };
     let attempt =
@@ -1041,6 +1048,7 @@ pub(crate) async fn reconcile(
         caller: scope.caller.clone(),
         progress: Progress::none(),
         blobs: engine.blobs(),
+        calls: NestedCalls::none(),
     };
     let started = engine.clock().now();
     let (status, outcome, word) = match look(&provider, &context, &envelope, intent).await {

@@ -4,7 +4,7 @@
 //! going to change (and may stage it where nobody sees it), the pipeline makes that durable, and `execute` does it.
 //! After a crash between the two, `reconcile` looks at the target and says whether it happened.
 
-use crate::Caller;
+use crate::{Caller, NestedCalls};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{any::Any, future::Future, pin::Pin, sync::Arc};
@@ -25,6 +25,8 @@ pub struct CallContext {
     pub progress: Progress,
     /// Before-images and large values by content hash.
     pub blobs: Arc<dyn Blobs>,
+    /// How to call other tools on the caller's behalf.
+    pub calls: NestedCalls,
 }
 
 /// Reads blobs kept by content hash. May block; call it from a blocking thread.

@@ -8,7 +8,7 @@ use std::sync::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::EffectivePolicy;
-use toolyard_protocol::{ConfirmationId, ErrorCode, Failure, PolicyLimits, RunId};
+use toolyard_protocol::{CallId, ConfirmationId, ErrorCode, Failure, PolicyLimits, RunId};
 
 use crate::engine::Tools;
 
@@ -32,17 +32,47 @@ pub(crate) struct RunScope {
     pub(crate) planner_version: Option<String>,
     /// Present for a dry run: providers are replaced by their previews and nothing is recorded durably.
     pub(crate) previews: Option<Previews>,
+    /// For calls that a call makes: the call they belong to.
+    pub(crate) parent: Option<CallId>,
 }
 
 impl RunScope {
+    pub(crate) fn is_nested(&self) -> bool {
+        self.parent.is_some()
+    }
+
+    /// The same run, for one call that one of its calls makes: recorded in it and counted against its limits, but with
+    /// the tools of this moment, and approved by itself. Whoever approved the parent has not seen what it would call.
+    pub(crate) fn nested(&self, parent: CallId, tools: Arc<Tools>, policy: Arc<EffectivePolicy>) -> RunScope {
+        RunScope {
+            run_id: self.run_id,
+            caller: self.caller.clone(),
+            tools,
+            policy,
+            recorder: self.recorder.clone(),
+            cancel: self.cancel.clone(),
+            permits: Semaphore::new(1),
+            confirmation: OnceLock::new(),
+            usage: self.usage.clone(),
+            policy_blob: OnceLock::new(),
+            is_one_call: false,
+            planner_version: self.planner_version.clone(),
+            previews: self.previews.clone(),
+            parent: Some(parent),
+        }
+    }
+
     pub(crate) fn limits(&self) -> &PolicyLimits {
         self.policy.limits()
     }
 }
 
-/// What a run has used of its limits.
+/// What a run has used of its limits. Clones count together.
+#[derive(Clone, Default)]
+pub(crate) struct Usage(Arc<Used>);
+
 #[derive(Default)]
-pub(crate) struct Usage {
+struct Used {
     bytes_written: AtomicU64,
     deletes: AtomicU64,
 }
@@ -50,8 +80,8 @@ pub(crate) struct Usage {
 impl Usage {
     /// Counts what a run used before it was taken up again.
     pub(crate) fn restore(&self, bytes: u64, deletes: u64) {
-        self.bytes_written.fetch_add(bytes, Ordering::AcqRel);
-        self.deletes.fetch_add(deletes, Ordering::AcqRel);
+        self.0.bytes_written.fetch_add(bytes, Ordering::AcqRel);
+        self.0.deletes.fetch_add(deletes, Ordering::AcqRel);
     }
 
     /// Takes from the limits, or says which one is too small. What is taken is not given back: a failed write still
@@ -67,11 +97,11 @@ impl Usage {
             .detail("asked", asked)
             .retryable(false)
         };
-        let total = self.bytes_written.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
+        let total = self.0.bytes_written.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
         if bytes > 0 && total > limits.max_bytes_written {
             return Err(over("maxBytesWritten", limits.max_bytes_written, total));
         }
-        let total = self.deletes.fetch_add(deletes, Ordering::AcqRel).saturating_add(deletes);
+        let total = self.0.deletes.fetch_add(deletes, Ordering::AcqRel).saturating_add(deletes);
         if deletes > 0 && total > limits.max_deletes {
             return Err(over("maxDeletes", limits.max_deletes, total));
         }
@@ -80,9 +110,9 @@ impl Usage {
 }
 
 /// The in-memory twins of a dry run, one for each provider it touches, in the order they were first touched: a preview
-/// must come out the same each time.
-#[derive(Default)]
-pub(crate) struct Previews(Mutex<Vec<Twin>>);
+/// must come out the same each time. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Previews(Arc<Mutex<Vec<Twin>>>);
 
 type Twin = (Arc<dyn Provider>, Option<Arc<dyn PreviewProvider>>);
 

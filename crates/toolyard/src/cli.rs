@@ -64,6 +64,9 @@ pub enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Measure on your own data
+    #[command(subcommand)]
+    Eval(EvalCommand),
     /// Explain an error code
     Explain(ExplainArgs),
     /// Find out what is wrong with this installation
@@ -124,6 +127,49 @@ pub enum ToolsCommand {
     Describe {
         /// Its name or id
         name: String,
+    },
+    /// Find tools; several queries are searched at once, one per step of a task works best
+    Search {
+        /// What the tool should do
+        #[arg(required = true, num_args = 1..=16)]
+        query: Vec<String>,
+        /// Show as well what a model is shown in this mode
+        #[arg(long)]
+        mode: Option<SearchMode>,
+        /// At most this many tools for each query [default: tools.toolSearch.searchDefaultLimit]
+        #[arg(long, value_name = "N")]
+        limit: Option<u32>,
+        /// Say why each tool was found
+        #[arg(long)]
+        explain: bool,
+    },
+}
+
+/// How a model reaches the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SearchMode {
+    /// One tool that runs scripts
+    Code,
+    /// Search, describe, call
+    Tools,
+    /// The same, with a bounded list in the prompt
+    Directory,
+}
+
+/// `toolyard eval`.
+#[derive(Debug, Subcommand)]
+pub enum EvalCommand {
+    /// Measure tool search on a labelled set
+    Tools {
+        /// Tools, one JSON object a line: {"name","description","parameters"}
+        #[arg(long, value_name = "FILE")]
+        catalog: PathBuf,
+        /// Queries, one JSON object a line: {"query","gold":[names],"steps":[queries]}
+        #[arg(long, value_name = "FILE")]
+        queries: PathBuf,
+        /// Search a query's steps as a batch and merge
+        #[arg(long)]
+        steps: bool,
     },
 }
 

@@ -8,6 +8,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::EngineOptions;
 use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_toolsearch::ToolSearchConfig;
 
 /// `config.toml`. Every key is optional; unknown keys are errors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -17,6 +18,8 @@ pub struct Config {
     pub vault: VaultConfig,
     /// Who may call what.
     pub policy: PolicyConfig,
+    /// How models are shown the tools.
+    pub tools: ToolsConfig,
     /// Where clients connect.
     pub gateway: GatewayConfig,
     /// How calls run.
@@ -34,6 +37,16 @@ pub struct VaultConfig {
     /// The folder; `~/` stands for the user's home. Unset means `vault` inside TOOLYARD_HOME.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
+}
+
+/// How models are shown the tools.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ToolsConfig {
+    /// Whether and how models find tools by search instead of being shown them all: `true` (code mode), `false`, or a
+    /// table with `mode` (`code`, `tools`, `directory`), `codeTimeoutMs` (1000 to 60000), `searchDefaultLimit` and
+    /// `maxSearchLimit` (up to 50). See docs/tool-search.md.
+    pub tool_search: ToolSearchConfig,
 }
 
 /// Where clients connect.
@@ -164,8 +177,9 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
     let home = Home::resolve(global.home.as_deref()).map_err(|e| invalid(format!("{e:#}")))?;
     let config = load(&home)?;
     check_numbers(&config)?;
-    let policy =
-        Policy::compile(&config.policy).map_err(|e| invalid(format!("{}: policy: {e}", home.config().display())))?;
+    let mut rules = config.policy.clone();
+    config.tools.tool_search.settings().admit_controls(&mut rules);
+    let policy = Policy::compile(&rules).map_err(|e| invalid(format!("{}: policy: {e}", home.config().display())))?;
     let vault_was_given = global.vault.is_some();
     let vault = match (&global.vault, &config.vault.path) {
         (Some(path), _) => path.clone(),
@@ -316,6 +330,8 @@ mod tests {
             ("[gateway]\nport = \"x\"", "port"),
             ("[gateway", "line 1"),
             ("[policy]\nprofile = \"huge\"", "profile"),
+            ("[tools.toolSearch]\ncodeTimeoutMs = 0", "toolSearch"),
+            ("[tools.toolSearch]\nsources = []", "toolSearch"),
         ] {
             let (_dir, home) = home_with(text);
             let failure = load(&home).unwrap_err();
@@ -331,6 +347,7 @@ mod tests {
             "gateway.port",
             "policy.limits.maxConcurrency",
             "policy.sandbox.allowedRoots",
+            "tools.toolSearch",
             "engine.graceMs",
             "record.files",
             "log.level",

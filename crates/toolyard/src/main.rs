@@ -5,6 +5,10 @@ use std::process::ExitCode;
 use toolyard::{cli::Cli, commands, output};
 
 fn main() -> ExitCode {
+    // A script's child is this program again. It must not get any further.
+    if toolyard_sandbox::child::is_child() {
+        return toolyard_sandbox::child::run();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return output::usage_error(&error),

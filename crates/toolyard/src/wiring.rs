@@ -1,4 +1,4 @@
-//! Puts the parts together: store, engine, vault, method table.
+//! Puts the parts together: store, engine, vault, tool search, method table.
 
 use crate::{
     config::{Resolved, RunFilesMode},
@@ -16,7 +16,9 @@ use toolyard_engine::{
 };
 use toolyard_gateway::Service;
 use toolyard_protocol::{ErrorCode, Failure, RunStatus};
+use toolyard_sandbox::ScriptRunner;
 use toolyard_store::{SqliteStore, StoreOptions};
+use toolyard_toolsearch::ToolSearch;
 use toolyard_vault::{NoClients, Vault, VaultOptions, VaultProvider};
 
 /// Everything that runs in this process.
@@ -26,6 +28,8 @@ pub struct Yard {
     /// Writes the four files of each run; absent when nothing is recorded.
     pub run_files: Option<RunFiles>,
     vault: Option<Arc<Vault>>,
+    /// Tool Search: what models are shown, and what it saved.
+    pub tool_search: Arc<ToolSearch>,
 }
 
 /// How much of a Toolyard a command needs.
@@ -59,6 +63,9 @@ impl Yard {
         });
         let vault =
             register_vault(&engine, &resolved.vault, &home, resolved.config.policy.sandbox.follow_symlinks, needs)?;
+        let settings = resolved.config.tools.tool_search.settings();
+        let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), None));
+        ToolSearch::register(&tool_search, &engine).map_err(refused)?;
         let run_files = (needs == Needs::Store && resolved.config.record.files != RunFilesMode::None)
             .then(|| RunFiles::start(home.runs(), store, &resolved.config.record))
             .transpose()
@@ -74,7 +81,7 @@ impl Yard {
             ("home".to_owned(), Value::from(home.path().display().to_string())),
             ("vault".to_owned(), Value::from(resolved.vault.display().to_string())),
         ]);
-        Ok(Self { service: Service::new(engine, info, home::is_alive), run_files, vault })
+        Ok(Self { service: Service::new(engine, info, home::is_alive), run_files, vault, tool_search })
     }
 
     /// Removes what killed processes staged in the vault, once nothing interrupted is left that might need it.
@@ -144,15 +151,16 @@ fn register_vault(
 }
 
 fn register(engine: &Engine, provider: Arc<dyn toolyard_engine::Provider>) -> Result<(), Failure> {
-    let refused = |e: toolyard_catalog::RegistryError| {
-        Failure::new(ErrorCode::InternalError, format!("a built-in tool was refused: {e}"))
-    };
     let entries = toolyard_vault::definitions()
         .into_iter()
         .map(|definition| ToolEntry::new(definition, ToolSource::core()))
         .collect::<Result<Vec<_>, _>>()
         .map_err(refused)?;
     engine.register(entries, provider).map_err(refused)
+}
+
+fn refused(error: toolyard_catalog::RegistryError) -> Failure {
+    Failure::new(ErrorCode::InternalError, format!("a built-in tool was refused: {error}"))
 }
 
 /// Stands behind the tools while they are only looked at.

@@ -164,13 +164,18 @@ impl Policy {
 
     /// The policy that holds for a subject. Subjects under the same layers and scopes share one.
     pub fn effective(&self, subject: &Subject<'_>) -> Arc<EffectivePolicy> {
+        self.effective_through(subject, None)
+    }
+
+    /// The policy that holds for a subject whose request goes through a second door: layers only narrow, so both hold.
+    pub fn effective_through(&self, subject: &Subject<'_>, second_door: Option<&str>) -> Arc<EffectivePolicy> {
         let matching = |(index, (kind, glob, _)): (usize, &(For, Glob, Arc<Layer>))| {
-            let text = match kind {
-                For::Agent => Some(subject.agent),
-                For::Session => subject.session,
-                For::Door => Some(subject.door),
+            let matches = match kind {
+                For::Agent => glob.matches(subject.agent),
+                For::Session => subject.session.is_some_and(|session| glob.matches(session)),
+                For::Door => glob.matches(subject.door) || second_door.is_some_and(|door| glob.matches(door)),
             };
-            text.is_some_and(|text| glob.matches(text)).then_some(index)
+            matches.then_some(index)
         };
         let indices: Vec<usize> = self.layers.iter().enumerate().filter_map(matching).collect();
         let mut scopes = subject.scopes.to_vec();

@@ -90,6 +90,13 @@ pub(super) async fn run(global: &Global) -> Outcome {
                     Err(e) => Ok(format!("not available ({e}): paths are confined step by step")),
                 },
             );
+            add(
+                "code mode",
+                Ok(match toolyard_sandbox::ScriptRunner::new().probe().await {
+                    Ok(()) => "available: scripts run under Landlock, seccomp and resource limits".to_owned(),
+                    Err(reason) => format!("off, tools mode is used instead: {reason}"),
+                }),
+            );
             add("user", Ok(home::user_name()));
         }
     }

@@ -3,6 +3,7 @@
 mod call;
 mod config;
 mod doctor;
+mod eval;
 mod explain;
 mod input;
 mod plan;
@@ -31,6 +32,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Plan(command) => plan::run(&global, command).await,
         Command::Runs(command) => runs::run(&global, command).await,
         Command::Config(command) => config::run(&global, command),
+        Command::Eval(command) => eval::run(&global, command),
         Command::Explain(args) => explain::run(&global, args),
         Command::Doctor => doctor::run(&global).await,
         Command::Completions { shell } => completions(shell),

@@ -9,3 +9,4 @@ mod crash;
 mod harness;
 mod plans;
 mod server;
+mod tool_search;

@@ -182,6 +182,7 @@ impl TestVault {
             caller: Arc::new(Caller::cli("test")),
             progress: Progress::none(),
             blobs: self.blobs.clone(),
+            calls: toolyard_engine::NestedCalls::none(),
         }
     }
 

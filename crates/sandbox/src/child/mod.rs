@@ -1,0 +1,40 @@
+//! The child's side: give everything up, run one script, say how it ended, exit.
+//!
+//! The child is this program again, started under the name [`CHILD_NAME`]; whoever embeds this crate calls [`is_child`]
+//! as the first thing in `main` and hands over to [`run`].
+
+mod confine;
+mod descriptors;
+mod script;
+
+use crate::wire::{FromChild, ToChild, read_message, write_message};
+use std::{io, process::ExitCode};
+
+#[doc(hidden)]
+pub use confine::{restrict_calls, restrict_files, restrict_resources};
+
+/// `argv[0]` of a child.
+pub const CHILD_NAME: &str = "toolyard-script";
+/// The parent broke the protocol.
+const EXIT_PROTOCOL: u8 = 64;
+/// The child could not confine itself.
+const EXIT_UNAVAILABLE: u8 = 65;
+
+/// Whether this process was started to run a script.
+pub fn is_child() -> bool {
+    std::env::args_os().next().is_some_and(|name| name == CHILD_NAME)
+}
+
+/// Runs the one script that comes over standard input. Nothing of it is looked at before the process is confined, and
+/// a process that cannot be confined runs nothing.
+pub fn run() -> ExitCode {
+    descriptors::close_all_but_standard();
+    let Ok(ToChild::Run { code, limits }) = read_message(&mut io::stdin().lock()) else {
+        return ExitCode::from(EXIT_PROTOCOL);
+    };
+    if let Err(reason) = confine::confine(&limits) {
+        let _ = write_message(&mut io::stdout().lock(), &FromChild::Unavailable { reason });
+        return ExitCode::from(EXIT_UNAVAILABLE);
+    }
+    script::run(&code, limits)
+}

@@ -1,0 +1,142 @@
+//! What parent and child say to each other: JSON messages behind a length of four bytes, little end first.
+//!
+//! A message is an object with one key, its kind: values inside are carried as the text they came as.
+//!
+//! The parent takes nothing the child says on trust: sizes, counts, ids and order are checked where they arrive.
+
+use crate::limits::{Limits, MAX_FRAME_BYTES};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::io::{self, Read, Write};
+
+/// What a script may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// `openclaw.tools.search(query, options?)`.
+    Search,
+    /// `openclaw.tools.describe(id)`.
+    Describe,
+    /// `openclaw.tools.call(id, args)`.
+    Call,
+}
+
+/// From the parent.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToChild {
+    /// The script, once, first.
+    Run {
+        /// The body of an async function.
+        code: String,
+        /// What it may use.
+        limits: Limits,
+    },
+    /// The answer to a bridge call.
+    Answer {
+        /// Which call.
+        id: u32,
+        /// What was answered.
+        value: Box<RawValue>,
+    },
+    /// A bridge call that failed.
+    Failure {
+        /// Which call.
+        id: u32,
+        /// Why.
+        error: Thrown,
+    },
+}
+
+/// From the child.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FromChild {
+    /// The script asks for something.
+    Bridge {
+        /// Chosen by the child: 1, 2, 3.
+        id: u32,
+        /// What.
+        method: Method,
+        /// With what.
+        args: Vec<Box<RawValue>>,
+    },
+    /// A line of console output.
+    Log {
+        /// The line.
+        line: String,
+    },
+    /// The script ended.
+    Returned {
+        /// What it returned.
+        value: Box<RawValue>,
+    },
+    /// The script ended with an exception.
+    Threw {
+        /// Which.
+        error: Thrown,
+    },
+    /// The child cannot confine itself here, and has run nothing.
+    Unavailable {
+        /// What is missing.
+        reason: String,
+    },
+}
+
+/// An exception as it crosses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thrown {
+    /// For example `TypeError`.
+    pub name: String,
+    /// What it says.
+    pub message: String,
+    /// Where it was thrown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<String>,
+    /// A code to branch on, where a tool gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
+impl Thrown {
+    /// An exception with a message.
+    pub fn new(name: &str, message: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), message: message.into(), stack: None, code: None }
+    }
+}
+
+/// A message with its length in front.
+pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 4];
+    serde_json::to_writer(&mut bytes, message)?;
+    let length = bytes.len() - 4;
+    if length > MAX_FRAME_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too large"));
+    }
+    bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    Ok(bytes)
+}
+
+/// Checks the length in front of a message.
+pub fn frame_length(header: [u8; 4]) -> io::Result<usize> {
+    let length = u32::from_le_bytes(header) as usize;
+    if length > MAX_FRAME_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too large"));
+    }
+    Ok(length)
+}
+
+/// Reads one message; waits for it.
+pub(crate) fn read_message(from: &mut impl Read) -> io::Result<ToChild> {
+    let mut header = [0; 4];
+    from.read_exact(&mut header)?;
+    let mut bytes = vec![0; frame_length(header)?];
+    from.read_exact(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+/// Writes one message.
+pub(crate) fn write_message(to: &mut impl Write, message: &FromChild) -> io::Result<()> {
+    to.write_all(&frame(message)?)?;
+    to.flush()
+}

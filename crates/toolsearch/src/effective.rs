@@ -1,0 +1,212 @@
+//! [`EffectiveCatalog`]: the tools one caller may use, ready to be searched; kept for callers alike.
+
+use crate::controls::is_control;
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+use toolyard_catalog::{
+    EffectivePolicy, Snapshot, SourceKind, ToolEntry,
+    search::{Hit, SearchIndex, SearchOptions, TextEmbedder},
+};
+use toolyard_protocol::canonical;
+
+/// Catalogs kept for callers that come again.
+const MAX_KEPT: usize = 256;
+/// Indexes kept: one for each version of the registry that is still asked for.
+const MAX_INDEXES: usize = 4;
+
+/// How many tools come from where.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Sources {
+    /// Core and plugin tools.
+    pub openclaw: usize,
+    /// Tools of upstream MCP servers.
+    pub mcp: usize,
+    /// Tools of the connected client.
+    pub client: usize,
+}
+
+/// The tools one caller may use: exactly those the policy does not deny, without the control tools. Immutable.
+pub struct EffectiveCatalog {
+    snapshot: Arc<Snapshot>,
+    visible: HashSet<String>,
+    fingerprint: String,
+    sources: Sources,
+    index: Arc<SharedIndex>,
+    direct_bytes: OnceLock<usize>,
+}
+
+/// The search index of a snapshot, built when first asked for.
+struct SharedIndex {
+    snapshot: Arc<Snapshot>,
+    embedder: Option<Arc<dyn TextEmbedder>>,
+    index: OnceLock<SearchIndex>,
+}
+
+impl SharedIndex {
+    fn get(&self) -> &SearchIndex {
+        self.index.get_or_init(|| {
+            let index = SearchIndex::build(&self.snapshot);
+            match &self.embedder {
+                Some(embedder) => index.with_embeddings(&**embedder),
+                None => index,
+            }
+        })
+    }
+}
+
+impl EffectiveCatalog {
+    /// Every tool, sorted by id.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<ToolEntry>> {
+        self.snapshot.iter().filter(|entry| self.contains(entry))
+    }
+    /// Whether the caller may use this tool.
+    pub fn contains(&self, entry: &ToolEntry) -> bool {
+        self.visible.contains(entry.id())
+    }
+    /// How many tools there are.
+    pub fn len(&self) -> usize {
+        self.visible.len()
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.visible.is_empty()
+    }
+    /// How many come from where.
+    pub fn sources(&self) -> Sources {
+        self.sources
+    }
+    /// SHA-256 over the ids and fingerprints of all its tools.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+    /// The catalog it is a part of.
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// The tools that fit a query best.
+    pub fn search(&self, query: &str, limit: usize, explain: bool) -> Vec<Hit> {
+        let embedder = self.index.embedder.as_deref();
+        self.index.get().search(query, &SearchOptions { limit, embedder, explain }, |entry| self.contains(entry))
+    }
+
+    /// Whether a search can be answered at once.
+    pub fn is_indexed(&self) -> bool {
+        self.index.index.get().is_some()
+    }
+    /// Builds the index, if it is not there.
+    pub fn warm(&self) {
+        self.index.get();
+    }
+
+    /// Bytes a model would be shown of it directly.
+    pub fn direct_bytes(&self) -> usize {
+        *self.direct_bytes.get_or_init(|| crate::surface::Surface::direct(self).bytes)
+    }
+
+    /// The one tool with exactly this name, where a model calls a tool by a name it was not shown.
+    pub fn hydrate(&self, name: &str) -> Option<&Arc<ToolEntry>> {
+        let mut named =
+            self.iter().filter(|entry| entry.name().as_str() == name || self.snapshot.safe_name(entry) == name);
+        match (named.next(), named.next()) {
+            (Some(entry), None) => Some(entry),
+            _ => None,
+        }
+    }
+}
+
+/// What decides an effective catalog.
+#[derive(PartialEq, Eq)]
+struct Key {
+    version: String,
+    policy: String,
+    scopes: Vec<String>,
+}
+
+/// Builds effective catalogs and keeps them for callers alike.
+#[derive(Default)]
+pub struct Effectives {
+    embedder: Option<Arc<dyn TextEmbedder>>,
+    kept: Mutex<VecDeque<(Key, Arc<EffectiveCatalog>)>>,
+    indexes: Mutex<VecDeque<Arc<SharedIndex>>>,
+}
+
+impl Effectives {
+    /// With a model of meaning, or by words alone.
+    pub fn new(embedder: Option<Arc<dyn TextEmbedder>>) -> Self {
+        Self { embedder, ..Self::default() }
+    }
+
+    /// The catalog for a policy. `scopes` are those the policy was made for: they are no part of its hash.
+    pub fn of(&self, snapshot: &Arc<Snapshot>, policy: &EffectivePolicy, scopes: &[String]) -> Arc<EffectiveCatalog> {
+        let mut scopes = scopes.to_vec();
+        scopes.sort_unstable();
+        scopes.dedup();
+        let key = Key { version: snapshot.version().to_owned(), policy: policy.hash().to_owned(), scopes };
+        let mut kept = lock(&self.kept);
+        if let Some(place) = kept.iter().position(|(known, _)| *known == key)
+            && let Some(found) = kept.remove(place)
+        {
+            let catalog = found.1.clone();
+            kept.push_front(found);
+            return catalog;
+        }
+        let catalog = Arc::new(self.build(snapshot, policy));
+        tracing::info!("tool-search: cataloged {} tools behind compact prompt surface", catalog.len());
+        kept.push_front((key, catalog.clone()));
+        kept.truncate(MAX_KEPT);
+        catalog
+    }
+
+    fn build(&self, snapshot: &Arc<Snapshot>, policy: &EffectivePolicy) -> EffectiveCatalog {
+        let mut visible = HashSet::new();
+        let mut sources = Sources::default();
+        let mut content = String::new();
+        for entry in snapshot.iter() {
+            let own = entry.source().kind == SourceKind::Core && is_control(entry.name().as_str());
+            if own || policy.decide(entry, None).is_denied() {
+                continue;
+            }
+            match entry.source().kind {
+                SourceKind::Core | SourceKind::Plugin => sources.openclaw += 1,
+                SourceKind::Mcp => sources.mcp += 1,
+                SourceKind::Client => sources.client += 1,
+            }
+            content.push_str(entry.id());
+            content.push('\n');
+            content.push_str(entry.fingerprint());
+            content.push('\n');
+            visible.insert(entry.id().to_owned());
+        }
+        let fingerprint = canonical::sha256_hex(content.as_bytes());
+        EffectiveCatalog {
+            index: self.index(snapshot),
+            snapshot: snapshot.clone(),
+            visible,
+            fingerprint,
+            sources,
+            direct_bytes: OnceLock::new(),
+        }
+    }
+
+    fn index(&self, snapshot: &Arc<Snapshot>) -> Arc<SharedIndex> {
+        let mut indexes = lock(&self.indexes);
+        if let Some(known) = indexes.iter().find(|index| index.snapshot.version() == snapshot.version()) {
+            return known.clone();
+        }
+        let index = Arc::new(SharedIndex {
+            snapshot: snapshot.clone(),
+            embedder: self.embedder.clone(),
+            index: OnceLock::new(),
+        });
+        indexes.push_front(index.clone());
+        indexes.truncate(MAX_INDEXES);
+        index
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
