@@ -169,7 +169,11 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         caller: scope.caller.clone(),
         progress: progress_of(scope, &envelope),
         blobs: engine.blobs(),
-        calls: NestedCalls::of(engine, scope, &envelope, call.cancel.clone()),
+        calls: if provider.makes_calls() {
+            NestedCalls::of(engine, scope, &envelope, call.cancel.clone())
+        } else {
+            NestedCalls::none()
+        },
     });
     let attempt =
         Attempt::new(&provider, &context, &envelope, Duration::from_millis(timeout_ms), engine.options().grace);
