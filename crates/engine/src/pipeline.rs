@@ -198,7 +198,11 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         caller: scope.caller.clone(),
         progress: progress_of(scope, &envelope),
         blobs: engine.blobs(),
-        calls: NestedCalls::of(engine, scope, &envelope, call.cancel.clone()),
+        calls: if provider.makes_calls() {
+            NestedCalls::of(engine, scope, &envelope, call.cancel.clone())
+        } else {
+            NestedCalls::none()
+        },
     });
     let made = Made { call: &call, envelope: &envelope, entry: &entry, args_json: &args_json, asked_hash: &asked_hash };
     let attempt =

@@ -25,7 +25,7 @@ pub struct CallContext {
     pub progress: Progress,
     /// Before-images and large values by content hash.
     pub blobs: Arc<dyn Blobs>,
-    /// How to call other tools on the caller's behalf.
+    /// How to call other tools on the caller's behalf; only for a provider that [`Provider::makes_calls`].
     pub calls: NestedCalls,
 }
 
@@ -210,6 +210,11 @@ pub trait Provider: Send + Sync + 'static {
         Box::pin(async {
             Err(Failed::new(ErrorCode::InternalError, "this provider cannot tell whether an interrupted call happened"))
         })
+    }
+
+    /// Whether it calls other tools, through [`CallContext::calls`].
+    fn makes_calls(&self) -> bool {
+        false
     }
 
     /// A twin whose effects stay in memory, where later calls on the same twin see them. For dry runs.

@@ -1,6 +1,6 @@
 //! Runs code we did not write. Today that is the code-mode script: a short JavaScript body that finds and calls tools.
 //!
-//! A script runs in a child process of its own, which is this program again under another name (see [`child`]). Before
+//! A script runs in a child process of its own, which is this program again or a small one beside it (see [`child`]). Before
 //! the first line of script the child gives up everything it does not need: files, network, processes, environment and
 //! descriptors, by Landlock, seccomp and resource limits. QuickJS runs inside, with its own limits. All the child can do
 //! is compute, and speak the protocol of [`wire`] over its two pipes. The parent ([`ScriptRunner`]) holds the clock, counts
@@ -10,6 +10,7 @@
 
 pub mod child;
 mod limits;
+mod program;
 mod runner;
 pub mod wire;
 

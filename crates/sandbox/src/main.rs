@@ -1,4 +1,4 @@
-//! The script child alone, for tests and for measuring; Toolyard itself is its own child.
+//! The script child alone: starts faster than Toolyard itself, which is its own child where this is not beside it.
 
 use std::process::ExitCode;
 

@@ -3,6 +3,7 @@
 use crate::{
     child::CHILD_NAME,
     limits::{Limits, MAX_SCRIPT_BYTES},
+    program::program,
     wire::{FromChild, Method, Thrown, ToChild, frame, frame_length},
 };
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -104,7 +105,7 @@ pub struct ScriptFailure {
 /// Starts children.
 #[derive(Debug, Clone)]
 pub struct ScriptRunner {
-    program: PathBuf,
+    program: Option<PathBuf>,
 }
 
 impl Default for ScriptRunner {
@@ -114,14 +115,14 @@ impl Default for ScriptRunner {
 }
 
 impl ScriptRunner {
-    /// Children are this very program, even if its file was replaced since.
+    /// Children are this very program, or the small script child built with it, where that lies beside it.
     pub fn new() -> Self {
-        Self::with_program("/proc/self/exe")
+        Self { program: None }
     }
 
     /// Children are another program that hands over to [`crate::child::run`].
     pub fn with_program(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into() }
+        Self { program: Some(program.into()) }
     }
 
     /// Whether scripts can be isolated here: starts a child, which confines itself for real and runs an empty script.
@@ -218,7 +219,7 @@ impl ScriptRunner {
     }
 
     fn spawn(&self) -> std::io::Result<Child> {
-        Command::new(&self.program)
+        Command::new(self.program.as_ref().unwrap_or_else(|| program()))
             .arg0(CHILD_NAME)
             .env_clear()
             .current_dir("/")

@@ -281,6 +281,10 @@ impl ToolSearch {
 }
 
 impl Provider for ToolSearch {
+    fn makes_calls(&self) -> bool {
+        true
+    }
+
     fn execute<'a>(
         &'a self,
         context: &'a CallContext,

@@ -1,7 +1,7 @@
 //! The child's side: give everything up, run one script, say how it ended, exit.
 //!
-//! The child is this program again, started under the name [`CHILD_NAME`]; whoever embeds this crate calls [`is_child`]
-//! as the first thing in `main` and hands over to [`run`].
+//! The child is a program started under the name [`CHILD_NAME`]: this one again, or the small one of this crate. Whoever
+//! embeds this crate calls [`is_child`] as the first thing in `main` and hands over to [`run`].
 
 mod confine;
 mod descriptors;
@@ -29,6 +29,8 @@ pub fn is_child() -> bool {
 /// a process that cannot be confined runs nothing.
 pub fn run() -> ExitCode {
     descriptors::close_all_but_standard();
+    // Keeps the stamp in the program.
+    std::hint::black_box(crate::program::STAMP);
     let Ok(ToChild::Run { code, limits }) = read_message(&mut io::stdin().lock()) else {
         return ExitCode::from(EXIT_PROTOCOL);
     };

@@ -504,6 +504,16 @@ fn the_command_line_searches_measures_and_runs_scripts() {
     assert_eq!(calls.lines().count(), 2);
     assert_eq!(place.run(&["runs", "verify", run]).code, 0);
 
+    // A script's effects are predicted, recorded and taken back like any others.
+    let writes = json!({"code": "await openclaw.tools.call('vault.createFile', {path: 'New.md', content: 'new'}); return (await openclaw.tools.call('vault.readFile', {path: 'New.md'})).result.details.content"}).to_string();
+    let dry = place.run(&["call", "tool_search_code", "--args", &writes, "--dry-run", "--json"]).json();
+    assert_eq!(dry["data"]["value"], "new", "{dry}");
+    assert!(!place.exists("New.md"), "a dry run changes nothing");
+    let done = place.run(&["call", "tool_search_code", "--args", &writes, "--json"]).json();
+    assert_eq!(place.read("New.md"), "new");
+    assert_eq!(place.run(&["plan", "undo", done["runId"].as_str().unwrap(), "--yes"]).code, 0);
+    assert!(!place.exists("New.md"), "taken back");
+
     let ran = place.run(&["tools", "search", "read a note", "--limit", "2", "--explain", "--mode", "code", "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(ran.json()["tools"][0]["id"], "openclaw:core:vault.readFile");
