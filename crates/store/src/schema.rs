@@ -7,7 +7,7 @@ use crate::{failed, limits};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 use std::{
     fs::{DirBuilder, File, OpenOptions},
-    io::{ErrorKind, Write},
+    io::{ErrorKind, Read},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -88,7 +88,6 @@ pub(crate) fn open_writer(dir: &Path) -> Result<Opened, StoreError> {
     let _lock = lock(dir)?;
     let path = dir.join(DATABASE);
     let is_new = create_private(&path)?;
-    fill_log(dir)?;
     let connection = open(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     configure(&connection, true).map_err(|e| failed(&format!("cannot open {}", path.display()), e))?;
     migrate(connection, &path, is_new, dir)
@@ -99,6 +98,7 @@ fn migrate(mut connection: Connection, path: &Path, is_new: bool, dir: &Path) ->
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(|e| failed(&doing, e))?;
     let version = version(&transaction, path)?;
+    fill_log(&log_path(path)).map_err(|e| failed(&doing, e))?;
     if version < VERSION {
         for step in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
             transaction.execute_batch(step).map_err(|e| failed(&doing, e))?;
@@ -227,31 +227,19 @@ fn log_path(database: &Path) -> PathBuf {
     name.into()
 }
 
-/// Puts a log of zeros in place where there is none: SQLite takes it for an empty one, and its commits then overwrite
-/// blocks that exist instead of growing the file, which a sync would have to write down as well.
+/// Fills the log up with zeros: commits then overwrite blocks that exist instead of growing the file, which a sync would
+/// have to write down as well. SQLite takes zeros for the end of the log.
 ///
-/// It is linked into place whole, so that it can never overwrite a log that another program has just begun.
-fn fill_log(dir: &Path) -> Result<(), StoreError> {
-    let log = log_path(&dir.join(DATABASE));
-    if log.exists() {
+/// To be called inside a write transaction that has written nothing yet: nobody else adds to the log meanwhile. Before
+/// the database is in WAL mode it would be of no use, because SQLite deletes a log that it finds beside an empty database.
+fn fill_log(log: &Path) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().append(true).open(log)?;
+    let missing = limits::WAL_BYTES.saturating_sub(file.metadata()?.len());
+    if missing == 0 {
         return Ok(());
     }
-    let temporary = dir.join(format!("{DATABASE}-wal.{}.tmp", std::process::id()));
-    let filled = (|| {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        let zeros = vec![0_u8; 1 << 16];
-        for _ in 0..limits::WAL_BYTES / (1 << 16) {
-            file.write_all(&zeros)?;
-        }
-        file.sync_all()?;
-        match std::fs::hard_link(&temporary, &log) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-            _ => Ok(()),
-        }
-    })();
-    // Left over after a crash it would only be in the way.
-    let _ = std::fs::remove_file(&temporary);
-    filled.map_err(|e| failed(&format!("cannot create {}", log.display()), e))
+    std::io::copy(&mut std::io::repeat(0).take(missing), &mut file)?;
+    file.sync_all()
 }
 
 /// Makes new names in a directory durable.
@@ -277,6 +265,26 @@ mod tests {
         drop(opened);
         let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(".tmp")), "{left:?}");
+    }
+
+    #[test]
+    fn the_log_of_a_new_store_is_filled_beforehand_and_stays_so() {
+        let home = tempfile::tempdir().unwrap();
+        let log = log_path(&home.path().join(DATABASE));
+        for _ in 0..2 {
+            let opened = open_writer(home.path()).unwrap();
+            opened
+                .connection
+                .execute("INSERT INTO facts (space, key, value) VALUES ('s', hex(randomblob(8)), x'00')", [])
+                .unwrap();
+            assert_eq!(std::fs::metadata(&log).unwrap().len(), limits::WAL_BYTES);
+        }
+        let facts: i64 =
+            open_reader(home.path()).unwrap().query_row("SELECT count(*) FROM facts", [], |row| row.get(0)).unwrap();
+        assert_eq!(facts, 2, "zeros at its end take nothing away from the log");
+        std::fs::remove_file(&log).unwrap();
+        open_writer(home.path()).unwrap();
+        assert_eq!(std::fs::metadata(&log).unwrap().len(), limits::WAL_BYTES);
     }
 
     #[test]
