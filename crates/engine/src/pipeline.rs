@@ -18,8 +18,8 @@
 //! Retries belong to the plan scheduler: each try is a new trip down this road with a new envelope.
 
 use crate::{
-    Blob, CallContext, Engine, Failed, HookCall, HookVerdict, Output, Prepared, Progress, Provider, Reconciled,
-    approvals::{Answer, ApprovalRequest},
+    Asking, Blob, CallContext, Engine, Failed, HookCall, HookVerdict, Output, Prepared, Progress, Provider, Reconciled,
+    approvals::{Answer, ApprovalRequest, Opened, Route},
     attempt::{self, Attempt},
     record::{
         CallRecord, ConfirmationRequested, Confirmed, INLINE_BYTES, NoteRecord, OutcomeRecord, Record, RefusedRecord,
@@ -53,6 +53,8 @@ pub(crate) struct StepCall {
     pub(crate) recovered: Option<CallId>,
     /// Stops this call alone.
     pub(crate) cancel: CancellationToken,
+    /// What to do when a person must be asked.
+    pub(crate) asking: Asking,
 }
 
 /// A call with its result.
@@ -276,7 +278,7 @@ async fn clear(engine: &Engine, scope: &RunScope, call_id: CallId, call: &StepCa
     if let Some(question) = asks.into_iter().next()
         && scope.previews.is_none()
     {
-        approve(engine, scope, call_id, &entry, &args_hash, question, &call.cancel).await?;
+        approve(engine, scope, call_id, &entry, &args_hash, question, call).await?;
     }
     Ok(Cleared { entry, args, args_json, args_hash, side_effects })
 }
@@ -385,7 +387,7 @@ async fn approve(
     entry: &ToolEntry,
     args_hash: &str,
     question: Question,
-    cancel: &CancellationToken,
+    call: &StepCall,
 ) -> Result<(), Failure> {
     // A run that a person approved as a whole, or a deliberate act of a person, answers the policy's question.
     // A hook's question is about these very arguments and is asked even then, except of the person themselves.
@@ -396,6 +398,20 @@ async fn approve(
     if scope.caller.is_person {
         confirm(engine, scope, args_hash, scope.caller.principal.clone(), now);
         return Ok(());
+    }
+    if call.asking == Asking::Report {
+        if let Some(by) = engine.approvals().granted(&scope.caller.agent, entry.name().as_str())? {
+            confirm(engine, scope, args_hash, format!("{by} (allow-always)"), now);
+            return Ok(());
+        }
+        return Err(Failure::new(ErrorCode::ConfirmationRequired, question.reason)
+            .suggest("Make the same call with `confirm: true` to ask a person, and wait for the answer.")
+            .detail("rule", question.rule)
+            .retryable(false));
+    }
+    let mut extra = Map::new();
+    if let Asking::Wait { requester: Some(requester) } = &call.asking {
+        extra.insert(crate::approvals::REQUESTER.to_owned(), requester.as_str().into());
     }
     let wait = question.timeout_ms.clamp(1, crate::approvals::MAX_WAIT_MS);
     let request = ApprovalRequest {
@@ -411,18 +427,26 @@ async fn approve(
         agent: scope.caller.agent.clone(),
         session: scope.caller.session.clone(),
         rule: question.rule,
-        extra: Map::new(),
+        extra,
         created_at: now,
         expires_at: now.checked_add(Duration::from_millis(wait)).unwrap_or(now),
     };
     let message = request.description.clone();
     scope.recorder.push(Record::ConfirmationRequested(ConfirmationRequested { message, at: now }));
-    match engine.approvals().ask(request, cancel).await? {
+    let route = if call.asking == Asking::Unreachable { Route::None } else { Route::AnyApprover };
+    let (id, approvals) = (request.id.clone(), engine.approvals());
+    let answer = match approvals.open(request, route).await? {
+        Opened::Answered(answer) => answer,
+        Opened::Waiting(waiting) => approvals.wait(waiting, &call.cancel).await?,
+    };
+    match answer {
         Answer::Allowed { by } => {
             confirm(engine, scope, args_hash, by, engine.clock().now());
             Ok(())
         }
-        Answer::Denied { reason } => Err(Failure::new(ErrorCode::ApprovalDenied, reason).retryable(false)),
+        Answer::Denied { reason } => {
+            Err(Failure::new(ErrorCode::ApprovalDenied, reason).detail("approvalId", id).retryable(false))
+        }
         Answer::Cancelled => Err(cancelled()),
     }
 }
