@@ -290,11 +290,10 @@ fn invoked_response(invoked: tools::Invoked) -> Response {
 
 fn http_status(refused: &Refused) -> (StatusCode, &'static str) {
     match refused.code.as_str() {
-        "not_found" if !refused.ran => (StatusCode::NOT_FOUND, "not_found"),
+        "not_found" if !refused.known => (StatusCode::NOT_FOUND, "not_found"),
         "forbidden" | "requires_approval" => (StatusCode::FORBIDDEN, "tool_call_blocked"),
         "validation_error" => (StatusCode::BAD_REQUEST, "tool_error"),
-        "conflict" | "precondition_failed" if refused.ran => (StatusCode::CONFLICT, "tool_error"),
-        "conflict" => (StatusCode::CONFLICT, "conflict"),
+        "conflict" | "precondition_failed" => (StatusCode::CONFLICT, "tool_error"),
         "limit_exceeded" => (StatusCode::BAD_REQUEST, "tool_error"),
         "timeout" => (StatusCode::GATEWAY_TIMEOUT, "tool_error"),
         "unavailable" | "store_unavailable" => (StatusCode::SERVICE_UNAVAILABLE, "tool_error"),

@@ -193,8 +193,8 @@ pub(crate) struct Refused {
     pub(crate) message: String,
     pub(crate) details: Map<String, Value>,
     pub(crate) requires_approval: bool,
-    /// Whether the tool itself was reached.
-    pub(crate) ran: bool,
+    /// Whether the caller may see the tool at all.
+    pub(crate) known: bool,
 }
 
 pub(super) async fn invoke(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
@@ -288,11 +288,9 @@ pub(crate) async fn run(gateway: &Gateway, invocation: Invocation) -> Invoked {
             let failure = failure.unwrap_or_else(|| {
                 Failure::new(ErrorCode::InternalError, parts.user_message.unwrap_or_else(|| "skipped".to_owned()))
             });
-            // A call that never left has attempt 0.
-            let ran = parts.attempt > 0;
-            let mut refused = refusal(&invocation.name, failure, visible, ran);
+            let mut refused = refusal(&invocation.name, failure, visible);
             refused.message = hide(&gateway.settings().token, refused.message);
-            if ran {
+            if visible {
                 refused.details.extend(ids.map(|(key, value)| (key.to_owned(), value)));
             }
             Err(refused)
@@ -317,17 +315,17 @@ fn output(data: Map<String, Value>, ids: [(&str, Value); 2]) -> Value {
     json!({"content": [{"type": "text", "text": written}], "details": data, "meta": meta})
 }
 
-fn refusal(name: &str, failure: Failure, visible: bool, ran: bool) -> Refused {
+fn refusal(name: &str, failure: Failure, known: bool) -> Refused {
     let shown: String = name.chars().take(200).collect();
     let plain = |code: &str, message: String| Refused {
         code: code.to_owned(),
         message,
         details: Map::new(),
         requires_approval: false,
-        ran,
+        known,
     };
     // A tool the caller may not see looks like one that does not exist.
-    if !ran && !visible && matches!(failure.code, ErrorCode::NotFound | ErrorCode::PolicyDenied) {
+    if !known && matches!(failure.code, ErrorCode::NotFound | ErrorCode::PolicyDenied) {
         return plain("not_found", format!("Tool not available: {shown}"));
     }
     let mut details = failure.details.unwrap_or_default();
@@ -405,11 +403,11 @@ mod tests {
     #[test]
     fn what_may_not_be_seen_looks_like_what_does_not_exist() {
         let denied = || Failure::new(ErrorCode::PolicyDenied, "rule x says no");
-        assert_eq!(refusal("t", denied(), false, false).message, "Tool not available: t");
-        assert_eq!(refusal("t", denied(), true, false).code, "forbidden");
-        let asked = refusal("t", Failure::new(ErrorCode::ConfirmationRequired, "may I?"), true, false);
+        assert_eq!(refusal("t", denied(), false).message, "Tool not available: t");
+        assert_eq!(refusal("t", denied(), true).code, "forbidden");
+        let asked = refusal("t", Failure::new(ErrorCode::ConfirmationRequired, "may I?"), true);
         assert!(asked.requires_approval && asked.code == "requires_approval" && asked.message == "may I?");
-        assert_eq!(refusal("t", Failure::new(ErrorCode::Timeout, "slow"), true, true).code, "timeout");
+        assert_eq!(refusal("t", Failure::new(ErrorCode::Timeout, "slow"), true).code, "timeout");
         assert_eq!(hide("secret-token", "x secret-token y".into()), "x (hidden) y");
     }
 

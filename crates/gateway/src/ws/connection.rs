@@ -27,6 +27,8 @@ use tokio_websockets::{CloseCode, Error, Message, WebSocketStream};
 const MAX_REASON: usize = 123;
 /// How long a goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// How long a client that was told goodbye may go on sending.
+const DRAIN: Duration = Duration::from_secs(10);
 /// What a client may still send after we said goodbye before we stop listening.
 const MAX_DRAIN: usize = 64 << 20;
 /// Consecutive calls with the wrong role before the connection is closed.
@@ -266,7 +268,7 @@ async fn close<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S
 /// Reads what the peer still sends: closing with unread bytes would reset the connection, and the peer might never
 /// see why it was closed.
 async fn drain<S: AsyncRead + AsyncWrite + Unpin>(mut socket: WebSocketStream<S>) {
-    let _ = tokio::time::timeout(GOODBYE, async {
+    let _ = tokio::time::timeout(DRAIN, async {
         // Lets a close frame that is queued inside go out.
         let _ = socket.next().await;
         let _ = socket.flush().await;
