@@ -104,6 +104,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
             Some(Ok(message)) if message.is_binary() => {
                 return Err(End::Close(1000, "the first frame must be text".to_owned()));
             }
+            Some(Err(error)) => return Err(broken(&error)),
             _ => return Err(End::Gone),
         }
     };
@@ -146,7 +147,11 @@ async fn read(
     connection: &Arc<Connection>,
 ) -> End {
     let mut wrong_role = 0;
-    while let Some(Ok(message)) = stream.next().await {
+    while let Some(message) = stream.next().await {
+        let message = match message {
+            Ok(message) => message,
+            Err(error) => return broken(&error),
+        };
         connection.seen();
         if message.is_text() || message.is_binary() {
             let bytes = message.into_payload();
@@ -172,6 +177,15 @@ async fn read(
         }
     }
     End::Gone
+}
+
+/// What a broken frame leads to. The library has told the peer already, except when a message grew too long piece by
+/// piece; telling it twice is prevented there.
+fn broken(error: &Error) -> End {
+    match error {
+        Error::PayloadTooLong { .. } => End::Close(1009, String::new()),
+        _ => End::Gone,
+    }
 }
 
 /// Starts a request in a task of its own, or says that there are too many.

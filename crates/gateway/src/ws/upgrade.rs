@@ -4,7 +4,7 @@ use super::connection;
 use crate::{
     auth::{self, Unattributed},
     hub::Gateway,
-    settings::{MAX_CONNECTIONS, MAX_PREAUTH_BYTES},
+    settings::{MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_PREAUTH_BYTES},
 };
 use axum::{
     body::Body,
@@ -16,7 +16,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use std::net::IpAddr;
-use tokio_websockets::{Limits, ServerBuilder};
+use tokio_websockets::{Config, Limits, ServerBuilder};
 
 /// RFC 6455, section 1.3.
 const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -63,7 +63,9 @@ pub(crate) fn accept(gateway: &Gateway, peer: IpAddr, mut request: Request) -> R
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
         let limits = Limits::default().max_payload_len(Some(MAX_PREAUTH_BYTES));
-        let socket = ServerBuilder::new().limits(limits).serve(TokioIo::new(upgraded));
+        // One frame a message: some small clients do not put pieces together.
+        let config = Config::default().frame_size(MAX_BUFFERED_BYTES);
+        let socket = ServerBuilder::new().config(config).limits(limits).serve(TokioIo::new(upgraded));
         connection::serve(socket, gateway, origin, unproven).await;
     });
     let response = Response::builder()

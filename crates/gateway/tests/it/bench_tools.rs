@@ -8,7 +8,7 @@ use toolyard_engine::{
 };
 use toolyard_protocol::{ErrorCode, ToolCall, ToolDefinition};
 
-pub struct Bench;
+pub(crate) struct Bench;
 
 fn object(value: Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap()
@@ -71,7 +71,7 @@ impl Hook for BenchHook {
     }
 }
 
-pub fn register(engine: &Engine) {
+pub(crate) fn register(engine: &Engine) {
     let any = json!({"type": "object"});
     let text = json!({"type": "object", "required": ["text"], "additionalProperties": false,
         "properties": {"text": {"type": "string"}}});

@@ -13,12 +13,12 @@ use toolyard_engine::{
 };
 use toolyard_gateway::{Gateway, Service, Settings, http};
 
-pub const TOKEN: &str = "test-token-abc123";
+pub(crate) const TOKEN: &str = "test-token-abc123";
 
-pub struct Server {
-    pub address: SocketAddr,
-    pub engine: Engine,
-    pub gateway: Gateway,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) engine: Engine,
+    pub(crate) gateway: Gateway,
     stop: CancellationToken,
 }
 
@@ -29,11 +29,11 @@ impl Drop for Server {
 }
 
 impl Server {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_with(Settings::new(TOKEN)).await
     }
 
-    pub async fn start_with(settings: Settings) -> Self {
+    pub(crate) async fn start_with(settings: Settings) -> Self {
         let policy = PolicyConfig { deny: vec!["bench_denied".into()], ..PolicyConfig::default() };
         let engine = Engine::new(EngineParts {
             store: std::sync::Arc::new(MemoryStore::new()),
@@ -54,11 +54,11 @@ impl Server {
         Self { address, engine, gateway, stop }
     }
 
-    pub async fn open(&self) -> Ws {
+    pub(crate) async fn open(&self) -> Ws {
         self.open_with("/", &[]).await.unwrap()
     }
 
-    pub async fn open_with(&self, path: &str, headers: &[(&'static str, &str)]) -> Result<Ws, String> {
+    pub(crate) async fn open_with(&self, path: &str, headers: &[(&'static str, &str)]) -> Result<Ws, String> {
         let uri = format!("ws://{}{path}", self.address).parse().unwrap();
         let mut builder =
             ClientBuilder::from_uri(uri).limits(tokio_websockets::Limits::default().max_payload_len(None));
@@ -70,7 +70,7 @@ impl Server {
     }
 
     /// A client that is in.
-    pub async fn client(&self, scopes: &[&str], caps: &[&str]) -> Ws {
+    pub(crate) async fn client(&self, scopes: &[&str], caps: &[&str]) -> Ws {
         let mut ws = self.open().await;
         let hello = ws.connect(connect_params(scopes, caps)).await;
         assert_eq!(hello["payload"]["type"], "hello-ok", "{hello}");
@@ -78,7 +78,7 @@ impl Server {
     }
 
     /// A plain HTTP exchange: status and body.
-    pub async fn http(&self, request: &str, body: &str) -> (u16, String) {
+    pub(crate) async fn http(&self, request: &str, body: &str) -> (u16, String) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let text = format!(
@@ -95,7 +95,7 @@ impl Server {
     }
 }
 
-pub fn connect_params(scopes: &[&str], caps: &[&str]) -> Value {
+pub(crate) fn connect_params(scopes: &[&str], caps: &[&str]) -> Value {
     json!({
         "minProtocol": 4, "maxProtocol": 4,
         "client": {"id": "gateway-client", "version": "1.0.0", "platform": "linux", "mode": "backend"},
@@ -103,24 +103,24 @@ pub fn connect_params(scopes: &[&str], caps: &[&str]) -> Value {
     })
 }
 
-pub struct Ws {
-    pub socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    pub closed: Option<(u16, String)>,
-    pub events: Vec<Value>,
+pub(crate) struct Ws {
+    pub(crate) socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    pub(crate) closed: Option<(u16, String)>,
+    pub(crate) events: Vec<Value>,
     next: u64,
 }
 
 impl Ws {
-    pub async fn send(&mut self, text: impl Into<String>) {
+    pub(crate) async fn send(&mut self, text: impl Into<String>) {
         let _ = self.socket.send(Message::text(text.into())).await;
     }
 
     /// The next frame, within ten seconds; `None` when the connection is closed.
-    pub async fn frame(&mut self) -> Option<Value> {
+    pub(crate) async fn frame(&mut self) -> Option<Value> {
         self.frame_within(Duration::from_secs(10)).await
     }
 
-    pub async fn frame_within(&mut self, time: Duration) -> Option<Value> {
+    pub(crate) async fn frame_within(&mut self, time: Duration) -> Option<Value> {
         let socket = &mut self.socket;
         let read = async {
             loop {
@@ -147,31 +147,31 @@ impl Ws {
         }
     }
 
-    pub async fn challenge(&mut self) -> Value {
+    pub(crate) async fn challenge(&mut self) -> Value {
         let frame = self.frame().await.expect("a challenge");
         assert_eq!(frame["event"], "connect.challenge");
         frame
     }
 
     /// Challenge and connect.
-    pub async fn connect(&mut self, params: Value) -> Value {
+    pub(crate) async fn connect(&mut self, params: Value) -> Value {
         self.challenge().await;
         self.call("connect", params).await
     }
 
-    pub async fn request(&mut self, method: &str, params: Value) -> String {
+    pub(crate) async fn request(&mut self, method: &str, params: Value) -> String {
         self.next += 1;
         let id = format!("r{}", self.next);
         self.send(json!({"type": "req", "id": id, "method": method, "params": params}).to_string()).await;
         id
     }
 
-    pub async fn call(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.request(method, params).await;
         self.response(&id).await
     }
 
-    pub async fn response(&mut self, id: &str) -> Value {
+    pub(crate) async fn response(&mut self, id: &str) -> Value {
         loop {
             match self.frame().await {
                 Some(frame) if frame["type"] == "res" && frame["id"] == id => return frame,
@@ -182,7 +182,7 @@ impl Ws {
     }
 
     /// The next event of a name, seen already or still to come.
-    pub async fn event(&mut self, name: &str) -> Value {
+    pub(crate) async fn event(&mut self, name: &str) -> Value {
         if let Some(at) = self.events.iter().position(|e| e["event"] == name) {
             return self.events.remove(at);
         }
@@ -196,7 +196,7 @@ impl Ws {
     }
 
     /// Reads until the connection is closed and says how.
-    pub async fn until_closed(&mut self, time: Duration) -> (u16, String) {
+    pub(crate) async fn until_closed(&mut self, time: Duration) -> (u16, String) {
         let end = tokio::time::Instant::now() + time;
         while self.closed.is_none() && tokio::time::Instant::now() < end {
             self.frame_within(end - tokio::time::Instant::now()).await;
