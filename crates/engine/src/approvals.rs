@@ -371,7 +371,8 @@ impl Approvals {
             let Ok(approval) = serde_json::from_slice::<Approval>(&bytes) else { continue };
             let alive = self.lock().contains_key(&approval.request.id);
             if approval.decision.is_none() && !alive && approval.request.expires_at < now {
-                let _ = self.events.send(self.close(&Arc::new(approval), ApprovalDecision::Deny, None, "restart").await?);
+                let _ =
+                    self.events.send(self.close(&Arc::new(approval), ApprovalDecision::Deny, None, "restart").await?);
                 closed += 1;
             }
         }

@@ -157,8 +157,7 @@ impl Guesses {
                 }
             }
         }
-        let tries =
-            addresses.entry(origin.address).or_insert_with(|| Tries { wrong: Vec::new(), locked_until: None });
+        let tries = addresses.entry(origin.address).or_insert_with(|| Tries { wrong: Vec::new(), locked_until: None });
         tries.wrong.retain(|at| now.duration_since(*at) < self.rules.window);
         tries.wrong.push(now);
         if tries.wrong.len() >= self.rules.max_attempts.max(1) as usize {

@@ -73,7 +73,8 @@ impl Client {
         let frame = json!({"type": "req", "id": id, "method": method, "params": params}).to_string();
         let gone = |failure: Failure| json!({"code": "UNAVAILABLE", "message": failure.message});
         self.socket.send(Message::text(frame)).await.map_err(|e| gone(lost(&e)))?;
-        let mut answer = self.receive(|frame| frame["type"] == "res" && frame["id"] == id.as_str()).await.map_err(gone)?;
+        let mut answer =
+            self.receive(|frame| frame["type"] == "res" && frame["id"] == id.as_str()).await.map_err(gone)?;
         if answer["ok"] == true { Ok(answer["payload"].take()) } else { Err(answer["error"].take()) }
     }
 

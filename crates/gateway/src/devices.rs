@@ -47,8 +47,7 @@ pub(crate) type Disbelief = (&'static str, &'static str, &'static str);
 impl Signed<'_> {
     /// Whether the key is the device's, the nonce ours, the time now and the signature right.
     pub(crate) fn verify(&self, nonce: &str, now_ms: i64, skew_ms: i64) -> Result<(), Disbelief> {
-        const BAD_KEY: Disbelief =
-            ("DEVICE_AUTH_PUBLIC_KEY_INVALID", "device-public-key", "device public key invalid");
+        const BAD_KEY: Disbelief = ("DEVICE_AUTH_PUBLIC_KEY_INVALID", "device-public-key", "device public key invalid");
         const BAD_SIGNATURE: Disbelief =
             ("DEVICE_AUTH_SIGNATURE_INVALID", "device-signature", "device signature invalid");
         let key = BASE64URL.decode(self.public_key.trim_end_matches('=')).map_err(|_| BAD_KEY)?;
@@ -224,9 +223,8 @@ impl Devices {
     /// Notes that a device wants in. The same device asking again keeps its request.
     pub(crate) async fn request(&self, device: Device, remote_ip: String) -> Result<PairingRequest, Failure> {
         let waiting = self.requests()?;
-        if let Some(known) = waiting
-            .iter()
-            .find(|r| r.device.device_id == device.device_id && r.device.scopes == device.scopes)
+        if let Some(known) =
+            waiting.iter().find(|r| r.device.device_id == device.device_id && r.device.scopes == device.scopes)
         {
             return Ok(known.clone());
         }
@@ -234,14 +232,9 @@ impl Devices {
             return Err(Failure::new(ErrorCode::LimitExceeded, "too many devices wait to be paired"));
         }
         let now = self.clock.now();
-        let request = PairingRequest {
-            request_id: self.clock.new_id().to_string(),
-            device,
-            remote_ip,
-            ts: now.as_millisecond(),
-        };
-        let bytes = serde_json::to_vec(&request)
-            .map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
+        let request =
+            PairingRequest { request_id: self.clock.new_id().to_string(), device, remote_ip, ts: now.as_millisecond() };
+        let bytes = serde_json::to_vec(&request).map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
         let position = self.store.put(REQUESTS, &request.request_id, bytes, now.checked_add(REQUEST_LIFE).ok())?;
         self.store.durable(position).await?;
         let _ = self.events.send(DeviceEvent::Requested(request.clone()));
@@ -254,11 +247,8 @@ impl Devices {
         let device = Device { approved_by: by.to_owned(), ..request.device };
         let device = self.pair(device).await?;
         let device_id = device.device_id.clone();
-        let _ = self.events.send(DeviceEvent::Resolved {
-            request_id: request.request_id,
-            device_id,
-            decision: "approved",
-        });
+        let _ =
+            self.events.send(DeviceEvent::Resolved { request_id: request.request_id, device_id, decision: "approved" });
         Ok(device)
     }
 
@@ -294,7 +284,8 @@ impl Devices {
             .into_iter()
             .find(|d| d.device_id == device_id || (device_id.len() >= 8 && d.device_id.starts_with(device_id)));
         let device = found.ok_or_else(|| {
-            Failure::new(ErrorCode::NotFound, "there is no such device").suggest("List them with `toolyard devices list`.")
+            Failure::new(ErrorCode::NotFound, "there is no such device")
+                .suggest("List them with `toolyard devices list`.")
         })?;
         let position = self.store.remove(DEVICES, &device.device_id)?;
         self.store.durable(position).await?;

@@ -357,13 +357,8 @@ async fn run_events(
             return json_response(StatusCode::NOT_FOUND, &body);
         }
     };
-    let state = Stream {
-        recorded: recorded.into_iter(),
-        live,
-        last: seen,
-        done: false,
-        stop: gateway.inner.stop.clone(),
-    };
+    let state =
+        Stream { recorded: recorded.into_iter(), live, last: seen, done: false, stop: gateway.inner.stop.clone() };
     let stream = futures_util::stream::unfold(state, |mut state| async move {
         let event = state.next().await?;
         Some((Ok::<_, Infallible>(event), state))

@@ -131,10 +131,7 @@ impl Outbox {
     pub(crate) fn new() -> (Self, Outgoing) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let queued = Arc::new(AtomicUsize::new(0));
-        (
-            Self { sender, queued: queued.clone(), overflow: CancellationToken::new() },
-            Outgoing { receiver, queued },
-        )
+        (Self { sender, queued: queued.clone(), overflow: CancellationToken::new() }, Outgoing { receiver, queued })
     }
 
     pub(crate) fn send(&self, out: Out) {
@@ -405,9 +402,7 @@ impl Gateway {
 
     /// Whether somebody other than a connection can decide an approval.
     pub(crate) fn approver_beside(&self, connection_id: Option<&str>, kind: &str) -> bool {
-        self.read_connections()
-            .values()
-            .any(|c| Some(c.id.as_str()) != connection_id && c.shows_approvals(kind))
+        self.read_connections().values().any(|c| Some(c.id.as_str()) != connection_id && c.shows_approvals(kind))
     }
 
     /// Sends an event to every connection that fits.
@@ -447,7 +442,8 @@ impl Gateway {
         let (_, health) = self.versions();
         let watched = self.read_connections().values().any(|c| c.has("operator.read"));
         if watched {
-            let body = EventBody::new("presence", &json!({"presence": self.presence()})).with_versions(presence, health);
+            let body =
+                EventBody::new("presence", &json!({"presence": self.presence()})).with_versions(presence, health);
             self.broadcast(body.droppable(), |c| c.has("operator.read"));
         }
     }
@@ -486,10 +482,13 @@ impl Gateway {
                 () = self.inner.stop.cancelled() => return,
             }
             let pinged = Instant::now();
-            self.broadcast(EventBody::new("tick", &json!({"ts": Timestamp::now().as_millisecond()})).droppable(), |c| {
-                c.outbox.send(Out::Ping);
-                true
-            });
+            self.broadcast(
+                EventBody::new("tick", &json!({"ts": Timestamp::now().as_millisecond()})).droppable(),
+                |c| {
+                    c.outbox.send(Out::Ping);
+                    true
+                },
+            );
             let gateway = self.clone();
             tokio::spawn(async move {
                 tokio::time::sleep(sweep_after).await;

@@ -47,7 +47,14 @@ impl Service {
         let verifier = engine.signer().verifier();
         let devices = Arc::new(Devices::new(engine.store().clone(), engine.clock().clone()));
         Self {
-            inner: Arc::new(Inner { engine, devices, verifier, is_alive: Box::new(is_alive), started: Instant::now(), info }),
+            inner: Arc::new(Inner {
+                engine,
+                devices,
+                verifier,
+                is_alive: Box::new(is_alive),
+                started: Instant::now(),
+                info,
+            }),
         }
     }
 

@@ -119,7 +119,10 @@ mod tests {
         metrics.refused("AUTH_TOKEN_MISMATCH");
         let page = metrics.page(&[("toolyard_up", "One.", 1.0)]);
         assert!(page.contains("toolyard_up 1\n"));
-        assert!(page.contains(r#"toolyard_request_seconds_bucket{method="health",outcome="ok",le="0.001"} 1"#), "{page}");
+        assert!(
+            page.contains(r#"toolyard_request_seconds_bucket{method="health",outcome="ok",le="0.001"} 1"#),
+            "{page}"
+        );
         assert!(page.contains(r#"toolyard_request_seconds_bucket{method="health",outcome="ok",le="+Inf"} 2"#));
         assert!(page.contains(r#"toolyard_handshakes_refused_total{code="AUTH_TOKEN_MISMATCH"} 1"#));
     }

@@ -412,9 +412,7 @@ async fn request_exec(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, Rpc
     let mut params = check(ask.method, params, EXEC_REQUEST)?;
     let command = match (text(&params, "command"), params.get("commandArgv").and_then(Value::as_array)) {
         (Some(command), _) => command.to_owned(),
-        (None, Some(argv)) if !argv.is_empty() => {
-            argv.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
-        }
+        (None, Some(argv)) if !argv.is_empty() => argv.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
         _ => {
             return Err(RpcError::invalid(
                 "invalid exec.approval.request params: must have required property 'command'",
@@ -422,7 +420,8 @@ async fn request_exec(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, Rpc
         }
     };
     params.insert("command".to_owned(), command.as_str().into());
-    let subject = json!([command, params.get("commandArgv"), params.get("cwd"), params.get("host"), params.get("nodeId")]);
+    let subject =
+        json!([command, params.get("commandArgv"), params.get("cwd"), params.get("host"), params.get("nodeId")]);
     let request = Question {
         id: text(&params, "id").map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned),
         kind: "exec",
@@ -475,9 +474,7 @@ async fn put(ask: &Ask<'_>, question: Question, mut params: Map<String, Value>) 
         expires_at,
     };
     let (created, expires) = (created_at.as_millisecond(), expires_at.as_millisecond());
-    let last = |decision: Option<&str>| {
-        json!({"id": question.id, "decision": decision, "createdAtMs": created, "expiresAtMs": expires})
-    };
+    let last = |decision: Option<&str>| json!({"id": question.id, "decision": decision, "createdAtMs": created, "expiresAtMs": expires});
     let approvals = ask.gateway.service().engine().approvals();
     let waiting = match approvals.open(request, route(ask.gateway, question.kind)).await.map_err(from_failure)? {
         Opened::Answered(Answer::Allowed { .. }) => return Ok(last(Some("allow-always"))),

@@ -43,17 +43,16 @@ pub(crate) async fn health(gateway: &Gateway) -> Value {
         "ok": true, "ts": Timestamp::now().as_millisecond(), "durationMs": began.elapsed().as_millis() as u64,
         "runtimeVersion": env!("CARGO_PKG_VERSION"),
         "plugins": {"loaded": plugins, "errors": [], "unavailable": []},
-        "configReload": {"hotReloadStatus": "inactive"},
+        "configReload": {"hotReloadStatus": "disabled"},
         "channels": {}, "channelOrder": [], "channelLabels": {}, "heartbeatSeconds": 0, "defaultAgentId": "main",
         "agents": agents(gateway).iter().map(|agent| json!({
             "agentId": agent, "isDefault": agent == "main",
-            "heartbeat": {"enabled": false, "every": "0m", "everyMs": 0},
+            "heartbeat": {"enabled": false, "every": "0m", "everyMs": 0, "prompt": "", "target": "none", "ackMaxChars": 0},
             "sessions": sessions,
         })).collect::<Vec<_>>(),
         "sessions": sessions,
         "modelRuntime": {"degraded": false, "pendingAgents": []},
         "eventLoop": gateway.inner.pulse.report(),
-        "tools": {"count": tools.snapshot.len(), "registryVersion": tools.snapshot.version()},
     })
 }
 
@@ -65,6 +64,7 @@ pub(super) async fn status(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
     check(ask.method, params, HEALTH)?;
     let gateway = ask.gateway;
     let (count, recent) = sessions::summary(gateway, RECENT).await;
+    let tools = gateway.service().engine().tools();
     let active = gateway.service().engine().active_runs().len();
     Ok(json!({
         "runtimeVersion": env!("CARGO_PKG_VERSION"),
@@ -80,6 +80,7 @@ pub(super) async fn status(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
         "eventLoop": gateway.inner.pulse.report(),
         "processMemory": {"rssBytes": pulse::rss_bytes()},
         "connections": gateway.count(),
+        "tools": {"count": tools.snapshot.len(), "registryVersion": tools.snapshot.version()},
         "uptimeMs": gateway.service().uptime_ms(),
         "pid": std::process::id(),
     }))

@@ -142,9 +142,8 @@ pub(crate) async fn dispatch(
     if let Some(scope) = needed
         && !connection.has(scope)
     {
-        let error = RpcError::new("FORBIDDEN", format!("missing scope: {scope}")).details(
-            json!({"code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": [scope]}),
-        );
+        let error = RpcError::new("FORBIDDEN", format!("missing scope: {scope}"))
+            .details(json!({"code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": [scope]}));
         return (known.map_or("unknown", |m| m.name), Err(error));
     }
     let Some(method) = known else {

@@ -70,8 +70,7 @@ pub(super) async fn devices(ask: &Ask<'_>, params: Option<Value>) -> Result<Valu
         }
         "device.pair.reject" => {
             let params = check(ask.method, params, REQUEST)?;
-            let request =
-                devices.reject(text(&params, "requestId").unwrap_or_default()).await.map_err(from_failure)?;
+            let request = devices.reject(text(&params, "requestId").unwrap_or_default()).await.map_err(from_failure)?;
             Ok(json!({"requestId": request.request_id, "deviceId": request.device.device_id}))
         }
         "device.pair.remove" => {

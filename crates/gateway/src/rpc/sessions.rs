@@ -206,7 +206,8 @@ pub(super) async fn list(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, 
     let now = Timestamp::now().as_millisecond();
     let archived = params.get("archived").cloned().unwrap_or(Value::Bool(false));
     let search = text(&params, "search").unwrap_or_default().to_lowercase();
-    let active_ms = count(&params, "activeMinutes").map(|m| i64::try_from(m).unwrap_or(i64::MAX).saturating_mul(60_000));
+    let active_ms =
+        count(&params, "activeMinutes").map(|m| i64::try_from(m).unwrap_or(i64::MAX).saturating_mul(60_000));
     sessions.retain(|s| {
         (archived == "all" || archived.as_bool().unwrap_or_default() == s.archived)
             && text(&params, "agentId").is_none_or(|agent| agent == s.agent_id)
@@ -260,11 +261,9 @@ pub(super) async fn patch(ask: &Ask<'_>, params: Option<Value>) -> Result<Value,
     let params = check(ask.method, params, PATCH)?;
     let mut session = find(ask, text(&params, "key").unwrap_or_default(), text(&params, "agentId")).await?;
     expect(&session, text(&params, "expectedSessionId"), text(&params, "expectedLifecycleRevision"))?;
-    for (name, place) in [
-        ("label", &mut session.label),
-        ("displayName", &mut session.display_name),
-        ("category", &mut session.category),
-    ] {
+    for (name, place) in
+        [("label", &mut session.label), ("displayName", &mut session.display_name), ("category", &mut session.category)]
+    {
         if let Some(value) = params.get(name) {
             *place = value.as_str().map(|t| t.chars().take(512).collect());
         }

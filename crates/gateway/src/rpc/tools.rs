@@ -99,7 +99,12 @@ pub(super) async fn effective(ask: &Ask<'_>, params: Option<Value>) -> Result<Va
         return Err(sessions::unknown(given));
     }
     let schemas = flag(&params, "includeSchemas");
-    let caller = ask.connection.caller(&key.agent, Some(key.full.clone()));
+    // The session's tools, for whoever may call any at all: without operator.write nothing can be invoked, and a reader
+    // asks what the session has, not what the reader has.
+    let mut caller = Caller::clone(&ask.connection.caller(&key.agent, Some(key.full.clone())));
+    if !ask.connection.has("operator.write") {
+        caller.scopes.push("operator.write".to_owned());
+    }
     let mut groups: [(&str, &str, Vec<Value>); 3] = [
         ("core", "Built-in tools", Vec::new()),
         ("plugin", "Connected tools", Vec::new()),

@@ -96,11 +96,7 @@ impl RpcError {
         Self::new("INVALID_REQUEST", message)
     }
     pub(crate) fn unavailable(message: impl Into<String>, retry_after_ms: u64) -> Self {
-        Self {
-            retryable: Some(true),
-            retry_after_ms: Some(retry_after_ms),
-            ..Self::new("UNAVAILABLE", message)
-        }
+        Self { retryable: Some(true), retry_after_ms: Some(retry_after_ms), ..Self::new("UNAVAILABLE", message) }
     }
     pub(crate) fn details(mut self, details: Value) -> Self {
         self.details = Some(details);
@@ -211,7 +207,8 @@ mod tests {
             (json!("x"), "invalid request frame: at root: unexpected property 'bogus'".into())
         );
         assert_eq!(refused("[1,2]").1, "invalid request frame: must be object");
-        let deep = format!(r#"{{"type":"req","id":"d","method":"m","params":{}1{}}}"#, "[".repeat(500), "]".repeat(500));
+        let deep =
+            format!(r#"{{"type":"req","id":"d","method":"m","params":{}1{}}}"#, "[".repeat(500), "]".repeat(500));
         assert!(refused(&deep).1.contains("nested too deeply"));
         assert!(matches!(read(b"{oops"), Err(BadFrame::NotJson)));
     }

@@ -122,8 +122,10 @@ pub(crate) async fn connect(
     }
     if !origin.browser_allowed {
         return Err(Refusal::new(
-            RpcError::invalid("origin not allowed (open the console from the gateway itself or allow it in gateway.allowedOrigins)")
-                .details(json!({"code": "CONTROL_UI_ORIGIN_NOT_ALLOWED", "reason": "origin not allowed"})),
+            RpcError::invalid(
+                "origin not allowed (open the console from the gateway itself or allow it in gateway.allowedOrigins)",
+            )
+            .details(json!({"code": "CONTROL_UI_ORIGIN_NOT_ALLOWED", "reason": "origin not allowed"})),
         ));
     }
     let scopes = texts(&params, "scopes");

@@ -85,10 +85,9 @@ pub(crate) fn unattributed(refused: &Unattributed) -> Response {
              X-Forwarded-For.",
             "proxy_attribution_required",
         ),
-        Unattributed::Host => (
-            "The Host header does not name this gateway. Add the name to gateway.allowedHosts.",
-            "host_not_allowed",
-        ),
+        Unattributed::Host => {
+            ("The Host header does not name this gateway. Add the name to gateway.allowedHosts.", "host_not_allowed")
+        }
     };
     let body = json!({"error": {"message": message, "type": kind}}).to_string();
     let response = Response::builder()

@@ -100,7 +100,10 @@ async fn allow_always_holds_until_it_ends_and_for_that_tool_alone() {
     let approval = reviewer.event("plugin.approval.requested").await["payload"]["id"].clone();
     let params = json!({"id": approval, "kind": "plugin", "decision": "allow-always", "grantExpiresInMs": 400});
     let resolved = reviewer.call("approval.resolve", params).await;
-    assert_eq!((&resolved["payload"]["applied"], &resolved["payload"]["approval"]["decision"]), (&json!(true), &json!("allow-always")));
+    assert_eq!(
+        (&resolved["payload"]["applied"], &resolved["payload"]["approval"]["decision"]),
+        (&json!(true), &json!("allow-always"))
+    );
     assert_eq!(invoker.response(&id).await["payload"]["ok"], true);
     let free = invoker.call("tools.invoke", json!({"name": "bench_ask", "args": {"x": 2}})).await;
     assert_eq!(free["payload"]["ok"], true, "no question any more: {free}");
@@ -128,7 +131,8 @@ async fn a_caller_sees_and_answers_no_question_about_its_own_call() {
 async fn commands_are_asked_about_in_two_phases() {
     let server = Server::start().await;
     let mut ws = server.client(&ALL, &["exec-approvals"]).await;
-    let id = ws.request("exec.approval.request", json!({"command": "echo hi", "timeoutMs": 5000, "twoPhase": true})).await;
+    let id =
+        ws.request("exec.approval.request", json!({"command": "echo hi", "timeoutMs": 5000, "twoPhase": true})).await;
     let accepted = ws.response(&id).await;
     assert_eq!(accepted["payload"]["status"], "accepted");
     let approval = accepted["payload"]["id"].clone();

@@ -16,7 +16,11 @@ struct Signing {
 
 impl Signing {
     fn new(seed: u8) -> Self {
-        Self { key: SigningKey::from_bytes(&[seed; 32]), version: "v3", signed_at: jiff::Timestamp::now().as_millisecond() }
+        Self {
+            key: SigningKey::from_bytes(&[seed; 32]),
+            version: "v3",
+            signed_at: jiff::Timestamp::now().as_millisecond(),
+        }
     }
 
     fn id(&self) -> String {
@@ -25,12 +29,8 @@ impl Signing {
 
     fn params(&self, nonce: &str, token: &str, scopes: &[&str]) -> Value {
         let id = self.id();
-        let mut payload = format!(
-            "{}|{id}|cli|cli|operator|{}|{}|{token}|{nonce}",
-            self.version,
-            scopes.join(","),
-            self.signed_at
-        );
+        let mut payload =
+            format!("{}|{id}|cli|cli|operator|{}|{}|{token}|{nonce}", self.version, scopes.join(","), self.signed_at);
         if self.version == "v3" {
             payload.push_str("|linux|");
         }
@@ -116,7 +116,10 @@ async fn from_elsewhere_an_operator_lets_a_device_in_and_can_forget_it() {
     let signing = Signing::new(6);
     let mut ws = server.open_with("/", &far).await.unwrap();
     let waiting = connect(&mut ws, &signing, TOKEN, &RW).await;
-    assert_eq!((&waiting["error"]["code"], &waiting["error"]["details"]["code"]), (&json!("NOT_PAIRED"), &json!("PAIRING_REQUIRED")));
+    assert_eq!(
+        (&waiting["error"]["code"], &waiting["error"]["details"]["code"]),
+        (&json!("NOT_PAIRED"), &json!("PAIRING_REQUIRED"))
+    );
     let request = operator.event("device.pair.requested").await["payload"]["requestId"].clone();
     assert_eq!(waiting["error"]["details"]["requestId"], request);
     let mut weak = server.client(&["operator.pairing"], &[]).await;

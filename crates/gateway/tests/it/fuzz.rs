@@ -23,12 +23,28 @@ impl Dice {
             2 => json!(self.0 as i64),
             3 => json!(-1.5e300),
             4 => "é\u{0}\u{202e}x".repeat(self.roll(40) as usize).into(),
-            5 => ["main", "agent:main:main", "bench_echo", "operator.admin", "", "plugin:x"][self.roll(6) as usize].into(),
+            5 => ["main", "agent:main:main", "bench_echo", "operator.admin", "", "plugin:x"][self.roll(6) as usize]
+                .into(),
             6 => (0..self.roll(4)).map(|_| self.value(depth - 1)).collect(),
             _ => {
-                let names = ["name", "args", "sessionKey", "key", "id", "decision", "params", "plan", "runId", "limit", "__proto__"];
+                let names = [
+                    "name",
+                    "args",
+                    "sessionKey",
+                    "key",
+                    "id",
+                    "decision",
+                    "params",
+                    "plan",
+                    "runId",
+                    "limit",
+                    "__proto__",
+                ];
                 let count = self.roll(5);
-                (0..count).map(|_| (names[self.roll(11) as usize].to_owned(), self.value(depth - 1))).collect::<serde_json::Map<_, _>>().into()
+                (0..count)
+                    .map(|_| (names[self.roll(11) as usize].to_owned(), self.value(depth - 1)))
+                    .collect::<serde_json::Map<_, _>>()
+                    .into()
             }
         }
     }
@@ -53,7 +69,8 @@ async fn no_frame_brings_the_gateway_down_or_goes_unanswered() {
             if method.contains("approval.request") || method.contains("waitDecision") {
                 continue;
             }
-            let frame = json!({"type": "req", "id": format!("f{round}-{i}"), "method": method, "params": dice.value(3)});
+            let frame =
+                json!({"type": "req", "id": format!("f{round}-{i}"), "method": method, "params": dice.value(3)});
             let mut text = frame.to_string();
             match dice.roll(5) {
                 0 => {

@@ -4,7 +4,8 @@ use crate::harness::{Server, TOKEN};
 use serde_json::{Value, json};
 
 async fn invoke(server: &Server, token: &str, body: &str) -> (u16, Value) {
-    let request = format!("POST /tools/invoke HTTP/1.1\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json");
+    let request =
+        format!("POST /tools/invoke HTTP/1.1\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json");
     let (status, text) = server.http(&request, body).await;
     (status, serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}")))
 }
@@ -81,7 +82,8 @@ async fn a_runs_events_are_streamed_from_the_record_to_the_end() {
     assert_eq!((kinds.first(), kinds.last()), (Some(&"run.started"), Some(&"run.finished")), "{text}");
     let (_, rest) = server.http(&get("\r\nLast-Event-ID: 1"), "").await;
     assert!(!rest.contains("run.started") && rest.contains("run.finished"), "goes on where it was");
-    let unknown = format!("GET /runs/01a1e17c-0385-7610-8843-1050c8653910/events HTTP/1.1\r\nAuthorization: Bearer {TOKEN}");
+    let unknown =
+        format!("GET /runs/01a1e17c-0385-7610-8843-1050c8653910/events HTTP/1.1\r\nAuthorization: Bearer {TOKEN}");
     assert_eq!(server.http(&unknown, "").await.0, 404);
 }
 

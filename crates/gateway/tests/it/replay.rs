@@ -3,14 +3,15 @@
 //! docs/gateway.md.
 
 use crate::harness::{Server, TOKEN, Ws};
+use futures_util::SinkExt;
 use serde_json::Value;
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 use tokio_websockets::Message;
-use futures_util::SinkExt;
 
 /// Recordings that are driven elsewhere: two connections (`approvals.rs`), signatures over a nonce of that moment
 /// (`devices.rs`), HTTP (`http.rs`), headers (`limits.rs`), and an empty file.
-const ELSEWHERE: &[&str] = &["approval-", "connect-cli-device-v3", "connect-device-", "device-", "http", "origin-evil", "xff"];
+const ELSEWHERE: &[&str] =
+    &["approval-", "connect-cli-device-v3", "connect-device-", "device-", "http", "origin-evil", "xff"];
 
 /// Payload keys that the real gateway sends and we do not: what they describe does not exist here.
 const ABSENT: &[&str] = &[
@@ -45,7 +46,10 @@ const ABSENT: &[&str] = &[
 fn recordings() -> Option<PathBuf> {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     // Beside the checkout; a worktree lies one folder deeper.
-    ["../../../shared", "../../../../shared"].iter().map(|up| here.join(up).join("recorded/openclaw")).find(|p| p.is_dir())
+    ["../../../shared", "../../../../shared"]
+        .iter()
+        .map(|up| here.join(up).join("recorded/openclaw"))
+        .find(|p| p.is_dir())
 }
 
 /// Differences on purpose: the recording, the request's id, and why.
@@ -119,7 +123,10 @@ async fn replay(server: &Server, name: &str, lines: &[Value]) -> Vec<String> {
                     }
                 }
                 if want["payload"]["error"]["code"] != got["payload"]["error"]["code"] {
-                    differences.push(format!("{id}: payload error {} instead of {}", got["payload"]["error"], want["payload"]["error"]));
+                    differences.push(format!(
+                        "{id}: payload error {} instead of {}",
+                        got["payload"]["error"], want["payload"]["error"]
+                    ));
                 }
             }
             "close" if name != "connect-seed003-client-verbatim" => {
@@ -169,7 +176,8 @@ async fn the_recordings_are_answered_as_the_real_gateway_answered_them() {
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(&line.replace("test-token-abc123", TOKEN)).unwrap()).collect();
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(&line.replace("test-token-abc123", TOKEN)).unwrap()).collect();
         // Each on a gateway of its own: rpc-basic expects that no session exists yet.
         tasks.push(tokio::spawn(async move {
             let server = Server::start().await;

@@ -26,7 +26,10 @@ async fn the_connect_frame_of_the_specification_is_accepted() {
     let mut admin = server.client(&["operator.admin"], &[]).await;
     for method in payload["features"]["methods"].as_array().unwrap() {
         let answer = admin.call(method.as_str().unwrap(), json!({"nonsense": 1})).await;
-        assert!(!answer["error"]["message"].as_str().unwrap_or_default().starts_with("unknown method"), "{method}: {answer}");
+        assert!(
+            !answer["error"]["message"].as_str().unwrap_or_default().starts_with("unknown method"),
+            "{method}: {answer}"
+        );
     }
     assert_eq!(admin.call("connect", json!({})).await["error"]["message"], "unknown method: connect");
 }
@@ -73,7 +76,10 @@ async fn calls_are_checked_deduplicated_timed_and_recorded_in_their_session() {
     let again = ws.call("tools.invoke", once).await;
     assert_eq!(again["payload"]["deduplicated"], true);
     let other = ws
-        .call("tools.invoke", json!({"name": "bench_echo", "args": {"text": "b"}, "idempotencyKey": "k", "sessionKey": "s1"}))
+        .call(
+            "tools.invoke",
+            json!({"name": "bench_echo", "args": {"text": "b"}, "idempotencyKey": "k", "sessionKey": "s1"}),
+        )
         .await;
     assert_eq!(other["payload"]["error"]["code"], "conflict");
     let runs = ws.call("runs.list", json!({"session": "agent:main:s1"})).await;

@@ -21,9 +21,10 @@ fn connect(global: &Global, target: &GatewayTarget, scopes: Vec<String>, mode: &
     let resolved = config::resolve(global)?;
     let gateway = &resolved.config.gateway;
     let scheme = if gateway.tls.cert_file.is_some() { "wss" } else { "ws" };
-    let url = target.url.clone().unwrap_or_else(|| {
-        format!("{scheme}://{}", std::net::SocketAddr::new(gateway.host, gateway.port))
-    });
+    let url = target
+        .url
+        .clone()
+        .unwrap_or_else(|| format!("{scheme}://{}", std::net::SocketAddr::new(gateway.host, gateway.port)));
     // `http` is what `toolyard up` prints; both mean the same place.
     let url = url.replacen("http://", "ws://", 1).replacen("https://", "wss://", 1);
     let token = match target.token.clone().or_else(|| gateway.token.clone()) {
@@ -61,10 +62,17 @@ async fn probe(global: &Global, target: &GatewayTarget) -> Outcome {
     if global.json {
         output::json(&found);
     } else {
-        output::data(&format!("{} answers, version {}", connect.url, found["server"]["version"].as_str().unwrap_or("?")));
+        output::data(&format!(
+            "{} answers, version {}",
+            connect.url,
+            found["server"]["version"].as_str().unwrap_or("?")
+        ));
         for method in ["health", "status", "system-presence", "config.get"] {
             let word = if found[method]["ok"] == true { "ok" } else { "failed" };
-            output::data(&format!("  {method:<16} {word:<7} {:.1} ms", found[method]["ms"].as_f64().unwrap_or_default()));
+            output::data(&format!(
+                "  {method:<16} {word:<7} {:.1} ms",
+                found[method]["ms"].as_f64().unwrap_or_default()
+            ));
         }
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })

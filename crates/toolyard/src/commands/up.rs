@@ -43,9 +43,10 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
 
     let tls = &resolved.config.gateway.tls;
     let acceptor = match (&tls.cert_file, &tls.key_file) {
-        (Some(cert), Some(key)) => Some(tls::acceptor(cert, key).map_err(|e| {
-            Failure::new(ErrorCode::ConfigInvalid, format!("gateway.tls cannot be used: {e}"))
-        })?),
+        (Some(cert), Some(key)) => Some(
+            tls::acceptor(cert, key)
+                .map_err(|e| Failure::new(ErrorCode::ConfigInvalid, format!("gateway.tls cannot be used: {e}")))?,
+        ),
         _ => None,
     };
     let settings = resolved.config.gateway_settings(token.clone(), host.is_loopback(), &home);
