@@ -129,7 +129,7 @@ pub(crate) struct PairingRequest {
 /// What watchers of devices hear.
 #[derive(Debug, Clone)]
 pub(crate) enum DeviceEvent {
-    Requested(PairingRequest),
+    Requested(Box<PairingRequest>),
     Resolved { request_id: String, device_id: String, decision: &'static str },
     Revoked { device_id: String },
 }
@@ -237,7 +237,7 @@ impl Devices {
         let bytes = serde_json::to_vec(&request).map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
         let position = self.store.put(REQUESTS, &request.request_id, bytes, now.checked_add(REQUEST_LIFE).ok())?;
         self.store.durable(position).await?;
-        let _ = self.events.send(DeviceEvent::Requested(request.clone()));
+        let _ = self.events.send(DeviceEvent::Requested(Box::new(request.clone())));
         Ok(request)
     }
 

@@ -170,7 +170,7 @@ async fn read(
                 }
                 // As the real gateway does: a client that sends no JSON gets no answer.
                 Err(BadFrame::NotJson) => {}
-                Err(BadFrame::NotARequest { id, error }) => answer(connection, &id, &Err(error)),
+                Err(BadFrame::NotARequest { id, error }) => answer(connection, &id, &Err(*error)),
             }
         } else if message.is_close() {
             return End::Gone;

@@ -42,7 +42,7 @@ pub(crate) enum BadFrame {
     /// Not JSON at all.
     NotJson,
     /// JSON, but not a request; the id is the one to answer with.
-    NotARequest { id: Value, error: RpcError },
+    NotARequest { id: Value, error: Box<RpcError> },
 }
 
 /// Reads a request.
@@ -60,7 +60,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Request, BadFrame> {
     let value: Value = match serde_json::from_slice(bytes) {
         Ok(value) => value,
         Err(error) if error.to_string().starts_with("recursion limit") => {
-            let error = RpcError::invalid("invalid request frame: nested too deeply");
+            let error = Box::new(RpcError::invalid("invalid request frame: nested too deeply"));
             return Err(BadFrame::NotARequest { id: "invalid".into(), error });
         }
         Err(_) => return Err(BadFrame::NotJson),
@@ -71,7 +71,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Request, BadFrame> {
     };
     let problems = problems(&value, REQUEST);
     let text = if problems.is_empty() { "must be a request".to_owned() } else { problems.join("; ") };
-    Err(BadFrame::NotARequest { id, error: RpcError::invalid(format!("invalid request frame: {text}")) })
+    let error = Box::new(RpcError::invalid(format!("invalid request frame: {text}")));
+    Err(BadFrame::NotARequest { id, error })
 }
 
 /// An error as it stands in a response.

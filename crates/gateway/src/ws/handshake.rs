@@ -101,7 +101,7 @@ pub(crate) struct Welcome {
 /// How a credential was right.
 enum Proof {
     Shared(&'static str),
-    Device(Device),
+    Device(Box<Device>),
 }
 
 /// Reads `connect`.
@@ -279,7 +279,7 @@ fn prove(
             ));
         }
         guesses.right(origin);
-        return Ok(Proof::Device(known));
+        return Ok(Proof::Device(Box::new(known)));
     }
     guesses.wrong(origin);
     tracing::info!(address = %origin.address, "a client showed a wrong credential");
