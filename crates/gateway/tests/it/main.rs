@@ -11,3 +11,4 @@ mod http;
 mod limits;
 mod replay;
 mod rpc;
+mod tls;
