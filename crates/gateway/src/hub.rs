@@ -405,6 +405,13 @@ impl Gateway {
         self.read_connections().values().any(|c| Some(c.id.as_str()) != connection_id && c.shows_approvals(kind))
     }
 
+    /// Whether somebody can decide an approval whose asker is no connection of ours.
+    pub(crate) fn approver_for_others(&self) -> bool {
+        self.read_connections()
+            .values()
+            .any(|c| c.shows_approvals("plugin") && (c.has("operator.admin") || !c.has("operator.write")))
+    }
+
     /// Sends an event to every connection that fits.
     pub(crate) fn broadcast(&self, body: EventBody, wanted: impl Fn(&Connection) -> bool) {
         let body = Arc::new(body);
@@ -541,9 +548,8 @@ impl Gateway {
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
             };
             let kind = crate::rpc::approvals::kind(&approval.request);
-            let requester = approval.request.extra.get(toolyard_engine::approvals::REQUESTER).and_then(Value::as_str);
             self.broadcast(EventBody::new(format!("{kind}.approval.{name}"), &payload), |c| {
-                c.shows_approvals(kind) && (c.has("operator.admin") || requester != Some(c.id.as_str()))
+                c.shows_approvals(kind) && crate::rpc::approvals::visible(c, &approval)
             });
         }
     }

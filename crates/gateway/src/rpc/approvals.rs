@@ -256,10 +256,17 @@ fn not_found() -> RpcError {
     }))
 }
 
-/// An approval that this connection may see: an operator's own waiting call is for somebody else to judge.
-fn visible(connection: &Connection, approval: &Approval) -> bool {
-    let requester = approval.request.extra.get(REQUESTER).and_then(Value::as_str);
-    connection.has("operator.admin") || requester != Some(connection.id.as_str())
+/// An approval that this connection may see and decide: whoever asked is not the one to answer, unless it is an
+/// administrator. Which connection a plan's question comes from is not known, so whoever could have started the plan is
+/// kept from it.
+pub(crate) fn visible(connection: &Connection, approval: &Approval) -> bool {
+    if connection.has("operator.admin") {
+        return true;
+    }
+    match approval.request.extra.get(REQUESTER).and_then(Value::as_str) {
+        Some(requester) => requester != connection.id,
+        None => approval.request.run_id.is_none() || !connection.has("operator.write"),
+    }
 }
 
 async fn find(ask: &Ask<'_>, id: &str, wanted: Option<&'static str>) -> Result<Approval, RpcError> {

@@ -255,11 +255,11 @@ pub(super) async fn invoke(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
 /// Where a question of this caller would go: to somebody else, never to itself.
 pub(crate) fn route(gateway: &Gateway, connection: Option<&Arc<Connection>>) -> Asking {
     let id = connection.map(|c| c.id.as_str());
-    if gateway.approver_beside(id, "plugin") {
-        Asking::Wait { requester: id.map(str::to_owned) }
-    } else {
-        Asking::Unreachable
-    }
+    let reachable = match id {
+        Some(_) => gateway.approver_beside(id, "plugin"),
+        None => gateway.approver_for_others(),
+    };
+    if reachable { Asking::Wait { requester: id.map(str::to_owned) } } else { Asking::Unreachable }
 }
 
 /// Runs a call down the engine's road and puts its result into the doors' words.

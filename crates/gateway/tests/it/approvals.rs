@@ -128,6 +128,23 @@ async fn a_caller_sees_and_answers_no_question_about_its_own_call() {
 }
 
 #[tokio::test]
+async fn whoever_can_start_a_plan_does_not_approve_it() {
+    let server = Server::start().await;
+    let mut agent = server.client(&["operator.write", "operator.approvals"], &["approvals"]).await;
+    let mut reviewer = server.client(&["operator.approvals"], &["approvals"]).await;
+    let plan = json!({"version": "1.0", "goal": "ask", "riskLevel": "read-only",
+        "steps": [{"id": "s1", "tool": "bench_ask", "args": {"x": "1"}}]});
+    let id = agent.request("plans.run", json!({"plan": plan})).await;
+    let approval = reviewer.event("plugin.approval.requested").await["payload"]["id"].clone();
+    let tried =
+        agent.call("approval.resolve", json!({"id": approval, "kind": "plugin", "decision": "allow-once"})).await;
+    assert_eq!(tried["error"]["details"]["reason"], "APPROVAL_NOT_FOUND", "{tried}");
+    let done = reviewer.call("plugin.approval.resolve", json!({"id": approval, "decision": "allow-once"})).await;
+    assert_eq!(done["ok"], true, "{done}");
+    assert_eq!(agent.response(&id).await["payload"]["status"], "finished");
+}
+
+#[tokio::test]
 async fn commands_are_asked_about_in_two_phases() {
     let server = Server::start().await;
     let mut ws = server.client(&ALL, &["exec-approvals"]).await;
