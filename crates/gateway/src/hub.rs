@@ -26,7 +26,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::{
     Caller, Door,
@@ -43,6 +43,9 @@ const APPROVER_CLIENTS: [&str; 7] = [
     "openclaw-ios",
     "openclaw-android",
 ];
+
+/// Presence is told at most this often.
+const PRESENCE_PAUSE: Duration = Duration::from_millis(250);
 
 /// What all network connections share. Cheap to clone.
 #[derive(Clone)]
@@ -62,6 +65,7 @@ pub(crate) struct Inner {
     pub(crate) stop: CancellationToken,
     connections: RwLock<HashMap<String, Arc<Connection>>>,
     presence_version: AtomicU64,
+    presence_changed: Notify,
     health_version: AtomicU64,
     preauth: Mutex<HashMap<IpAddr, usize>>,
     running: Arc<Semaphore>,
@@ -325,6 +329,7 @@ impl Gateway {
             instance_id: uuid::Uuid::now_v7().to_string(),
             connections: RwLock::default(),
             presence_version: AtomicU64::new(1),
+            presence_changed: Notify::new(),
             health_version: AtomicU64::new(1),
             preauth: Mutex::default(),
             running: Arc::new(Semaphore::new(MAX_RUNNING_REQUESTS)),
@@ -337,6 +342,7 @@ impl Gateway {
         });
         let gateway = Self { inner };
         tokio::spawn(gateway.clone().tick());
+        tokio::spawn(gateway.clone().tell_presence());
         tokio::spawn(gateway.clone().tell_health());
         tokio::spawn(gateway.clone().tell_approvals());
         tokio::spawn(gateway.clone().tell_devices());
@@ -381,7 +387,7 @@ impl Gateway {
         self.write_connections().insert(connection.id.clone(), connection.clone());
         self.inner.metrics.connected();
         if connection.is_shown() {
-            self.tell_presence();
+            self.presence_changed();
         }
         (connection, outgoing)
     }
@@ -392,7 +398,7 @@ impl Gateway {
         connection.stop.cancel();
         self.inner.metrics.disconnected();
         if connection.is_shown() {
-            self.tell_presence();
+            self.presence_changed();
         }
     }
 
@@ -444,14 +450,24 @@ impl Gateway {
         (self.inner.presence_version.load(Ordering::Acquire), self.inner.health_version.load(Ordering::Acquire))
     }
 
-    fn tell_presence(&self) {
-        let presence = self.inner.presence_version.fetch_add(1, Ordering::AcqRel) + 1;
-        let (_, health) = self.versions();
-        let watched = self.read_connections().values().any(|c| c.has("operator.read"));
-        if watched {
-            let body =
-                EventBody::new("presence", &json!({"presence": self.presence()})).with_versions(presence, health);
-            self.broadcast(body.droppable(), |c| c.has("operator.read"));
+    fn presence_changed(&self) {
+        self.inner.presence_version.fetch_add(1, Ordering::AcqRel);
+        self.inner.presence_changed.notify_one();
+    }
+
+    /// Many who come and go at once are told of together: the list is as long as they are many.
+    async fn tell_presence(self) {
+        loop {
+            tokio::select! {
+                () = self.inner.presence_changed.notified() => {}
+                () = self.inner.stop.cancelled() => return,
+            }
+            tokio::time::sleep(PRESENCE_PAUSE).await;
+            if self.read_connections().values().any(|c| c.has("operator.read")) {
+                let (presence, health) = self.versions();
+                let body = EventBody::new("presence", &json!({"presence": self.presence()}));
+                self.broadcast(body.with_versions(presence, health).droppable(), |c| c.has("operator.read"));
+            }
         }
     }
 
