@@ -9,7 +9,7 @@ HOME_DIR ?= .toolyard
 PORT ?= 18789
 CRASH_POINTS ?= 40
 
-.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clean-home tools-needed
+.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients openclaw-cli clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -45,6 +45,13 @@ unit: tools-needed ## unit, property, contract and scenario tests
 
 crash: tools-needed ## kill the process at seeded random points of a plan and count effects (CRASH_POINTS=1000 for the full run)
 	TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) $(CARGO) test -p toolyard --test scenarios --locked -- --ignored --nocapture crash
+
+clients: build ## drive a running Toolyard with OpenClaw's own client (installs npm packages, once)
+	@command -v npm >/dev/null || { echo "npm is missing: install Node.js"; exit 1; }
+	tests/clients/run.sh "$$CARGO_TARGET_DIR/release/toolyard"
+
+openclaw-cli: build ## call a running Toolyard with OpenClaw's command line (downloads 647 MB, once)
+	tests/clients/openclaw-cli.sh "$$CARGO_TARGET_DIR/release/toolyard"
 
 schema: tools-needed ## write schema/ anew from the types
 	TOOLYARD_BLESS=1 $(CARGO) test -p toolyard-protocol --test schema_drift

@@ -26,6 +26,8 @@ pub const MAX_WAIT_MS: u64 = 600_000;
 const HISTORY: SignedDuration = SignedDuration::from_hours(24 * 30);
 /// Questions that may wait at once; one more is refused.
 const MAX_PENDING: usize = 1000;
+/// The key in [`ApprovalRequest::extra`] under which a door notes the connection whose call waits.
+pub const REQUESTER: &str = "requester";
 const SPACE: &str = "approvals";
 const GRANTS: &str = "grants";
 
@@ -69,6 +71,14 @@ pub struct ApprovalRequest {
     pub expires_at: Timestamp,
 }
 
+impl ApprovalRequest {
+    /// What an allow-always to this question covers: the tool, or, for a question that no tool call waits on, this
+    /// very question and no other.
+    pub fn grant_subject(&self) -> String {
+        if self.call_id.is_some() { self.tool.clone() } else { format!("{}\n{}", self.kind, self.args_hash) }
+    }
+}
+
 /// What a person can say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -83,6 +93,13 @@ pub enum ApprovalDecision {
     },
     /// No.
     Deny,
+}
+
+impl ApprovalDecision {
+    /// Whether both say the same, whatever the time limit.
+    pub fn is_same_word(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
 }
 
 /// A question with its answer, where there is one.
@@ -131,21 +148,33 @@ pub enum Answer {
     Cancelled,
 }
 
+/// Who could answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// Whoever is connected and may; nobody connected means nobody is asked.
+    AnyApprover,
+    /// A door knows that nobody can.
+    None,
+}
+
+/// What became of a question when it was put.
+pub enum Opened {
+    /// It has its answer already: an allow-always covers it, or nobody can be asked.
+    Answered(Answer),
+    /// It waits.
+    Waiting(Waiting),
+}
+
+/// A question that waits. Dropping it leaves the question open until somebody answers or a restart closes it.
+pub struct Waiting {
+    id: String,
+    wait: Duration,
+    answer: oneshot::Receiver<ApprovalDecision>,
+}
+
 struct Pending {
     approval: Arc<Approval>,
-    waiter: oneshot::Sender<ApprovalDecision>,
-}
-
-/// Takes a question off the list when whoever asked it is gone.
-struct Withdrawn<'a> {
-    approvals: &'a Approvals,
-    id: &'a str,
-}
-
-impl Drop for Withdrawn<'_> {
-    fn drop(&mut self) {
-        self.approvals.lock().remove(self.id);
-    }
+    waiter: Option<oneshot::Sender<ApprovalDecision>>,
 }
 
 /// Questions and answers.
@@ -197,61 +226,93 @@ impl Approvals {
 
     /// Asks, and waits for the answer.
     pub async fn ask(&self, request: ApprovalRequest, cancel: &CancellationToken) -> Result<Answer, Failure> {
-        if let Some(by) = self.granted(&request.agent, &request.tool)? {
-            return Ok(Answer::Allowed { by: format!("{by} (allow-always)") });
+        match self.open(request, Route::AnyApprover).await? {
+            Opened::Answered(answer) => Ok(answer),
+            Opened::Waiting(waiting) => self.wait(waiting, cancel).await,
+        }
+    }
+
+    /// Puts a question. It is durable, and whoever can answer has been told, when this returns.
+    pub async fn open(&self, request: ApprovalRequest, route: Route) -> Result<Opened, Failure> {
+        if let Some(by) = self.granted(&request.agent, &request.grant_subject())? {
+            return Ok(Opened::Answered(Answer::Allowed { by: format!("{by} (allow-always)") }));
         }
         let id = request.id.clone();
         let wait = request.expires_at.duration_since(request.created_at).unsigned_abs();
         let (waiter, answer) = oneshot::channel();
         let approval =
             Arc::new(Approval { request, decision: None, resolved_by: None, resolved_at: None, terminal_reason: None });
-        if self.approvers.load(Ordering::Acquire) == 0 {
-            self.close(&approval, ApprovalDecision::Deny, None, "no-route").await?;
-            return Ok(Answer::Denied {
-                reason: "Approval is needed, and nobody who can approve is connected.".to_owned(),
-            });
+        if route == Route::None || self.approvers.load(Ordering::Acquire) == 0 {
+            let _ = self.events.send(self.close(&approval, ApprovalDecision::Deny, None, "no-route").await?);
+            return Ok(Opened::Answered(Answer::Denied {
+                reason: "Approval is needed, and nobody who can approve is connected (no approval route).".to_owned(),
+            }));
         }
-        if self.lock().len() >= MAX_PENDING {
-            return Err(Failure::new(ErrorCode::LimitExceeded, "too many approvals are waiting")
-                .detail("limit", MAX_PENDING as u64));
-        }
+        let room = |pending: &HashMap<String, Pending>| {
+            if pending.len() >= MAX_PENDING {
+                return Err(Failure::new(ErrorCode::LimitExceeded, "too many approvals are waiting")
+                    .detail("limit", MAX_PENDING as u64));
+            }
+            if pending.contains_key(&id) {
+                return Err(Failure::new(ErrorCode::Conflict, "an approval with this id is waiting already"));
+            }
+            Ok(())
+        };
+        room(&self.lock())?;
         // Durable before anybody can answer it: otherwise the question could overwrite its own answer.
         self.save(&approval).await?;
-        self.lock().insert(id.clone(), Pending { approval: approval.clone(), waiter });
-        let _gone = Withdrawn { approvals: self, id: &id };
-        let _ = self.events.send(ApprovalEvent::Requested(approval.clone()));
-        let wait = wait.min(Duration::from_millis(MAX_WAIT_MS));
-        let mut answer = answer;
-        let closed = tokio::select! {
-            biased;
-            decision = &mut answer => return self.answered(&id, decision.ok()),
-            () = cancel.cancelled() => self.finish(&id, "cancelled").await?.then_some(Answer::Cancelled),
+        {
+            let mut pending = self.lock();
+            room(&pending)?;
+            pending.insert(id.clone(), Pending { approval: approval.clone(), waiter: Some(waiter) });
+        }
+        let _ = self.events.send(ApprovalEvent::Requested(approval));
+        Ok(Opened::Waiting(Waiting { id, wait: wait.min(Duration::from_millis(MAX_WAIT_MS)), answer }))
+    }
+
+    /// Waits for the answer to a question that was put.
+    pub async fn wait(&self, waiting: Waiting, cancel: &CancellationToken) -> Result<Answer, Failure> {
+        let Waiting { id, wait, answer } = waiting;
+        tokio::select! {
+            decision = answer => match decision {
+                Ok(ApprovalDecision::Deny) => Ok(Answer::Denied { reason: "Denied by user. The tool call did not run.".to_owned() }),
+                Ok(_) => {
+                    let by = self.get(&id)?.and_then(|a| a.resolved_by).unwrap_or_default();
+                    Ok(Answer::Allowed { by })
+                }
+                Err(_) => Ok(Answer::Cancelled),
+            },
             () = tokio::time::sleep(wait) => {
-                let denied = Answer::Denied { reason: "Approval timed out.".to_owned() };
-                self.finish(&id, "timeout").await?.then_some(denied)
+                self.finish(&id, ApprovalDecision::Deny, None, "timeout").await?;
+                Ok(Answer::Denied { reason: "Approval timed out".to_owned() })
             }
-        };
-        match closed {
-            Some(closed) => Ok(closed),
-            // Somebody's answer is being recorded at this very moment: it counts.
-            None => {
-                let decision = answer.await.ok();
-                self.answered(&id, decision)
+            () = cancel.cancelled() => {
+                self.finish(&id, ApprovalDecision::Deny, None, "cancelled").await?;
+                Ok(Answer::Cancelled)
             }
         }
     }
 
-    fn answered(&self, id: &str, decision: Option<ApprovalDecision>) -> Result<Answer, Failure> {
-        Ok(match decision {
-            Some(ApprovalDecision::Deny) => {
-                Answer::Denied { reason: "Denied by user. The tool call did not run.".to_owned() }
+    /// Waits, beside whoever asked, until a question is settled. `None` when there is no such question.
+    pub async fn settled(&self, id: &str) -> Result<Option<Approval>, StoreError> {
+        let mut events = self.events.subscribe();
+        loop {
+            match self.get(id)? {
+                Some(approval) if approval.decision.is_none() => {
+                    if !self.lock().contains_key(id) {
+                        // Settled between the two looks, or left behind by another process: nothing will settle
+                        // it here.
+                        return self.get(id);
+                    }
+                }
+                other => return Ok(other),
             }
-            Some(_) => {
-                let by = self.get(id)?.and_then(|a| a.resolved_by).unwrap_or_default();
-                Answer::Allowed { by }
+            // A watcher that fell behind simply looks again.
+            match events.recv().await {
+                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return self.get(id),
             }
-            None => Answer::Cancelled,
-        })
+        }
     }
 
     /// A person answers. The same answer twice is fine; another one is a conflict.
@@ -263,26 +324,18 @@ impl Approvals {
                 "answering approvals needs the scope operator.approvals",
             ));
         }
-        // Taken out at once: of two answers given at the same time, one is first.
-        let taken = self.lock().remove(id);
-        let Some(Pending { approval, waiter }) = taken else {
-            return match self.get(id)? {
-                Some(done) if done.decision.as_ref() == Some(&decision) => Ok(()),
-                Some(_) => Err(Failure::new(ErrorCode::Conflict, "approval already resolved")
-                    .detail("reason", "APPROVAL_ALREADY_RESOLVED")),
-                None => Err(Failure::new(ErrorCode::NotFound, "unknown or expired approval id")
-                    .detail("reason", "APPROVAL_NOT_FOUND")),
-            };
-        };
-        if let ApprovalDecision::AllowAlways { until } = &decision {
-            let key = grant_key(&approval.request.agent, &approval.request.tool);
-            let position = self.store.put(GRANTS, &key, by.principal.clone().into_bytes(), *until)?;
-            self.store.durable(position).await?;
+        if self.finish(id, decision.clone(), Some(by.principal.clone()), "user").await? {
+            return Ok(());
         }
-        self.close(&approval, decision.clone(), Some(by.principal.clone()), "user").await?;
-        // The waiter hears it only once the decision is durable; when it cannot be, dropping the sender stops the call.
-        let _ = waiter.send(decision);
-        Ok(())
+        match self.settled(id).await? {
+            Some(done) if done.decision.as_ref().is_some_and(|d| d.is_same_word(&decision)) => Ok(()),
+            Some(done) if done.decision.is_some() => {
+                Err(Failure::new(ErrorCode::Conflict, "approval already resolved")
+                    .detail("reason", "APPROVAL_ALREADY_RESOLVED"))
+            }
+            _ => Err(Failure::new(ErrorCode::NotFound, "unknown or expired approval id")
+                .detail("reason", "APPROVAL_NOT_FOUND")),
+        }
     }
 
     /// Questions that wait, oldest first.
@@ -308,7 +361,7 @@ impl Approvals {
         let mut all: Vec<Approval> =
             self.store.list(SPACE)?.into_iter().filter_map(|(_, b)| serde_json::from_slice(&b).ok()).collect();
         all.retain(|a: &Approval| a.decision.is_some());
-        all.sort_by_key(|a| std::cmp::Reverse(a.resolved_at));
+        all.sort_by(|a, b| b.resolved_at.cmp(&a.resolved_at));
         Ok(all)
     }
 
@@ -320,18 +373,47 @@ impl Approvals {
             let Ok(approval) = serde_json::from_slice::<Approval>(&bytes) else { continue };
             let alive = self.lock().contains_key(&approval.request.id);
             if approval.decision.is_none() && !alive && approval.request.expires_at < now {
-                self.close(&Arc::new(approval), ApprovalDecision::Deny, None, "restart").await?;
+                let _ =
+                    self.events.send(self.close(&Arc::new(approval), ApprovalDecision::Deny, None, "restart").await?);
                 closed += 1;
             }
         }
         Ok(closed)
     }
 
-    /// Closes a question that nobody answered. False when somebody just did.
-    async fn finish(&self, id: &str, why: &str) -> Result<bool, Failure> {
-        let Some(pending) = self.lock().remove(id) else { return Ok(false) };
-        self.close(&pending.approval, ApprovalDecision::Deny, None, why).await?;
+    /// Settles a question that waits; false when it does not wait (any more). Only one of several answers gets here.
+    async fn finish(
+        &self,
+        id: &str,
+        decision: ApprovalDecision,
+        by: Option<String>,
+        why: &str,
+    ) -> Result<bool, Failure> {
+        // Whoever takes the waiter settles the question. It stays among the pending until its answer can be read.
+        let taken = self.lock().get_mut(id).and_then(|p| p.waiter.take().map(|w| (p.approval.clone(), w)));
+        let Some((approval, waiter)) = taken else { return Ok(false) };
+        let closed = match self.keep_grant(&approval, &decision, by.as_deref()).await {
+            Ok(()) => self.close(&approval, decision.clone(), by, why).await,
+            Err(error) => Err(error.into()),
+        };
+        self.lock().remove(id);
+        let event = closed?;
+        // The waiter hears it only once the decision is durable; when it cannot be, dropping the sender stops the call.
+        let _ = waiter.send(decision);
+        let _ = self.events.send(event);
         Ok(true)
+    }
+
+    async fn keep_grant(
+        &self,
+        approval: &Approval,
+        decision: &ApprovalDecision,
+        by: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let ApprovalDecision::AllowAlways { until } = decision else { return Ok(()) };
+        let key = grant_key(&approval.request.agent, &approval.request.grant_subject());
+        let position = self.store.put(GRANTS, &key, by.unwrap_or_default().as_bytes().to_vec(), *until)?;
+        self.store.durable(position).await
     }
 
     async fn close(
@@ -340,7 +422,7 @@ impl Approvals {
         decision: ApprovalDecision,
         by: Option<String>,
         why: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<ApprovalEvent, Failure> {
         let done = Arc::new(Approval {
             decision: Some(decision),
             resolved_by: by,
@@ -349,8 +431,7 @@ impl Approvals {
             ..(**approval).clone()
         });
         self.save(&done).await?;
-        let _ = self.events.send(ApprovalEvent::Resolved(done));
-        Ok(())
+        Ok(ApprovalEvent::Resolved(done))
     }
 
     async fn save(&self, approval: &Approval) -> Result<(), StoreError> {

@@ -139,6 +139,31 @@ pub struct CallRequest {
     pub dry_run: bool,
     /// The run's id, from [`Engine::new_run_id`], for whoever wants to watch it from its first event on.
     pub run_id: Option<RunId>,
+    /// What to do when a person must be asked.
+    pub asking: Asking,
+    /// Stops the call when it fires; made by [`Engine::call_token`].
+    pub cancel: Option<CancellationToken>,
+}
+
+/// What a direct call does when policy or a hook wants a person's word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asking {
+    /// Ask, and wait for the answer. `requester` names the connection that waits, so that a door can keep it from
+    /// answering its own question.
+    Wait {
+        /// The connection.
+        requester: Option<String>,
+    },
+    /// Do not ask: refuse with `CONFIRMATION_REQUIRED`, so that the caller can decide to ask.
+    Report,
+    /// Nobody can be reached who could answer: the question is recorded as denied at once.
+    Unreachable,
+}
+
+impl Default for Asking {
+    fn default() -> Self {
+        Self::Wait { requester: None }
+    }
 }
 
 /// The answer to a direct call.
@@ -296,9 +321,14 @@ impl Engine {
         }
     }
 
+    /// A token with which a door can stop a call it is about to make. Stopping the engine fires it as well.
+    pub fn call_token(&self) -> CancellationToken {
+        self.inner.shutdown.child_token()
+    }
+
     async fn call_in_run(&self, caller: Arc<Caller>, request: CallRequest, run_id: RunId) -> ToolResult {
         let previews = request.dry_run.then(Default::default);
-        let cancel = self.inner.shutdown.child_token();
+        let cancel = request.cancel.unwrap_or_else(|| self.call_token());
         let scope = RunScope { is_one_call: true, ..self.scope(run_id, caller, cancel, previews) };
         let _registered = self.register_run(run_id, scope.cancel.clone());
         let started_at = self.begin_direct(&scope, &request.tool);
@@ -313,6 +343,7 @@ impl Engine {
             first_of_step: true,
             recovered: None,
             cancel: scope.cancel.child_token(),
+            asking: request.asking,
         };
         let settled = pipeline::run_call(self, &scope, call).await;
         let status = match settled.result.status {
@@ -451,6 +482,7 @@ impl Engine {
             first_of_step: true,
             recovered: None,
             cancel: scope.cancel.clone(),
+            asking: Asking::Report,
         };
         let call_id = CallId::from_uuid(self.inner.clock.new_id());
         let settled = pipeline::refuse(self, &scope, call_id, &call, failure.clone());

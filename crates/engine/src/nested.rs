@@ -4,7 +4,7 @@
 //! apply to each nested call as if the caller had made it. A nested call cannot nest further.
 
 use crate::{
-    Caller, Door, Engine,
+    Asking, Caller, Door, Engine,
     pipeline::{self, StepCall},
     scope::RunScope,
 };
@@ -32,6 +32,8 @@ struct Nest {
     parent_tool: ToolName,
     second_door: Option<Door>,
     cancel: CancellationToken,
+    /// What the parent does when a person must be asked; its calls do the same.
+    asking: Asking,
     /// How many nested calls were made; shared with narrowed clones.
     made: Arc<AtomicU32>,
     permits: Arc<Semaphore>,
@@ -52,7 +54,13 @@ impl NestedCalls {
         Self(None)
     }
 
-    pub(crate) fn of(engine: &Engine, scope: &RunScope, call: &ToolCall, cancel: CancellationToken) -> Self {
+    pub(crate) fn of(
+        engine: &Engine,
+        scope: &RunScope,
+        call: &ToolCall,
+        cancel: CancellationToken,
+        asking: Asking,
+    ) -> Self {
         if scope.is_nested() {
             return Self::none();
         }
@@ -64,6 +72,7 @@ impl NestedCalls {
             parent_tool: call.tool.clone(),
             second_door: None,
             cancel,
+            asking,
             made: Arc::default(),
             permits: Arc::new(Semaphore::new(at_once)),
         })))
@@ -81,6 +90,7 @@ impl NestedCalls {
                 parent_tool: nest.parent_tool.clone(),
                 second_door: Some(door),
                 cancel: nest.cancel.clone(),
+                asking: nest.asking.clone(),
                 made: nest.made.clone(),
                 permits: nest.permits.clone(),
             })
@@ -135,6 +145,7 @@ impl NestedCalls {
             first_of_step: true,
             recovered: None,
             cancel: stop.clone(),
+            asking: nest.asking.clone(),
         };
         let road = async {
             // Waiting for a place ends with the call; the pipeline itself answers for the cancellation.

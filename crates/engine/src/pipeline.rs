@@ -18,9 +18,9 @@
 //! Retries belong to the plan scheduler: each try is a new trip down this road with a new envelope.
 
 use crate::{
-    Blob, CallContext, Engine, Failed, HookCall, HookVerdict, NestedCalls, Output, Prepared, Progress, Provider,
-    Reconciled,
-    approvals::{Answer, ApprovalRequest},
+    Asking, Blob, CallContext, Engine, Failed, HookCall, HookVerdict, NestedCalls, Output, Prepared, Progress,
+    Provider, Reconciled,
+    approvals::{Answer, ApprovalRequest, Opened, Route},
     attempt::{self, Attempt},
     record::{
         CallRecord, ConfirmationRequested, Confirmed, INLINE_BYTES, NoteRecord, OutcomeRecord, Record, RefusedRecord,
@@ -57,6 +57,8 @@ pub(crate) struct StepCall {
     pub(crate) recovered: Option<CallId>,
     /// Stops this call alone.
     pub(crate) cancel: CancellationToken,
+    /// What to do when a person must be asked.
+    pub(crate) asking: Asking,
 }
 
 /// The `scope` of an approval that is for one call alone.
@@ -199,7 +201,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         progress: progress_of(scope, &envelope),
         blobs: engine.blobs(),
         calls: if provider.makes_calls() {
-            NestedCalls::of(engine, scope, &envelope, call.cancel.clone())
+            NestedCalls::of(engine, scope, &envelope, call.cancel.clone(), call.asking.clone())
         } else {
             NestedCalls::none()
         },
@@ -355,7 +357,7 @@ async fn clear(
     let mut confirmation = None;
     if scope.previews.is_none() {
         for question in policy_asks.into_iter().chain(hook_asks) {
-            let given = approve(engine, scope, call_id, &entry, &args_hash, question, stop).await?;
+            let given = approve(engine, scope, call_id, &entry, &args_hash, question, call, stop).await?;
             confirmation = confirmation.or(given);
         }
     }
@@ -489,6 +491,7 @@ fn validate(scope: &RunScope, entry: &ToolEntry, args: &Map<String, Value>) -> R
     Ok((bytes, hash))
 }
 
+#[allow(clippy::too_many_arguments)] // the parts of one question
 async fn approve(
     engine: &Engine,
     scope: &RunScope,
@@ -496,6 +499,7 @@ async fn approve(
     entry: &ToolEntry,
     args_hash: &str,
     question: Question,
+    call: &StepCall,
     cancel: &CancellationToken,
 ) -> Result<Option<ConfirmationId>, Failure> {
     // A run that a person approved as a whole, or a deliberate act of a person, answers the policy's question.
@@ -506,6 +510,19 @@ async fn approve(
     let now = engine.clock().now();
     if scope.caller.is_person {
         return Ok(Some(confirm(engine, scope, args_hash, scope.caller.principal.clone(), now)));
+    }
+    if call.asking == Asking::Report {
+        if let Some(by) = engine.approvals().granted(&scope.caller.agent, entry.name().as_str())? {
+            return Ok(Some(confirm(engine, scope, args_hash, format!("{by} (allow-always)"), now)));
+        }
+        return Err(Failure::new(ErrorCode::ConfirmationRequired, question.reason)
+            .suggest("Make the same call with `confirm: true` to ask a person, and wait for the answer.")
+            .detail("rule", question.rule)
+            .retryable(false));
+    }
+    let mut extra = Map::new();
+    if let Asking::Wait { requester: Some(requester) } = &call.asking {
+        extra.insert(crate::approvals::REQUESTER.to_owned(), requester.as_str().into());
     }
     let wait = question.timeout_ms.clamp(1, crate::approvals::MAX_WAIT_MS);
     let request = ApprovalRequest {
@@ -521,15 +538,23 @@ async fn approve(
         agent: scope.caller.agent.clone(),
         session: scope.caller.session.clone(),
         rule: question.rule,
-        extra: Map::new(),
+        extra,
         created_at: now,
         expires_at: now.checked_add(Duration::from_millis(wait)).unwrap_or(now),
     };
     let message = request.description.clone();
     scope.recorder.push(Record::ConfirmationRequested(ConfirmationRequested { message, at: now }));
-    match engine.approvals().ask(request, cancel).await? {
+    let route = if call.asking == Asking::Unreachable { Route::None } else { Route::AnyApprover };
+    let (id, approvals) = (request.id.clone(), engine.approvals());
+    let answer = match approvals.open(request, route).await? {
+        Opened::Answered(answer) => answer,
+        Opened::Waiting(waiting) => approvals.wait(waiting, cancel).await?,
+    };
+    match answer {
         Answer::Allowed { by } => Ok(Some(confirm(engine, scope, args_hash, by, engine.clock().now()))),
-        Answer::Denied { reason } => Err(Failure::new(ErrorCode::ApprovalDenied, reason).retryable(false)),
+        Answer::Denied { reason } => {
+            Err(Failure::new(ErrorCode::ApprovalDenied, reason).detail("approvalId", id).retryable(false))
+        }
         Answer::Cancelled => Err(cancelled()),
     }
 }

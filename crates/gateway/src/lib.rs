@@ -3,9 +3,25 @@
 //! Every door offers the same methods ([`methods`]); a door only turns its own frames into a method with parameters
 //! and a [`Caller`](toolyard_engine::Caller), and the answer back into its own words. Nothing here decides policy,
 //! validates arguments or runs a tool: the engine does.
+//!
+//! A request over the network is followed in three files: `ws/connection.rs` reads the frame, `rpc/mod.rs` finds the
+//! method and checks its scope, and one file under `rpc/` answers.
 
+mod auth;
+pub mod client;
+mod devices;
 pub mod http;
+mod hub;
 pub mod local;
+pub mod logs;
 pub mod methods;
+mod metrics;
+mod pulse;
+mod rpc;
+pub mod settings;
+pub mod tls;
+mod ws;
 
+pub use hub::Gateway;
 pub use methods::{EventSink, Service};
+pub use settings::Settings;

@@ -3,12 +3,13 @@
 //! The command line calls them in process or over the local socket, other doors over theirs: there is one way to run a
 //! plan, however it was asked for.
 
+use crate::devices::Devices;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use std::{collections::HashMap, sync::Arc, time::Instant};
 use toolyard_catalog::{Decision, ToolEntry};
 use toolyard_engine::{
-    CallRequest, Caller, Engine, Subscription,
+    CallAnswer, CallRequest, Caller, Engine, Subscription,
     chain::Verifier,
     ledger,
     plan::{Consent, PlanRequest, RunReport, StartedRun, parse_plan},
@@ -29,6 +30,7 @@ pub struct Service {
 
 struct Inner {
     engine: Engine,
+    devices: Arc<Devices>,
     verifier: Verifier,
     is_alive: Box<dyn Fn(&Lease) -> bool + Send + Sync>,
     started: Instant,
@@ -43,14 +45,32 @@ impl Service {
         is_alive: impl Fn(&Lease) -> bool + Send + Sync + 'static,
     ) -> Self {
         let verifier = engine.signer().verifier();
+        let devices = Arc::new(Devices::new(engine.store().clone(), engine.clock().clone()));
         Self {
-            inner: Arc::new(Inner { engine, verifier, is_alive: Box::new(is_alive), started: Instant::now(), info }),
+            inner: Arc::new(Inner {
+                engine,
+                devices,
+                verifier,
+                is_alive: Box::new(is_alive),
+                started: Instant::now(),
+                info,
+            }),
         }
     }
 
     /// The engine.
     pub fn engine(&self) -> &Engine {
         &self.inner.engine
+    }
+
+    /// Devices that may connect.
+    pub(crate) fn devices(&self) -> &Arc<Devices> {
+        &self.inner.devices
+    }
+
+    /// Calls a tool: the one way every door takes.
+    pub async fn invoke(&self, caller: Arc<Caller>, request: CallRequest) -> CallAnswer {
+        self.engine().call(caller, request).await
     }
 
     /// Milliseconds since the service began.
@@ -88,6 +108,10 @@ impl Service {
             "runs.verify" => self.runs_verify(read(params)?).await,
             "runs.resume" => self.runs_resume(caller, read(params)?, events).await,
             "runs.cancel" => self.runs_cancel(read(params)?),
+            "devices.list" => Ok(self.inner.devices.overview()?),
+            "devices.approve" => self.devices_approve(&caller, read(params)?).await,
+            "devices.reject" => self.devices_reject(read(params)?).await,
+            "devices.revoke" => self.devices_revoke(read(params)?).await,
             _ => Err(Failure::new(
                 ErrorCode::NotFound,
                 format!("there is no method {:?}", method.chars().take(80).collect::<String>()),
@@ -103,6 +127,21 @@ impl Service {
         status.insert("activeRuns".to_owned(), self.engine().active_runs().len().into());
         status.insert("publicKey".to_owned(), self.inner.verifier.to_text().into());
         Value::Object(status)
+    }
+
+    async fn devices_approve(&self, caller: &Caller, params: IdParams) -> Result<Value, Failure> {
+        let device = self.inner.devices.approve(&params.id, &caller.principal).await?;
+        Ok(json!({"deviceId": device.device_id, "role": device.role, "scopes": device.scopes}))
+    }
+
+    async fn devices_reject(&self, params: IdParams) -> Result<Value, Failure> {
+        let request = self.inner.devices.reject(&params.id).await?;
+        Ok(json!({"deviceId": request.device.device_id, "rejected": true}))
+    }
+
+    async fn devices_revoke(&self, params: IdParams) -> Result<Value, Failure> {
+        let device = self.inner.devices.revoke(&params.id).await?;
+        Ok(json!({"deviceId": device.device_id, "revoked": true}))
     }
 
     fn tools_list(&self, caller: &Caller, params: ToolsList) -> Result<Value, Failure> {
@@ -180,8 +219,9 @@ impl Service {
             idempotency_key: params.idempotency_key,
             dry_run: params.dry_run,
             run_id: Some(run_id),
+            ..CallRequest::default()
         };
-        let answer = self.engine().call(caller, request).await;
+        let answer = self.invoke(caller, request).await;
         end(watching).await;
         Ok(json!({"result": answer.result, "deduplicated": answer.deduplicated}))
     }
@@ -521,6 +561,12 @@ struct UndoParams {
     partial: bool,
     #[serde(default)]
     consent: ConsentParams,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct IdParams {
+    id: String,
 }
 
 #[derive(Deserialize)]

@@ -61,6 +61,12 @@ pub enum Command {
     /// Look at runs and their records
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Talk to a running gateway over its WebSocket
+    #[command(subcommand)]
+    Gateway(GatewayCommand),
+    /// Devices that may connect: list, let in, turn away, forget
+    #[command(subcommand)]
+    Devices(DevicesCommand),
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -325,6 +331,64 @@ pub enum RunsCommand {
     Cancel {
         /// The run
         run: String,
+    },
+}
+
+/// Where a gateway is and how to get in.
+#[derive(Debug, Args)]
+pub struct GatewayTarget {
+    /// Where it listens [default: the address in config.toml]
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// The token [default: the one in config.toml or state/token]
+    #[arg(long, env = "TOOLYARD_TOKEN", value_name = "T", hide_env_values = true)]
+    pub token: Option<String>,
+    /// How long connecting and answering may take
+    #[arg(long, default_value_t = 30_000, value_name = "MS")]
+    pub timeout: u64,
+}
+
+/// `toolyard gateway`.
+#[derive(Debug, Subcommand)]
+pub enum GatewayCommand {
+    /// Call one method and print its payload
+    Call {
+        /// The method, for example health or tools.invoke
+        method: String,
+        /// Its parameters as a JSON object; `@FILE` reads a file, `-` standard input
+        #[arg(long, default_value = "{}", value_name = "JSON")]
+        params: String,
+        /// Where
+        #[command(flatten)]
+        target: GatewayTarget,
+    },
+    /// Find out whether a gateway answers
+    Probe {
+        /// Where
+        #[command(flatten)]
+        target: GatewayTarget,
+    },
+}
+
+/// `toolyard devices`.
+#[derive(Debug, Subcommand)]
+pub enum DevicesCommand {
+    /// List paired devices and those that wait
+    List,
+    /// Let a device in
+    Approve {
+        /// The request's id, or the beginning of the device's
+        request: String,
+    },
+    /// Turn a device away
+    Reject {
+        /// The request's id, or the beginning of the device's
+        request: String,
+    },
+    /// Forget a device: its token is worth nothing and its connections are closed
+    Revoke {
+        /// The device's id, or its beginning (8 characters or more)
+        device: String,
     },
 }
 

@@ -60,12 +60,76 @@ pub struct GatewayConfig {
     /// The token clients must show. Unset means the one in `state/token`, made at first start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// Browser origins that may connect beside the gateway's own, for example `https://console.example.org`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_origins: Vec<String>,
+    /// Host names, beside localhost, by which clients reach a gateway that listens on loopback.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_hosts: Vec<String>,
+    /// Addresses of proxies whose forwarding headers are believed. From anybody else they are refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trusted_proxies: Vec<IpAddr>,
+    /// Whether a client beyond loopback needs a paired device (`toolyard devices`) beside the token.
+    pub require_device: bool,
+    /// Milliseconds between two `tick` events; 1000 to 600000.
+    #[schemars(range(min = 1000, max = 600_000))]
+    pub tick_interval_ms: u64,
+    /// How wrong credentials are slowed down.
+    pub rate_limit: RateLimitConfig,
+    /// TLS, when both files are set.
+    pub tls: TlsConfig,
 }
 
 impl Default for GatewayConfig {
     fn default() -> Self {
-        Self { host: IpAddr::from([127, 0, 0, 1]), port: 18789, token: None }
+        Self {
+            host: IpAddr::from([127, 0, 0, 1]),
+            port: 18789,
+            token: None,
+            allowed_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
+            require_device: true,
+            tick_interval_ms: 30_000,
+            rate_limit: RateLimitConfig::default(),
+            tls: TlsConfig::default(),
+        }
     }
+}
+
+/// How wrong credentials are slowed down.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RateLimitConfig {
+    /// Wrong credentials of one address within the window before it is locked out.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_attempts: u32,
+    /// The window, in milliseconds.
+    #[schemars(range(min = 1000, max = 86_400_000))]
+    pub window_ms: u64,
+    /// How long the lockout lasts, in milliseconds.
+    #[schemars(range(min = 1000, max = 86_400_000))]
+    pub lockout_ms: u64,
+    /// Whether clients on this machine are exempt; browsers never are.
+    pub exempt_loopback: bool,
+}
+
+impl Default for RateLimitConfig {
+    fn default() -> Self {
+        Self { max_attempts: 10, window_ms: 60_000, lockout_ms: 300_000, exempt_loopback: true }
+    }
+}
+
+/// Certificate and key, both PEM files.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct TlsConfig {
+    /// The certificate chain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert_file: Option<PathBuf>,
+    /// The private key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
 }
 
 /// How calls run.
@@ -202,6 +266,14 @@ fn check_numbers(config: &Config) -> Result<(), Failure> {
     range("engine.graceMs", e.grace_ms, 0, 60_000)?;
     range("engine.lateWindowMs", e.late_window_ms, 0, 600_000)?;
     range("engine.maxCalls", e.max_calls as u64, 1, 65_536)?;
+    let g = &config.gateway;
+    range("gateway.tickIntervalMs", g.tick_interval_ms, 1000, 600_000)?;
+    range("gateway.rateLimit.maxAttempts", u64::from(g.rate_limit.max_attempts), 1, 10_000)?;
+    range("gateway.rateLimit.windowMs", g.rate_limit.window_ms, 1000, 86_400_000)?;
+    range("gateway.rateLimit.lockoutMs", g.rate_limit.lockout_ms, 1000, 86_400_000)?;
+    if g.tls.cert_file.is_some() != g.tls.key_file.is_some() {
+        return Err(invalid("gateway.tls needs both certFile and keyFile".to_owned()));
+    }
     if config.gateway.token.as_ref().is_some_and(|t| t.trim().is_empty()) {
         return Err(invalid("gateway.token is empty; leave the key out to have one made".to_owned()));
     }
@@ -227,6 +299,36 @@ impl Config {
             late_window: Duration::from_millis(self.engine.late_window_ms),
             max_calls: self.engine.max_calls,
             ..EngineOptions::default()
+        }
+    }
+
+    /// What the network doors are told.
+    pub fn gateway_settings(&self, token: String, loopback_only: bool, home: &Home) -> toolyard_gateway::Settings {
+        let shown = serde_json::to_value(self.redacted()).unwrap_or_default();
+        let agents = self.policy.agents.keys().filter(|name| !name.contains('*') && *name != "main").cloned();
+        let limit = &self.gateway.rate_limit;
+        toolyard_gateway::Settings {
+            loopback_only,
+            allowed_origins: self.gateway.allowed_origins.clone(),
+            allowed_hosts: self.gateway.allowed_hosts.clone(),
+            trusted_proxies: self.gateway.trusted_proxies.clone(),
+            require_device: self.gateway.require_device,
+            rate_limit: toolyard_gateway::settings::RateLimit {
+                max_attempts: limit.max_attempts,
+                window: Duration::from_millis(limit.window_ms),
+                lockout: Duration::from_millis(limit.lockout_ms),
+                exempt_loopback: limit.exempt_loopback,
+            },
+            tick: Duration::from_millis(self.gateway.tick_interval_ms),
+            agents: agents.collect(),
+            profile: self.policy.profile.and_then(|p| serde_json::to_value(p).ok()?.as_str().map(str::to_owned)),
+            config: serde_json::json!({
+                "path": home.config().display().to_string(), "exists": home.config().exists(),
+                "raw": toml::to_string(&self.redacted()).unwrap_or_default(), "parsed": shown, "config": shown,
+                "valid": true, "issues": [], "warnings": [],
+            }),
+            state_path: home.state().display().to_string(),
+            ..toolyard_gateway::Settings::new(token)
         }
     }
 

@@ -360,6 +360,7 @@ impl Executor {
             first_of_step: false,
             recovered: None,
             cancel: self.scope.cancel.child_token(),
+            asking: crate::Asking::default(),
         }
     }
 

@@ -2,9 +2,11 @@
 
 mod call;
 mod config;
+mod devices;
 mod doctor;
 mod eval;
 mod explain;
+mod gateway;
 mod input;
 mod plan;
 mod runs;
@@ -31,6 +33,8 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Tools(command) => tools::run(&global, command).await,
         Command::Plan(command) => plan::run(&global, command).await,
         Command::Runs(command) => runs::run(&global, command).await,
+        Command::Gateway(command) => gateway::run(&global, command).await,
+        Command::Devices(command) => devices::run(&global, command).await,
         Command::Config(command) => config::run(&global, command),
         Command::Eval(command) => eval::run(&global, command),
         Command::Explain(args) => explain::run(&global, args),
@@ -51,16 +55,19 @@ fn completions(shell: clap_complete::Shell) -> Outcome {
 /// Logs go to standard error. A configuration that cannot be read is reported by the command itself.
 fn start_logging(global: &Global) {
     use crate::config::{LogConfig, LogFormat};
+    use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
     let log = crate::home::Home::resolve(global.home.as_deref())
         .ok()
         .and_then(|home| crate::config::load(&home).ok())
         .map_or_else(LogConfig::default, |c| c.log);
     let filter = std::env::var("TOOLYARD_LOG").unwrap_or(log.level);
-    let filter =
-        tracing_subscriber::EnvFilter::try_new(&filter).unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let _ = match log.format {
-        LogFormat::Json => builder.json().try_init(),
-        LogFormat::Text => builder.try_init(),
+    let filter = EnvFilter::try_new(&filter).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match log.format {
+        LogFormat::Json => lines.json().with_filter(filter).boxed(),
+        LogFormat::Text => lines.with_filter(filter).boxed(),
     };
+    // What `logs.tail` shows is kept whatever is printed.
+    let kept = toolyard_gateway::logs::RingLayer.with_filter(EnvFilter::new("warn,toolyard_gateway=info"));
+    let _ = tracing_subscriber::registry().with(lines).with(kept).try_init();
 }

@@ -14,11 +14,13 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_gateway::{http, local};
+use toolyard_gateway::{Gateway, http, local, tls};
 use toolyard_protocol::{ErrorCode, Failure};
 
 /// A token shorter than this does not open anything beyond loopback.
 const MIN_TOKEN: usize = 16;
+/// How long open HTTP connections may take to end when stopping.
+const DOOR_CLOSES: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let resolved = config::resolve(global)?;
@@ -39,6 +41,16 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         None => home.token().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?,
     };
 
+    let tls = &resolved.config.gateway.tls;
+    let acceptor = match (&tls.cert_file, &tls.key_file) {
+        (Some(cert), Some(key)) => Some(
+            tls::acceptor(cert, key)
+                .map_err(|e| Failure::new(ErrorCode::ConfigInvalid, format!("gateway.tls cannot be used: {e}")))?,
+        ),
+        _ => None,
+    };
+    let settings = resolved.config.gateway_settings(token.clone(), host.is_loopback(), &home);
+
     // Bind before any work: a port that is taken is known at once, and nothing has been touched.
     let listener = TcpListener::bind(SocketAddr::new(host, port)).await.map_err(|e| {
         Failure::new(ErrorCode::Unavailable, format!("{host}:{port} cannot be listened on: {e}"))
@@ -56,9 +68,18 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let stop = CancellationToken::new();
     let owner = rustix::process::getuid().as_raw();
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner, home::user_name(), stop.clone()));
-    let http_door = tokio::spawn(http::serve(listener, yard.service.clone(), stop.clone()));
+    let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
+    let scheme = if acceptor.is_some() { "https" } else { "http" };
+    let network_door = match acceptor {
+        Some(acceptor) => {
+            let listener = tls::TlsListener::new(listener, acceptor, stop.clone())
+                .map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
+            tokio::spawn(http::serve_tls(listener, gateway.clone(), stop.clone()))
+        }
+        None => tokio::spawn(http::serve(listener, gateway.clone(), stop.clone())),
+    };
 
-    let url = format!("http://{address}");
+    let url = format!("{scheme}://{address}");
     if global.json {
         output::json(&json!({"ready": true, "url": url, "pid": std::process::id()}));
     } else {
@@ -77,9 +98,11 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     if !global.quiet {
         output::note("stopping");
     }
+    gateway.farewell("stopping").await;
     stop.cancel();
     let _ = local_door.await;
-    let _ = http_door.await;
+    // A client that keeps its HTTP connection open does not keep the process from ending.
+    let _ = tokio::time::timeout(DOOR_CLOSES, network_door).await;
     yard.close().await;
     let _ = std::fs::remove_file(home.socket());
     Ok(ExitCode::SUCCESS)

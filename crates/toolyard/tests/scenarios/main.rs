@@ -6,6 +6,7 @@
 mod bad_input;
 mod commands;
 mod crash;
+mod gateway;
 mod harness;
 mod plans;
 mod server;

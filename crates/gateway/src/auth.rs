@@ -1,0 +1,243 @@
+//! Credentials and where a connection comes from: comparison in constant time, lockout after wrong guesses, `Host`,
+//! `Origin` and forwarding headers. Decides nothing about what a caller may do once it is in.
+
+use crate::settings::{RateLimit, Settings};
+use axum::http::{HeaderMap, header};
+use sha2::{Digest, Sha256};
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use subtle::ConstantTimeEq;
+
+/// Addresses whose wrong guesses are remembered at once; beyond it the oldest are forgotten.
+const MAX_REMEMBERED: usize = 10_000;
+/// Headers by which a proxy says for whom it speaks.
+const FORWARDING: [&str; 5] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
+
+/// Whether two credentials are the same, in a time that tells nothing about where they differ.
+pub(crate) fn same_secret(a: &str, b: &str) -> bool {
+    // Hashing first makes the lengths equal as well.
+    let (a, b): ([u8; 32], [u8; 32]) = (Sha256::digest(a.as_bytes()).into(), Sha256::digest(b.as_bytes()).into());
+    a.ct_eq(&b).into()
+}
+
+/// Where a connection comes from.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    /// The client's address: the peer's, or what a trusted proxy says.
+    pub(crate) address: IpAddr,
+    /// From this machine itself, with no proxy between.
+    pub(crate) is_local: bool,
+    /// The browser origin, where there is one.
+    pub(crate) browser: Option<String>,
+    /// Whether the browser origin may connect.
+    pub(crate) browser_allowed: bool,
+}
+
+/// Why a connection is refused before a word is exchanged.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unattributed {
+    /// Forwarding headers from somebody who is not a trusted proxy.
+    Proxy,
+    /// A `Host` that is not ours: a page that lets its own name point here.
+    Host,
+}
+
+/// Finds out where a request comes from.
+pub(crate) fn origin(settings: &Settings, peer: IpAddr, headers: &HeaderMap) -> Result<Origin, Unattributed> {
+    let peer = peer.to_canonical();
+    let trusted = settings.trusted_proxies.contains(&peer);
+    let forwarded = FORWARDING.iter().any(|name| headers.contains_key(*name));
+    if forwarded && !trusted {
+        return Err(Unattributed::Proxy);
+    }
+    let host = headers.get(header::HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
+    if settings.loopback_only && !trusted && !names_this_machine(settings, host) {
+        return Err(Unattributed::Host);
+    }
+    let address = if forwarded { client_behind(settings, headers).ok_or(Unattributed::Proxy)? } else { peer };
+    let browser = headers.get(header::ORIGIN).map(|o| String::from_utf8_lossy(o.as_bytes()).into_owned());
+    let browser_allowed = browser.as_deref().is_none_or(|origin| allowed_origin(settings, origin, host));
+    Ok(Origin { address, is_local: address.is_loopback() && !forwarded, browser, browser_allowed })
+}
+
+/// The last address in the chain that is not one of our proxies.
+fn client_behind(settings: &Settings, headers: &HeaderMap) -> Option<IpAddr> {
+    let chain: Vec<&str> = headers
+        .get_all("x-forwarded-for")
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .map(str::trim)
+        .collect();
+    let mut last = None;
+    for text in chain.iter().rev() {
+        let address: IpAddr = text.parse().ok()?;
+        last = Some(address.to_canonical());
+        if !settings.trusted_proxies.contains(&address.to_canonical()) {
+            break;
+        }
+    }
+    last
+}
+
+fn names_this_machine(settings: &Settings, host: &str) -> bool {
+    let name = host_name(host);
+    name.is_empty()
+        || name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        || settings.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
+}
+
+/// `example.org:80` and `[::1]:80` without the port and the brackets.
+fn host_name(host: &str) -> &str {
+    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((inside, _)) => inside,
+        None => host.rsplit_once(':').filter(|(name, _)| !name.contains(':')).map_or(host, |(name, _)| name),
+    }
+}
+
+/// A page may connect when the gateway itself served it, or when it is on the list.
+fn allowed_origin(settings: &Settings, origin: &str, host: &str) -> bool {
+    let own = origin.split_once("://").is_some_and(|(_, rest)| !host.is_empty() && rest.eq_ignore_ascii_case(host));
+    own || settings.allowed_origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+}
+
+/// Counts wrong credentials by address.
+pub(crate) struct Guesses {
+    rules: RateLimit,
+    addresses: Mutex<HashMap<IpAddr, Tries>>,
+}
+
+struct Tries {
+    wrong: Vec<Instant>,
+    locked_until: Option<Instant>,
+}
+
+impl Guesses {
+    pub(crate) fn new(rules: RateLimit) -> Self {
+        Self { rules, addresses: Mutex::default() }
+    }
+
+    fn exempt(&self, origin: &Origin) -> bool {
+        self.rules.exempt_loopback && origin.is_local && origin.browser.is_none()
+    }
+
+    /// How long the address must wait, when it is locked out.
+    pub(crate) fn locked(&self, origin: &Origin) -> Option<Duration> {
+        if self.exempt(origin) {
+            return None;
+        }
+        let now = Instant::now();
+        let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = addresses.get(&origin.address)?.locked_until?;
+        (until > now).then(|| until - now)
+    }
+
+    /// Notes a wrong credential.
+    pub(crate) fn wrong(&self, origin: &Origin) {
+        if self.exempt(origin) {
+            return;
+        }
+        let now = Instant::now();
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        if addresses.len() >= MAX_REMEMBERED && !addresses.contains_key(&origin.address) {
+            addresses.retain(|_, t| {
+                t.locked_until.is_some_and(|until| until > now)
+                    || t.wrong.last().is_some_and(|at| now.duration_since(*at) < self.rules.window)
+            });
+            if addresses.len() >= MAX_REMEMBERED {
+                // A flood from very many addresses: forgetting some is better than growing without end.
+                let some: Vec<IpAddr> = addresses.keys().take(MAX_REMEMBERED / 10).copied().collect();
+                for address in some {
+                    addresses.remove(&address);
+                }
+            }
+        }
+        let tries = addresses.entry(origin.address).or_insert_with(|| Tries { wrong: Vec::new(), locked_until: None });
+        tries.wrong.retain(|at| now.duration_since(*at) < self.rules.window);
+        tries.wrong.push(now);
+        if tries.wrong.len() >= self.rules.max_attempts.max(1) as usize {
+            tries.locked_until = Some(now + self.rules.lockout);
+            tries.wrong.clear();
+            tracing::warn!(address = %origin.address, "locked out after too many wrong credentials");
+        }
+    }
+
+    /// Forgets an address that has shown the right credential.
+    pub(crate) fn right(&self, origin: &Origin) {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).remove(&origin.address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(k, v)| ((*k).parse().unwrap(), v.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn secrets_are_compared_whole() {
+        assert!(same_secret("abc", "abc"));
+        assert!(!same_secret("abc", "abcd"));
+        assert!(!same_secret("", "a"));
+    }
+
+    #[test]
+    fn forwarding_headers_count_only_from_configured_proxies() {
+        let mut settings = Settings::new("t");
+        let peer: IpAddr = "127.0.0.1".parse().unwrap();
+        let forwarded = headers(&[("host", "localhost"), ("x-forwarded-for", "203.0.113.9, 127.0.0.1")]);
+        assert_eq!(origin(&settings, peer, &forwarded).unwrap_err(), Unattributed::Proxy);
+        settings.trusted_proxies = vec![peer];
+        let found = origin(&settings, peer, &forwarded).unwrap();
+        assert_eq!((found.address.to_string().as_str(), found.is_local), ("203.0.113.9", false));
+        let forged = headers(&[("x-forwarded-for", "not an address")]);
+        assert_eq!(origin(&settings, peer, &forged).unwrap_err(), Unattributed::Proxy);
+    }
+
+    #[test]
+    fn a_foreign_host_or_page_is_told_apart() {
+        let settings = Settings::new("t");
+        let peer: IpAddr = "127.0.0.1".parse().unwrap();
+        let rebound = headers(&[("host", "evil.example:18789")]);
+        assert_eq!(origin(&settings, peer, &rebound).unwrap_err(), Unattributed::Host);
+        let own = headers(&[("host", "127.0.0.1:18789"), ("origin", "http://127.0.0.1:18789")]);
+        assert!(origin(&settings, peer, &own).unwrap().browser_allowed);
+        let evil = headers(&[("host", "[::1]:18789"), ("origin", "https://evil.example")]);
+        assert!(!origin(&settings, peer, &evil).unwrap().browser_allowed);
+    }
+
+    #[test]
+    fn ten_wrong_guesses_lock_an_address_out_and_no_other() {
+        let guesses = Guesses::new(RateLimit::default());
+        let from = |ip: &str, browser: Option<&str>| Origin {
+            address: ip.parse().unwrap(),
+            is_local: ip == "127.0.0.1",
+            browser: browser.map(str::to_owned),
+            browser_allowed: true,
+        };
+        let far = from("203.0.113.9", None);
+        for _ in 0..9 {
+            guesses.wrong(&far);
+        }
+        assert!(guesses.locked(&far).is_none());
+        guesses.wrong(&far);
+        assert!(guesses.locked(&far).unwrap() > Duration::from_secs(299));
+        assert!(guesses.locked(&from("203.0.113.10", None)).is_none());
+        let (here, page) = (from("127.0.0.1", None), from("127.0.0.1", Some("http://localhost")));
+        for _ in 0..20 {
+            guesses.wrong(&here);
+        }
+        assert!(guesses.locked(&here).is_none(), "this machine is exempt");
+        for _ in 0..10 {
+            guesses.wrong(&page);
+        }
+        assert!(guesses.locked(&page).is_some(), "a browser never is");
+    }
+}

@@ -1,0 +1,432 @@
+//! Devices: who signs with which key, which scopes an operator gave them, and requests that wait for one.
+//!
+//! A device proves itself by an Ed25519 signature over the connection's nonce; its token lets it in without the shared
+//! credential. Tokens are derived from a secret in the store and never kept themselves; revoking moves a counter.
+
+use crate::auth::same_secret;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use ed25519_dalek::{Signature, VerifyingKey};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::broadcast;
+use toolyard_engine::{Clock, Store, store::StoreError};
+use toolyard_protocol::{ErrorCode, Failure, canonical};
+
+const DEVICES: &str = "devices";
+const REQUESTS: &str = "pairing";
+const SECRETS: &str = "gateway";
+const SECRET_KEY: &str = "deviceSecret";
+/// A pairing request waits this long.
+const REQUEST_LIFE: SignedDuration = SignedDuration::from_mins(10);
+/// Pairing requests that may wait at once.
+const MAX_REQUESTS: usize = 100;
+
+/// What a device signed, as it stands in a connect frame.
+#[derive(Debug, Clone)]
+pub(crate) struct Signed<'a> {
+    pub(crate) device_id: &'a str,
+    pub(crate) public_key: &'a str,
+    pub(crate) signature: &'a str,
+    pub(crate) signed_at_ms: i64,
+    pub(crate) nonce: &'a str,
+    pub(crate) client_id: &'a str,
+    pub(crate) client_mode: &'a str,
+    pub(crate) role: &'a str,
+    pub(crate) scopes: &'a [String],
+    pub(crate) token: &'a str,
+    pub(crate) platform: &'a str,
+    pub(crate) device_family: &'a str,
+}
+
+/// Why a device is not believed: `(details.code, details.reason, message)`.
+pub(crate) type Disbelief = (&'static str, &'static str, &'static str);
+
+impl Signed<'_> {
+    /// Whether the key is the device's, the nonce ours, the time now and the signature right.
+    pub(crate) fn verify(&self, nonce: &str, now_ms: i64, skew_ms: i64) -> Result<(), Disbelief> {
+        const BAD_KEY: Disbelief = ("DEVICE_AUTH_PUBLIC_KEY_INVALID", "device-public-key", "device public key invalid");
+        const BAD_SIGNATURE: Disbelief =
+            ("DEVICE_AUTH_SIGNATURE_INVALID", "device-signature", "device signature invalid");
+        let key = BASE64URL.decode(self.public_key.trim_end_matches('=')).map_err(|_| BAD_KEY)?;
+        let key: [u8; 32] = key.try_into().map_err(|_| BAD_KEY)?;
+        if canonical::sha256_hex(&key) != self.device_id {
+            return Err(("DEVICE_AUTH_DEVICE_ID_MISMATCH", "device-id-mismatch", "device identity mismatch"));
+        }
+        if (now_ms - self.signed_at_ms).abs() > skew_ms {
+            return Err(("DEVICE_AUTH_SIGNATURE_EXPIRED", "device-signature-stale", "device signature expired"));
+        }
+        if self.nonce.is_empty() {
+            return Err(("DEVICE_AUTH_NONCE_REQUIRED", "device-nonce-missing", "device nonce required"));
+        }
+        if self.nonce != nonce {
+            return Err(("DEVICE_AUTH_NONCE_MISMATCH", "device-nonce-mismatch", "device nonce mismatch"));
+        }
+        let key = VerifyingKey::from_bytes(&key).map_err(|_| BAD_KEY)?;
+        let signature = BASE64URL.decode(self.signature.trim_end_matches('=')).map_err(|_| BAD_SIGNATURE)?;
+        let signature = Signature::from_slice(&signature).map_err(|_| BAD_SIGNATURE)?;
+        let fits = |text: String| key.verify_strict(text.as_bytes(), &signature).is_ok();
+        if fits(self.payload_v3()) || fits(self.payload_v2()) { Ok(()) } else { Err(BAD_SIGNATURE) }
+    }
+
+    fn payload_v2(&self) -> String {
+        self.payload("v2")
+    }
+
+    fn payload_v3(&self) -> String {
+        let plain = |text: &str| text.trim().to_lowercase();
+        format!("{}|{}|{}", self.payload("v3"), plain(self.platform), plain(self.device_family))
+    }
+
+    fn payload(&self, version: &str) -> String {
+        format!(
+            "{version}|{}|{}|{}|{}|{}|{}|{}|{}",
+            self.device_id,
+            self.client_id,
+            self.client_mode,
+            self.role,
+            self.scopes.join(","),
+            self.signed_at_ms,
+            self.token,
+            self.nonce
+        )
+    }
+}
+
+/// A paired device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Device {
+    pub(crate) device_id: String,
+    pub(crate) public_key: String,
+    pub(crate) client_id: String,
+    pub(crate) client_mode: String,
+    pub(crate) platform: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) display_name: Option<String>,
+    pub(crate) role: String,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) approved_by: String,
+    pub(crate) created_at_ms: i64,
+    pub(crate) issued_at_ms: i64,
+    /// Moves when the token is revoked.
+    pub(crate) generation: u64,
+}
+
+/// A device that waits to be let in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PairingRequest {
+    pub(crate) request_id: String,
+    #[serde(flatten)]
+    pub(crate) device: Device,
+    pub(crate) remote_ip: String,
+    pub(crate) ts: i64,
+}
+
+/// What watchers of devices hear.
+#[derive(Debug, Clone)]
+pub(crate) enum DeviceEvent {
+    Requested(Box<PairingRequest>),
+    Resolved { request_id: String, device_id: String, decision: &'static str },
+    Revoked { device_id: String },
+}
+
+/// Devices and pairing requests.
+pub(crate) struct Devices {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    secret: OnceLock<[u8; 32]>,
+    events: broadcast::Sender<DeviceEvent>,
+}
+
+impl Devices {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock, secret: OnceLock::new(), events: broadcast::channel(64).0 }
+    }
+
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<DeviceEvent> {
+        self.events.subscribe()
+    }
+
+    pub(crate) fn get(&self, device_id: &str) -> Result<Option<Device>, StoreError> {
+        Ok(self.store.get(DEVICES, device_id)?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<Device>, StoreError> {
+        let all = self.store.list(DEVICES)?;
+        Ok(all.into_iter().filter_map(|(_, bytes)| serde_json::from_slice(&bytes).ok()).collect())
+    }
+
+    pub(crate) fn requests(&self) -> Result<Vec<PairingRequest>, StoreError> {
+        let all = self.store.list(REQUESTS)?;
+        let mut all: Vec<PairingRequest> =
+            all.into_iter().filter_map(|(_, bytes)| serde_json::from_slice(&bytes).ok()).collect();
+        all.sort_by_key(|r| r.ts);
+        Ok(all)
+    }
+
+    /// The token a device may show instead of the shared credential.
+    pub(crate) fn token(&self, device: &Device) -> Result<String, StoreError> {
+        let secret = match self.secret.get() {
+            Some(secret) => *secret,
+            None => {
+                let made = fresh_secret()?;
+                // Whoever comes first decides; the value is visible to `get` at once.
+                self.store.put_if_absent(SECRETS, SECRET_KEY, made.to_vec(), None)?;
+                let kept = self.store.get(SECRETS, SECRET_KEY)?.unwrap_or_else(|| made.to_vec());
+                let kept: [u8; 32] =
+                    kept.try_into().map_err(|_| StoreError("the device secret is damaged".to_owned()))?;
+                *self.secret.get_or_init(|| kept)
+            }
+        };
+        let mut hash = Sha256::new();
+        hash.update(secret);
+        hash.update(b"toolyard device token v1\0");
+        hash.update(device.device_id.as_bytes());
+        hash.update([0]);
+        hash.update(device.role.as_bytes());
+        hash.update([0]);
+        hash.update(device.generation.to_be_bytes());
+        Ok(BASE64URL.encode(hash.finalize()))
+    }
+
+    /// Whether this is the device's token.
+    pub(crate) fn is_token(&self, device: &Device, shown: &str) -> Result<bool, StoreError> {
+        Ok(same_secret(&self.token(device)?, shown))
+    }
+
+    /// Lets a device in. Scopes it had already stay.
+    pub(crate) async fn pair(&self, mut device: Device) -> Result<Device, StoreError> {
+        if let Some(known) = self.get(&device.device_id)? {
+            device.created_at_ms = known.created_at_ms;
+            device.generation = known.generation;
+            device.issued_at_ms = known.issued_at_ms;
+            for scope in known.scopes {
+                if known.role == device.role && !device.scopes.contains(&scope) {
+                    device.scopes.push(scope);
+                }
+            }
+        }
+        self.save(&device).await?;
+        Ok(device)
+    }
+
+    async fn save(&self, device: &Device) -> Result<(), StoreError> {
+        let bytes = serde_json::to_vec(device).map_err(|e| StoreError(e.to_string()))?;
+        let position = self.store.put(DEVICES, &device.device_id, bytes, None)?;
+        self.store.durable(position).await
+    }
+
+    /// Notes that a device wants in. The same device asking again keeps its request.
+    pub(crate) async fn request(&self, device: Device, remote_ip: String) -> Result<PairingRequest, Failure> {
+        let waiting = self.requests()?;
+        if let Some(known) =
+            waiting.iter().find(|r| r.device.device_id == device.device_id && r.device.scopes == device.scopes)
+        {
+            return Ok(known.clone());
+        }
+        if waiting.len() >= MAX_REQUESTS {
+            return Err(Failure::new(ErrorCode::LimitExceeded, "too many devices wait to be paired"));
+        }
+        let now = self.clock.now();
+        let request =
+            PairingRequest { request_id: self.clock.new_id().to_string(), device, remote_ip, ts: now.as_millisecond() };
+        let bytes = serde_json::to_vec(&request).map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
+        let position = self.store.put(REQUESTS, &request.request_id, bytes, now.checked_add(REQUEST_LIFE).ok())?;
+        self.store.durable(position).await?;
+        let _ = self.events.send(DeviceEvent::Requested(Box::new(request.clone())));
+        Ok(request)
+    }
+
+    /// An operator lets a device in.
+    pub(crate) async fn approve(&self, request_id: &str, by: &str) -> Result<Device, Failure> {
+        let request = self.take_request(request_id).await?;
+        let device = Device { approved_by: by.to_owned(), ..request.device };
+        let device = self.pair(device).await?;
+        let device_id = device.device_id.clone();
+        let _ =
+            self.events.send(DeviceEvent::Resolved { request_id: request.request_id, device_id, decision: "approved" });
+        Ok(device)
+    }
+
+    /// An operator turns a device away.
+    pub(crate) async fn reject(&self, request_id: &str) -> Result<PairingRequest, Failure> {
+        let request = self.take_request(request_id).await?;
+        let _ = self.events.send(DeviceEvent::Resolved {
+            request_id: request.request_id.clone(),
+            device_id: request.device.device_id.clone(),
+            decision: "rejected",
+        });
+        Ok(request)
+    }
+
+    async fn take_request(&self, request_id: &str) -> Result<PairingRequest, Failure> {
+        // A request may be named by its id, or by (the beginning of) the device's id, as people type them.
+        let found = self.requests()?.into_iter().find(|r| {
+            r.request_id == request_id || (request_id.len() >= 8 && r.device.device_id.starts_with(request_id))
+        });
+        let request = found.ok_or_else(|| {
+            Failure::new(ErrorCode::NotFound, "unknown or expired pairing request")
+                .suggest("List them with `toolyard devices list`.")
+        })?;
+        let position = self.store.remove(REQUESTS, &request.request_id)?;
+        self.store.durable(position).await?;
+        Ok(request)
+    }
+
+    /// Forgets a device: its token is worth nothing from now on and its connections are closed.
+    pub(crate) async fn revoke(&self, device_id: &str) -> Result<Device, Failure> {
+        let found = self
+            .list()?
+            .into_iter()
+            .find(|d| d.device_id == device_id || (device_id.len() >= 8 && d.device_id.starts_with(device_id)));
+        let device = found.ok_or_else(|| {
+            Failure::new(ErrorCode::NotFound, "there is no such device")
+                .suggest("List them with `toolyard devices list`.")
+        })?;
+        let position = self.store.remove(DEVICES, &device.device_id)?;
+        self.store.durable(position).await?;
+        let _ = self.events.send(DeviceEvent::Revoked { device_id: device.device_id.clone() });
+        Ok(device)
+    }
+
+    /// Gives a device a new token and closes its connections.
+    pub(crate) async fn rotate(&self, device_id: &str, now: Timestamp) -> Result<(Device, String), Failure> {
+        let Some(mut device) = self.get(device_id)? else {
+            return Err(Failure::new(ErrorCode::NotFound, "there is no such device"));
+        };
+        device.generation += 1;
+        device.issued_at_ms = now.as_millisecond();
+        self.save(&device).await?;
+        let _ = self.events.send(DeviceEvent::Revoked { device_id: device.device_id.clone() });
+        let token = self.token(&device)?;
+        Ok((device, token))
+    }
+
+    /// Devices and requests as doors show them.
+    pub(crate) fn overview(&self) -> Result<Value, StoreError> {
+        let shown = |device: &Device| {
+            let mut value = serde_json::to_value(device).unwrap_or_default();
+            if let Some(map) = value.as_object_mut() {
+                map.remove("generation");
+            }
+            value
+        };
+        let paired: Vec<Value> = self.list()?.iter().map(shown).collect();
+        let pending: Vec<Value> = self
+            .requests()?
+            .iter()
+            .map(|request| {
+                let mut value = shown(&request.device);
+                value["requestId"] = request.request_id.as_str().into();
+                value["remoteIp"] = request.remote_ip.as_str().into();
+                value["ts"] = request.ts.into();
+                value
+            })
+            .collect();
+        Ok(json!({"pending": pending, "paired": paired}))
+    }
+}
+
+fn fresh_secret() -> Result<[u8; 32], StoreError> {
+    let mut bytes = [0u8; 32];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
+            .map_err(|e| StoreError(format!("the system has no randomness: {e}")))?;
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ed25519_dalek::{Signer as _, SigningKey};
+    use toolyard_engine::{memory_store::MemoryStore, system_clock};
+
+    #[test]
+    fn a_recorded_signature_is_verified() {
+        // From `connect-cli-device-v3.jsonl`.
+        let scopes = vec!["operator.read".to_owned(), "operator.write".to_owned()];
+        let signed = Signed {
+            device_id: "16ca802cd3856c3ff5b5241cc538f684f2c3c1f1171d4004bef892477306aea2",
+            public_key: "eS99ixWVrdrvqbeoj4PiGRPrNV-N1ZCl0w6tIKxeeO4",
+            signature: "GeJ0QQITk4dC-zFX3zCDFbrSlAXhigj7c5xAdEZKaV5E4lS7sQSMS-9oLILjZmD-k6oUyc6y4lXTnTR6UCnmDQ",
+            signed_at_ms: 1_794_769_607_015,
+            nonce: "05fa919f-522a-41fe-9693-d985cea69156",
+            client_id: "cli",
+            client_mode: "cli",
+            role: "operator",
+            scopes: &scopes,
+            token: "test-token-abc123",
+            platform: "linux",
+            device_family: "",
+        };
+        let nonce = signed.nonce;
+        assert_eq!(signed.verify(nonce, 1_794_769_607_100, 120_000), Ok(()));
+        assert_eq!(signed.verify(nonce, 1_794_769_907_100, 120_000).unwrap_err().0, "DEVICE_AUTH_SIGNATURE_EXPIRED");
+        assert_eq!(signed.verify("other", 1_794_769_607_100, 120_000).unwrap_err().0, "DEVICE_AUTH_NONCE_MISMATCH");
+        let forged = Signed { token: "other", ..signed.clone() };
+        assert_eq!(forged.verify(nonce, 1_794_769_607_100, 120_000).unwrap_err().0, "DEVICE_AUTH_SIGNATURE_INVALID");
+        let other = Signed { device_id: "00", ..signed };
+        assert_eq!(other.verify(nonce, 1_794_769_607_100, 120_000).unwrap_err().0, "DEVICE_AUTH_DEVICE_ID_MISMATCH");
+    }
+
+    #[test]
+    fn the_older_payload_is_verified_too() {
+        let key = SigningKey::from_bytes(&[7; 32]);
+        let public = key.verifying_key().to_bytes();
+        let (id, public_key) = (canonical::sha256_hex(&public), BASE64URL.encode(public));
+        let mut signed = Signed {
+            device_id: &id,
+            public_key: &public_key,
+            signature: "",
+            signed_at_ms: 1000,
+            nonce: "n",
+            client_id: "cli",
+            client_mode: "cli",
+            role: "operator",
+            scopes: &[],
+            token: "",
+            platform: " MacOS ",
+            device_family: "Mac",
+        };
+        let signature = BASE64URL.encode(key.sign(signed.payload_v2().as_bytes()).to_bytes());
+        signed.signature = &signature;
+        assert_eq!(signed.verify("n", 1000, 0), Ok(()));
+        assert!(signed.payload_v3().ends_with("|n|macos|mac"));
+    }
+
+    #[tokio::test]
+    async fn a_device_is_paired_keeps_its_token_and_loses_it_when_rotated() {
+        let devices = Devices::new(Arc::new(MemoryStore::new()), system_clock());
+        let device = Device {
+            device_id: "a".repeat(64),
+            public_key: "k".into(),
+            client_id: "cli".into(),
+            client_mode: "cli".into(),
+            platform: "linux".into(),
+            display_name: None,
+            role: "operator".into(),
+            scopes: vec!["operator.read".into()],
+            approved_by: "x".into(),
+            created_at_ms: 1,
+            issued_at_ms: 1,
+            generation: 0,
+        };
+        let paired = devices.pair(device.clone()).await.unwrap();
+        let token = devices.token(&paired).unwrap();
+        assert_eq!(token.len(), 43);
+        let again =
+            devices.pair(Device { scopes: vec!["operator.write".into()], created_at_ms: 9, ..device }).await.unwrap();
+        assert_eq!(devices.token(&again).unwrap(), token);
+        assert_eq!((again.scopes.len(), again.created_at_ms), (2, 1));
+        let (rotated, new) = devices.rotate(&again.device_id, Timestamp::now()).await.unwrap();
+        assert!(new != token && !devices.is_token(&rotated, &token).unwrap());
+        devices.revoke(&rotated.device_id[..10]).await.unwrap();
+        assert!(devices.get(&rotated.device_id).unwrap().is_none());
+    }
+}

@@ -1,0 +1,115 @@
+//! The last log lines, kept in memory for `logs.tail`. A tracing layer writes, anybody reads.
+
+use std::{
+    collections::VecDeque,
+    fmt::Write as _,
+    sync::{Mutex, OnceLock, PoisonError},
+};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{Layer, layer::Context};
+
+/// Lines kept.
+const MAX_LINES: usize = 2000;
+/// A line longer than this is cut.
+const MAX_LINE_BYTES: usize = 2000;
+
+/// The last lines of this process.
+#[derive(Default)]
+pub struct LogRing {
+    lines: Mutex<(u64, VecDeque<String>)>,
+}
+
+/// The process's ring.
+pub fn ring() -> &'static LogRing {
+    static RING: OnceLock<LogRing> = OnceLock::new();
+    RING.get_or_init(LogRing::default)
+}
+
+impl LogRing {
+    fn push(&self, mut line: String) {
+        if line.len() > MAX_LINE_BYTES {
+            let mut cut = MAX_LINE_BYTES;
+            while !line.is_char_boundary(cut) {
+                cut -= 1;
+            }
+            line.truncate(cut);
+        }
+        let mut held = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        held.0 += 1;
+        held.1.push_back(line);
+        if held.1.len() > MAX_LINES {
+            held.1.pop_front();
+        }
+    }
+
+    /// Lines after a cursor (the newest ones without one), the cursor to go on from, and whether some were lost.
+    pub fn tail(&self, cursor: Option<u64>, limit: usize, max_bytes: usize) -> (Vec<String>, u64, bool) {
+        let held = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let (end, lines) = (held.0, &held.1);
+        let first = end - lines.len() as u64;
+        // A cursor of another process lies beyond the end: begin anew.
+        let from = cursor.filter(|c| *c <= end).unwrap_or_else(|| end.saturating_sub(limit as u64)).max(first);
+        let lost = cursor.is_some_and(|c| c < first);
+        let mut taken = Vec::new();
+        let mut bytes = 0;
+        let mut at = from;
+        for line in lines.iter().skip((from - first) as usize).take(limit) {
+            bytes += line.len() + 1;
+            if bytes > max_bytes && !taken.is_empty() {
+                break;
+            }
+            taken.push(line.clone());
+            at += 1;
+        }
+        (taken, at, lost)
+    }
+}
+
+/// Writes every event into the process's ring.
+pub struct RingLayer;
+
+impl<S: Subscriber> Layer<S> for RingLayer {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let meta = event.metadata();
+        let mut line = format!("{} {} {}:", jiff::Timestamp::now(), meta.level(), meta.target());
+        event.record(&mut Writer(&mut line));
+        ring().push(line);
+    }
+}
+
+struct Writer<'a>(&'a mut String);
+
+impl Visit for Writer<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let _ = if field.name() == "message" {
+            write!(self.0, " {value:?}")
+        } else {
+            write!(self.0, " {}={value:?}", field.name())
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_keeps_the_newest_and_goes_on_from_a_cursor() {
+        let ring = LogRing::default();
+        for i in 0..MAX_LINES + 10 {
+            ring.push(format!("line {i}"));
+        }
+        let (lines, cursor, lost) = ring.tail(None, 3, 10_000);
+        assert_eq!(lines, ["line 2007", "line 2008", "line 2009"]);
+        assert_eq!((cursor, lost), (2010, false));
+        ring.push("one more".into());
+        assert_eq!(ring.tail(Some(cursor), 10, 10_000).0, ["one more"]);
+        assert!(ring.tail(Some(2), 1, 10_000).2, "lines before the ring's first are lost");
+        assert_eq!(ring.tail(Some(999_999), 1, 10_000).0, ["one more"], "a cursor from elsewhere");
+        ring.push("é".repeat(3000));
+        assert!(ring.tail(None, 1, 100_000).0[0].len() <= MAX_LINE_BYTES);
+    }
+}

@@ -1,0 +1,233 @@
+//! The Gateway's methods by name: which scope each needs, and what answers it.
+//!
+//! Methods of the engine (`plans.*`, `runs.*`) are the shared table's; the rest turn it into the shapes that clients of
+//! the real gateway know.
+
+pub(crate) mod approvals;
+pub(crate) mod health;
+pub(crate) mod operate;
+pub(crate) mod runs;
+pub(crate) mod sessions;
+pub(crate) mod tools;
+
+use crate::{
+    hub::{Connection, Gateway},
+    ws::frame::{Request, RpcError},
+};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use toolyard_protocol::{ErrorCode, Failure};
+
+/// A method and the scope it needs.
+pub(crate) struct Method {
+    pub(crate) name: &'static str,
+    scope: Option<&'static str>,
+}
+
+impl Method {
+    /// The scope it needs, if any.
+    pub(crate) fn scope(&self) -> Option<&'static str> {
+        self.scope
+    }
+}
+
+const fn open(name: &'static str) -> Method {
+    Method { name, scope: None }
+}
+const fn read(name: &'static str) -> Method {
+    Method { name, scope: Some("operator.read") }
+}
+const fn write(name: &'static str) -> Method {
+    Method { name, scope: Some("operator.write") }
+}
+const fn approve(name: &'static str) -> Method {
+    Method { name, scope: Some("operator.approvals") }
+}
+const fn pair(name: &'static str) -> Method {
+    Method { name, scope: Some("operator.pairing") }
+}
+
+/// Everything that can be asked.
+pub(crate) const METHODS: &[Method] = &[
+    open("health"),
+    read("status"),
+    read("system-presence"),
+    read("tools.catalog"),
+    read("tools.effective"),
+    write("tools.invoke"),
+    write("tools.cancel"),
+    write("sessions.create"),
+    read("sessions.list"),
+    read("sessions.get"),
+    write("sessions.patch"),
+    write("sessions.delete"),
+    approve("plugin.approval.request"),
+    approve("plugin.approval.waitDecision"),
+    approve("plugin.approval.list"),
+    approve("plugin.approval.resolve"),
+    approve("exec.approval.request"),
+    approve("exec.approval.waitDecision"),
+    approve("exec.approval.list"),
+    approve("exec.approval.get"),
+    approve("exec.approval.resolve"),
+    approve("approval.get"),
+    approve("approval.resolve"),
+    approve("approval.history"),
+    read("config.get"),
+    read("logs.tail"),
+    pair("device.pair.list"),
+    pair("device.pair.approve"),
+    pair("device.pair.reject"),
+    pair("device.pair.remove"),
+    pair("device.token.rotate"),
+    pair("device.token.revoke"),
+    read("plans.check"),
+    write("plans.dryRun"),
+    write("plans.run"),
+    write("plans.cancel"),
+    read("plans.replay"),
+    write("plans.fork"),
+    write("plans.undo"),
+    read("runs.list"),
+    read("runs.get"),
+    read("runs.events"),
+    read("runs.verify"),
+    write("runs.resume"),
+    write("runs.cancel"),
+    read("runs.subscribe"),
+    read("runs.unsubscribe"),
+];
+
+/// Everything that is sent without being asked for.
+pub(crate) const EVENTS: &[&str] = &[
+    "connect.challenge",
+    "tick",
+    "health",
+    "presence",
+    "shutdown",
+    "exec.approval.requested",
+    "exec.approval.resolved",
+    "plugin.approval.requested",
+    "plugin.approval.resolved",
+    "device.pair.requested",
+    "device.pair.resolved",
+    "run.started",
+    "run.confirmationRequested",
+    "run.confirmed",
+    "run.cancelled",
+    "run.finished",
+    "step.scheduled",
+    "step.started",
+    "step.progress",
+    "step.finished",
+    "step.failed",
+];
+
+/// Nodes may ask for health and nothing else here.
+pub(crate) fn wrong_role(connection: &Connection, method: &str) -> Option<RpcError> {
+    (connection.role != "operator" && method != "health")
+        .then(|| RpcError::invalid(format!("unauthorized role: {}", connection.role)))
+}
+
+/// Answers a request. The name given back is one of the table's, for counting.
+pub(crate) async fn dispatch(
+    gateway: &Gateway,
+    connection: &Arc<Connection>,
+    id: &Value,
+    request: Request,
+) -> (&'static str, Result<Value, RpcError>) {
+    let known = METHODS.iter().find(|m| m.name == request.method);
+    // What is not there is guarded like what only an administrator may do, so that probing tells nothing.
+    let needed = known.map_or(Some("operator.admin"), |m| m.scope);
+    if let Some(scope) = needed
+        && !connection.has(scope)
+    {
+        let error = RpcError::new("FORBIDDEN", format!("missing scope: {scope}"))
+            .details(json!({"code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": [scope]}));
+        return (known.map_or("unknown", |m| m.name), Err(error));
+    }
+    let Some(method) = known else {
+        let shown: String = request.method.chars().take(80).collect();
+        return ("unknown", Err(RpcError::invalid(format!("unknown method: {shown}"))));
+    };
+    if request.expected_profile_id.is_some() {
+        let error = RpcError::invalid("expected profile does not match")
+            .details(json!({"reason": "EXPECTED_PROFILE_MISMATCH", "execution": "not_started"}));
+        return (method.name, Err(error));
+    }
+    let ask = Ask { gateway, connection, id, method: method.name };
+    (method.name, answer(&ask, request.params).await)
+}
+
+/// One request, as methods see it.
+pub(crate) struct Ask<'a> {
+    pub(crate) gateway: &'a Gateway,
+    pub(crate) connection: &'a Arc<Connection>,
+    pub(crate) id: &'a Value,
+    pub(crate) method: &'static str,
+}
+
+async fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+    match ask.method {
+        "health" => health::answer(ask, params).await,
+        "status" => health::status(ask, params).await,
+        "system-presence" => health::presence(ask, params),
+        "tools.catalog" => tools::catalog(ask, params),
+        "tools.effective" => tools::effective(ask, params).await,
+        "tools.invoke" => tools::invoke(ask, params).await,
+        "tools.cancel" => tools::cancel(ask, params),
+        "sessions.create" => sessions::create(ask, params).await,
+        "sessions.list" => sessions::list(ask, params).await,
+        "sessions.get" => sessions::get(ask, params).await,
+        "sessions.patch" => sessions::patch(ask, params).await,
+        "sessions.delete" => sessions::delete(ask, params).await,
+        "config.get" => operate::config(ask, params),
+        "logs.tail" => operate::logs(ask, params),
+        "runs.events" => runs::events(ask, params).await,
+        "runs.subscribe" => runs::subscribe(ask, params),
+        "runs.unsubscribe" => runs::unsubscribe(ask, params),
+        name if name.starts_with("device.") => operate::devices(ask, params).await,
+        name if name.contains("approval.") => approvals::answer(ask, params).await,
+        _ => runs::shared(ask, params).await,
+    }
+}
+
+/// A failure of the engine in the words of a response.
+pub(crate) fn from_failure(failure: Failure) -> RpcError {
+    let code = match failure.code {
+        ErrorCode::Unavailable | ErrorCode::StoreUnavailable | ErrorCode::LimitExceeded | ErrorCode::InternalError => {
+            "UNAVAILABLE"
+        }
+        ErrorCode::PolicyDenied => "FORBIDDEN",
+        _ => "INVALID_REQUEST",
+    };
+    let mut details = failure.details.unwrap_or_default();
+    details.insert("code".to_owned(), failure.code.as_str().into());
+    if let Some(suggestion) = failure.suggestion {
+        details.insert("suggestion".to_owned(), suggestion.into());
+    }
+    RpcError { retryable: failure.retryable, ..RpcError::new(code, failure.message) }.details(Value::Object(details))
+}
+
+impl From<toolyard_engine::store::StoreError> for RpcError {
+    fn from(error: toolyard_engine::store::StoreError) -> Self {
+        from_failure(error.into())
+    }
+}
+
+/// Runs what may block on the store.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
+) -> Result<T, RpcError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|_| Err(RpcError::new("UNAVAILABLE", "reading the store failed unexpectedly")))
+}
+
+/// An object without its nulls.
+pub(crate) fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(map.into_iter().filter(|(_, v)| !v.is_null()).collect::<Map<_, _>>()),
+        other => other,
+    }
+}

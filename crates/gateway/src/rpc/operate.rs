@@ -1,0 +1,102 @@
+//! What an operator looks at and decides: configuration (secrets hidden), log lines, devices.
+
+use super::{Ask, RpcError, from_failure};
+use crate::{
+    logs,
+    ws::params::{Field, Kind, check, count, text},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+const NOTHING: &[Field] = &[];
+
+pub(super) fn config(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+    check(ask.method, params, NOTHING)?;
+    Ok(ask.gateway.settings().config.clone())
+}
+
+const TAIL: &[Field] = &[
+    Field::optional("cursor", Kind::Count),
+    Field::optional("limit", Kind::Count),
+    Field::optional("maxBytes", Kind::Count),
+];
+
+pub(super) fn logs(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+    let params = check(ask.method, params, TAIL)?;
+    let limit = count(&params, "limit").unwrap_or(200).clamp(1, 5000) as usize;
+    let most = count(&params, "maxBytes").unwrap_or(250_000).clamp(1, 1_000_000) as usize;
+    let cursor = count(&params, "cursor");
+    let (lines, next, lost) = logs::ring().tail(cursor, limit, most);
+    let size: usize = lines.iter().map(|l| l.len() + 1).sum();
+    Ok(json!({
+        "file": "memory", "cursor": next, "size": size, "lines": lines, "truncated": lost,
+        "reset": cursor.is_some_and(|c| c > next),
+    }))
+}
+
+const REQUEST: &[Field] = &[Field::required("requestId", Kind::Text)];
+const DEVICE: &[Field] = &[Field::required("deviceId", Kind::Text)];
+const TOKEN: &[Field] = &[
+    Field::required("deviceId", Kind::Text),
+    Field::required("role", Kind::Text),
+    Field::optional("scopes", Kind::Texts),
+];
+
+pub(super) async fn devices(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+    let devices = &ask.gateway.inner.devices;
+    let by = &ask.connection.principal;
+    match ask.method {
+        "device.pair.list" => {
+            check(ask.method, params, NOTHING)?;
+            Ok(devices.overview()?)
+        }
+        "device.pair.approve" => {
+            let params = check(ask.method, params, REQUEST)?;
+            let id = text(&params, "requestId").unwrap_or_default();
+            // Nobody gives what they do not have.
+            let wanted = devices.requests()?.into_iter().find(|r| r.request_id == id);
+            if let Some(request) = wanted
+                && let Some(scope) = request.device.scopes.iter().find(|scope| !ask.connection.has(scope))
+            {
+                return Err(RpcError::new("FORBIDDEN", format!("missing scope: {scope}")).details(
+                    json!({"code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": request.device.scopes}),
+                ));
+            }
+            let device = devices.approve(id, by).await.map_err(from_failure)?;
+            Ok(json!({"requestId": id, "device": {
+                "deviceId": device.device_id, "role": device.role, "scopes": device.scopes,
+                "approvedAtMs": Timestamp::now().as_millisecond(),
+            }}))
+        }
+        "device.pair.reject" => {
+            let params = check(ask.method, params, REQUEST)?;
+            let request = devices.reject(text(&params, "requestId").unwrap_or_default()).await.map_err(from_failure)?;
+            Ok(json!({"requestId": request.request_id, "deviceId": request.device.device_id}))
+        }
+        "device.pair.remove" => {
+            let params = check(ask.method, params, DEVICE)?;
+            let device = devices.revoke(text(&params, "deviceId").unwrap_or_default()).await.map_err(from_failure)?;
+            Ok(json!({"deviceId": device.device_id}))
+        }
+        name => {
+            let params = check(name, params, TOKEN)?;
+            let id = text(&params, "deviceId").unwrap_or_default();
+            let now = Timestamp::now();
+            let (device, token) = devices.rotate(id, now).await.map_err(from_failure)?;
+            let at = now.as_millisecond();
+            if name == "device.token.revoke" {
+                return Ok(json!({"deviceId": device.device_id, "role": device.role, "revokedAtMs": at}));
+            }
+            let mut rotated =
+                json!({"deviceId": device.device_id, "role": device.role, "scopes": device.scopes, "rotatedAtMs": at});
+            // A token is told to the device it belongs to and to nobody else.
+            if ask.connection.device.as_deref() == Some(device.device_id.as_str()) {
+                rotated["token"] = token.into();
+                rotated["tokenDelivery"] = "in-band".into();
+            } else {
+                rotated["tokenDelivery"] = "withheld-cross-device".into();
+            }
+            Ok(rotated)
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! `tools.catalog`, `tools.effective`, `tools.invoke`, `tools.cancel`. Calls go down the engine's road like any other;
+//! here they only change clothes.
+
+use super::{Ask, RpcError, blocking, sessions};
+use crate::{
+    hub::{Connection, Gateway},
+    rpc::sessions::Key,
+    ws::params::{Field, Kind, check, count, flag, text},
+};
+use serde_json::{Map, Value, json};
+use std::{collections::BTreeMap, sync::Arc};
+use tokio_util::sync::CancellationToken;
+use toolyard_catalog::{SourceKind, ToolEntry};
+use toolyard_engine::{Asking, CallAnswer, CallRequest, Caller};
+use toolyard_protocol::{CallId, ErrorCode, Failure, RiskLevel, RunId};
+
+/// A short description has at most this many characters.
+const SHORT: usize = 120;
+
+const CATALOG: &[Field] = &[
+    Field::optional("agentId", Kind::Text),
+    Field::optional("includePlugins", Kind::Flag),
+    Field::optional("includeSchemas", Kind::Flag),
+];
+
+pub(super) fn catalog(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+    let params = check(ask.method, params, CATALOG)?;
+    let agent = text(&params, "agentId").unwrap_or("main");
+    if !sessions::knows_agent(ask.gateway, agent) {
+        let shown: String = agent.chars().take(80).collect();
+        return Err(RpcError::invalid(format!("unknown agent id \"{shown}\"")));
+    }
+    let plugins = params.get("includePlugins").and_then(Value::as_bool).unwrap_or(true);
+    let schemas = flag(&params, "includeSchemas");
+    let tools = ask.gateway.service().engine().tools();
+    let mut groups: BTreeMap<(bool, String), Vec<Value>> = BTreeMap::new();
+    for entry in tools.snapshot.iter() {
+        let (definition, source) = (entry.definition(), entry.source());
+        let is_core = source.kind == SourceKind::Core;
+        if !is_core && !plugins {
+            continue;
+        }
+        let mut tool = json!({
+            "id": definition.name, "label": definition.name, "description": short(&definition.description),
+            "source": if is_core { "core" } else { "plugin" }, "risk": risk(definition.risk_level),
+            "defaultProfiles": entry.profiles(),
+        });
+        if !is_core {
+            tool["pluginId"] = source.name.as_str().into();
+        }
+        if entry.optional() {
+            tool["optional"] = true.into();
+        }
+        add_schemas(&mut tool, entry, schemas);
+        let group = if is_core { definition.category.clone() } else { source.name.clone() };
+        groups.entry((!is_core, group)).or_default().push(tool);
+    }
+    let groups: Vec<Value> = groups
+        .into_iter()
+        .map(|((is_plugin, name), tools)| {
+            if is_plugin {
+                json!({"id": format!("plugin:{name}"), "label": name, "source": "plugin", "pluginId": name, "tools": tools})
+            } else {
+                json!({"id": name, "label": titled(&name), "source": "core", "tools": tools})
+            }
+        })
+        .collect();
+    Ok(json!({
+        "agentId": agent,
+        "profiles": [
+            {"id": "minimal", "label": "Minimal"}, {"id": "coding", "label": "Coding"},
+            {"id": "messaging", "label": "Messaging"}, {"id": "full", "label": "Full"},
+        ],
+        "groups": groups,
+    }))
+}
+
+fn add_schemas(tool: &mut Value, entry: &ToolEntry, wanted: bool) {
+    if wanted {
+        let definition = entry.definition();
+        tool["inputSchema"] = Value::Object(definition.input_schema.clone());
+        if let Some(schema) = &definition.output_schema {
+            tool["outputSchema"] = Value::Object(schema.clone());
+        }
+    }
+}
+
+const EFFECTIVE: &[Field] = &[
+    Field::required("sessionKey", Kind::Text),
+    Field::optional("agentId", Kind::Text),
+    Field::optional("includeSchemas", Kind::Flag),
+];
+
+pub(super) async fn effective(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+    let params = check(ask.method, params, EFFECTIVE)?;
+    let given = text(&params, "sessionKey").unwrap_or_default();
+    let key = Key::read(given, text(&params, "agentId"))?;
+    if !sessions::exists(ask.gateway, &key).await? {
+        return Err(sessions::unknown(given));
+    }
+    let schemas = flag(&params, "includeSchemas");
+    // The session's tools, for whoever may call any at all: without operator.write nothing can be invoked, and a reader
+    // asks what the session has, not what the reader has.
+    let mut caller = Caller::clone(&ask.connection.caller(&key.agent, Some(key.full.clone())));
+    if !ask.connection.has("operator.write") {
+        caller.scopes.push("operator.write".to_owned());
+    }
+    let mut groups: [(&str, &str, Vec<Value>); 3] = [
+        ("core", "Built-in tools", Vec::new()),
+        ("plugin", "Connected tools", Vec::new()),
+        ("mcp", "MCP tools", Vec::new()),
+    ];
+    for entry in ask.gateway.service().engine().visible_tools(&caller) {
+        let (definition, source) = (entry.definition(), entry.source());
+        let (place, kind) = match source.kind {
+            SourceKind::Core => (0, "core"),
+            SourceKind::Plugin | SourceKind::Client => (1, "plugin"),
+            SourceKind::Mcp => (2, "mcp"),
+        };
+        let mut tool = json!({
+            "id": definition.name, "label": definition.title, "description": short(&definition.description),
+            "rawDescription": definition.description, "source": kind, "risk": risk(definition.risk_level),
+        });
+        match source.kind {
+            SourceKind::Core => {}
+            SourceKind::Plugin | SourceKind::Client => tool["pluginId"] = source.name.as_str().into(),
+            SourceKind::Mcp => tool["mcpServer"] = source.name.as_str().into(),
+        }
+        add_schemas(&mut tool, &entry, schemas);
+        groups[place].2.push(tool);
+    }
+    let groups: Vec<Value> = groups
+        .into_iter()
+        .filter(|(_, _, tools)| !tools.is_empty())
+        .map(|(id, label, tools)| json!({"id": id, "label": label, "source": id, "tools": tools}))
+        .collect();
+    let profile = ask.gateway.settings().profile.clone().unwrap_or_else(|| "full".to_owned());
+    Ok(json!({"agentId": key.agent, "profile": profile, "groups": groups}))
+}
+
+fn risk(level: RiskLevel) -> &'static str {
+    match level {
+        RiskLevel::ReadOnly => "low",
+        RiskLevel::Writes => "medium",
+        RiskLevel::Commands => "high",
+    }
+}
+
+/// The first sentence, or as much of it as fits.
+fn short(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let sentence = line.split_inclusive(". ").next().unwrap_or(line).trim_end();
+    if sentence.chars().count() <= SHORT {
+        return sentence.to_owned();
+    }
+    sentence.chars().take(SHORT - 1).chain(['…']).collect()
+}
+
+fn titled(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+const INVOKE: &[Field] = &[
+    Field::required("name", Kind::Text),
+    Field::optional("args", Kind::Object),
+    Field::optional("sessionKey", Kind::Text),
+    Field::optional("agentId", Kind::Text),
+    Field::optional("confirm", Kind::Flag),
+    Field::optional("idempotencyKey", Kind::TextUpTo(512)),
+    Field::optional("conversationReadOrigin", Kind::OneOf(&["direct-operator"])),
+    Field::optional("timeoutMs", Kind::Count),
+    Field::optional("dryRun", Kind::Flag),
+];
+
+/// A call as a network door wants it.
+pub(crate) struct Invocation {
+    pub(crate) name: String,
+    pub(crate) args: Map<String, Value>,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) asking: Asking,
+    pub(crate) timeout_ms: Option<u64>,
+    pub(crate) idempotency_key: Option<String>,
+    pub(crate) dry_run: bool,
+    pub(crate) cancel: Option<CancellationToken>,
+}
+
+/// How a call ended, in the doors' words.
+pub(crate) struct Invoked {
+    pub(crate) outcome: Result<Value, Refused>,
+    pub(crate) source: &'static str,
+    pub(crate) deduplicated: bool,
+}
+
+/// Why a tool did not do what was asked.
+pub(crate) struct Refused {
+    pub(crate) code: String,
+    pub(crate) message: String,
+    pub(crate) details: Map<String, Value>,
+    pub(crate) requires_approval: bool,
+    /// Whether the caller may see the tool at all.
+    pub(crate) known: bool,
+}
+
+pub(super) async fn invoke(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+    let mut params = check(ask.method, params, INVOKE)?;
+    let name = text(&params, "name").unwrap_or_default().to_owned();
+    let key = Key::read(text(&params, "sessionKey").unwrap_or("main"), text(&params, "agentId"))?;
+    if !sessions::knows_agent(ask.gateway, &key.agent) {
+        let shown: String = key.agent.chars().take(80).collect();
+        return Ok(json!({"ok": false, "toolName": name, "error": {
+            "code": "validation_error", "message": format!("Unknown agent id \"{shown}\""),
+        }}));
+    }
+    let args = match params.remove("args") {
+        Some(Value::Object(args)) => args,
+        _ => Map::new(),
+    };
+    let cancel = ask.gateway.service().engine().call_token();
+    let request_id = ask.id.as_str().unwrap_or_default();
+    ask.connection.start_call(request_id, cancel.clone());
+    let invocation = Invocation {
+        name: name.clone(),
+        args,
+        caller: ask.connection.caller(&key.agent, Some(key.full)),
+        asking: if flag(&params, "confirm") { route(ask.gateway, Some(ask.connection)) } else { Asking::Report },
+        timeout_ms: count(&params, "timeoutMs"),
+        idempotency_key: text(&params, "idempotencyKey").map(str::to_owned),
+        dry_run: flag(&params, "dryRun"),
+        cancel: Some(cancel),
+    };
+    let invoked = run(ask.gateway, invocation).await;
+    ask.connection.end_call(request_id);
+    let mut payload = match invoked.outcome {
+        Ok(output) => json!({"ok": true, "toolName": name, "output": output, "source": invoked.source}),
+        Err(refused) => {
+            let mut payload = json!({"ok": false, "toolName": name});
+            if refused.requires_approval {
+                payload["requiresApproval"] = true.into();
+            }
+            let mut error = json!({"code": refused.code, "message": refused.message});
+            if !refused.details.is_empty() {
+                error["details"] = Value::Object(refused.details);
+            }
+            payload["error"] = error;
+            payload
+        }
+    };
+    if invoked.deduplicated {
+        payload["deduplicated"] = true.into();
+    }
+    Ok(payload)
+}
+
+/// Where a question of this caller would go: to somebody else, never to itself.
+pub(crate) fn route(gateway: &Gateway, connection: Option<&Arc<Connection>>) -> Asking {
+    let id = connection.map(|c| c.id.as_str());
+    let reachable = match id {
+        Some(_) => gateway.approver_beside(id, "plugin"),
+        None => gateway.approver_for_others(),
+    };
+    if reachable { Asking::Wait { requester: id.map(str::to_owned) } } else { Asking::Unreachable }
+}
+
+/// Runs a call down the engine's road and puts its result into the doors' words.
+pub(crate) async fn run(gateway: &Gateway, invocation: Invocation) -> Invoked {
+    let engine = gateway.service().engine();
+    let tools = engine.tools();
+    let entry = tools.snapshot.get(&invocation.name).cloned();
+    let source = entry.as_ref().map_or("core", |entry| match entry.source().kind {
+        SourceKind::Core => "core",
+        SourceKind::Plugin | SourceKind::Client => "plugin",
+        SourceKind::Mcp => "mcp",
+    });
+    let visible = entry.as_ref().is_some_and(|e| !engine.policy_for(&invocation.caller).decide(e, None).is_denied());
+    let request = CallRequest {
+        tool: invocation.name.clone(),
+        args: invocation.args,
+        timeout_ms: invocation.timeout_ms,
+        preview: None,
+        idempotency_key: invocation.idempotency_key,
+        dry_run: invocation.dry_run,
+        asking: invocation.asking,
+        cancel: invocation.cancel,
+        run_id: None,
+    };
+    let CallAnswer { result, deduplicated } = gateway.service().invoke(invocation.caller, request).await;
+    let parts = result.into_parts();
+    gateway.inner.metrics.tool(parts.status.as_str());
+    let ids = [("callId", Value::from(parts.call_id.to_string())), ("runId", parts.run_id.to_string().into())];
+    let outcome = match (parts.data, parts.error) {
+        (Some(data), _) => Ok(output(data, ids)),
+        (None, failure) => {
+            let failure = failure.unwrap_or_else(|| {
+                Failure::new(ErrorCode::InternalError, parts.user_message.unwrap_or_else(|| "skipped".to_owned()))
+            });
+            let mut refused = refusal(&invocation.name, failure, visible);
+            refused.message = hide(&gateway.settings().token, refused.message);
+            if visible {
+                refused.details.extend(ids.map(|(key, value)| (key.to_owned(), value)));
+            }
+            Err(refused)
+        }
+    };
+    Invoked { outcome, source, deduplicated }
+}
+
+/// A tool's data as `{content, details}`. What has that shape already (plugins, MCP) stays as it is.
+fn output(data: Map<String, Value>, ids: [(&str, Value); 2]) -> Value {
+    let meta: Map<String, Value> = ids.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let shaped = data.get("content").is_some_and(|content| {
+        content.as_array().is_some_and(|parts| parts.iter().all(|part| part.get("type").is_some()))
+    });
+    if shaped {
+        let mut data = data;
+        data.entry("details").or_insert_with(|| json!({}));
+        data.insert("meta".to_owned(), Value::Object(meta));
+        return Value::Object(data);
+    }
+    let written = serde_json::to_string_pretty(&data).unwrap_or_default();
+    json!({"content": [{"type": "text", "text": written}], "details": data, "meta": meta})
+}
+
+fn refusal(name: &str, failure: Failure, known: bool) -> Refused {
+    let shown: String = name.chars().take(200).collect();
+    let plain = |code: &str, message: String| Refused {
+        code: code.to_owned(),
+        message,
+        details: Map::new(),
+        requires_approval: false,
+        known,
+    };
+    // A tool the caller may not see looks like one that does not exist.
+    if !known && matches!(failure.code, ErrorCode::NotFound | ErrorCode::PolicyDenied) {
+        return plain("not_found", format!("Tool not available: {shown}"));
+    }
+    let mut details = failure.details.unwrap_or_default();
+    if let Some(suggestion) = failure.suggestion {
+        details.insert("suggestion".to_owned(), suggestion.into());
+    }
+    if let Some(retryable) = failure.retryable {
+        details.insert("retryable".to_owned(), retryable.into());
+    }
+    let code = match failure.code {
+        ErrorCode::PolicyDenied => "forbidden".to_owned(),
+        ErrorCode::ConfirmationRequired | ErrorCode::ApprovalDenied => {
+            return Refused { details, requires_approval: true, ..plain("requires_approval", failure.message) };
+        }
+        other => other.as_str().to_ascii_lowercase(),
+    };
+    Refused { details, ..plain(&code, failure.message) }
+}
+
+/// A message without the gateway's own credential, should a tool have come by it.
+fn hide(token: &str, message: String) -> String {
+    if token.len() >= 8 && message.contains(token) { message.replace(token, "(hidden)") } else { message }
+}
+
+const CANCEL: &[Field] = &[
+    Field::optional("callId", Kind::Text),
+    Field::optional("runId", Kind::Text),
+    Field::optional("requestId", Kind::Text),
+];
+
+/// Stops a call: by its own id, its run's, or the id of the request that made it on this connection.
+pub(super) fn cancel(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+    let params = check(ask.method, params, CANCEL)?;
+    let engine = ask.gateway.service().engine();
+    let wrong = |what: &str| RpcError::invalid(format!("invalid tools.cancel params: at /{what}: must be a UUID"));
+    let cancelled = if let Some(id) = text(&params, "callId") {
+        engine.cancel_call(CallId::parse(id).map_err(|_| wrong("callId"))?)
+    } else if let Some(id) = text(&params, "runId") {
+        engine.cancel_run(RunId::parse(id).map_err(|_| wrong("runId"))?)
+    } else if let Some(id) = text(&params, "requestId") {
+        ask.connection.cancel_call(id)
+    } else {
+        return Err(RpcError::invalid("invalid tools.cancel params: must have callId, runId or requestId"));
+    };
+    Ok(json!({"ok": true, "cancelled": cancelled}))
+}
+
+/// The run's events from the record.
+pub(crate) async fn recorded_events(gateway: &Gateway, run_id: RunId) -> Result<Vec<Value>, RpcError> {
+    let store = gateway.service().engine().store().clone();
+    blocking(move || {
+        store.settle()?;
+        let export = toolyard_engine::view::export_run(&*store, run_id).map_err(super::from_failure)?;
+        Ok(export.events.iter().map(|event| serde_json::to_value(event).unwrap_or_default()).collect())
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_with_content_keep_their_shape_and_others_get_one() {
+        let ids = || [("callId", json!("c")), ("runId", json!("r"))];
+        let shaped = output(json!({"content":[{"type":"text","text":"hi"}]}).as_object().unwrap().clone(), ids());
+        assert_eq!(shaped["content"][0]["text"], "hi");
+        assert_eq!(shaped["details"], json!({}));
+        let plain = output(json!({"content":"a note","path":"a.md"}).as_object().unwrap().clone(), ids());
+        assert_eq!(plain["details"]["path"], "a.md");
+        assert!(plain["content"][0]["text"].as_str().unwrap().contains("a note"));
+        assert_eq!(plain["meta"]["callId"], "c");
+    }
+
+    #[test]
+    fn what_may_not_be_seen_looks_like_what_does_not_exist() {
+        let denied = || Failure::new(ErrorCode::PolicyDenied, "rule x says no");
+        assert_eq!(refusal("t", denied(), false).message, "Tool not available: t");
+        assert_eq!(refusal("t", denied(), true).code, "forbidden");
+        let asked = refusal("t", Failure::new(ErrorCode::ConfirmationRequired, "may I?"), true);
+        assert!(asked.requires_approval && asked.code == "requires_approval" && asked.message == "may I?");
+        assert_eq!(refusal("t", Failure::new(ErrorCode::Timeout, "slow"), true).code, "timeout");
+        assert_eq!(hide("secret-token", "x secret-token y".into()), "x (hidden) y");
+    }
+
+    #[test]
+    fn descriptions_are_cut_at_a_sentence() {
+        assert_eq!(short("Reads a note. Gives its etag."), "Reads a note.");
+        assert_eq!(short(&"x".repeat(300)).chars().count(), SHORT);
+    }
+}

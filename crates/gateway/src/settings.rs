@@ -1,0 +1,119 @@
+//! What an operator can set about the doors, and the limits that are fixed.
+
+use serde_json::Value;
+use std::{net::IpAddr, time::Duration};
+
+/// A frame before the handshake is done.
+pub const MAX_PREAUTH_BYTES: usize = 64 << 10;
+/// A frame afterwards.
+pub const MAX_PAYLOAD_BYTES: usize = 25 << 20;
+/// Bytes waiting to be sent on one connection; beyond it the client is too slow and is closed.
+pub const MAX_BUFFERED_BYTES: usize = 50 << 20;
+/// With more than this unread, events that can be missed are not sent.
+pub const SLOW_BYTES: usize = 1 << 20;
+/// Time for the handshake.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Connections of one address that have not finished their handshake.
+pub const MAX_PREAUTH_PER_ADDRESS: usize = 32;
+/// Connections at once.
+pub const MAX_CONNECTIONS: usize = 20_000;
+/// Requests under way at once, over all connections.
+pub const MAX_RUNNING_REQUESTS: usize = 1024;
+/// Requests waiting to start, over all connections.
+pub const MAX_WAITING_REQUESTS: usize = 256;
+/// Bytes of requests waiting to start, over all connections.
+pub const MAX_WAITING_BYTES: usize = 50 << 20;
+/// Requests of one connection, running or waiting.
+pub const MAX_REQUESTS_PER_CONNECTION: usize = 512;
+/// A peer that says nothing for this long after a ping is gone.
+pub const PONG_WITHIN: Duration = Duration::from_secs(25);
+/// A write that makes no progress for this long means a client that does not read.
+pub const WRITE_STALL: Duration = Duration::from_secs(60);
+/// The body of an HTTP request.
+pub const MAX_HTTP_BODY: usize = 2 << 20;
+/// Ticks come this often unless set otherwise.
+pub const TICK: Duration = Duration::from_secs(30);
+/// The health event comes this often.
+pub const HEALTH_EVERY: Duration = Duration::from_secs(60);
+/// How far a device's clock may be off.
+pub const SIGNATURE_SKEW_MS: i64 = 120_000;
+
+/// How wrong credentials are slowed down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Wrong credentials of one address within the window before it is locked out.
+    pub max_attempts: u32,
+    /// The window.
+    pub window: Duration,
+    /// How long the lockout lasts.
+    pub lockout: Duration,
+    /// Whether connections from this machine are exempt (never those of a browser).
+    pub exempt_loopback: bool,
+}
+
+impl Default for RateLimit {
+    fn default() -> Self {
+        Self {
+            max_attempts: 10,
+            window: Duration::from_secs(60),
+            lockout: Duration::from_secs(300),
+            exempt_loopback: true,
+        }
+    }
+}
+
+/// What an operator can set.
+#[derive(Clone)]
+pub struct Settings {
+    /// The shared credential.
+    pub token: String,
+    /// Whether the listener is on loopback only: then the `Host` header must name this machine.
+    pub loopback_only: bool,
+    /// Browser origins that may connect beside the gateway's own.
+    pub allowed_origins: Vec<String>,
+    /// Host names, beside this machine's, by which clients may reach the gateway.
+    pub allowed_hosts: Vec<String>,
+    /// Proxies whose forwarding headers are believed.
+    pub trusted_proxies: Vec<IpAddr>,
+    /// Whether a client beyond loopback needs a paired device beside the token.
+    pub require_device: bool,
+    /// How wrong credentials are slowed down.
+    pub rate_limit: RateLimit,
+    /// How often `tick` comes.
+    pub tick: Duration,
+    /// Agents that policy knows, beside `main`.
+    pub agents: Vec<String>,
+    /// The profile that policy sets, for `tools.effective`.
+    pub profile: Option<String>,
+    /// The configuration file's path and content, secrets hidden, for `config.get`.
+    pub config: Value,
+    /// Where state lies, for `health`.
+    pub state_path: String,
+}
+
+impl Settings {
+    /// Defaults with a credential.
+    pub fn new(token: impl Into<String>) -> Self {
+        Self {
+            token: token.into(),
+            loopback_only: true,
+            allowed_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
+            require_device: true,
+            rate_limit: RateLimit::default(),
+            tick: TICK,
+            agents: Vec::new(),
+            profile: None,
+            config: Value::Null,
+            state_path: String::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Settings {
+    /// Without the credential.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings").field("loopback_only", &self.loopback_only).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,301 @@
+//! One connection, one task: the handshake, then reading and writing side by side until either ends.
+//!
+//! Requests run in tasks of their own and answer through the connection's queue, so that a slow one holds up no other
+//! and a client that goes away does not take its work with it.
+
+use super::{
+    frame::{self, BadFrame, EventBody, RpcError},
+    handshake,
+};
+use crate::{
+    auth::Origin,
+    hub::{Connection, Gateway, Out, Outgoing, Place, Unproven},
+    rpc,
+    settings::{HANDSHAKE_TIMEOUT, MAX_PAYLOAD_BYTES, MAX_REQUESTS_PER_CONNECTION, WRITE_STALL},
+};
+use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio_websockets::{CloseCode, Error, Message, WebSocketStream};
+
+/// The longest reason a close frame can carry.
+const MAX_REASON: usize = 123;
+/// How long a goodbye may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// How long a client that was told goodbye may go on sending.
+const DRAIN: Duration = Duration::from_secs(10);
+/// What a client may still send after we said goodbye before we stop listening.
+const MAX_DRAIN: usize = 64 << 20;
+/// Consecutive calls with the wrong role before the connection is closed.
+const MAX_WRONG_ROLE: u32 = 10;
+
+/// Why a connection ends.
+enum End {
+    /// The peer is gone, or broke the protocol and has been told.
+    Gone,
+    /// We end it.
+    Close(u16, String),
+}
+
+/// Serves a connection from its first byte to its last.
+pub(crate) async fn serve<S>(mut socket: WebSocketStream<S>, gateway: Gateway, origin: Origin, unproven: Unproven)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let stop = gateway.inner.stop.clone();
+    let greeted = tokio::select! {
+        greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&mut socket, &gateway, &origin)) => {
+            greeted.unwrap_or_else(|_| Err(End::Close(1000, "handshake timeout".to_owned())))
+        }
+        () = stop.cancelled() => Err(End::Close(1012, "service restart".to_owned())),
+    };
+    drop(unproven);
+    let (connection, outgoing) = match greeted {
+        Ok(greeted) => greeted,
+        Err(End::Close(code, reason)) => {
+            close(&mut socket, code, &reason).await;
+            return drain(socket).await;
+        }
+        Err(End::Gone) => return drain(socket).await,
+    };
+    socket.limits_mut().set_max_payload_len(Some(MAX_PAYLOAD_BYTES));
+    let (mut sink, mut stream) = socket.split();
+    let end = {
+        let reading = Box::pin(read(&mut stream, &gateway, &connection));
+        let writing = Box::pin(write(&mut sink, outgoing));
+        tokio::select! {
+            end = reading => end,
+            end = writing => end,
+            () = connection.outbox.overflow.cancelled() => {
+                gateway.inner.metrics.slow_consumer();
+                tracing::warn!(connection = %connection.id, "closed: the client does not read");
+                End::Close(1008, "slow consumer".to_owned())
+            }
+            () = connection.stop.cancelled() => End::Close(1001, "going away".to_owned()),
+        }
+    };
+    gateway.dismiss(&connection);
+    let Ok(mut socket) = sink.reunite(stream) else { return };
+    if let End::Close(code, reason) = end {
+        close(&mut socket, code, &reason).await;
+    }
+    drain(socket).await;
+}
+
+/// Challenge, `connect`, `hello-ok`.
+async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut WebSocketStream<S>,
+    gateway: &Gateway,
+    origin: &Origin,
+) -> Result<(Arc<Connection>, Outgoing), End> {
+    let nonce = uuid::Uuid::new_v4().to_string();
+    let challenge = json!({"nonce": nonce, "ts": Timestamp::now().as_millisecond(), "capabilities": []});
+    let challenge = frame::event(&EventBody::new("connect.challenge", &challenge), None);
+    socket.send(Message::text(challenge)).await.map_err(|_| End::Gone)?;
+    let first = loop {
+        match socket.next().await {
+            Some(Ok(message)) if message.is_ping() || message.is_pong() => {}
+            Some(Ok(message)) if message.is_text() => break message,
+            Some(Ok(message)) if message.is_binary() => {
+                return Err(End::Close(1000, "the first frame must be text".to_owned()));
+            }
+            Some(Err(error)) => return Err(broken(&error)),
+            _ => return Err(End::Gone),
+        }
+    };
+    let request = match frame::read(first.as_payload()) {
+        Ok(request) => request,
+        Err(BadFrame::NotJson) => return Err(End::Close(1000, "the first frame is not JSON".to_owned())),
+        Err(BadFrame::NotARequest { .. }) => return Err(End::Close(1008, "invalid request frame".to_owned())),
+    };
+    let id = Value::String(request.id);
+    let welcome = if request.method == "connect" {
+        handshake::connect(gateway, origin, &nonce, request.params).await
+    } else {
+        let error = RpcError::invalid("invalid handshake: first request must be connect");
+        Err(handshake::Refusal { error, close: 1008 })
+    };
+    match welcome {
+        Ok(welcome) => {
+            let (admitted, auth) = welcome.into_parts();
+            let hello = handshake::hello(gateway, &admitted.id, auth).await;
+            let (connection, outgoing) = gateway.admit(admitted);
+            let hello = frame::response(&id, &Ok(hello));
+            if socket.send(Message::text(hello)).await.is_err() {
+                gateway.dismiss(&connection);
+                return Err(End::Gone);
+            }
+            Ok((connection, outgoing))
+        }
+        Err(refusal) => {
+            gateway.inner.metrics.refused(refusal.code());
+            let (close, message) = (refusal.close, refusal.error.message.clone());
+            let _ = socket.send(Message::text(frame::response(&id, &Err(refusal.error)))).await;
+            Err(End::Close(close, message))
+        }
+    }
+}
+
+async fn read(
+    stream: &mut (impl Stream<Item = Result<Message, Error>> + Unpin),
+    gateway: &Gateway,
+    connection: &Arc<Connection>,
+) -> End {
+    let mut wrong_role = 0;
+    while let Some(message) = stream.next().await {
+        let message = match message {
+            Ok(message) => message,
+            Err(error) => return broken(&error),
+        };
+        connection.seen();
+        if message.is_text() || message.is_binary() {
+            let bytes = message.into_payload();
+            match frame::read(&bytes) {
+                Ok(request) => {
+                    if let Some(needed) = rpc::wrong_role(connection, &request.method) {
+                        wrong_role += 1;
+                        answer(connection, &Value::String(request.id), &Err(needed));
+                        if wrong_role > MAX_WRONG_ROLE {
+                            return End::Close(1008, "repeated unauthorized calls".to_owned());
+                        }
+                        continue;
+                    }
+                    wrong_role = 0;
+                    start(gateway, connection, request, bytes.len());
+                }
+                // As the real gateway does: a client that sends no JSON gets no answer.
+                Err(BadFrame::NotJson) => {}
+                Err(BadFrame::NotARequest { id, error }) => answer(connection, &id, &Err(*error)),
+            }
+        } else if message.is_close() {
+            return End::Gone;
+        }
+    }
+    End::Gone
+}
+
+/// What a broken frame leads to. The library has told the peer already, except when a message grew too long piece by
+/// piece; telling it twice is prevented there.
+fn broken(error: &Error) -> End {
+    match error {
+        Error::PayloadTooLong { .. } => End::Close(1009, String::new()),
+        _ => End::Gone,
+    }
+}
+
+/// Starts a request in a task of its own, or says that there are too many.
+fn start(gateway: &Gateway, connection: &Arc<Connection>, request: frame::Request, bytes: usize) {
+    let busy = |what: &str| RpcError::unavailable(format!("too many requests {what}"), 500);
+    let id = Value::String(request.id.clone());
+    if connection.in_flight.load(Ordering::Acquire) >= MAX_REQUESTS_PER_CONNECTION {
+        return answer(connection, &id, &Err(busy("on this connection")));
+    }
+    let Some(place) = gateway.place(bytes) else {
+        return answer(connection, &id, &Err(busy("are waiting to start")));
+    };
+    connection.in_flight.fetch_add(1, Ordering::AcqRel);
+    let (gateway, connection) = (gateway.clone(), connection.clone());
+    tokio::spawn(async move {
+        let _under_way = UnderWay(connection.clone());
+        let _permit = match place {
+            Place::Now(permit) => Some(permit),
+            Place::Queued(place) => place.turn().await,
+        };
+        let began = Instant::now();
+        let (method, outcome) = rpc::dispatch(&gateway, &connection, &id, request).await;
+        let word = if outcome.is_ok() { "ok" } else { "error" };
+        answer(&connection, &id, &outcome);
+        gateway.inner.metrics.answered(method, word, began.elapsed());
+    });
+}
+
+struct UnderWay(Arc<Connection>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Queues a response.
+pub(crate) fn answer(connection: &Connection, id: &Value, outcome: &Result<Value, RpcError>) {
+    connection.outbox.send(Out::Frame(frame::response(id, outcome)));
+}
+
+async fn write(sink: &mut (impl Sink<Message, Error = Error> + Unpin), mut outgoing: Outgoing) -> End {
+    let mut seq = 0;
+    while let Some(first) = outgoing.receiver.recv().await {
+        let mut weight = 0;
+        let mut next = Some(first);
+        // What is waiting goes out together, in one flush.
+        while let Some(out) = next {
+            weight += out.weight();
+            let message = match out {
+                Out::Frame(text) => Message::text(text),
+                Out::Event(body) => {
+                    seq += 1;
+                    Message::text(frame::event(&body, Some(seq)))
+                }
+                Out::Ping => Message::ping(""),
+                Out::Close(code, reason) => {
+                    let _ = tokio::time::timeout(GOODBYE, sink.flush()).await;
+                    return End::Close(code, reason);
+                }
+            };
+            match tokio::time::timeout(WRITE_STALL, sink.feed(message)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return End::Gone,
+                Err(_) => return End::Close(1008, "slow consumer".to_owned()),
+            }
+            next = outgoing.receiver.try_recv().ok();
+        }
+        match tokio::time::timeout(WRITE_STALL, sink.flush()).await {
+            Ok(Ok(())) => outgoing.written(weight),
+            Ok(Err(_)) => return End::Gone,
+            Err(_) => return End::Close(1008, "slow consumer".to_owned()),
+        }
+    }
+    End::Gone
+}
+
+async fn close<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>, code: u16, reason: &str) {
+    let mut cut = reason.len().min(MAX_REASON);
+    while !reason.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    let code = CloseCode::try_from(code).unwrap_or(CloseCode::NORMAL_CLOSURE);
+    let message = Message::close(Some(code), &reason[..cut]);
+    let _ = tokio::time::timeout(GOODBYE, async {
+        if socket.send(message).await.is_ok() {
+            // Until the peer has said goodbye as well.
+            while let Some(Ok(_)) = socket.next().await {}
+        }
+    })
+    .await;
+}
+
+/// Reads what the peer still sends: closing with unread bytes would reset the connection, and the peer might never
+/// see why it was closed.
+async fn drain<S: AsyncRead + AsyncWrite + Unpin>(mut socket: WebSocketStream<S>) {
+    let _ = tokio::time::timeout(DRAIN, async {
+        // Lets a close frame that is queued inside go out.
+        let _ = socket.next().await;
+        let _ = socket.flush().await;
+        let inner = socket.get_mut();
+        let _ = tokio::io::AsyncWriteExt::shutdown(inner).await;
+        let mut scrap = vec![0u8; 16 << 10];
+        let mut read = 0;
+        while let Ok(n) = inner.read(&mut scrap).await {
+            read += n;
+            if n == 0 || read > MAX_DRAIN {
+                return;
+            }
+        }
+    })
+    .await;
+}

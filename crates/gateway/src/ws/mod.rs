@@ -1,0 +1,7 @@
+//! The WebSocket door: upgrade, handshake, and one task a connection.
+
+pub(crate) mod connection;
+pub(crate) mod frame;
+pub(crate) mod handshake;
+pub(crate) mod params;
+pub(crate) mod upgrade;

@@ -1,0 +1,104 @@
+//! From an HTTP request to a WebSocket: RFC 6455's opening handshake, and who may try it.
+
+use super::connection;
+use crate::{
+    auth::{self, Unattributed},
+    hub::Gateway,
+    settings::{MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_PREAUTH_BYTES},
+};
+use axum::{
+    body::Body,
+    extract::Request,
+    http::{HeaderMap, Method, StatusCode, header},
+    response::Response,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use hyper_util::rt::TokioIo;
+use serde_json::json;
+use std::net::IpAddr;
+use tokio_websockets::{Config, Limits, ServerBuilder};
+
+/// RFC 6455, section 1.3.
+const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Whether a request asks for a WebSocket.
+pub(crate) fn is_wanted(method: &Method, headers: &HeaderMap) -> bool {
+    let names = |key: header::HeaderName, word: &str| {
+        headers
+            .get_all(key)
+            .iter()
+            .filter_map(|v| v.to_str().ok())
+            .any(|v| v.split(',').any(|part| part.trim().eq_ignore_ascii_case(word)))
+    };
+    method == Method::GET && names(header::UPGRADE, "websocket") && names(header::CONNECTION, "upgrade")
+}
+
+/// Answers a request for a WebSocket and serves it once the connection has been handed over.
+pub(crate) fn accept(gateway: &Gateway, peer: IpAddr, mut request: Request) -> Response {
+    let origin = match auth::origin(gateway.settings(), peer, request.headers()) {
+        Ok(origin) => origin,
+        Err(refused) => return unattributed(&refused),
+    };
+    if gateway.count() >= MAX_CONNECTIONS {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "too many connections");
+    }
+    let Some(unproven) = gateway.unproven(origin.address) else {
+        return plain(StatusCode::TOO_MANY_REQUESTS, "too many connections without a handshake from this address");
+    };
+    if request.headers().get(header::SEC_WEBSOCKET_VERSION).is_none_or(|v| v != "13") {
+        let mut response = plain(StatusCode::UPGRADE_REQUIRED, "WebSocket version 13 is needed");
+        response.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, header::HeaderValue::from_static("13"));
+        return response;
+    }
+    let key = request.headers().get(header::SEC_WEBSOCKET_KEY).and_then(|k| k.to_str().ok()).unwrap_or_default();
+    if BASE64.decode(key).ok().is_none_or(|k| k.len() != 16) {
+        return plain(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key is missing or wrong");
+    }
+    let mut hash = sha1_smol::Sha1::new();
+    hash.update(key.as_bytes());
+    hash.update(MAGIC.as_bytes());
+    let answer = BASE64.encode(hash.digest().bytes());
+    let upgrade = hyper::upgrade::on(&mut request);
+    let gateway = gateway.clone();
+    tokio::spawn(async move {
+        let Ok(upgraded) = upgrade.await else { return };
+        let limits = Limits::default().max_payload_len(Some(MAX_PREAUTH_BYTES));
+        // One frame a message: some small clients do not put pieces together.
+        let config = Config::default().frame_size(MAX_BUFFERED_BYTES);
+        let socket = ServerBuilder::new().config(config).limits(limits).serve(TokioIo::new(upgraded));
+        connection::serve(socket, gateway, origin, unproven).await;
+    });
+    let response = Response::builder()
+        .status(StatusCode::SWITCHING_PROTOCOLS)
+        .header(header::UPGRADE, "websocket")
+        .header(header::CONNECTION, "Upgrade")
+        .header(header::SEC_WEBSOCKET_ACCEPT, answer)
+        .body(Body::empty());
+    response.unwrap_or_else(|_| plain(StatusCode::INTERNAL_SERVER_ERROR, "the upgrade failed"))
+}
+
+/// The refusal of a connection that cannot be told where it comes from.
+pub(crate) fn unattributed(refused: &Unattributed) -> Response {
+    let (message, kind) = match refused {
+        Unattributed::Proxy => (
+            "Proxy client attribution is required. Add the proxy's address to gateway.trustedProxies, and have it send \
+             X-Forwarded-For.",
+            "proxy_attribution_required",
+        ),
+        Unattributed::Host => {
+            ("The Host header does not name this gateway. Add the name to gateway.allowedHosts.", "host_not_allowed")
+        }
+    };
+    let body = json!({"error": {"message": message, "type": kind}}).to_string();
+    let response = Response::builder()
+        .status(StatusCode::FORBIDDEN)
+        .header(header::CONTENT_TYPE, "application/json; charset=utf-8")
+        .body(Body::from(body));
+    response.unwrap_or_else(|_| plain(StatusCode::FORBIDDEN, message))
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,206 @@
+//! A gateway on a free port of this machine, and a client that says exactly what it is told to.
+
+use crate::bench_tools;
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Map, Value, json};
+use std::{net::SocketAddr, time::Duration};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_websockets::{ClientBuilder, MaybeTlsStream, Message, WebSocketStream};
+use toolyard_catalog::{Policy, PolicyConfig};
+use toolyard_engine::{
+    Engine, EngineOptions, EngineParts, chain::Signer, memory_store::MemoryStore, store::Lease, system_clock,
+};
+use toolyard_gateway::{Gateway, Service, Settings, http};
+
+pub(crate) const TOKEN: &str = "test-token-abc123";
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) engine: Engine,
+    pub(crate) gateway: Gateway,
+    stop: CancellationToken,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(Settings::new(TOKEN)).await
+    }
+
+    pub(crate) async fn start_with(settings: Settings) -> Self {
+        let policy = PolicyConfig { deny: vec!["bench_denied".into()], ..PolicyConfig::default() };
+        let engine = Engine::new(EngineParts {
+            store: std::sync::Arc::new(MemoryStore::new()),
+            signer: Signer::from_secret("test", &[1; 32]),
+            policy: Policy::compile(&policy).unwrap(),
+            clock: system_clock(),
+            lease: Lease { boot_id: "b".into(), pid: 1, started: 1 },
+            options: EngineOptions::default(),
+        });
+        bench_tools::register(&engine);
+        let service = Service::new(engine.clone(), Map::new(), |_| true);
+        let stop = CancellationToken::new();
+        let settings = Settings { config: json!({"path": "x", "exists": false, "raw": ""}), ..settings };
+        let gateway = Gateway::new(service, settings, stop.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(http::serve(listener, gateway.clone(), stop.clone()));
+        Self { address, engine, gateway, stop }
+    }
+
+    pub(crate) async fn open(&self) -> Ws {
+        self.open_with("/", &[]).await.unwrap()
+    }
+
+    pub(crate) async fn open_with(&self, path: &str, headers: &[(&'static str, &str)]) -> Result<Ws, String> {
+        let uri = format!("ws://{}{path}", self.address).parse().unwrap();
+        let mut builder =
+            ClientBuilder::from_uri(uri).limits(tokio_websockets::Limits::default().max_payload_len(None));
+        for (name, value) in headers {
+            builder = builder.add_header(name.parse().unwrap(), value.parse().unwrap()).unwrap();
+        }
+        let (socket, _) = builder.connect().await.map_err(|e| e.to_string())?;
+        Ok(Ws { socket, closed: None, events: Vec::new(), next: 0 })
+    }
+
+    /// A client that is in.
+    pub(crate) async fn client(&self, scopes: &[&str], caps: &[&str]) -> Ws {
+        let mut ws = self.open().await;
+        let hello = ws.connect(connect_params(scopes, caps)).await;
+        assert_eq!(hello["payload"]["type"], "hello-ok", "{hello}");
+        ws
+    }
+
+    /// A plain HTTP exchange: status and body.
+    pub(crate) async fn http(&self, request: &str, body: &str) -> (u16, String) {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let text = format!(
+            "{request}\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_default();
+        (status, answer.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
+    }
+}
+
+pub(crate) fn connect_params(scopes: &[&str], caps: &[&str]) -> Value {
+    json!({
+        "minProtocol": 4, "maxProtocol": 4,
+        "client": {"id": "gateway-client", "version": "1.0.0", "platform": "linux", "mode": "backend"},
+        "role": "operator", "scopes": scopes, "caps": caps, "auth": {"token": TOKEN},
+    })
+}
+
+pub(crate) struct Ws {
+    pub(crate) socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    pub(crate) closed: Option<(u16, String)>,
+    pub(crate) events: Vec<Value>,
+    next: u64,
+}
+
+impl Ws {
+    pub(crate) async fn send(&mut self, text: impl Into<String>) {
+        let _ = self.socket.send(Message::text(text.into())).await;
+    }
+
+    /// The next frame, within ten seconds; `None` when the connection is closed.
+    pub(crate) async fn frame(&mut self) -> Option<Value> {
+        self.frame_within(Duration::from_secs(10)).await
+    }
+
+    pub(crate) async fn frame_within(&mut self, time: Duration) -> Option<Value> {
+        let socket = &mut self.socket;
+        let read = async {
+            loop {
+                match socket.next().await {
+                    Some(Ok(message)) if message.is_text() => {
+                        return Ok(serde_json::from_str(message.as_text().unwrap()).unwrap());
+                    }
+                    Some(Ok(message)) if message.is_close() => {
+                        let (code, reason) = message.as_close().unwrap();
+                        return Err((u16::from(code), reason.to_owned()));
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return Err((1006, String::new())),
+                }
+            }
+        };
+        match tokio::time::timeout(time, read).await {
+            Ok(Ok(frame)) => Some(frame),
+            Ok(Err(closed)) => {
+                self.closed.get_or_insert(closed);
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    pub(crate) async fn challenge(&mut self) -> Value {
+        let frame = self.frame().await.expect("a challenge");
+        assert_eq!(frame["event"], "connect.challenge");
+        frame
+    }
+
+    /// Challenge and connect.
+    pub(crate) async fn connect(&mut self, params: Value) -> Value {
+        self.challenge().await;
+        self.call("connect", params).await
+    }
+
+    pub(crate) async fn request(&mut self, method: &str, params: Value) -> String {
+        self.next += 1;
+        let id = format!("r{}", self.next);
+        self.send(json!({"type": "req", "id": id, "method": method, "params": params}).to_string()).await;
+        id
+    }
+
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.request(method, params).await;
+        self.response(&id).await
+    }
+
+    pub(crate) async fn response(&mut self, id: &str) -> Value {
+        loop {
+            match self.frame().await {
+                Some(frame) if frame["type"] == "res" && frame["id"] == id => return frame,
+                Some(frame) => self.events.push(frame),
+                None => panic!("no answer to {id}; closed: {:?}; events {:?}", self.closed, self.events.len()),
+            }
+        }
+    }
+
+    /// The next event of a name, seen already or still to come.
+    pub(crate) async fn event(&mut self, name: &str) -> Value {
+        if let Some(at) = self.events.iter().position(|e| e["event"] == name) {
+            return self.events.remove(at);
+        }
+        loop {
+            match self.frame().await {
+                Some(frame) if frame["event"] == name => return frame,
+                Some(frame) => self.events.push(frame),
+                None => panic!("no event {name}; closed: {:?}", self.closed),
+            }
+        }
+    }
+
+    /// Reads until the connection is closed and says how.
+    pub(crate) async fn until_closed(&mut self, time: Duration) -> (u16, String) {
+        let end = tokio::time::Instant::now() + time;
+        while self.closed.is_none() && tokio::time::Instant::now() < end {
+            self.frame_within(end - tokio::time::Instant::now()).await;
+        }
+        self.closed.clone().expect("it should have been closed")
+    }
+}

@@ -1,0 +1,14 @@
+//! The network doors over real sockets, with the tools of the recordings behind them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+mod approvals;
+mod bench_tools;
+mod devices;
+mod fuzz;
+mod harness;
+mod http;
+mod limits;
+mod replay;
+mod rpc;
+mod tls;

@@ -1,0 +1,67 @@
+//! TLS: the same door behind a certificate, and files that cannot be used.
+
+use crate::harness::{Server, TOKEN};
+use std::sync::Arc;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName},
+};
+use tokio_util::sync::CancellationToken;
+use toolyard_gateway::{http, tls};
+
+#[tokio::test]
+async fn the_door_opens_behind_a_certificate_and_plain_text_gets_nowhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let acceptor = tls::acceptor(&cert, &key).unwrap();
+    let server = Server::start().await;
+    let stop = CancellationToken::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let listener = tls::TlsListener::new(listener, acceptor, stop.clone()).unwrap();
+    tokio::spawn(http::serve_tls(listener, server.gateway.clone(), stop.clone()));
+
+    // A client that says nothing holds up nobody.
+    let silent = TcpStream::connect(address).await.unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+    let request = format!(
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = Vec::new();
+    let _ = stream.read_to_end(&mut text).await;
+    assert!(String::from_utf8_lossy(&text).starts_with("HTTP/1.1 200"));
+
+    let mut plain = TcpStream::connect(address).await.unwrap();
+    plain.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut text = Vec::new();
+    let _ = plain.read_to_end(&mut text).await;
+    assert!(!String::from_utf8_lossy(&text).contains("200 OK"));
+    drop(silent);
+    stop.cancel();
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    assert!(tls::acceptor(&cert, &key).err().unwrap().contains("cert.pem"));
+    std::fs::write(&cert, "nothing").unwrap();
+    assert!(tls::acceptor(&cert, &key).err().unwrap().contains("no certificate"));
+}

@@ -1,0 +1,79 @@
+//! `toolyard gateway`: a client of a gateway's WebSocket, here or elsewhere.
+
+use super::{Outcome, input};
+use crate::{
+    cli::{GatewayCommand, GatewayTarget, Global},
+    config, output,
+};
+use serde_json::{Value, json};
+use std::{process::ExitCode, time::Duration};
+use toolyard_gateway::client::{self, Client, Connect};
+use toolyard_protocol::{ErrorCode, Failure};
+
+pub(super) async fn run(global: &Global, command: GatewayCommand) -> Outcome {
+    match command {
+        GatewayCommand::Call { method, params, target } => call(global, &method, &params, &target).await,
+        GatewayCommand::Probe { target } => probe(global, &target).await,
+    }
+}
+
+fn connect(global: &Global, target: &GatewayTarget, scopes: Vec<String>, mode: &str) -> Result<Connect, Failure> {
+    let resolved = config::resolve(global)?;
+    let gateway = &resolved.config.gateway;
+    let scheme = if gateway.tls.cert_file.is_some() { "wss" } else { "ws" };
+    let url = target
+        .url
+        .clone()
+        .unwrap_or_else(|| format!("{scheme}://{}", std::net::SocketAddr::new(gateway.host, gateway.port)));
+    // `http` is what `toolyard up` prints; both mean the same place.
+    let url = url.replacen("http://", "ws://", 1).replacen("https://", "wss://", 1);
+    let token = match target.token.clone().or_else(|| gateway.token.clone()) {
+        Some(token) => token,
+        None => resolved.home.token().map_err(|e| {
+            Failure::new(ErrorCode::UsageError, format!("there is no token: {e:#}")).suggest("Pass one with --token.")
+        })?,
+    };
+    let timeout = Duration::from_millis(target.timeout.clamp(1, 3_600_000));
+    Ok(Connect { url, token, scopes, mode: mode.to_owned(), timeout })
+}
+
+async fn call(global: &Global, method: &str, params: &str, target: &GatewayTarget) -> Outcome {
+    let params = Value::Object(input::json_object(params)?);
+    let connect = connect(global, target, client::scopes_for(method), "cli")?;
+    let mut gateway = Client::connect(&connect).await?;
+    let answer = gateway.call(method, params).await;
+    gateway.close().await;
+    match answer {
+        Ok(payload) => {
+            output::json(&payload);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            output::json(&json!({"ok": false, "error": error}));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+async fn probe(global: &Global, target: &GatewayTarget) -> Outcome {
+    let connect = connect(global, target, vec!["operator.read".to_owned()], "probe")?;
+    let found = client::probe(&connect).await?;
+    let ok = found["ok"] == true;
+    if global.json {
+        output::json(&found);
+    } else {
+        output::data(&format!(
+            "{} answers, version {}",
+            connect.url,
+            found["server"]["version"].as_str().unwrap_or("?")
+        ));
+        for method in ["health", "status", "system-presence", "config.get"] {
+            let word = if found[method]["ok"] == true { "ok" } else { "failed" };
+            output::data(&format!(
+                "  {method:<16} {word:<7} {:.1} ms",
+                found[method]["ms"].as_f64().unwrap_or_default()
+            ));
+        }
+    }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

