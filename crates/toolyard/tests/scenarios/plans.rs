@@ -38,7 +38,7 @@ fn a_plan_runs_and_reports_steps_and_effects() {
     let shown = place.run(&["runs", "show", report["runId"].as_str().unwrap(), "--json"]).json();
     assert_eq!(shown["calls"][0]["plannerVersion"], "planner 2.1");
     assert_eq!(
-        shown["calls"][0]["preview"], "Read file: Ideas.md",
+        shown["calls"][0]["preview"], "Read note: Ideas.md",
         "a line for people is made where the plan has none"
     );
     assert_eq!(shown["calls"][2]["preview"], "Create note Alpha", "and the plan's own is filled in");
