@@ -177,6 +177,18 @@ struct Pending {
     waiter: Option<oneshot::Sender<ApprovalDecision>>,
 }
 
+/// Takes a question off the list when whoever asked it is gone.
+struct Withdrawn<'a> {
+    approvals: &'a Approvals,
+    id: &'a str,
+}
+
+impl Drop for Withdrawn<'_> {
+    fn drop(&mut self) {
+        self.approvals.lock().remove(self.id);
+    }
+}
+
 /// Questions and answers.
 pub struct Approvals {
     store: Arc<dyn Store>,
@@ -273,6 +285,8 @@ impl Approvals {
     /// Waits for the answer to a question that was put.
     pub async fn wait(&self, waiting: Waiting, cancel: &CancellationToken) -> Result<Answer, Failure> {
         let Waiting { id, wait, answer } = waiting;
+        // Whoever waits may be gone before the answer comes: then nobody need be asked any more.
+        let _gone = Withdrawn { approvals: self, id: &id };
         tokio::select! {
             decision = answer => match decision {
                 Ok(ApprovalDecision::Deny) => Ok(Answer::Denied { reason: "Denied by user. The tool call did not run.".to_owned() }),
@@ -361,7 +375,7 @@ impl Approvals {
         let mut all: Vec<Approval> =
             self.store.list(SPACE)?.into_iter().filter_map(|(_, b)| serde_json::from_slice(&b).ok()).collect();
         all.retain(|a: &Approval| a.decision.is_some());
-        all.sort_by(|a, b| b.resolved_at.cmp(&a.resolved_at));
+        all.sort_by_key(|a| std::cmp::Reverse(a.resolved_at));
         Ok(all)
     }
 
