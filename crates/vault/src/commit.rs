@@ -130,7 +130,7 @@ impl Commit {
                 Step::Remove { doomed, .. } => doomed,
                 Step::MakeFolder { .. } | Step::Move { .. } => continue,
             };
-            if let Err(errno) = vault.remove_tree(leftover) {
+            if let Err(errno) = vault.dir.remove_tree(leftover) {
                 tracing::warn!(path = %leftover, %errno, "a staged file could not be removed");
             }
         }
@@ -337,7 +337,7 @@ pub(crate) fn run_step(vault: &Vault, step: &Step, effects: &mut Effects) -> Fal
                 EntryKind::Folder => {
                     vault.dir.rename_new(path, doomed).map_err(fail)?;
                     effects.deleted(path.as_str(), *kind, false);
-                    vault.remove_tree(doomed).map_err(fail)?;
+                    vault.dir.remove_tree(doomed).map_err(fail)?;
                 }
             }
         }

@@ -11,6 +11,8 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    borrow::Cow,
+    ffi::{CStr, CString},
     fs::File,
     io::{Read, Write},
     path::Path,
@@ -19,6 +21,9 @@ use std::{
 
 /// A resolution that races with a rename elsewhere is tried again this often.
 const MAX_RESOLVE_TRIES: usize = 16;
+
+/// A folder that is removed for good may be nested this deep.
+const MAX_REMOVE_DEPTH: usize = 512;
 
 /// What to do with symbolic links on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +58,11 @@ pub(crate) struct Meta {
 /// A directory entry.
 #[derive(Debug, Clone)]
 pub(crate) struct RawEntry {
+    /// With replacement characters where it is not UTF-8.
     pub(crate) name: String,
     pub(crate) kind: NodeKind,
+    /// Whether the name is UTF-8, so that a path can lead there.
+    pub(crate) is_utf8: bool,
 }
 
 pub(crate) struct RootDir {
@@ -161,19 +169,20 @@ impl RootDir {
         }
     }
 
-    /// The entries of a folder in no particular order. Names that are not UTF-8 cannot be addressed and are left out.
+    /// The entries of a folder in no particular order.
     pub(crate) fn entries(&self, folder: Option<&VaultPath>, links: Links) -> Result<Vec<RawEntry>, Errno> {
         let fd = self.folder(folder, links)?;
         let mut out = Vec::new();
         for entry in fs::Dir::new(fd)? {
             let entry = entry?;
-            let Ok(name) = entry.file_name().to_str() else { continue };
+            let name = entry.file_name().to_string_lossy();
+            let is_utf8 = matches!(name, Cow::Borrowed(_));
             if name == "." || name == ".." {
                 continue;
             }
             let kind = match entry.file_type() {
                 FileType::Unknown => {
-                    let Ok(path) = VaultPath::child(folder, name) else { continue };
+                    let Ok(path) = VaultPath::child(folder, &name) else { continue };
                     match self.meta(&path, Links::Refuse) {
                         Ok(Some(meta)) => meta.kind,
                         Ok(None) => continue,
@@ -183,7 +192,7 @@ impl RootDir {
                 }
                 known => kind_of(known),
             };
-            out.push(RawEntry { name: name.to_owned(), kind });
+            out.push(RawEntry { name: name.into_owned(), kind, is_utf8 });
         }
         Ok(out)
     }
@@ -256,11 +265,48 @@ impl RootDir {
         sync_folder(&parent)
     }
 
+    /// Removes a file, a link, or a folder with everything in it; nothing there is fine.
+    pub(crate) fn remove_tree(&self, path: &VaultPath) -> Result<(), Errno> {
+        let parent = match self.parent(path) {
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            other => other?,
+        };
+        let name = CString::new(path.name()).map_err(|_| Errno::INVAL)?;
+        if fs::statat(&parent, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).is_err() {
+            return Ok(());
+        }
+        remove_below(&parent, &name, MAX_REMOVE_DEPTH)?;
+        sync_folder(&parent)
+    }
+
     pub(crate) fn remove_folder(&self, path: &VaultPath) -> Result<(), Errno> {
         let parent = self.parent(path)?;
         fs::unlinkat(&parent, path.name(), AtFlags::REMOVEDIR)?;
         sync_folder(&parent)
     }
+}
+
+/// Below an open folder, by raw names: what cannot be spelled as a path can still be removed. Links are not followed.
+fn remove_below(parent: &OwnedFd, name: &CStr, depth: usize) -> Result<(), Errno> {
+    match fs::unlinkat(parent, name, AtFlags::empty()) {
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(other) => return Err(other),
+    }
+    if depth == 0 {
+        return Err(Errno::NAMETOOLONG);
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = fs::openat(parent, name, flags, Mode::empty())?;
+    let mut names: Vec<CString> = Vec::new();
+    for entry in fs::Dir::read_from(&folder)? {
+        let entry = entry?;
+        if entry.file_name() != c"." && entry.file_name() != c".." {
+            names.push(entry.file_name().to_owned());
+        }
+    }
+    names.iter().try_for_each(|name| remove_below(&folder, name, depth - 1))?;
+    fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
 /// Makes names durable. Some file systems cannot sync a folder and say so; they have no other way either.

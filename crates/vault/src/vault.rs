@@ -69,22 +69,6 @@ impl Vault {
         &self.path
     }
 
-    /// Removes a file, a link, or a folder with everything in it.
-    pub(crate) fn remove_tree(&self, path: &VaultPath) -> Result<(), Errno> {
-        match self.dir.meta(path, Links::Refuse) {
-            Ok(None) => Ok(()),
-            Ok(Some(meta)) if meta.kind == NodeKind::Folder => {
-                for entry in self.dir.entries(Some(path), Links::Refuse)? {
-                    let child = VaultPath::child(Some(path), &entry.name).map_err(|_| Errno::INVAL)?;
-                    self.remove_tree(&child)?;
-                }
-                self.dir.remove_folder(path)
-            }
-            Ok(Some(_)) | Err(Errno::LOOP) => self.dir.remove_file(path),
-            Err(other) => Err(other),
-        }
-    }
-
     fn links(&self, purpose: Purpose) -> Links {
         match purpose {
             Purpose::Read if self.options.follow_symlinks => Links::FollowInside,
@@ -123,7 +107,7 @@ impl View for Vault {
             }
             let mut kind = entry.kind;
             if listing == Listing::Visible {
-                if entry.name.starts_with('.') || kind == NodeKind::Other {
+                if entry.name.starts_with('.') || kind == NodeKind::Other || !entry.is_utf8 {
                     continue;
                 }
                 if kind == NodeKind::Link {

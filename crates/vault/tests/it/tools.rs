@@ -3,6 +3,7 @@
 use crate::support::{TestVault, under_heading};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::os::unix::ffi::OsStrExt;
 use toolyard_protocol::ErrorCode;
 use toolyard_vault::etag;
 
@@ -224,6 +225,13 @@ async fn deleting() {
     vault.write("gone.md", "x");
     vault.ok("vault.delete", json!({"path":"gone.md","trash":false})).await;
     assert!(!vault.exists(".trash/gone.md") && !vault.exists("gone.md"));
+    // Names that no path can spell go with their folder, and links in it are not followed.
+    vault.write("odd/back\\slash", "x");
+    vault.write("kept/y.md", "y");
+    std::fs::write(vault.path("odd").join(std::ffi::OsStr::from_bytes(b"\xff")), "x").unwrap();
+    std::os::unix::fs::symlink("../kept", vault.path("odd/link")).unwrap();
+    vault.ok("vault.delete", json!({"path":"odd","recursive":true,"trash":false})).await;
+    assert!(!vault.exists("odd") && vault.exists("kept/y.md") && vault.leftovers().is_empty());
     vault.write("k.md", "x");
     vault.fails("vault.delete", json!({"path":"k.md","expectedEtag":"00"}), ErrorCode::Conflict).await;
 }

@@ -2,6 +2,7 @@
 
 use crate::support::{Done, TestVault, under_heading};
 use serde_json::{Value, json};
+use std::os::unix::ffi::OsStrExt;
 use toolyard_engine::InverseCall;
 use toolyard_protocol::ErrorCode;
 
@@ -82,6 +83,12 @@ async fn nothing_done_is_nothing_to_undo_and_lost_records_are_said() {
     vault.write("n.md", "x");
     let same = vault.ok("vault.writeFile", json!({"path":"n.md","content":"x","collisionStrategy":"overwrite"})).await;
     assert!(inverse(&vault, &same).is_empty());
+    // A file whose name cannot be kept must not be promised back.
+    vault.write("odd/n.md", "x");
+    std::fs::write(vault.path("odd").join(std::ffi::OsStr::from_bytes(b"\xff")), "x").unwrap();
+    let odd = vault.ok("vault.delete", json!({"path":"odd","recursive":true,"trash":false})).await;
+    let failure = vault.provider.inverse(&odd.call, &odd.result(), odd.intent.as_ref()).unwrap_err();
+    assert_eq!(failure.code, ErrorCode::PreconditionFailed);
     let done = vault.ok("vault.delete", json!({"path":"n.md"})).await;
     let failure = vault.provider.inverse(&done.call, &done.result(), None).unwrap_err();
     assert_eq!(failure.code, ErrorCode::PreconditionFailed);
