@@ -44,7 +44,7 @@ unit: tools-needed ## unit, property, contract and scenario tests
 	$(CARGO) test --workspace --locked
 
 crash: tools-needed ## kill the process at seeded random points of a plan and count effects (CRASH_POINTS=1000 for the full run)
-	TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) $(CARGO) test -p toolyard --test scenarios --locked -- --ignored --nocapture crash
+	TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) $(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture crash
 
 clients: build ## drive a running Toolyard with OpenClaw's own client (installs npm packages, once)
 	@command -v npm >/dev/null || { echo "npm is missing: install Node.js"; exit 1; }
@@ -60,7 +60,8 @@ docs: tools-needed ## write the generated pages anew
 	$(CARGO) run -q -p toolyard -- config reference > docs/configuration.md
 
 docs-check: tools-needed ## generated pages are current, links resolve
-	$(CARGO) run -q -p toolyard -- config reference | diff -u docs/configuration.md - || { echo "docs/configuration.md is out of date: run make docs"; exit 1; }
+	$(CARGO) build -q --workspace --locked # the whole workspace, so that nothing is built twice with other features
+	"$$CARGO_TARGET_DIR/debug/toolyard" config reference | diff -u docs/configuration.md - || { echo "docs/configuration.md is out of date: run make docs"; exit 1; }
 	python3 scripts/check_links.py
 
 bench: tools-needed ## measure; one JSON line each
