@@ -20,7 +20,7 @@ tools-needed: ## check that what cannot be installed by us is there
 	@command -v python3 >/dev/null || { echo "python3 is missing: it checks the links in the documentation"; exit 1; }
 
 build: tools-needed ## build the program, optimised
-	@test -x "$$CARGO_TARGET_DIR/release/toolyard" || echo "building Toolyard for the first time: about 3 minutes on 2 cores"
+	@test -x "$$CARGO_TARGET_DIR/release/toolyard" || echo "building Toolyard for the first time: about 6 minutes on 2 cores"
 	$(CARGO) build --release -p toolyard -p toolyard-sandbox
 
 up: build ## set up and run Toolyard on embedded defaults with a sample vault
