@@ -181,6 +181,10 @@ pub struct InverseCall {
     pub args: Map<String, Value>,
     /// One line for people.
     pub preview: String,
+    /// Set where the call removes something that calls running at the same time may have built on (a folder): it waits
+    /// until all of those are taken back, and among several the greatest depth goes first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_at_depth: Option<u32>,
 }
 
 /// Runs tools. One provider serves any number of tools; `call.tool` says which.

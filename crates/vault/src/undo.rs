@@ -40,11 +40,15 @@ pub(crate) fn inverse(
 fn undo_step(step: &Step, effects: &Effects, calls: &mut Vec<InverseCall>) -> Result<(), String> {
     let was_created = |path: &str| effects.created.iter().any(|c| c.path == path);
     match step {
-        Step::MakeFolder { path } if was_created(path.as_str()) => calls.push(call(
-            "vault.delete",
-            json!({"path": path, "ifEmpty": true, "requireExists": false}),
-            format!("Remove folder {path} if it is empty"),
-        )),
+        Step::MakeFolder { path } if was_created(path.as_str()) => calls.push(InverseCall {
+            // Another call may have put its note into the folder before this one had put its own.
+            waits_at_depth: u32::try_from(path.as_str().matches('/').count()).ok(),
+            ..call(
+                "vault.delete",
+                json!({"path": path, "ifEmpty": true, "requireExists": false}),
+                format!("Remove folder {path} if it is empty"),
+            )
+        }),
         Step::MakeFolder { .. } => {}
         Step::Put { path, before: None, after, .. } => {
             if was_created(path.as_str()) {
@@ -124,5 +128,5 @@ fn call(tool: &str, args: Value, preview: String) -> InverseCall {
         Value::Object(args) => args,
         _ => Map::new(),
     };
-    InverseCall { tool: tool.to_owned(), args, preview }
+    InverseCall { tool: tool.to_owned(), args, preview, waits_at_depth: None }
 }

@@ -1,5 +1,6 @@
 //! Taking a run back: a plan of inverse calls, guarded by the etags the run left behind.
 
+use super::memo::{CallKey, Recorded};
 use crate::{Engine, InverseCall, view};
 use serde::Serialize;
 use toolyard_protocol::{ActionPlan, CallId, ErrorCode, Failure, RiskLevel, RunId, RunStatus, Step, StepId};
@@ -42,35 +43,64 @@ impl Engine {
         }
         let store = self.store().clone();
         let tools = self.tools();
-        let mut done: Vec<_> =
-            memo.results.iter().filter(|(_, r)| r.outcome.effects.is_some() && r.call.is_some()).collect();
-        // The last change is taken back first. Call ids sort by time.
-        done.sort_by_key(|(_, r)| std::cmp::Reverse((r.outcome.started, r.call_id)));
+        let done = memo.results.iter().filter(|(_, r)| r.outcome.effects.is_some() && r.call.is_some()).collect();
         let mut inverse: Vec<InverseCall> = Vec::new();
         let mut not_undoable = Vec::new();
-        for ((step_id, ..), recorded) in done {
-            let Some(call) = &recorded.call else { continue };
-            let provider = tools.snapshot.get(call.lookup()).and_then(|e| tools.provider(e.id()));
-            let envelope = memo.view.tool_call(call, view::call_args(&*store, call)?)?;
-            let result = memo.result(&*store, step_id, recorded)?;
-            let calls = match provider {
-                Some(provider) => provider.inverse(&envelope, &result, call.intent.as_ref()),
-                None => Err(Failure::new(ErrorCode::Unavailable, format!("{} is gone", call.tool))),
-            };
-            match calls {
-                Ok(calls) => inverse.extend(calls),
-                Err(failure) => {
-                    not_undoable.push(NotUndoable {
-                        call_id: call.call_id,
-                        step_id: step_id.clone(),
-                        reason: failure.message,
-                    });
+        for overlapping in last_first(done) {
+            let mut waiting: Vec<InverseCall> = Vec::new();
+            for ((step_id, ..), recorded) in overlapping {
+                let Some(call) = &recorded.call else { continue };
+                let provider = tools.snapshot.get(call.lookup()).and_then(|e| tools.provider(e.id()));
+                let envelope = memo.view.tool_call(call, view::call_args(&*store, call)?)?;
+                let result = memo.result(&*store, step_id, recorded)?;
+                let calls = match provider {
+                    Some(provider) => provider.inverse(&envelope, &result, call.intent.as_ref()),
+                    None => Err(Failure::new(ErrorCode::Unavailable, format!("{} is gone", call.tool))),
+                };
+                match calls {
+                    Ok(calls) => {
+                        let (later, now): (Vec<_>, Vec<_>) =
+                            calls.into_iter().partition(|call| call.waits_at_depth.is_some());
+                        inverse.extend(now);
+                        waiting.extend(later);
+                    }
+                    Err(failure) => {
+                        not_undoable.push(NotUndoable {
+                            call_id: call.call_id,
+                            step_id: step_id.clone(),
+                            reason: failure.message,
+                        });
+                    }
                 }
             }
+            waiting.sort_by_key(|call| std::cmp::Reverse(call.waits_at_depth));
+            inverse.extend(waiting);
         }
         let plan = (!inverse.is_empty()).then(|| undo_plan(run_id, inverse)).transpose()?;
         Ok(UndoPlan { run_id, plan, not_undoable })
     }
+}
+
+/// Calls in the order in which they are taken back, the last one first, in groups that overlapped in time: of those it
+/// is not known whose effect came first.
+fn last_first<'a>(mut done: Vec<(&'a CallKey, &'a Recorded)>) -> Vec<Vec<(&'a CallKey, &'a Recorded)>> {
+    // Call ids sort by time.
+    done.sort_by_key(|(_, r)| (r.outcome.started, r.call_id));
+    let mut groups: Vec<Vec<_>> = Vec::new();
+    let mut busy_until = i64::MIN;
+    for call in done {
+        let outcome = &call.1.outcome;
+        match groups.last_mut() {
+            Some(group) if outcome.started < busy_until => group.push(call),
+            _ => groups.push(vec![call]),
+        }
+        busy_until = busy_until.max(outcome.started.saturating_add(outcome.took_us));
+    }
+    groups.reverse();
+    for group in &mut groups {
+        group.reverse();
+    }
+    groups
 }
 
 fn undo_plan(run_id: RunId, inverse: Vec<InverseCall>) -> Result<ActionPlan, Failure> {

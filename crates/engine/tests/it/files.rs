@@ -351,7 +351,12 @@ impl Provider for Files {
             }
             None => "file.delete",
         };
-        Ok(vec![InverseCall { tool: tool.into(), args, preview: format!("Take back {}", target.path) }])
+        Ok(vec![InverseCall {
+            tool: tool.into(),
+            args,
+            preview: format!("Take back {}", target.path),
+            waits_at_depth: None,
+        }])
     }
 }
 

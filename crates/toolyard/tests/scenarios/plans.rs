@@ -64,6 +64,24 @@ fn a_plan_runs_and_reports_steps_and_effects() {
 }
 
 #[test]
+fn undo_removes_shared_folders_whichever_call_made_them() {
+    let place = Place::new();
+    let paths: String = (0..48).map(|n| format!("- A/B{}/C/{n}.md\n", n % 3)).collect();
+    for round in 0..4 {
+        let file = place.plan(&plan(json!([
+            {"id":"parse","tool":"util.parseMarkdownBullets","args":{"text":paths}},
+            {"id":"make","tool":"vault.createFile","args":{"path":"{item.text}","content":"number {index}"},
+             "foreach":{"from":"$steps.parse.items","itemName":"item","concurrency":16}}
+        ])));
+        let ran = place.run(&["plan", "run", &file, "--yes", "--json"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let undo = place.run(&["plan", "undo", ran.json()["runId"].as_str().unwrap(), "--yes", "--json"]);
+        assert_eq!(undo.code, 0, "{undo:?}");
+        assert!(!place.exists("A"), "round {round}: folders stayed behind");
+    }
+}
+
+#[test]
 fn undo_is_guarded_and_restores_bytes() {
     let place = place();
     place.note("A.md", "one\r\ntwo\r\n");
