@@ -9,7 +9,7 @@ HOME_DIR ?= .toolyard
 PORT ?= 18789
 CRASH_POINTS ?= 40
 
-.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients openclaw-cli clean-home tools-needed
+.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients openclaw-cli dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -66,7 +66,11 @@ docs-check: tools-needed ## generated pages are current, links resolve
 
 bench: tools-needed ## measure; one JSON line each
 	$(CARGO) build --release -p toolyard -p toolyard-bench
-	"$$CARGO_TARGET_DIR/release/toolyard-bench" all --toolyard "$$CARGO_TARGET_DIR/release/toolyard"
+	"$$CARGO_TARGET_DIR/release/toolyard-bench" all --binary "$$CARGO_TARGET_DIR/release/toolyard"
+
+dist: tools-needed ## build the program with everything the optimiser can do (slow)
+	$(CARGO) build --profile dist --locked -p toolyard -p toolyard-sandbox
+	@ls -l "$$CARGO_TARGET_DIR/dist/toolyard"
 
 clean-home: ## remove the sample home made by `make up`
 	rm -rf $(HOME_DIR)

@@ -72,17 +72,16 @@ impl CompiledSchema {
         Self { validator, schema }
     }
 
-    pub(super) fn check(&self, map: &Map<String, Value>) -> Result<(), Vec<Violation>> {
+    pub(super) fn check(&self, value: &Value) -> Result<(), Vec<Violation>> {
         let validator = match &self.validator {
             Ok(validator) => validator,
             Err(problem) => return Err(vec![Violation::new(String::new(), problem.clone())]),
         };
-        let value = Value::Object(map.clone());
-        if validator.is_valid(&value) {
+        if validator.is_valid(value) {
             return Ok(());
         }
         let mut violations = Vec::new();
-        for error in validator.iter_errors(&value) {
+        for error in validator.iter_errors(value) {
             self.describe(&error, &mut violations);
             if violations.len() >= MAX_VIOLATIONS {
                 break;
