@@ -10,6 +10,7 @@
 pub mod config;
 pub mod embed;
 pub mod envelope;
+pub mod evaluate;
 mod facts;
 pub mod health;
 pub mod index;

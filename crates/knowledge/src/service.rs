@@ -32,8 +32,10 @@ const EMBEDDER_KNOWN_FOR: Duration = Duration::from_secs(30);
 const VERSION_KNOWN_FOR: Duration = Duration::from_millis(500);
 /// How long a stopping server waits for a job before it cancels it; the next start goes on where it stopped.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
+/// Chunks that an embedder is attuned with.
+const SAMPLES: usize = 2_000;
 /// How much vectors count when the configuration does not say. Measured with the static table; see docs/knowledge.md.
-const STATIC_VECTOR_WEIGHT: f32 = 0.4;
+const STATIC_VECTOR_WEIGHT: f32 = 0.45;
 /// The same for the vectors of sentence models.
 const MODEL_VECTOR_WEIGHT: f32 = 0.5;
 
@@ -84,7 +86,15 @@ struct Noted {
     look: Option<VaultLook>,
     allowed: Option<(u64, Sandbox, Option<Arc<Vec<bool>>>)>,
     health: Option<Health>,
+    attuned: Option<Attuned>,
     serving: bool,
+}
+
+/// An embedder that was attuned to an index of so many chunks.
+struct Attuned {
+    embedder: String,
+    chunks: u64,
+    to: Arc<dyn Embedder>,
 }
 
 /// What a look at the whole vault showed.
@@ -285,6 +295,7 @@ impl Knowledge {
             // What must not leave the machine is answered by words alone; nothing is wrong with that.
             return none(None);
         }
+        let embedder = self.attuned(embedder, library).await;
         match embedder.embed(&[text.to_owned()], Purpose::Query).await {
             Ok(vectors) => match vectors.into_iter().next().flatten() {
                 Some(vector) if vector.len() != spec.dimensions => {
@@ -299,6 +310,29 @@ impl Knowledge {
                 none(Some(Problem::of_embedder(&error)))
             }
         }
+    }
+
+    /// The embedder attuned to the notes, where that means anything. A tenth more or less of them makes no difference.
+    async fn attuned(&self, embedder: &Arc<dyn Embedder>, library: &Library) -> Arc<dyn Embedder> {
+        let info = library.info();
+        let known = self.noted(|noted| match &noted.attuned {
+            Some(known)
+                if known.embedder == info.spec.embedder && known.chunks.abs_diff(info.chunks) * 10 <= info.chunks =>
+            {
+                Some(known.to.clone())
+            }
+            _ => None,
+        });
+        if let Some(known) = known {
+            return known;
+        }
+        let to = match library.reader.sample(SAMPLES).await {
+            Ok(samples) => embedder.attuned(&samples).unwrap_or_else(|| embedder.clone()),
+            Err(_) => embedder.clone(),
+        };
+        let attuned = Attuned { embedder: info.spec.embedder.clone(), chunks: info.chunks, to: to.clone() };
+        self.noted(|noted| noted.attuned = Some(attuned));
+        to
     }
 
     async fn fallback_for(&self, spec: &IndexSpec) -> Option<&Arc<dyn Embedder>> {

@@ -237,6 +237,21 @@ impl IndexReader for LanceReader {
         }))
     }
 
+    fn sample(&self, count: usize) -> BoxFuture<'_, IndexResult<Vec<String>>> {
+        let chunks = self.chunks.clone();
+        let step = self.info.chunks.div_ceil(count.max(1) as u64).max(1);
+        let places: Vec<u64> = (0..self.info.chunks).step_by(step as usize).collect();
+        Box::pin(guarded(async move {
+            if places.is_empty() {
+                return Ok(Vec::new());
+            }
+            let projection = ProjectionRequest::from_columns(["chunk_text"], chunks.schema());
+            let batch = chunks.take(&places, projection).await.map_err(index_error)?;
+            let texts = Columns(&batch).text("chunk_text")?;
+            Ok(texts.iter().flatten().map(str::to_owned).collect())
+        }))
+    }
+
     fn fetch<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<ChunkRow>>> {
         let (chunks, rows) = (self.chunks.clone(), rows.to_vec());
         Box::pin(guarded(async move {

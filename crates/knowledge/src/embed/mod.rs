@@ -4,10 +4,13 @@
 mod http;
 mod ollama;
 mod openai;
+mod table;
 
 pub use ollama::{DEFAULT_OLLAMA_MODEL, DEFAULT_OLLAMA_URL, OllamaEmbedder, OllamaProbe};
 pub use openai::OpenAiEmbedder;
+pub use table::StaticTable;
 
+use std::sync::Arc;
 use toolyard_engine::BoxFuture;
 
 /// A vector is at most this long: more is a mistake, not a model.
@@ -76,6 +79,13 @@ pub trait Embedder: Send + Sync + 'static {
 
     /// Embeds.
     fn embed<'a>(&'a self, texts: &'a [String], purpose: Purpose) -> BoxFuture<'a, Vectors>;
+
+    /// The same embedder, attuned to what the notes say, of which these are samples: its vectors for questions are
+    /// better, those for passages the same. `None` where that means nothing.
+    fn attuned(&self, samples: &[String]) -> Option<Arc<dyn Embedder>> {
+        let _ = samples;
+        None
+    }
 }
 
 /// Scales to unit length; `None` for a vector without direction or with something that is no number.

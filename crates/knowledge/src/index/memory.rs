@@ -80,7 +80,8 @@ impl NoteIndex for MemoryIndex {
             }
             shared.draft.spec = Some(spec.clone());
             shared.writing = true;
-            Ok(Box::new(MemoryWriter(self.0.clone())) as Box<dyn IndexWriter>)
+            let before = shared.draft.files.values().flat_map(|(_, rows)| rows.iter().cloned()).collect();
+            Ok(Box::new(MemoryWriter(self.0.clone(), before)) as Box<dyn IndexWriter>)
         })
     }
 
@@ -106,7 +107,8 @@ impl NoteIndex for MemoryIndex {
     }
 }
 
-struct MemoryWriter(Arc<Mutex<Shared>>);
+/// The index, and the chunks as they were when this began.
+struct MemoryWriter(Arc<Mutex<Shared>>, Vec<Arc<ChunkRow>>);
 
 impl MemoryWriter {
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -128,8 +130,7 @@ impl IndexWriter for MemoryWriter {
 
     fn known_vectors<'a>(&'a self, hashes: &'a [u64]) -> BoxFuture<'a, IndexResult<HashMap<u64, Vec<f32>>>> {
         let wanted: std::collections::HashSet<u64> = hashes.iter().copied().collect();
-        let shared = self.shared();
-        let rows = shared.draft.files.values().flat_map(|(_, rows)| rows).filter(|row| wanted.contains(&row.hash));
+        let rows = self.1.iter().filter(|row| wanted.contains(&row.hash));
         let found = rows.filter_map(|row| Some((row.hash, row.vector.clone()?))).collect();
         Box::pin(async move { Ok(found) })
     }
@@ -272,6 +273,11 @@ impl IndexReader for MemoryVersion {
             let vector = |row: &u64| self.rows.get(*row as usize).and_then(|chunk| chunk.vector.clone());
             rows.iter().map(|row| vector(row).ok_or_else(|| no_such(*row))).collect()
         })
+    }
+
+    fn sample(&self, count: usize) -> BoxFuture<'_, IndexResult<Vec<String>>> {
+        let step = self.rows.len().div_ceil(count.max(1)).max(1);
+        Box::pin(async move { Ok(self.rows.iter().step_by(step).map(|row| row.text.clone()).collect()) })
     }
 
     fn fetch<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<ChunkRow>>> {

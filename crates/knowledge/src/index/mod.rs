@@ -306,6 +306,9 @@ pub trait IndexReader: Send + Sync {
     /// The vectors of some rows, in their order.
     fn vectors_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<Vec<f32>>>>;
 
+    /// The texts of at most so many chunks, taken evenly from all of them.
+    fn sample(&self, count: usize) -> BoxFuture<'_, IndexResult<Vec<String>>>;
+
     /// Some rows, in their order, without vectors.
     fn fetch<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<ChunkRow>>>;
 }

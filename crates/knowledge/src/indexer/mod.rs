@@ -2,10 +2,12 @@
 //! stopped.
 
 mod job;
+mod prepare;
 mod run;
 
 pub use job::{FileProblem, Job, JobFile, JobMode, JobRecord, JobState, private_folder};
-pub use run::{JobError, Outcome, Worker, embedding_input};
+pub use prepare::{Prepared, Stat};
+pub use run::{JobError, Outcome, Worker};
 
 use crate::{
     config::KnowledgeConfig,

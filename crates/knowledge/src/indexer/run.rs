@@ -1,18 +1,19 @@
 //! The work of one job: look at the vault, find what is new, changed or gone, and write it batch by batch. Memory is
 //! bounded by the batch, whatever the size of the vault. One bad file never stops the rest.
 
-use super::{Job, JobMode};
+use super::{
+    Job, JobMode,
+    prepare::{Prepared, Stat, blank_file},
+};
 use crate::{
     config::KnowledgeConfig,
     embed::{EmbedError, Embedder, EmbedderInfo, Purpose},
     index::{
-        ChunkRow, FileRow, FileState, IndexError, IndexSpec, IndexWriter, NoteIndex, Start, VersionInfo, WriteBatch,
-        hash64,
+        FileRow, FileState, IndexError, IndexSpec, IndexWriter, NoteIndex, Start, VersionInfo, WriteBatch, hash64,
     },
-    note::{ChunkSizes, Note, day_number, day_of_millis},
+    note::{ChunkSizes, Note, day_of_millis},
     scope::Scope,
     sensitive::Guard,
-    text::index_terms,
 };
 use std::{
     collections::HashMap,
@@ -32,8 +33,6 @@ const BATCH_FILES: usize = 2_000;
 const READ_AHEAD: usize = 64;
 /// A NUL byte this early marks a file as binary.
 const BINARY_PROBE: usize = 8_192;
-/// Title and aliases are repeated this often among a chunk's terms, so that they count more than a word of the text.
-const TITLE_WEIGHT: usize = 2;
 /// Changes when notes are cut or read in another way, so that they are indexed again.
 const RECIPE_VERSION: u32 = 1;
 
@@ -84,14 +83,6 @@ struct Seen {
     path: VaultPath,
     size: u64,
     mtime_ms: i64,
-}
-
-/// A file that was read and cut, before its vectors.
-struct Prepared {
-    file: FileRow,
-    chunks: Vec<ChunkRow>,
-    /// What is embedded of each chunk; nothing where it must not leave the machine.
-    inputs: Vec<Option<String>>,
 }
 
 /// What came of reading a file.
@@ -155,7 +146,7 @@ impl Worker {
         for file in unreadable {
             self.note(|job| job.problem(&file.path, &file.reason));
             if known.get(&file.path) != Some(&file) {
-                batch.files.push(Prepared { file, chunks: Vec::new(), inputs: Vec::new() });
+                batch.files.push(Prepared::without_chunks(file));
             }
         }
         let mut work = work.into_iter().peekable();
@@ -380,25 +371,6 @@ impl Batch {
     }
 }
 
-fn blank_file(path: String, state: FileState, reason: String) -> FileRow {
-    FileRow {
-        path,
-        state,
-        reason,
-        hash: 0,
-        size: 0,
-        mtime_ms: 0,
-        recipe: 0,
-        chunks: 0,
-        unembedded: 0,
-        title: String::new(),
-        aliases: Vec::new(),
-        tags: Vec::new(),
-        links: Vec::new(),
-        day: 0,
-    }
-}
-
 fn read_file(
     vault: &Vault,
     config: &KnowledgeConfig,
@@ -417,7 +389,7 @@ fn read_file(
             day: day_of_millis(seen.mtime_ms),
             ..blank_file(path.clone(), state, reason)
         };
-        Read::Prepared(Box::new(Prepared { file, chunks: Vec::new(), inputs: Vec::new() }))
+        Read::Prepared(Box::new(Prepared::without_chunks(file)))
     };
     if seen.size > config.indexing.max_file_bytes {
         let reason = format!("larger than the {} bytes that are indexed", config.indexing.max_file_bytes);
@@ -447,73 +419,6 @@ fn read_file(
     let parsed =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Note::parse(&path, text, config.indexing.sizes())));
     let Ok(note) = parsed else { return told(FileState::Failed, "it could not be parsed".to_owned()) };
-    let state = if note.chunks.is_empty() { FileState::Empty } else { FileState::Indexed };
-    let mut file = FileRow {
-        hash,
-        size: content.bytes.len() as u64,
-        mtime_ms: content.mtime_ms,
-        recipe,
-        chunks: note.chunks.len() as u32,
-        title: note.title.clone(),
-        aliases: note.aliases.clone(),
-        tags: note.tags.clone(),
-        links: note.links.clone(),
-        day: note.date.map_or_else(|| day_of_millis(content.mtime_ms), day_number),
-        ..blank_file(path, state, String::new())
-    };
-    let (chunks, inputs) = rows(&note, &file, guard);
-    let withheld = inputs.iter().filter(|input| input.is_none()).count();
-    if withheld > 0 {
-        file.reason = format!("{withheld} sensitive chunks are not sent to the embedding server");
-    }
-    Read::Prepared(Box::new(Prepared { file, chunks, inputs }))
-}
-
-/// The rows of a note, and what is embedded of each.
-fn rows(note: &Note, file: &FileRow, guard: Option<&Guard>) -> (Vec<ChunkRow>, Vec<Option<String>>) {
-    let mut names = String::new();
-    for _ in 0..TITLE_WEIGHT {
-        index_terms(&note.title, &mut names);
-    }
-    note.aliases.iter().chain(&note.tags).for_each(|name| index_terms(name, &mut names));
-    let date = note.date.map(|date| date.to_string());
-    let mut rows = Vec::with_capacity(note.chunks.len());
-    let mut inputs = Vec::with_capacity(note.chunks.len());
-    for (number, chunk) in note.chunks.iter().enumerate() {
-        let mut terms = String::with_capacity(chunk.text.len() + names.len());
-        index_terms(&chunk.text, &mut terms);
-        terms.push_str(&names);
-        if let Some(section) = &chunk.section {
-            index_terms(section, &mut terms);
-        }
-        index_terms(&chunk.opaque, &mut terms);
-        let input = embedding_input(&note.title, chunk.section.as_deref(), &chunk.text);
-        let sensitive =
-            guard.is_some_and(|guard| !guard.categories(&chunk.text, chunk.section.as_deref(), &note.tags).is_empty());
-        rows.push(ChunkRow {
-            source_file: file.path.clone(),
-            chunk_index: number as u32,
-            section: chunk.section.clone(),
-            start: chunk.range.start as u64,
-            end: chunk.range.end as u64,
-            text: chunk.text.clone(),
-            opaque: chunk.opaque.clone(),
-            terms,
-            tags: note.tags.clone(),
-            date: date.clone(),
-            day: file.day,
-            hash: hash64(&[input.as_bytes()]),
-            vector: None,
-        });
-        inputs.push((!sensitive).then_some(input));
-    }
-    (rows, inputs)
-}
-
-/// What is embedded of a chunk: where it stands, and what it says. Code is left out.
-pub fn embedding_input(title: &str, section: Option<&str>, text: &str) -> String {
-    match section {
-        Some(section) => format!("{title}\n{section}\n{text}"),
-        None => format!("{title}\n{text}"),
-    }
+    let stat = Stat { hash, size: content.bytes.len() as u64, mtime_ms: content.mtime_ms, recipe };
+    Read::Prepared(Box::new(Prepared::new(&path, &note, stat, guard)))
 }

@@ -67,9 +67,11 @@ impl Note {
             .or_else(|| values(&["date", "created", "day"]).iter().find_map(|value| parse_date(value)));
         let links: BTreeSet<String> = outline.links.iter().map(|target| link_name(target)).collect();
         let mut chunks = chunks(text, &outline, leading_date(stem).is_some(), sizes);
+        // What is kept in a place of its own is not repeated.
+        let own = ["title", "tags", "tag", "aliases", "alias"];
         let shown_properties = properties
             .iter()
-            .filter(|p| !p.values.is_empty())
+            .filter(|p| !p.values.is_empty() && !own.iter().any(|name| p.key.eq_ignore_ascii_case(name)))
             .map(|p| format!("{}: {}", p.key, p.values.join(", ")))
             .collect::<Vec<_>>()
             .join("\n");
@@ -133,7 +135,7 @@ mod tests {
         assert_eq!(note.date, Some(jiff::civil::date(2024, 1, 2)));
         assert_eq!(note.links, ["anna"]);
         assert_eq!(note.chunks.len(), 1);
-        assert!(note.chunks[0].opaque.contains("aliases: Plan B") && note.chunks[0].opaque.contains("#no"));
+        assert!(note.chunks[0].opaque.contains("created: 2024-01-02") && note.chunks[0].opaque.contains("#no"));
         assert_eq!(note.chunks[0].text, "#urgent see Anna and #code");
     }
 

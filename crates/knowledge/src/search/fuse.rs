@@ -27,7 +27,7 @@ pub struct Fused {
     pub text_part: f32,
     /// The cosine; `None` without vectors.
     pub likeness: Option<f32>,
-    /// The cosine between the least and the best of this question.
+    /// The cosine, 0 where it is negative.
     pub vector_part: f32,
     /// How much its note is linked to.
     pub link_part: f32,
@@ -75,15 +75,14 @@ pub fn fuse(
         fused.text_score = Some(near.score);
     }
     let most_text = text.iter().map(|near| near.score).fold(0.0, f32::max);
-    let most_like = vectors.iter().map(|near| near.score).fold(f32::NEG_INFINITY, f32::max);
-    let least_like = vectors.iter().map(|near| near.score).fold(f32::INFINITY, f32::min).min(most_like - 1e-6);
     let mut ranked: Vec<Fused> = all
         .into_values()
         .map(|mut fused| {
             fused.text_part =
                 fused.text_score.map_or(0.0, |score| if most_text > 0.0 { score / most_text } else { 0.0 });
-            fused.vector_part =
-                fused.likeness.map_or(0.0, |like| ((like - least_like) / (most_like - least_like)).clamp(0.0, 1.0));
+            // The cosine as it is: stretched to the best of the question, a question the embedder knows nothing of would
+            // have a best match as sure as any other.
+            fused.vector_part = fused.likeness.map_or(0.0, |like| like.clamp(0.0, 1.0));
             let both = share * fused.vector_part + (1.0 - share) * fused.text_part;
             fused.score = (both * (1.0 - weights.links) + weights.links * fused.link_part).clamp(0.0, 1.0);
             fused

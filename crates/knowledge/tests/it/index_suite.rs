@@ -159,6 +159,8 @@ pub(crate) async fn what_is_complete_can_be_read(index: Index) {
     let (row, file, vector) = seen[&batch.chunks[1].hash].clone();
     assert_eq!((row, file, vector), (rows[0], file_id("a/n.md"), Some(Y.to_vec())));
     assert_eq!(reader.vectors_of(&[row]).await.unwrap(), [Y.to_vec()]);
+    assert_eq!(reader.sample(1).await.unwrap(), ["apple pie"]);
+    assert_eq!(reader.sample(10).await.unwrap(), ["apple pie", "banana bread"]);
     let mut keys = 0;
     reader.vectors(VectorColumns::KeysOnly, &mut |row| keys += usize::from(row.vector.is_none())).await.unwrap();
     assert_eq!(keys, 2);
@@ -333,10 +335,11 @@ pub(crate) async fn chunks_without_vectors_are_found_by_words(index: Index) {
 pub(crate) async fn known_vectors_are_found_by_hash(index: Index) {
     write(&index, vec![note("a.md", &[("apple", X), ("banana", Y)])]).await;
     let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
-    writer.put(note("b.md", &[("cherry", Z)])).await.unwrap();
+    // What is replaced keeps its vector for whoever has the same text.
+    writer.put(note("a.md", &[("cherry", Z)])).await.unwrap();
     let hash = |text: &str| hash64(&[text.as_bytes()]);
-    let known = writer.known_vectors(&[hash("banana"), hash("cherry"), hash("none")]).await.unwrap();
-    assert_eq!(known, HashMap::from([(hash("banana"), Y.to_vec()), (hash("cherry"), Z.to_vec())]));
+    let known = writer.known_vectors(&[hash("banana"), hash("apple"), hash("none")]).await.unwrap();
+    assert_eq!(known, HashMap::from([(hash("banana"), Y.to_vec()), (hash("apple"), X.to_vec())]));
 }
 
 pub(crate) async fn another_embedder_begins_anew(index: Index) {
