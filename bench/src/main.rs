@@ -7,6 +7,8 @@
 mod direct;
 mod disk;
 mod durable;
+mod notes;
+mod notes_text;
 mod plans;
 mod process;
 mod recovery;
@@ -38,6 +40,12 @@ struct Options {
     /// The `toolyard` program, for cold-start and idle-rss [default: beside this program]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// The labelled set of notes-quality: a folder with corpus.jsonl, queries.jsonl and qrels.tsv
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// How many chunks notes-million makes
+    #[arg(long, default_value_t = 1_000_000, value_name = "N")]
+    chunks: usize,
     /// End with a failure when a target is missed
     #[arg(long)]
     strict: bool,
@@ -68,6 +76,14 @@ enum Name {
     ColdStart,
     /// Memory of an idle `toolyard up`
     IdleRss,
+    /// nDCG@10 of note search on a labelled set
+    NotesQuality,
+    /// Indexing 6,500 notes, then nothing, then one changed note
+    NotesIndex,
+    /// Searching 40,000 chunks
+    NotesSearch,
+    /// Searching a million chunks beyond the vectors' memory
+    NotesMillion,
     /// (internal) fills a store and dies, for recovery
     #[value(hide = true)]
     FillAndDie,
@@ -78,9 +94,11 @@ struct Setup {
     dir: PathBuf,
     rounds: usize,
     binary: Option<PathBuf>,
+    data: Option<PathBuf>,
+    chunks: usize,
 }
 
-const IN_ORDER: [Name; 10] = [
+const IN_ORDER: [Name; 14] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -91,6 +109,10 @@ const IN_ORDER: [Name; 10] = [
     Name::PipelineCpu,
     Name::ColdStart,
     Name::IdleRss,
+    Name::NotesQuality,
+    Name::NotesIndex,
+    Name::NotesSearch,
+    Name::NotesMillion,
 ];
 
 fn measure(name: Name, setup: &Setup) -> Result<Report> {
@@ -105,6 +127,10 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::PipelineCpu => direct::pipeline_cpu(setup),
         Name::ColdStart => process::cold_start(setup),
         Name::IdleRss => process::idle_rss(setup),
+        Name::NotesQuality => notes::quality(setup),
+        Name::NotesIndex => notes::indexing(setup),
+        Name::NotesSearch => notes::searching(setup),
+        Name::NotesMillion => notes::million(setup),
         Name::FillAndDie => recovery::fill_and_die(setup),
         Name::All => anyhow::bail!("all is a list, not a benchmark"),
     }
@@ -113,7 +139,13 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
 fn main() -> Result<ExitCode> {
     let options = Options::parse();
     let dir = options.dir.unwrap_or_else(std::env::temp_dir);
-    let setup = Setup { dir, rounds: options.rounds as usize, binary: options.binary };
+    let setup = Setup {
+        dir,
+        rounds: options.rounds as usize,
+        binary: options.binary,
+        data: options.data,
+        chunks: options.chunks,
+    };
     let names = if options.name == Name::All { IN_ORDER.to_vec() } else { vec![options.name] };
     let mut all_met = true;
     for name in names {

@@ -34,13 +34,21 @@ pub(crate) struct Report {
     name: &'static str,
     figures: Map<String, Value>,
     target: (&'static str, Good, f64),
+    /// Further figures that must hold as well.
+    also: Vec<(&'static str, Good, f64)>,
     skipped: Option<String>,
 }
 
 impl Report {
     /// The target is about one of the figures.
     pub(crate) fn new(name: &'static str, figure: &'static str, good: Good, limit: f64) -> Self {
-        Self { name, figures: Map::new(), target: (figure, good, limit), skipped: None }
+        Self { name, figures: Map::new(), target: (figure, good, limit), also: Vec::new(), skipped: None }
+    }
+
+    /// Adds a target.
+    pub(crate) fn also(mut self, figure: &'static str, good: Good, limit: f64) -> Self {
+        self.also.push((figure, good, limit));
+        self
     }
 
     /// Adds a figure. Numbers are cut to what a reader can use.
@@ -58,16 +66,23 @@ impl Report {
 
     /// Whether the target was met; `None` when nothing was measured.
     pub(crate) fn met(&self) -> Option<bool> {
-        let (figure, good, limit) = self.target;
-        let value = self.figures.get(figure).and_then(Value::as_f64)?;
-        Some(good.holds(value, limit))
+        let mut all = true;
+        for (figure, good, limit) in self.targets() {
+            all &= good.holds(self.figures.get(*figure).and_then(Value::as_f64)?, *limit);
+        }
+        Some(all)
+    }
+
+    fn targets(&self) -> impl Iterator<Item = &(&'static str, Good, f64)> {
+        std::iter::once(&self.target).chain(&self.also)
     }
 
     fn to_json(&self) -> Value {
-        let (figure, good, limit) = self.target;
+        let targets: Vec<String> =
+            self.targets().map(|(figure, good, limit)| format!("{figure} {} {limit}", good.word())).collect();
         let mut line = json!({
             "bench": self.name, "figures": self.figures,
-            "target": format!("{figure} {} {limit}", good.word()), "met": self.met(),
+            "target": targets.join(", "), "met": self.met(),
         });
         if let Some(why) = &self.skipped {
             line["skipped"] = json!(why);

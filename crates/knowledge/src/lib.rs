@@ -28,6 +28,6 @@ mod watcher;
 pub use config::KnowledgeConfig;
 pub use facts::{Fact, FactStore};
 pub use provider::KnowledgeProvider;
-pub use service::{Knowledge, KnowledgeParts, VaultLook};
+pub use service::{Knowledge, KnowledgeParts, VaultLook, vector_weight};
 pub use tools::definitions;
 pub use watcher::{PROBE_EVERY, serve};

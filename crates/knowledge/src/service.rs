@@ -2,7 +2,7 @@
 //! the jobs and the facts; the tools are thin around it.
 
 use crate::{
-    config::{EmbedderKind, KnowledgeConfig},
+    config::{EmbedderKind, KnowledgeConfig, SearchConfig},
     embed::{EmbedError, Embedder, EmbedderInfo, OllamaProbe, Purpose},
     envelope::{Health, Meta, Problem},
     facts::FactStore,
@@ -87,6 +87,7 @@ struct Noted {
     allowed: Option<(u64, Sandbox, Option<Arc<Vec<bool>>>)>,
     health: Option<Health>,
     attuned: Option<Attuned>,
+    filter: Option<(Sandbox, Arc<PathFilter>)>,
     serving: bool,
 }
 
@@ -225,6 +226,18 @@ impl Knowledge {
         }
     }
 
+    /// The path rules of a sandbox: building them costs more than using them.
+    pub(crate) fn paths_of(&self, sandbox: &Sandbox) -> Arc<PathFilter> {
+        self.noted(|noted| match &noted.filter {
+            Some((known, filter)) if known == sandbox => filter.clone(),
+            _ => {
+                let filter = Arc::new(PathFilter::new(sandbox));
+                noted.filter = Some((sandbox.clone(), filter.clone()));
+                filter
+            }
+        })
+    }
+
     /// Which files of the library a sandbox allows. Nearly every call has the same one.
     pub(crate) fn allowed(&self, library: &Library, sandbox: &Sandbox) -> Option<Arc<Vec<bool>>> {
         let generation = library.info().generation;
@@ -233,7 +246,7 @@ impl Knowledge {
             _ => None,
         });
         known.unwrap_or_else(|| {
-            let allowed = library.allowed(&PathFilter::new(sandbox)).map(Arc::new);
+            let allowed = library.allowed(&self.paths_of(sandbox)).map(Arc::new);
             self.noted(|noted| noted.allowed = Some((generation, sandbox.clone(), allowed.clone())));
             allowed
         })
@@ -241,8 +254,7 @@ impl Knowledge {
 
     /// How much each part of a score counts.
     pub fn weights(&self, spec: &IndexSpec) -> Weights {
-        let usual = if spec.embedder.starts_with("static") { STATIC_VECTOR_WEIGHT } else { MODEL_VECTOR_WEIGHT };
-        Weights { vector: self.config.search.vector_weight.unwrap_or(usual), links: self.config.search.link_weight }
+        Weights { vector: vector_weight(&self.config.search, &spec.embedder), links: self.config.search.link_weight }
     }
 
     /// What the embedder is, or why it cannot be asked. Asked anew after a while.
@@ -524,6 +536,12 @@ impl Knowledge {
     pub(crate) fn in_state(files: &[FileRow], state: Option<FileState>) -> Vec<&FileRow> {
         files.iter().filter(|file| state.is_none_or(|state| file.state == state)).collect()
     }
+}
+
+/// How much vectors of an embedder count against full text.
+pub fn vector_weight(config: &SearchConfig, embedder: &str) -> f32 {
+    let usual = if embedder.starts_with("static/") { STATIC_VECTOR_WEIGHT } else { MODEL_VECTOR_WEIGHT };
+    config.vector_weight.unwrap_or(usual)
 }
 
 /// Whether an embedder's vectors can be compared with an index's.

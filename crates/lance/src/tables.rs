@@ -63,7 +63,17 @@ impl Place {
             .await
     }
 
+    /// The folder of a table, where it lies on this machine.
+    fn local(&self, name: &str) -> Option<std::path::PathBuf> {
+        let is_local = !self.options.uri.contains("://");
+        is_local.then(|| std::path::Path::new(&self.options.uri).join(format!("{name}.lance")))
+    }
+
     pub(crate) async fn open(&self, name: &str) -> IndexResult<Opened> {
+        if self.local(name).is_some_and(|folder| !folder.exists()) {
+            // Where nothing lies there is nothing to start LanceDB for.
+            return Ok(Opened::Missing);
+        }
         match self.connection().await?.open_table(name).execute().await {
             Ok(table) => Ok(Opened::There(table)),
             Err(Error::TableNotFound { .. }) => {
@@ -79,10 +89,7 @@ impl Place {
 
     /// Whether data of a table lies there without a manifest that names it; known for local folders only.
     fn leftovers(&self, name: &str) -> bool {
-        if self.options.uri.contains("://") {
-            return false;
-        }
-        let table = std::path::Path::new(&self.options.uri).join(format!("{name}.lance"));
+        let Some(table) = self.local(name) else { return false };
         std::fs::read_dir(table.join("data")).is_ok_and(|mut entries| entries.next().is_some())
             && std::fs::read_dir(table.join("_refs").join("tags")).is_ok_and(|mut tags| tags.next().is_some())
     }
@@ -107,11 +114,8 @@ impl Place {
         {
             tracing::warn!(error = %index_error(error), "a damaged table could not be dropped");
         }
-        if !self.options.uri.contains("://") {
-            let folder = std::path::Path::new(&self.options.uri).join(format!("{name}.lance"));
-            if folder.exists() {
-                tokio::fs::remove_dir_all(&folder).await.map_err(index_error)?;
-            }
+        if let Some(folder) = self.local(name).filter(|folder| folder.exists()) {
+            tokio::fs::remove_dir_all(&folder).await.map_err(index_error)?;
         }
         connection.create_empty_table(name, schema).mode(CreateTableMode::Create).execute().await.map_err(index_error)
     }

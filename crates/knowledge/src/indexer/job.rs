@@ -9,6 +9,7 @@ use std::{
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
+use toolyard_vault::process::start_time;
 
 /// Problems with single files that a job lists; the rest is counted, and stands in the files' own status.
 pub(crate) const MAX_LISTED_ERRORS: usize = 50;
@@ -117,7 +118,7 @@ impl Job {
             duration_ms: 0,
             attempt,
             pid: std::process::id(),
-            process_started: process_start(std::process::id()).unwrap_or(0),
+            process_started: start_time(std::process::id()).unwrap_or(0),
         }
     }
 
@@ -140,15 +141,8 @@ impl Job {
 
     /// Whether the process that ran it is still there.
     fn is_alive(&self) -> bool {
-        process_start(self.pid).is_some_and(|started| started == self.process_started)
+        start_time(self.pid).is_some_and(|started| started == self.process_started)
     }
-}
-
-/// When a process started, in clock ticks since boot.
-fn process_start(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses and may hold anything; the start time is the 20th after it.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// What is kept of jobs: the last one, and the last that was done.

@@ -13,7 +13,6 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use std::{sync::Arc, time::Instant};
-use toolyard_catalog::PathFilter;
 use toolyard_engine::{BoxFuture, CallContext, Output};
 use toolyard_protocol::{
     Availability, ErrorCode, Failure, Idempotency, RiskLevel, ToolCall, ToolDefinition, ToolName, Undo,
@@ -137,7 +136,7 @@ impl Call<'_> {
     /// A path from an argument: inside the vault, not hidden, not through a link that leads out, and allowed.
     async fn path(&self, text: &str, which: &str) -> Result<VaultPath, Problem> {
         let path = VaultPath::parse(text.trim_end_matches('/')).map_err(|_| Problem::path(which))?;
-        let filter = PathFilter::new(&self.call.policy.sandbox);
+        let filter = self.knowledge.paths_of(&self.call.policy.sandbox);
         if !filter.allows(path.as_str()) && !filter.leads_to_allowed(path.as_str()) {
             return Err(Problem::path(which));
         }

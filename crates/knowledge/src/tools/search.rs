@@ -259,7 +259,7 @@ fn days(range: Option<&DateRange>) -> Result<Option<(i32, i32)>, Failure> {
 
 /// Facts whose source the caller may see. Facts that cannot be read do not keep notes from being found.
 fn known_facts(call: &Call<'_>, question: &str) -> Vec<(Fact, f32)> {
-    let filter = toolyard_catalog::PathFilter::new(&call.call.policy.sandbox);
+    let filter = call.knowledge.paths_of(&call.call.policy.sandbox);
     let found = call.knowledge.facts.find(question).unwrap_or_else(|error| {
         tracing::warn!(%error, "remembered facts cannot be read");
         Vec::new()

@@ -11,7 +11,6 @@ use crate::{
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_catalog::PathFilter;
 use toolyard_engine::Output;
 use toolyard_protocol::{Failure, Idempotency, RiskLevel};
 
@@ -232,7 +231,7 @@ fn list(call: &Call<'_>, files: &[crate::index::FileRow], wanted: Wanted, input:
         Wanted::Failed => Some(FileState::Failed),
         Wanted::All => None,
     };
-    let filter = PathFilter::new(&call.call.policy.sandbox);
+    let filter = call.knowledge.paths_of(&call.call.policy.sandbox);
     let mut found: Vec<_> = Knowledge::in_state(files, state);
     found.retain(|file| filter.allows(&file.path));
     found.sort_by(|a, b| a.path.cmp(&b.path));

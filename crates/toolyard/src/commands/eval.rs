@@ -36,8 +36,16 @@ struct Labelled {
     steps: Vec<String>,
 }
 
-pub(super) fn run(global: &Global, command: EvalCommand) -> Outcome {
-    let EvalCommand::Tools { catalog, queries, steps } = command;
+pub(super) async fn run(global: &Global, command: EvalCommand) -> Outcome {
+    match command {
+        EvalCommand::Tools { catalog, queries, steps } => tools(global, &catalog, &queries, steps),
+        EvalCommand::Notes { corpus, queries, qrels } => {
+            super::eval_notes::run(global, &corpus, &queries, &qrels).await
+        }
+    }
+}
+
+fn tools(global: &Global, catalog: &Path, queries: &Path, steps: bool) -> Outcome {
     let tools: Vec<Tool> = lines(&catalog)?;
     let labelled: Vec<Labelled> = lines(&queries)?;
     if tools.is_empty() || labelled.is_empty() {
@@ -121,7 +129,7 @@ impl Sums {
     }
 }
 
-fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Failure> {
+pub(super) fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Failure> {
     let bytes = input::read_source(&path.display().to_string())?;
     let mut items = Vec::new();
     for (number, line) in bytes.split(|b| *b == b'\n').enumerate() {

@@ -5,6 +5,7 @@ mod config;
 mod devices;
 mod doctor;
 mod eval;
+mod eval_notes;
 mod explain;
 mod gateway;
 mod input;
@@ -12,6 +13,7 @@ mod plan;
 mod runs;
 mod tools;
 mod up;
+mod vault;
 
 use crate::{
     cli::{Cli, Command, Global},
@@ -36,7 +38,8 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Gateway(command) => gateway::run(&global, command).await,
         Command::Devices(command) => devices::run(&global, command).await,
         Command::Config(command) => config::run(&global, command),
-        Command::Eval(command) => eval::run(&global, command),
+        Command::Vault(command) => vault::run(&global, command).await,
+        Command::Eval(command) => eval::run(&global, command).await,
         Command::Explain(args) => explain::run(&global, args),
         Command::Doctor => doctor::run(&global).await,
         Command::Completions { shell } => completions(shell),
