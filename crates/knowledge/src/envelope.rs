@@ -53,6 +53,21 @@ pub enum ProblemCode {
     VaultUnavailable,
 }
 
+impl ProblemCode {
+    /// Every code with its page.
+    pub const PAGES: [(&'static str, &'static str); 9] = [
+        ("OLLAMA_UNREACHABLE", include_str!("../../../docs/errors/notes/OLLAMA_UNREACHABLE.md")),
+        ("EMBEDDER_UNREACHABLE", include_str!("../../../docs/errors/notes/EMBEDDER_UNREACHABLE.md")),
+        ("INDEX_NOT_FOUND", include_str!("../../../docs/errors/notes/INDEX_NOT_FOUND.md")),
+        ("INDEX_CORRUPTED", include_str!("../../../docs/errors/notes/INDEX_CORRUPTED.md")),
+        ("SECURITY_VIOLATION", include_str!("../../../docs/errors/notes/SECURITY_VIOLATION.md")),
+        ("SENSITIVE_FILTERED", include_str!("../../../docs/errors/notes/SENSITIVE_FILTERED.md")),
+        ("INDEXER_FAILED", include_str!("../../../docs/errors/notes/INDEXER_FAILED.md")),
+        ("INDEX_STALE", include_str!("../../../docs/errors/notes/INDEX_STALE.md")),
+        ("VAULT_UNAVAILABLE", include_str!("../../../docs/errors/notes/VAULT_UNAVAILABLE.md")),
+    ];
+}
+
 /// What is wrong and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -251,5 +266,46 @@ impl<T: Serialize> Envelope<T> {
             Ok(Value::Object(map)) => map,
             _ => Map::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_page_and_every_row_of_the_matrix_its_status() {
+        use ProblemCode::{
+            EmbedderUnreachable, IndexCorrupted, IndexNotFound, IndexStale, IndexerFailed, OllamaUnreachable,
+            SecurityViolation, SensitiveFiltered, VaultUnavailable,
+        };
+        let all = [
+            (OllamaUnreachable, Health::Degraded),
+            (EmbedderUnreachable, Health::Degraded),
+            (IndexNotFound, Health::Unavailable),
+            (IndexCorrupted, Health::Unavailable),
+            (SecurityViolation, Health::Unavailable),
+            (SensitiveFiltered, Health::Degraded),
+            (IndexerFailed, Health::Unavailable),
+            (IndexStale, Health::Degraded),
+            (VaultUnavailable, Health::Unavailable),
+        ];
+        assert_eq!(all.len(), ProblemCode::PAGES.len());
+        for (code, status) in all {
+            let word = serde_json::to_value(code).unwrap();
+            let (_, page) = ProblemCode::PAGES.iter().find(|(name, _)| word == *name).unwrap();
+            assert!(
+                page.starts_with(&format!("# {}\n", word.as_str().unwrap())) && page.contains("## What to do"),
+                "{word}"
+            );
+            assert_eq!(Problem::new(code, "m", true, "s").status(), status, "{word}");
+        }
+    }
+
+    #[test]
+    fn an_envelope_costs_little() {
+        let envelope: Envelope<()> =
+            Envelope { status: Health::Healthy, data: None, error: None, meta: Meta::default() };
+        assert!(serde_json::to_string(&envelope.into_map()).unwrap().len() < 200);
     }
 }

@@ -8,6 +8,7 @@ mod commands;
 mod crash;
 mod gateway;
 mod harness;
+mod notes;
 mod plans;
 mod server;
 mod tool_search;
