@@ -10,6 +10,7 @@
 mod auth;
 pub mod client;
 mod devices;
+pub mod echo;
 pub mod http;
 mod hub;
 pub mod listen;
