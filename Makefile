@@ -28,7 +28,7 @@ up: build ## set up and run Toolyard on embedded defaults with a sample vault
 	@test -d $(HOME_DIR)/vault || cp -r examples/vault $(HOME_DIR)/vault
 	exec "$$CARGO_TARGET_DIR/release/toolyard" --home $(HOME_DIR) up --port $(PORT)
 
-test: fmt clippy deny unit docs-check crash ## every check
+test: fmt clippy deny unit docs-check clients crash ## every check
 
 fmt: tools-needed
 	$(CARGO) fmt --all --check
@@ -46,9 +46,9 @@ unit: tools-needed ## unit, property, contract and scenario tests
 crash: tools-needed ## kill the process at seeded random points of a plan and count effects (CRASH_POINTS=1000 for the full run)
 	TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) $(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture crash
 
-clients: build ## drive a running Toolyard with OpenClaw's own client (installs npm packages, once)
-	@command -v npm >/dev/null || { echo "npm is missing: install Node.js"; exit 1; }
-	tests/clients/run.sh "$$CARGO_TARGET_DIR/release/toolyard"
+clients: tools-needed ## drive a running Toolyard with OpenClaw's own client (installs npm packages, once; skipped without npm)
+	$(CARGO) build -q --workspace --locked
+	tests/clients/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
 
 openclaw-cli: build ## call a running Toolyard with OpenClaw's command line (downloads 647 MB, once)
 	tests/clients/openclaw-cli.sh "$$CARGO_TARGET_DIR/release/toolyard"

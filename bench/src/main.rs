@@ -110,10 +110,6 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
     }
 }
 
-/// The program's own allocator, so that what is measured here is what it does.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> Result<ExitCode> {
     let options = Options::parse();
     let dir = options.dir.unwrap_or_else(std::env::temp_dir);

@@ -9,14 +9,13 @@ use crate::{
         sessions::{self, Key},
         tools::{self, Invocation, Refused},
     },
-    settings::MAX_HTTP_BODY,
-    tls::TlsListener,
+    settings::{BODY_WITHIN, MAX_HTTP_BODY},
     ws::upgrade,
 };
 use axum::{
     Router,
     body::{Body, Bytes, to_bytes},
-    extract::{ConnectInfo, Path, Request, State, connect_info::Connected},
+    extract::{ConnectInfo, Path, Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::{self, Next},
     response::{
@@ -24,11 +23,9 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
     routing::any,
-    serve::IncomingStream,
 };
 use serde_json::{Map, Value, json};
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::{Caller, Door, Subscription};
 use toolyard_protocol::{EventType, RunId};
@@ -48,33 +45,9 @@ pub fn router(gateway: Gateway) -> Router {
         .with_state(gateway)
 }
 
-/// Serves until told to stop.
-pub async fn serve(listener: TcpListener, gateway: Gateway, stop: CancellationToken) -> std::io::Result<()> {
-    let service = router(gateway).into_make_service_with_connect_info::<Peer>();
-    axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
-}
-
-/// Serves over TLS until told to stop.
-pub async fn serve_tls(listener: TlsListener, gateway: Gateway, stop: CancellationToken) -> std::io::Result<()> {
-    let service = router(gateway).into_make_service_with_connect_info::<Peer>();
-    axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
-}
-
 /// The address at the other end.
 #[derive(Debug, Clone, Copy)]
-struct Peer(SocketAddr);
-
-impl Connected<IncomingStream<'_, TcpListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}
-
-impl Connected<IncomingStream<'_, TlsListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}
+pub(crate) struct Peer(pub(crate) SocketAddr);
 
 async fn safe_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
@@ -82,6 +55,7 @@ async fn safe_headers(request: Request, next: Next) -> Response {
         let headers = response.headers_mut();
         headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
         headers.insert("referrer-policy", HeaderValue::from_static("no-referrer"));
+        headers.insert("permissions-policy", HeaderValue::from_static("camera=(), microphone=(), geolocation=()"));
     }
     response
 }
@@ -191,9 +165,13 @@ async fn invoke(
     if let Err(response) = admit(&gateway, peer, request.headers()) {
         return response;
     }
-    let body = match to_bytes(request.into_body(), MAX_HTTP_BODY).await {
-        Ok(body) => body,
+    let body = match tokio::time::timeout(BODY_WITHIN, to_bytes(request.into_body(), MAX_HTTP_BODY)).await {
+        Ok(Ok(body)) => body,
         Err(_) => {
+            let error = json!({"error": {"message": "Request body timeout", "type": "invalid_request_error"}});
+            return json_response(StatusCode::REQUEST_TIMEOUT, &error);
+        }
+        Ok(Err(_)) => {
             let error = json!({"error": {"message": "Payload too large", "type": "invalid_request_error"}});
             return json_response(StatusCode::PAYLOAD_TOO_LARGE, &error);
         }
@@ -232,11 +210,17 @@ fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Respon
     let Some(name) = name else {
         return Err(bad_request("invalid_request", "tools.invoke requires name"));
     };
-    let args = match map.remove("args") {
+    let mut args = match map.remove("args") {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(args)) => args,
         Some(_) => return Err(bad_request("invalid_request", "tools.invoke args must be an object")),
     };
+    if let Some(action) = text(&map, "action").filter(|a| !a.is_empty())
+        && !args.contains_key("action")
+        && takes_action(gateway, &name)
+    {
+        args.insert("action".to_owned(), action.into());
+    }
     let agent = text(&map, "agentId");
     let key = Key::read(text(&map, "sessionKey").as_deref().unwrap_or("main"), agent.as_deref())
         .map_err(|e| bad_request("invalid_request", e.message))?;
@@ -262,6 +246,13 @@ fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Respon
         dry_run: flag("dryRun"),
         cancel: None,
     })
+}
+
+/// Whether a tool has an argument `action`: only then may it be given beside the arguments.
+fn takes_action(gateway: &Gateway, name: &str) -> bool {
+    let tools = gateway.service().engine().tools();
+    let schema = tools.snapshot.get(name).map(|entry| &entry.definition().input_schema);
+    schema.and_then(|s| s.get("properties")).and_then(Value::as_object).is_some_and(|p| p.contains_key("action"))
 }
 
 fn invoked_response(invoked: tools::Invoked) -> Response {

@@ -12,6 +12,7 @@ pub mod client;
 mod devices;
 pub mod http;
 mod hub;
+pub mod listen;
 pub mod local;
 pub mod logs;
 pub mod methods;
@@ -20,6 +21,7 @@ mod pulse;
 mod rpc;
 pub mod settings;
 pub mod tls;
+mod writes;
 mod ws;
 
 pub use hub::Gateway;

@@ -346,6 +346,12 @@ pub struct GatewayTarget {
     /// The token [default: the one in config.toml or state/token]
     #[arg(long, env = "TOOLYARD_TOKEN", value_name = "T", hide_env_values = true)]
     pub token: Option<String>,
+    /// Sign with this machine's device key, made at first use; the token that the gateway then gives is kept and used
+    #[arg(long)]
+    pub device: bool,
+    /// Believe this certificate (PEM) beside those the system believes, for wss://
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
     /// How long connecting and answering may take
     #[arg(long, default_value_t = 30_000, value_name = "MS")]
     pub timeout: u64,

@@ -303,12 +303,14 @@ impl Config {
     }
 
     /// What the network doors are told.
-    pub fn gateway_settings(&self, token: String, loopback_only: bool, home: &Home) -> toolyard_gateway::Settings {
+    pub fn gateway_settings(&self, token: String, host: IpAddr, home: &Home) -> toolyard_gateway::Settings {
         let shown = serde_json::to_value(self.redacted()).unwrap_or_default();
         let agents = self.policy.agents.keys().filter(|name| !name.contains('*') && *name != "main").cloned();
         let limit = &self.gateway.rate_limit;
+        let raw = toml::to_string(&self.redacted()).unwrap_or_default();
         toolyard_gateway::Settings {
-            loopback_only,
+            loopback_only: host.is_loopback(),
+            address: Some(host),
             allowed_origins: self.gateway.allowed_origins.clone(),
             allowed_hosts: self.gateway.allowed_hosts.clone(),
             trusted_proxies: self.gateway.trusted_proxies.clone(),
@@ -324,7 +326,7 @@ impl Config {
             profile: self.policy.profile.and_then(|p| serde_json::to_value(p).ok()?.as_str().map(str::to_owned)),
             config: serde_json::json!({
                 "path": home.config().display().to_string(), "exists": home.config().exists(),
-                "raw": toml::to_string(&self.redacted()).unwrap_or_default(), "parsed": shown, "config": shown,
+                "hash": toolyard_protocol::canonical::sha256_hex(raw.as_bytes()), "raw": raw, "parsed": shown, "config": shown,
                 "valid": true, "issues": [], "warnings": [],
             }),
             state_path: home.state().display().to_string(),

@@ -1,7 +1,7 @@
 //! `tools.catalog`, `tools.effective`, `tools.invoke`, `tools.cancel`. Calls go down the engine's road like any other;
 //! here they only change clothes.
 
-use super::{Ask, RpcError, blocking, sessions};
+use super::{Ask, RpcError, approvals::Asker, blocking, sessions};
 use crate::{
     hub::{Connection, Gateway},
     rpc::sessions::Key,
@@ -254,12 +254,12 @@ pub(super) async fn invoke(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
 
 /// Where a question of this caller would go: to somebody else, never to itself.
 pub(crate) fn route(gateway: &Gateway, connection: Option<&Arc<Connection>>) -> Asking {
-    let id = connection.map(|c| c.id.as_str());
-    let reachable = match id {
-        Some(_) => gateway.approver_beside(id, "plugin"),
-        None => gateway.approver_for_others(),
-    };
-    if reachable { Asking::Wait { requester: id.map(str::to_owned) } } else { Asking::Unreachable }
+    let connection = connection.map(Arc::as_ref);
+    if Asker::about_a_call(connection).is_heard(gateway, "plugin") {
+        Asking::Wait { requester: connection.map(Asker::note) }
+    } else {
+        Asking::Unreachable
+    }
 }
 
 /// Runs a call down the engine's road and puts its result into the doors' words.

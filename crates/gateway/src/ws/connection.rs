@@ -6,6 +6,8 @@
 use super::{
     frame::{self, BadFrame, EventBody, RpcError},
     handshake,
+    heard::Heard,
+    trace,
 };
 use crate::{
     auth::Origin,
@@ -22,6 +24,7 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio_websockets::{CloseCode, Error, Message, WebSocketStream};
+use tracing::Instrument;
 
 /// The longest reason a close frame can carry.
 const MAX_REASON: usize = 123;
@@ -43,8 +46,12 @@ enum End {
 }
 
 /// Serves a connection from its first byte to its last.
-pub(crate) async fn serve<S>(mut socket: WebSocketStream<S>, gateway: Gateway, origin: Origin, unproven: Unproven)
-where
+pub(crate) async fn serve<S>(
+    mut socket: WebSocketStream<Heard<S>>,
+    gateway: Gateway,
+    origin: Origin,
+    unproven: Unproven,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let stop = gateway.inner.stop.clone();
@@ -89,7 +96,7 @@ where
 
 /// Challenge, `connect`, `hello-ok`.
 async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
-    socket: &mut WebSocketStream<S>,
+    socket: &mut WebSocketStream<Heard<S>>,
     gateway: &Gateway,
     origin: &Origin,
 ) -> Result<(Arc<Connection>, Outgoing), End> {
@@ -123,8 +130,8 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     match welcome {
         Ok(welcome) => {
             let (admitted, auth) = welcome.into_parts();
-            let hello = handshake::hello(gateway, &admitted.id, auth).await;
-            let (connection, outgoing) = gateway.admit(admitted);
+            let hello = handshake::hello(gateway, &admitted, auth).await;
+            let (connection, outgoing) = gateway.admit(admitted, socket.get_ref().last());
             let hello = frame::response(&id, &Ok(hello));
             if socket.send(Message::text(hello)).await.is_err() {
                 gateway.dismiss(&connection);
@@ -152,7 +159,6 @@ async fn read(
             Ok(message) => message,
             Err(error) => return broken(&error),
         };
-        connection.seen();
         if message.is_text() || message.is_binary() {
             let bytes = message.into_payload();
             match frame::read(&bytes) {
@@ -206,12 +212,28 @@ fn start(gateway: &Gateway, connection: &Arc<Connection>, request: frame::Reques
             Place::Now(permit) => Some(permit),
             Place::Queued(place) => place.turn().await,
         };
-        let began = Instant::now();
-        let (method, outcome) = rpc::dispatch(&gateway, &connection, &id, request).await;
-        let word = if outcome.is_ok() { "ok" } else { "error" };
-        answer(&connection, &id, &outcome);
-        gateway.inner.metrics.answered(method, word, began.elapsed());
+        match request.traceparent.as_deref().and_then(trace::parse) {
+            None => respond(&gateway, &connection, &id, request).await,
+            Some(trace) => {
+                let span = tracing::info_span!(
+                    "request", method = %request.method, trace_id = %trace.trace_id, parent_id = %trace.parent_id
+                );
+                let responding = async {
+                    respond(&gateway, &connection, &id, request).await;
+                    tracing::info!("answered");
+                };
+                responding.instrument(span).await;
+            }
+        }
     });
+}
+
+async fn respond(gateway: &Gateway, connection: &Arc<Connection>, id: &Value, request: frame::Request) {
+    let began = Instant::now();
+    let (method, outcome) = rpc::dispatch(gateway, connection, id, request).await;
+    let word = if outcome.is_ok() { "ok" } else { "error" };
+    answer(connection, id, &outcome);
+    gateway.inner.metrics.answered(method, word, began.elapsed());
 }
 
 struct UnderWay(Arc<Connection>);

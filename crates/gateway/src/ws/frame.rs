@@ -25,7 +25,7 @@ pub(crate) struct Request {
     #[serde(default)]
     pub(crate) params: Option<Value>,
     #[serde(default)]
-    traceparent: Option<String>,
+    pub(crate) traceparent: Option<String>,
     #[serde(default)]
     pub(crate) expected_profile_id: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! From an HTTP request to a WebSocket: RFC 6455's opening handshake, and who may try it.
 
-use super::connection;
+use super::{connection, heard::Heard};
 use crate::{
     auth::{self, Unattributed},
     hub::Gateway,
@@ -65,7 +65,7 @@ pub(crate) fn accept(gateway: &Gateway, peer: IpAddr, mut request: Request) -> R
         let limits = Limits::default().max_payload_len(Some(MAX_PREAUTH_BYTES));
         // One frame a message: some small clients do not put pieces together.
         let config = Config::default().frame_size(MAX_BUFFERED_BYTES);
-        let socket = ServerBuilder::new().config(config).limits(limits).serve(TokioIo::new(upgraded));
+        let socket = ServerBuilder::new().config(config).limits(limits).serve(Heard::new(TokioIo::new(upgraded)));
         connection::serve(socket, gateway, origin, unproven).await;
     });
     let response = Response::builder()

@@ -9,6 +9,7 @@ mod fuzz;
 mod harness;
 mod http;
 mod limits;
+mod params;
 mod replay;
 mod rpc;
 mod tls;

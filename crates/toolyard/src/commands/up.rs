@@ -14,7 +14,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_gateway::{Gateway, http, local, tls};
+use toolyard_gateway::{Gateway, listen, local, tls};
 use toolyard_protocol::{ErrorCode, Failure};
 
 /// A token shorter than this does not open anything beyond loopback.
@@ -49,7 +49,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         ),
         _ => None,
     };
-    let settings = resolved.config.gateway_settings(token.clone(), host.is_loopback(), &home);
+    let settings = resolved.config.gateway_settings(token.clone(), host, &home);
 
     // Bind before any work: a port that is taken is known at once, and nothing has been touched.
     let listener = TcpListener::bind(SocketAddr::new(host, port)).await.map_err(|e| {
@@ -74,9 +74,9 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         Some(acceptor) => {
             let listener = tls::TlsListener::new(listener, acceptor, stop.clone())
                 .map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
-            tokio::spawn(http::serve_tls(listener, gateway.clone(), stop.clone()))
+            tokio::spawn(listen::serve_tls(listener, gateway.clone(), stop.clone()))
         }
-        None => tokio::spawn(http::serve(listener, gateway.clone(), stop.clone())),
+        None => tokio::spawn(listen::serve(listener, gateway.clone(), stop.clone())),
     };
 
     let url = format!("{scheme}://{address}");
