@@ -176,6 +176,9 @@ pub enum EvalCommand {
         /// Search a query's steps as a batch and merge
         #[arg(long)]
         steps: bool,
+        /// Rank by words alone, without the built-in embedding
+        #[arg(long)]
+        words_only: bool,
     },
 }
 

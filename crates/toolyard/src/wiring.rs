@@ -18,7 +18,7 @@ use toolyard_gateway::Service;
 use toolyard_protocol::{ErrorCode, Failure, RunStatus};
 use toolyard_sandbox::ScriptRunner;
 use toolyard_store::{SqliteStore, StoreOptions};
-use toolyard_toolsearch::ToolSearch;
+use toolyard_toolsearch::{StaticMeaning, ToolSearch};
 use toolyard_vault::{NoClients, Vault, VaultOptions, VaultProvider};
 
 /// Everything that runs in this process.
@@ -64,7 +64,7 @@ impl Yard {
         let vault =
             register_vault(&engine, &resolved.vault, &home, resolved.config.policy.sandbox.follow_symlinks, needs)?;
         let settings = resolved.config.tools.tool_search.settings();
-        let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), None));
+        let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), Some(Arc::new(StaticMeaning))));
         ToolSearch::register(&tool_search, &engine).map_err(refused)?;
         let run_files = (needs == Needs::Store && resolved.config.record.files != RunFilesMode::None)
             .then(|| RunFiles::start(home.runs(), store, &resolved.config.record))

@@ -1,0 +1,4 @@
+//! The embedding as its users meet it: texts in, nearness out.
+
+mod meaning;
+mod vectors;
