@@ -8,6 +8,7 @@ use crate::{
     devices::{DeviceEvent, Devices},
     methods::Service,
     metrics::Metrics,
+    mount::{Endpoint, Mount},
     pulse::Pulse,
     settings::{
         HEALTH_EVERY, MAX_BUFFERED_BYTES, MAX_PREAUTH_PER_ADDRESS, MAX_RUNNING_REQUESTS, MAX_WAITING_BYTES,
@@ -71,6 +72,7 @@ pub(crate) struct Inner {
     running: Arc<Semaphore>,
     waiting: AtomicUsize,
     waiting_bytes: AtomicUsize,
+    mounts: RwLock<Vec<Mount>>,
 }
 
 /// Who a client says it is; shown, never trusted.
@@ -335,6 +337,7 @@ impl Gateway {
             running: Arc::new(Semaphore::new(MAX_RUNNING_REQUESTS)),
             waiting: AtomicUsize::new(0),
             waiting_bytes: AtomicUsize::new(0),
+            mounts: RwLock::default(),
             service,
             settings,
             devices,
@@ -348,6 +351,17 @@ impl Gateway {
         tokio::spawn(gateway.clone().tell_devices());
         tokio::spawn(gateway.clone().take_pulse());
         gateway
+    }
+
+    /// Adds an endpoint at a path. Whoever calls it must show the shared credential.
+    pub fn mount(&self, path: &'static str, endpoint: Arc<dyn Endpoint>) {
+        let mut mounts = self.inner.mounts.write().unwrap_or_else(PoisonError::into_inner);
+        mounts.push(Mount { path, endpoint });
+    }
+
+    pub(crate) fn mounted(&self, path: &str) -> Option<Mount> {
+        let mounts = self.inner.mounts.read().unwrap_or_else(PoisonError::into_inner);
+        mounts.iter().find(|mount| mount.path == path).cloned()
     }
 
     pub(crate) fn service(&self) -> &Service {

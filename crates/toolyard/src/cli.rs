@@ -64,6 +64,8 @@ pub enum Command {
     /// Talk to a running gateway over its WebSocket
     #[command(subcommand)]
     Gateway(GatewayCommand),
+    /// Serve MCP on standard input and output, for a client that starts this command
+    Mcp(McpArgs),
     /// Devices that may connect: list, let in, turn away, forget
     #[command(subcommand)]
     Devices(DevicesCommand),
@@ -97,6 +99,10 @@ pub struct UpArgs {
     #[arg(long, env = "TOOLYARD_TOKEN", value_name = "T", hide_env_values = true)]
     pub token: Option<String>,
 }
+
+/// `toolyard mcp`.
+#[derive(Debug, Args)]
+pub struct McpArgs {}
 
 /// `toolyard call`.
 #[derive(Debug, Args)]

@@ -22,6 +22,8 @@ pub struct Config {
     pub tools: ToolsConfig,
     /// Where clients connect.
     pub gateway: GatewayConfig,
+    /// The Model Context Protocol: what clients are shown.
+    pub mcp: McpConfig,
     /// How calls run.
     pub engine: EngineConfig,
     /// What is kept of each run beside the store.
@@ -130,6 +132,36 @@ pub struct TlsConfig {
     /// The private key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
+}
+
+/// The Model Context Protocol: what clients are shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct McpConfig {
+    /// The agent on whose behalf MCP clients act; policy layers for agents go by it.
+    pub agent: String,
+    /// `search`: tools are shown as `tools.toolSearch` says. `direct`: every tool is shown, whatever it says.
+    pub exposure: Exposure,
+    /// Folders of skills (each a folder with a SKILL.md) that are offered as prompts, beside `skills` in TOOLYARD_HOME.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<PathBuf>,
+}
+
+impl Default for McpConfig {
+    fn default() -> Self {
+        Self { agent: "main".to_owned(), exposure: Exposure::Search, skills: Vec::new() }
+    }
+}
+
+/// How MCP clients are shown the tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Exposure {
+    /// As `tools.toolSearch` says.
+    #[default]
+    Search,
+    /// All of them.
+    Direct,
 }
 
 /// How calls run.
@@ -280,7 +312,7 @@ fn check_numbers(config: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
-fn expand(path: &std::path::Path) -> PathBuf {
+pub(crate) fn expand(path: &std::path::Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) => PathBuf::from(home).join(rest),
         _ => path.to_owned(),

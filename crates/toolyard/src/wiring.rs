@@ -30,6 +30,8 @@ pub struct Yard {
     vault: Option<Arc<Vault>>,
     /// Tool Search: what models are shown, and what it saved.
     pub tool_search: Arc<ToolSearch>,
+    /// What MCP clients are shown.
+    pub mcp: crate::config::McpConfig,
 }
 
 /// How much of a Toolyard a command needs.
@@ -81,7 +83,13 @@ impl Yard {
             ("home".to_owned(), Value::from(home.path().display().to_string())),
             ("vault".to_owned(), Value::from(resolved.vault.display().to_string())),
         ]);
-        Ok(Self { service: Service::new(engine, info, home::is_alive), run_files, vault, tool_search })
+        Ok(Self {
+            service: Service::new(engine, info, home::is_alive),
+            run_files,
+            vault,
+            tool_search,
+            mcp: resolved.config.mcp,
+        })
     }
 
     /// Removes what killed processes staged in the vault, once nothing interrupted is left that might need it.
