@@ -100,9 +100,42 @@ pub struct UpArgs {
     pub token: Option<String>,
 }
 
-/// `toolyard mcp`.
+/// `toolyard mcp`: alone it serves; with a command it looks after upstream servers.
 #[derive(Debug, Args)]
-pub struct McpArgs {}
+pub struct McpArgs {
+    /// What to do with upstream servers
+    #[command(subcommand)]
+    pub command: Option<McpCommand>,
+}
+
+/// What can be done with upstream servers.
+#[derive(Debug, Subcommand)]
+pub enum McpCommand {
+    /// List upstream servers: how they are, what they offer, what is held back
+    Servers,
+    /// Start a server now and look at what it offers
+    Start {
+        /// The server's name in config.toml
+        server: String,
+    },
+    /// Stop a server; the next call starts it again
+    Stop {
+        /// The server's name
+        server: String,
+    },
+    /// Approve tool definitions that are held back because they changed
+    Approve {
+        /// The server's name
+        server: String,
+        /// The tools; all that are held back if none is named
+        tools: Vec<String>,
+    },
+    /// Forget what was seen and approved of a server
+    Forget {
+        /// The server's name
+        server: String,
+    },
+}
 
 /// `toolyard call`.
 #[derive(Debug, Args)]

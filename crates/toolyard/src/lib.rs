@@ -12,4 +12,5 @@ pub mod mcp;
 pub mod output;
 pub mod progress;
 pub mod run_files;
+pub mod stdio;
 pub mod wiring;

@@ -2,18 +2,22 @@
 //! gateway.
 
 use crate::{config::Exposure, home::Home, wiring::Yard};
+use serde_json::{Value, json};
 use std::{path::PathBuf, sync::Arc};
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::{BoxFuture, Caller, Engine};
-use toolyard_gateway::mount::{Endpoint, MountBody};
+use toolyard_gateway::{
+    methods::MethodExtension,
+    mount::{Endpoint, MountBody},
+};
 use toolyard_mcp::{
-    Asks, Implementation, McpServer, ServerParts,
+    Implementation, McpServer, ServerParts, Upstreams,
     server::{
         Client, Shelf, Shown, ShownTool, Skills, VaultNotes,
         http::{HttpBody, HttpDoor, MAX_BODY_BYTES},
     },
 };
-use toolyard_protocol::Failure;
+use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_toolsearch::{Mode, Settings, Surface, SurfaceRequest, ToolSearch};
 
 /// The endpoint's path.
@@ -52,20 +56,72 @@ pub fn server(yard: &Yard, home: &Home) -> McpServer {
     let config = &yard.mcp;
     let mut folders = vec![home.path().join("skills")];
     folders.extend(config.skills.iter().map(|folder| expanded(folder)));
-    McpServer::new(ServerParts {
+    let upstreams = Arc::new(yard.upstreams.clone());
+    let server = McpServer::new(ServerParts {
         engine: yard.service.engine().clone(),
         shelf: Arc::new(SearchShelf { search: yard.tool_search.clone(), exposure: config.exposure }),
-        extras: None,
-        resources: vec![Arc::new(VaultNotes)],
-        prompts: vec![Skills::new(folders)],
-        asks: Asks::default(),
+        extras: Some(upstreams.clone()),
+        resources: vec![Arc::new(VaultNotes), upstreams.clone()],
+        prompts: vec![Skills::new(folders), upstreams],
+        asks: yard.asks.clone(),
         info: Implementation {
             name: "toolyard".to_owned(),
             title: "Toolyard".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         },
         agent: config.agent.clone(),
-    })
+    });
+    yard.upstreams.tell_changes(server.teller());
+    server
+}
+
+/// The methods about upstream servers, for every door.
+pub struct UpstreamMethods(pub Upstreams);
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Named {
+    server: String,
+    #[serde(default)]
+    tools: Vec<String>,
+}
+
+impl MethodExtension for UpstreamMethods {
+    fn call<'a>(
+        &'a self,
+        caller: &'a Caller,
+        method: &'a str,
+        params: &'a Value,
+    ) -> BoxFuture<'a, Option<Result<Value, Failure>>> {
+        Box::pin(async move {
+            let answer = match method {
+                "mcp.servers" => Ok(json!({"servers": self.0.status()})),
+                "mcp.start" | "mcp.stop" | "mcp.approve" | "mcp.forget" => self.named(caller, method, params).await,
+                _ => return None,
+            };
+            Some(answer)
+        })
+    }
+}
+
+impl UpstreamMethods {
+    async fn named(&self, caller: &Caller, method: &str, params: &Value) -> Result<Value, Failure> {
+        let Named { server, tools } = serde_json::from_value(params.clone())
+            .map_err(|e| Failure::new(ErrorCode::ValidationError, format!("the parameters cannot be read: {e}")))?;
+        match method {
+            "mcp.start" => Ok(json!(self.0.start(&server).await?)),
+            "mcp.stop" => Ok(json!(self.0.stop(&server).await?)),
+            _ if !caller.is_person => Err(Failure::new(
+                ErrorCode::PolicyDenied,
+                "only a person approves or forgets an upstream server's tools",
+            )),
+            "mcp.approve" => Ok(json!({"approved": self.0.approve(&server, &tools, &caller.principal).await?})),
+            _ => {
+                self.0.forget(&server).await?;
+                Ok(json!({"forgotten": server}))
+            }
+        }
+    }
 }
 
 fn expanded(path: &std::path::Path) -> PathBuf {

@@ -3,3 +3,4 @@
 mod harness;
 mod http;
 mod stdio;
+mod upstream;
