@@ -18,6 +18,7 @@ pub mod local;
 pub mod logs;
 pub mod methods;
 mod metrics;
+pub mod mount;
 mod pulse;
 mod rpc;
 pub mod settings;

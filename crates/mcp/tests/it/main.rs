@@ -1,0 +1,6 @@
+//! The MCP server over both transports, in all revisions, against a real engine.
+
+mod harness;
+mod http;
+mod stdio;
+mod upstream;
