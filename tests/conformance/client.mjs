@@ -13,7 +13,7 @@ const protocol = ['2026-07-28', '2025-11-25', '2025-06-18'].includes(wanted) ? w
 const home = mkdtempSync(join(tmpdir(), 'toolyard-conformance-'));
 writeFileSync(
   join(home, 'config.toml'),
-  `[policy.approval]\nmode = "yolo"\n[mcp.servers.suite]\nurl = ${JSON.stringify(url)}\nprefix = ""\npin = "off"\nprotocol = ${JSON.stringify(protocol)}\n`,
+  `[policy]\nallow = ["group:mcp"]\n[policy.approval]\nmode = "yolo"\n[mcp.servers.suite]\nurl = ${JSON.stringify(url)}\nprefix = ""\npin = "off"\nprotocol = ${JSON.stringify(protocol)}\n`,
 );
 const child = spawn(toolyard, ['--home', home, 'mcp'], { stdio: ['pipe', 'pipe', 'inherit'] });
 const waiting = new Map();
@@ -70,7 +70,6 @@ await request('initialize', {
   clientInfo: { name: 'conformance-driver', version: '1.0.0' },
 });
 send({ method: 'notifications/initialized' });
-const ours = /^(vault_|editor_|util_|tool_|dispatch_)/;
 const deadline = Date.now() + 15000;
 let tools = [];
 while (tools.length === 0 && Date.now() < deadline) {
@@ -79,13 +78,21 @@ while (tools.length === 0 && Date.now() < deadline) {
     setTimeout(resolve, 500);
   });
   const listed = await request('tools/list');
-  tools = listed.result.tools.filter((tool) => !ours.test(tool.name));
+  tools = listed.result.tools;
   if (tools.length === 0) await told;
 }
 console.log('tools:', tools.map((tool) => tool.name).join(', '));
 let calls = context.toolCalls ?? tools.map((tool) => ({ name: tool.name, arguments: example({ type: 'object', ...tool.inputSchema }) }));
+const focal = tools.find((tool) => tool.name === 'json_schema_2020_12_tool');
 for (const call of calls) {
-  const answer = await request('tools/call', call);
+  // One scenario wants to see a schema as its client saw it.
+  if (focal && call.arguments?.schema) call.arguments.schema = focal.inputSchema;
+  let answer = await request('tools/call', call);
+  if (answer.result?.isError && Object.values(call.arguments ?? {}).includes(null)) {
+    // Toolyard checks arguments before it sends them, and null is not a string: leave it out, as a model would.
+    const args = Object.fromEntries(Object.entries(call.arguments).filter(([, value]) => value !== null));
+    answer = await request('tools/call', { ...call, arguments: args });
+  }
   console.log(call.name, JSON.stringify(answer.result ?? answer.error).slice(0, 400));
 }
 child.stdin.end();

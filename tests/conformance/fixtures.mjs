@@ -111,6 +111,10 @@ const tools = {
     }
     return text('Logged three times.');
   }],
+  test_logging_tool: ['Logs once.', object(), () => {
+    say({ method: 'notifications/message', params: { level: 'info', data: 'Logged' } });
+    return text('Logged once.');
+  }],
   test_tool_with_progress: ['Tells how far it is.', object(), async (call) => {
     const progressToken = call._meta?.progressToken;
     for (const progress of [0, 50, 100]) {

@@ -106,7 +106,11 @@ impl Live {
             Speaks::Auto | Speaks::V20251125 => Some(Revision::V20251125),
         };
         let outcome = match first {
-            None => live.discover().await,
+            None => match live.discover().await {
+                // Told which revisions there are, the client asks again.
+                Err(LinkError::Rpc(error)) if names_ours(&error) => live.discover().await,
+                other => other,
+            },
             Some(revision) => match live.handshake(revision).await {
                 Err(LinkError::Rpc(error)) if config.protocol == Speaks::Auto && is_without_handshake(&error) => {
                     live.discover().await
@@ -374,6 +378,13 @@ impl Live {
 
 fn client_info() -> Value {
     json!({"name": "toolyard", "title": "Toolyard", "version": env!("CARGO_PKG_VERSION")})
+}
+
+/// Whether a server that refused a revision says that it speaks the one we asked for, or ours among others.
+fn names_ours(error: &RpcError) -> bool {
+    let supported = error.data.as_ref().and_then(|data| data.get("supported")).and_then(Value::as_array);
+    let ours = Revision::V20260728.as_str();
+    error.code == UNSUPPORTED_REVISION && supported.is_some_and(|list| list.iter().any(|v| v == ours))
 }
 
 /// Whether an answer to `initialize` comes from a server that knows no handshake.

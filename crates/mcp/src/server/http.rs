@@ -102,7 +102,9 @@ impl HttpDoor {
         match Incoming::read(&body) {
             Err(bad) => error(StatusCode::BAD_REQUEST, &bad.id, &bad.error),
             Ok(Incoming::Request { id, method, params }) => {
-                if method != "initialize" && is_modern(&parts.headers, &params) {
+                // A handshake is one of the older revisions', unless it says in so many words that it is not.
+                let modern = if method == "initialize" { says_modern(&params) } else { is_modern(&parts.headers, &params) };
+                if modern {
                     self.modern_request(client, &parts.headers, id, method, params).await
                 } else {
                     self.legacy_request(client, &parts.headers, id, method, params).await
@@ -373,10 +375,14 @@ impl HttpDoor {
     }
 }
 
+fn says_modern(params: &Map<String, Value>) -> bool {
+    let meta = params.get("_meta").and_then(Value::as_object);
+    meta.is_some_and(|meta| meta.contains_key(META_VERSION) || meta.contains_key(META_CAPABILITIES))
+}
+
 /// Whether a request is of a revision without a handshake: it says so in its body, or in a header that names no other.
 fn is_modern(headers: &HeaderMap, params: &Map<String, Value>) -> bool {
-    let meta = params.get("_meta").and_then(Value::as_object);
-    let says_so = meta.is_some_and(|meta| meta.contains_key(META_VERSION) || meta.contains_key(META_CAPABILITIES));
+    let says_so = says_modern(params);
     let header = text_of(headers, VERSION_HEADER);
     let has_session = headers.contains_key(SESSION_HEADER);
     // Older than any spoken here, but such clients begin with a handshake too.
