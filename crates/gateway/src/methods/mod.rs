@@ -10,9 +10,12 @@ use crate::devices::Devices;
 use plans::end;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Instant,
+};
 use toolyard_catalog::{Decision, ToolEntry};
-use toolyard_engine::{CallAnswer, CallRequest, Caller, Engine, chain::Verifier, store::Lease};
+use toolyard_engine::{BoxFuture, CallAnswer, CallRequest, Caller, Engine, chain::Verifier, store::Lease};
 use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure};
 
 /// Where a method sends events while it works.
@@ -31,6 +34,18 @@ struct Inner {
     is_alive: Box<dyn Fn(&Lease) -> bool + Send + Sync>,
     started: Instant,
     info: Map<String, Value>,
+    extensions: RwLock<Vec<Arc<dyn MethodExtension>>>,
+}
+
+/// Methods that somebody else brings.
+pub trait MethodExtension: Send + Sync + 'static {
+    /// Answers a method; `None` when it is not one of its own.
+    fn call<'a>(
+        &'a self,
+        caller: &'a Caller,
+        method: &'a str,
+        params: &'a Value,
+    ) -> BoxFuture<'a, Option<Result<Value, Failure>>>;
 }
 
 impl Service {
@@ -50,8 +65,28 @@ impl Service {
                 is_alive: Box::new(is_alive),
                 started: Instant::now(),
                 info,
+                extensions: RwLock::default(),
             }),
         }
+    }
+
+    /// Adds methods.
+    pub fn extend(&self, extension: Arc<dyn MethodExtension>) {
+        self.inner.extensions.write().unwrap_or_else(PoisonError::into_inner).push(extension);
+    }
+
+    /// Answers a method of an extension.
+    async fn extended(&self, caller: &Caller, method: &str, params: &Value) -> Result<Value, Failure> {
+        let extensions = self.inner.extensions.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for extension in extensions {
+            if let Some(answer) = extension.call(caller, method, params).await {
+                return answer;
+            }
+        }
+        Err(Failure::new(
+            ErrorCode::NotFound,
+            format!("there is no method {:?}", method.chars().take(80).collect::<String>()),
+        ))
     }
 
     /// The engine.
@@ -108,10 +143,7 @@ impl Service {
             "devices.approve" => self.devices_approve(&caller, read(params)?).await,
             "devices.reject" => self.devices_reject(read(params)?).await,
             "devices.revoke" => self.devices_revoke(read(params)?).await,
-            _ => Err(Failure::new(
-                ErrorCode::NotFound,
-                format!("there is no method {:?}", method.chars().take(80).collect::<String>()),
-            )),
+            _ => self.extended(&caller, method, &params).await,
         }
     }
 
