@@ -3,7 +3,7 @@
 use crate::{
     Setup,
     notes_text::{Dice, question, text, write_vault},
-    process::{Running, command, home, program, start},
+    process::{Running, command, home, program, start_up},
     report::{Good, Report},
     stats::{median, most, quantile},
     usage::{Whose, cpu_micros, resident_bytes},
@@ -160,7 +160,7 @@ pub(crate) fn searching(setup: &Setup) -> Result<Report> {
         ensure!(answer["status"] == "healthy", "{answer}");
         inside.push(answer["meta"]["query_time_ms"].as_f64().unwrap_or(0.0));
     }
-    let resident = resident_bytes(server.running.0.id())?;
+    let resident = resident_bytes(server.running.id())?;
     Ok(report
         .figure("chunks", indexed["data"]["total_chunks"].as_f64().unwrap_or(0.0))
         .figure("p50Ms", median(&inside))
@@ -317,7 +317,7 @@ struct Server {
 
 impl Server {
     fn start(program: &std::path::PathBuf, home: &TempDir) -> Result<Self> {
-        let running = start(program, home)?;
+        let (running, _) = start_up(program, home)?;
         Ok(Self { running, socket: home.path().join("home/state/toolyard.sock") })
     }
 

@@ -33,21 +33,19 @@ impl Good {
 pub(crate) struct Report {
     name: &'static str,
     figures: Map<String, Value>,
-    target: (&'static str, Good, f64),
-    /// Further figures that must hold as well.
-    also: Vec<(&'static str, Good, f64)>,
+    targets: Vec<(&'static str, Good, f64)>,
     skipped: Option<String>,
 }
 
 impl Report {
     /// The target is about one of the figures.
     pub(crate) fn new(name: &'static str, figure: &'static str, good: Good, limit: f64) -> Self {
-        Self { name, figures: Map::new(), target: (figure, good, limit), also: Vec::new(), skipped: None }
+        Self { name, figures: Map::new(), targets: vec![(figure, good, limit)], skipped: None }
     }
 
-    /// Adds a target.
+    /// A further target, about another figure.
     pub(crate) fn also(mut self, figure: &'static str, good: Good, limit: f64) -> Self {
-        self.also.push((figure, good, limit));
+        self.targets.push((figure, good, limit));
         self
     }
 
@@ -64,22 +62,18 @@ impl Report {
         self
     }
 
-    /// Whether the target was met; `None` when nothing was measured.
+    /// Whether every target was met; `None` when something was not measured.
     pub(crate) fn met(&self) -> Option<bool> {
-        let mut all = true;
-        for (figure, good, limit) in self.targets() {
-            all &= good.holds(self.figures.get(*figure).and_then(Value::as_f64)?, *limit);
-        }
-        Some(all)
-    }
-
-    fn targets(&self) -> impl Iterator<Item = &(&'static str, Good, f64)> {
-        std::iter::once(&self.target).chain(&self.also)
+        let met = |(figure, good, limit): &(&str, Good, f64)| {
+            let value = self.figures.get(*figure).and_then(Value::as_f64)?;
+            Some(good.holds(value, *limit))
+        };
+        self.targets.iter().map(met).try_fold(true, |so_far, met| Some(so_far & met?))
     }
 
     fn to_json(&self) -> Value {
         let targets: Vec<String> =
-            self.targets().map(|(figure, good, limit)| format!("{figure} {} {limit}", good.word())).collect();
+            self.targets.iter().map(|(figure, good, limit)| format!("{figure} {} {limit}", good.word())).collect();
         let mut line = json!({
             "bench": self.name, "figures": self.figures,
             "target": targets.join(", "), "met": self.met(),
@@ -110,6 +104,8 @@ mod tests {
         let report = Report::new("x", "rate", Good::AtLeast, 10.0).figure("rate", 9.99).figure("other", 99.0);
         assert_eq!(report.met(), Some(false));
         assert_eq!(report.to_json()["target"], "rate >= 10");
+        let both = report.also("other", Good::AtMost, 99.0);
+        assert_eq!((both.to_json()["target"].as_str(), both.met()), (Some("rate >= 10, other <= 99"), Some(false)));
         assert_eq!(Report::new("x", "cpu", Good::Below, 5.0).figure("cpu", 5.0).met(), Some(false));
     }
 }

@@ -5,6 +5,9 @@
 
 use crate::{asset::DIMENSIONS, embedder::Vector};
 
+/// Products that are made before they are added.
+const BLOCK: usize = 32;
+
 /// One vector in 8 bits with the worth of a unit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quantised {
@@ -154,7 +157,14 @@ pub fn cosine(a: &Vector, b: &Vector) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// At most 256 products of at most 127 * 127 each: far from what an i32 holds.
+/// In blocks, products first in 16 bits and then added in 32: the shape that became the fastest code of those measured,
+/// on processors with and without wide vectors. Nothing wraps: a product is at most 128 * 128, and 256 of them are far
+/// from what an i32 holds. Saying so spares the checks of debug builds.
 fn dot(a: &[i8; DIMENSIONS], b: &[i8; DIMENSIONS]) -> i32 {
-    a.iter().zip(b).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
+    let mut total = 0i32;
+    for (a, b) in a.as_chunks::<BLOCK>().0.iter().zip(b.as_chunks::<BLOCK>().0) {
+        let products: [i16; BLOCK] = std::array::from_fn(|i| i16::from(a[i]).wrapping_mul(i16::from(b[i])));
+        total = products.iter().fold(total, |total, product| total.wrapping_add(i32::from(*product)));
+    }
+    total
 }

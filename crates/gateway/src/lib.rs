@@ -10,6 +10,7 @@
 mod auth;
 pub mod client;
 mod devices;
+pub mod echo;
 pub mod http;
 mod hub;
 pub mod listen;
@@ -17,6 +18,7 @@ pub mod local;
 pub mod logs;
 pub mod methods;
 mod metrics;
+pub mod mount;
 mod pulse;
 mod rpc;
 pub mod settings;

@@ -9,6 +9,7 @@ mod eval_notes;
 mod explain;
 mod gateway;
 mod input;
+mod mcp;
 mod plan;
 mod runs;
 mod tools;
@@ -36,6 +37,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Plan(command) => plan::run(&global, command).await,
         Command::Runs(command) => runs::run(&global, command).await,
         Command::Gateway(command) => gateway::run(&global, command).await,
+        Command::Mcp(args) => mcp::run(&global, args).await,
         Command::Devices(command) => devices::run(&global, command).await,
         Command::Config(command) => config::run(&global, command),
         Command::Vault(command) => vault::run(&global, command).await,
