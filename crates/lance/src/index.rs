@@ -136,10 +136,7 @@ impl NoteIndex for LanceIndex {
 
     fn generation(&self) -> BoxFuture<'_, IndexResult<Option<u64>>> {
         let place = self.place.clone();
-        Box::pin(guarded(async move {
-            let Opened::There(chunks) = place.open(CHUNKS).await? else { return Ok(None) };
-            Ok(tags(&chunks).await?.pop_last().map(|(generation, _)| generation))
-        }))
+        Box::pin(guarded(async move { place.generation().await }))
     }
 
     fn write<'a>(&'a self, spec: &'a IndexSpec, start: Start) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>> {

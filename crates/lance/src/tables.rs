@@ -69,6 +69,19 @@ impl Place {
         is_local.then(|| std::path::Path::new(&self.options.uri).join(format!("{name}.lance")))
     }
 
+    /// The newest complete generation. On this machine a look at the names of the tags is enough.
+    pub(crate) async fn generation(&self) -> IndexResult<Option<u64>> {
+        if let Some(table) = self.local(CHUNKS) {
+            let names = std::fs::read_dir(table.join("_refs").join("tags"));
+            let generations = names.into_iter().flatten().flatten().filter_map(|entry| {
+                entry.file_name().to_str()?.strip_prefix(TAG)?.strip_suffix(".json")?.parse::<u64>().ok()
+            });
+            return Ok(generations.max());
+        }
+        let Opened::There(chunks) = self.open(CHUNKS).await? else { return Ok(None) };
+        Ok(tags(&chunks).await?.pop_last().map(|(generation, _)| generation))
+    }
+
     pub(crate) async fn open(&self, name: &str) -> IndexResult<Opened> {
         if self.local(name).is_some_and(|folder| !folder.exists()) {
             // Where nothing lies there is nothing to start LanceDB for.

@@ -4,6 +4,7 @@
 mod index_suite;
 
 mod damage;
+mod object_store;
 
 use std::sync::Arc;
 use toolyard_knowledge::index::NoteIndex;
