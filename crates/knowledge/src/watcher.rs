@@ -1,7 +1,11 @@
 //! What a running server does by itself: probe every 30 seconds, watch the vault and index what changes, look at all of
 //! it now and then, take up an interrupted job, and mend an index that does not fit the embedder.
 
-use crate::{indexer::JobMode, scope::Scope, service::Knowledge};
+use crate::{
+    indexer::{JobMode, Started},
+    scope::Scope,
+    service::Knowledge,
+};
 use notify::{EventKind, RecursiveMode, Watcher};
 use std::{
     path::{Path, PathBuf},
@@ -86,15 +90,12 @@ impl Due {
     }
 }
 
-/// Starts a sync if there is an index. `false` when another job runs: then the changes wait for its end.
+/// Starts a sync if there is an index. `false` when another job runs, here or in another process: it may have passed the
+/// changed note already, so the changes wait for its end.
 async fn sync(knowledge: &Arc<Knowledge>) -> bool {
     match knowledge.library().await {
         Err(_) => true,
-        Ok(_) if knowledge.jobs.active().is_some() => false,
-        Ok(_) => {
-            let _ = knowledge.start(JobMode::Sync);
-            true
-        }
+        Ok(_) => matches!(knowledge.start(JobMode::Sync), Ok(Started::New(_))),
     }
 }
 

@@ -110,8 +110,8 @@ async fn versions(place: Arc<Place>) -> IndexResult<Vec<VersionInfo>> {
     Ok(all)
 }
 
-/// Makes the tables again what they were at the version before, as new versions, and takes the tag off the current one.
-/// A crash on the way leaves the current version current.
+/// Makes the tables again what they were at the version before, as new versions, and takes the tags off the two that they
+/// stand for. A crash on the way leaves the current version current, or the restored one.
 async fn rollback(place: Arc<Place>) -> IndexResult<VersionInfo> {
     let Some((chunks, files)) = open_both(&place).await? else { return Err(IndexError::NoEarlierVersion) };
     let mut generations: BTreeMap<u64, u64> = tags(&chunks).await?;
@@ -122,11 +122,14 @@ async fn rollback(place: Arc<Place>) -> IndexResult<VersionInfo> {
         table.checkout(version).await.map_err(index_error)?;
         table.restore().await.map_err(index_error)?;
     }
-    set_tag(&files, generation, files.version().await.map_err(index_error)?).await?;
-    set_tag(&chunks, generation, chunks.version().await.map_err(index_error)?).await?;
-    drop_tag(&chunks, newest).await?;
-    drop_tag(&files, newest).await?;
-    tables::info(generation, &*dataset(&chunks).await?, &*dataset(&files).await?).await
+    let restored = chunks.version().await.map_err(index_error)?;
+    set_tag(&files, restored, files.version().await.map_err(index_error)?).await?;
+    set_tag(&chunks, restored, restored).await?;
+    for old in [newest, generation] {
+        drop_tag(&chunks, old).await?;
+        drop_tag(&files, old).await?;
+    }
+    tables::info(restored, &*dataset(&chunks).await?, &*dataset(&files).await?).await
 }
 
 impl NoteIndex for LanceIndex {

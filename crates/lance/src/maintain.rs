@@ -3,7 +3,7 @@
 use crate::{
     errors::index_error,
     index::LanceOptions,
-    tables::{dataset, drop_tag, tags},
+    tables::{Place, dataset, drop_tag, tags},
     writer::Tables,
 };
 use lance_index::optimize::OptimizeOptions;
@@ -27,8 +27,10 @@ const ROWS_PER_FRAGMENT: usize = 256 * 1024;
 const FTS_BUILD_MB: u64 = 128;
 /// Versions younger than this stay, whatever is pruned: another process may be reading them.
 const KEEP_MINUTES: i64 = 10;
-/// Old versions are looked for every so many complete versions.
-const PRUNE_EVERY: u64 = 8;
+/// How often old versions are looked for, at most.
+const PRUNE_EVERY: std::time::Duration = std::time::Duration::from_secs(600);
+/// Versions of the chunks, complete or not, before old ones are removed.
+const MAX_VERSIONS: u64 = 64;
 /// A vector index is made from this many chunks on: with fewer there is nothing to cluster.
 const MIN_VECTOR_INDEX_ROWS: usize = 4_096;
 
@@ -103,14 +105,15 @@ async fn vectors(table: &Table, rows: usize) -> IndexResult<()> {
 }
 
 /// Takes the tags off versions beyond those that are kept, and removes what no version needs.
-pub(crate) async fn after_tagging(options: &LanceOptions, tables: &Tables, generation: u64) -> IndexResult<()> {
+pub(crate) async fn after_tagging(place: &Place, tables: &Tables) -> IndexResult<()> {
     let complete = tags(&tables.chunks).await?;
-    let surplus = complete.len().saturating_sub(options.keep_versions.max(2));
+    let surplus = complete.len().saturating_sub(place.options.keep_versions.max(2));
     for old in complete.keys().take(surplus) {
         drop_tag(&tables.chunks, *old).await?;
         drop_tag(&tables.files, *old).await?;
     }
-    if generation % PRUNE_EVERY != 0 {
+    let chunks = dataset(&tables.chunks).await?;
+    if chunks.count_versions().await.map_err(index_error)? <= MAX_VERSIONS || !place.is_time_to_prune(PRUNE_EVERY) {
         return Ok(());
     }
     for table in [&tables.chunks, &tables.files] {

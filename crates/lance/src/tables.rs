@@ -9,7 +9,11 @@ use arrow_array::RecordBatch;
 use jiff::Timestamp;
 use lance::{Dataset, session::Session};
 use lancedb::{Connection, Error, Table, connect, database::CreateTableMode, table::AddDataMode};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 use tokio::sync::OnceCell;
 use toolyard_knowledge::index::{IndexError, IndexResult, IndexSpec, VersionInfo};
 
@@ -31,6 +35,7 @@ pub(crate) fn tag_of(generation: u64) -> String {
 pub(crate) struct Place {
     pub(crate) options: LanceOptions,
     connection: OnceCell<Connection>,
+    pruned: Mutex<Option<Instant>>,
 }
 
 /// A table that is there, or why not.
@@ -41,7 +46,7 @@ pub(crate) enum Opened {
 
 impl Place {
     pub(crate) fn new(options: LanceOptions) -> Self {
-        Self { options, connection: OnceCell::new() }
+        Self { options, connection: OnceCell::new(), pruned: Mutex::default() }
     }
 
     pub(crate) async fn connection(&self) -> IndexResult<&Connection> {
@@ -61,6 +66,16 @@ impl Place {
                 builder.execute().await.map_err(index_error)
             })
             .await
+    }
+
+    /// Whether old versions were last looked for long enough ago; notes that they are now.
+    pub(crate) fn is_time_to_prune(&self, every: Duration) -> bool {
+        let mut pruned = self.pruned.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_time = pruned.is_none_or(|at| at.elapsed() >= every);
+        if is_time {
+            *pruned = Some(Instant::now());
+        }
+        is_time
     }
 
     /// The folder of a table, where it lies on this machine.

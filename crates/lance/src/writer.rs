@@ -208,12 +208,13 @@ impl IndexWriter for LanceWriter {
         Box::pin(guarded(async move {
             let Tables { chunks, files } = &self.tables;
             maintain::before_tagging(&self.place.options, &self.spec, &self.tables).await?;
-            let generation = tags(chunks).await?.keys().next_back().copied().unwrap_or(0) + 1;
+            // The table's own version only ever grows, also over rollbacks.
+            let generation = chunks.version().await.map_err(index_error)?;
             set_tag(files, generation, files.version().await.map_err(index_error)?).await?;
             // This one makes it current.
-            set_tag(chunks, generation, chunks.version().await.map_err(index_error)?).await?;
+            set_tag(chunks, generation, generation).await?;
             let info = tables::info(generation, &*dataset(chunks).await?, &*dataset(files).await?).await?;
-            if let Err(error) = maintain::after_tagging(&self.place.options, &self.tables, generation).await {
+            if let Err(error) = maintain::after_tagging(&self.place, &self.tables).await {
                 // Old versions take room and do no harm.
                 tracing::warn!(%error, "old versions of the index could not be removed");
             }
