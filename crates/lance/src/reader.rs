@@ -117,7 +117,7 @@ pub(crate) async fn take(data: &Arc<Dataset>, rows: &[u64], columns: &[&str]) ->
     let place: HashMap<u64, u32> = distinct.iter().enumerate().map(|(at, row)| (*row, at as u32)).collect();
     let order: Vec<u32> = rows.iter().filter_map(|row| place.get(row).copied()).collect();
     let order = arrow_array::UInt32Array::from(order);
-    lance::deps::arrow_select::take::take_record_batch(&batch, &order).map_err(index_error)
+    arrow_select::take::take_record_batch(&batch, &order).map_err(index_error)
 }
 
 /// The rows that were found, with their scores.

@@ -7,8 +7,10 @@ use crate::{
 };
 use arrow_array::RecordBatch;
 use jiff::Timestamp;
-use lance::{Dataset, session::Session};
-use lancedb::{Connection, Error, Table, connect, database::CreateTableMode, table::AddDataMode};
+use lance::Dataset;
+use lancedb::{
+    Connection, Error, ObjectStoreRegistry, Session, Table, connect, database::CreateTableMode, table::AddDataMode,
+};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
@@ -57,7 +59,7 @@ impl Place {
                 let session = Session::new(
                     for_indexes as usize,
                     (cache - for_indexes) as usize,
-                    Arc::new(lance::io::ObjectStoreRegistry::default()),
+                    Arc::new(ObjectStoreRegistry::default()),
                 );
                 let mut builder = connect(&self.options.uri).session(Arc::new(session));
                 for (key, value) in &self.options.storage_options {
