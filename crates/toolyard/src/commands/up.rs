@@ -22,7 +22,17 @@ const MIN_TOKEN: usize = 16;
 /// How long open HTTP connections may take to end when stopping.
 const DOOR_CLOSES: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// As many open files as the system lets us have: every client is one.
+fn allow_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Nofile);
+    if now.current != now.maximum {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
+    }
+}
+
 pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
+    allow_many_files();
     let resolved = config::resolve(global)?;
     let home = resolved.home.clone();
     home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
