@@ -4,6 +4,7 @@
 //! measures it in the same run, in alternating slices, because the machine is never the same twice. The tools it calls
 //! are its own and do nothing, so that only Toolyard is measured. Knows nothing of vaults or doors.
 
+mod codemode;
 mod direct;
 mod disk;
 mod durable;
@@ -12,6 +13,7 @@ mod process;
 mod recovery;
 mod report;
 mod rig;
+mod search;
 mod stats;
 mod tools;
 mod usage;
@@ -38,6 +40,12 @@ struct Options {
     /// The `toolyard` program, for cold-start and idle-rss [default: beside this program]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// A catalog, one tool a line, for tools-context [default: a generated one]
+    #[arg(long, value_name = "FILE")]
+    catalog: Option<PathBuf>,
+    /// Folders with catalog.jsonl and queries.jsonl, for tools-quality
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    sets: Vec<PathBuf>,
     /// End with a failure when a target is missed
     #[arg(long)]
     strict: bool,
@@ -68,6 +76,16 @@ enum Name {
     ColdStart,
     /// Memory of an idle `toolyard up`
     IdleRss,
+    /// One search over 2,500 and over 20,000 tools
+    ToolsSearch,
+    /// From 2,500 registered tools to the first search
+    ToolsBuild,
+    /// CPU of an empty script in its sandbox, against Node's
+    CodemodeStart,
+    /// What a model is shown in code mode against every schema (--catalog)
+    ToolsContext,
+    /// nDCG of the ranking on labelled sets (--sets)
+    ToolsQuality,
     /// (internal) fills a store and dies, for recovery
     #[value(hide = true)]
     FillAndDie,
@@ -78,9 +96,11 @@ struct Setup {
     dir: PathBuf,
     rounds: usize,
     binary: Option<PathBuf>,
+    catalog: Option<PathBuf>,
+    sets: Vec<PathBuf>,
 }
 
-const IN_ORDER: [Name; 10] = [
+const IN_ORDER: [Name; 15] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -91,6 +111,11 @@ const IN_ORDER: [Name; 10] = [
     Name::PipelineCpu,
     Name::ColdStart,
     Name::IdleRss,
+    Name::ToolsSearch,
+    Name::ToolsBuild,
+    Name::CodemodeStart,
+    Name::ToolsContext,
+    Name::ToolsQuality,
 ];
 
 fn measure(name: Name, setup: &Setup) -> Result<Report> {
@@ -105,6 +130,11 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::PipelineCpu => direct::pipeline_cpu(setup),
         Name::ColdStart => process::cold_start(setup),
         Name::IdleRss => process::idle_rss(setup),
+        Name::ToolsSearch => search::search(setup),
+        Name::ToolsBuild => search::build(setup),
+        Name::CodemodeStart => codemode::start(setup),
+        Name::ToolsContext => search::context(setup),
+        Name::ToolsQuality => search::quality(setup),
         Name::FillAndDie => recovery::fill_and_die(setup),
         Name::All => anyhow::bail!("all is a list, not a benchmark"),
     }
@@ -113,7 +143,7 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
 fn main() -> Result<ExitCode> {
     let options = Options::parse();
     let dir = options.dir.unwrap_or_else(std::env::temp_dir);
-    let setup = Setup { dir, rounds: options.rounds as usize, binary: options.binary };
+    let setup = Setup { dir, rounds: options.rounds as usize, binary: options.binary, catalog: options.catalog, sets: options.sets };
     let names = if options.name == Name::All { IN_ORDER.to_vec() } else { vec![options.name] };
     let mut all_met = true;
     for name in names {

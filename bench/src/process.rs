@@ -22,7 +22,7 @@ const IDLE: Duration = Duration::from_secs(2);
 const STARTS: usize = 4;
 
 /// The program, or why there is none.
-fn program(setup: &Setup) -> Result<PathBuf, String> {
+pub(crate) fn program(setup: &Setup) -> Result<PathBuf, String> {
     let beside = || std::env::current_exe().ok()?.parent().map(|dir| dir.join(PROGRAM));
     match setup.binary.clone().or_else(beside) {
         Some(path) if path.is_file() => Ok(path),

@@ -304,7 +304,7 @@ async fn metrics(
         return response;
     }
     let engine = gateway.service().engine();
-    let page = gateway.inner.metrics.page(&[
+    let mut page = gateway.inner.metrics.page(&[
         ("toolyard_connections", "WebSocket clients connected now.", gateway.count() as f64),
         ("toolyard_active_runs", "Runs and calls under way.", engine.active_runs().len() as f64),
         ("toolyard_pending_approvals", "Approvals that wait.", engine.approvals().pending().len() as f64),
@@ -313,6 +313,9 @@ async fn metrics(
         ("process_resident_memory_bytes", "Memory in RAM.", pulse::rss_bytes() as f64),
         ("process_cpu_seconds_total", "CPU time so far.", pulse::cpu_seconds()),
     ]);
+    if let Some(models) = gateway.service().models() {
+        page.push_str(&models.metrics());
+    }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page).into_response()
 }
 

@@ -17,6 +17,7 @@ pub mod local;
 pub mod logs;
 pub mod methods;
 mod metrics;
+mod models;
 mod pulse;
 mod rpc;
 pub mod settings;
@@ -26,4 +27,5 @@ mod ws;
 
 pub use hub::Gateway;
 pub use methods::{EventSink, Service};
+pub use models::{ModelView, Shown, ShownTool, Turn};
 pub use settings::Settings;

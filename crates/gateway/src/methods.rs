@@ -3,10 +3,14 @@
 //! The command line calls them in process or over the local socket, other doors over theirs: there is one way to run a
 //! plan, however it was asked for.
 
-use crate::devices::Devices;
+use crate::{devices::Devices, models::ModelView};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 use toolyard_catalog::{Decision, ToolEntry};
 use toolyard_engine::{
     CallAnswer, CallRequest, Caller, Engine, Subscription,
@@ -35,6 +39,7 @@ struct Inner {
     is_alive: Box<dyn Fn(&Lease) -> bool + Send + Sync>,
     started: Instant,
     info: Map<String, Value>,
+    models: OnceLock<Arc<dyn ModelView>>,
 }
 
 impl Service {
@@ -54,6 +59,7 @@ impl Service {
                 is_alive: Box::new(is_alive),
                 started: Instant::now(),
                 info,
+                models: OnceLock::new(),
             }),
         }
     }
@@ -61,6 +67,16 @@ impl Service {
     /// The engine.
     pub fn engine(&self) -> &Engine {
         &self.inner.engine
+    }
+
+    /// Sets who decides what models are shown; the first to be set stays. Without one, models are shown everything.
+    pub fn show_models(&self, view: Arc<dyn ModelView>) {
+        let _ = self.inner.models.set(view);
+    }
+
+    /// Who decides what models are shown.
+    pub(crate) fn models(&self) -> Option<&Arc<dyn ModelView>> {
+        self.inner.models.get()
     }
 
     /// Devices that may connect.
@@ -105,6 +121,7 @@ impl Service {
             "runs.list" => self.runs_list(read(params)?).await,
             "runs.get" => self.runs_get(read(params)?).await,
             "runs.export" => self.runs_export(read(params)?).await,
+            "runs.transcript" => self.runs_transcript(read(params)?).await,
             "runs.verify" => self.runs_verify(read(params)?).await,
             "runs.resume" => self.runs_resume(caller, read(params)?, events).await,
             "runs.cancel" => self.runs_cancel(read(params)?),
@@ -409,6 +426,16 @@ impl Service {
         })
         .await?;
         Ok(json!({"run": export.manifest, "calls": export.calls, "results": export.results}))
+    }
+
+    async fn runs_transcript(&self, params: RunParams) -> Result<Value, Failure> {
+        let store = self.engine().store().clone();
+        let export = blocking(move || {
+            store.settle()?;
+            view::export_run(&*store, params.run_id)
+        })
+        .await?;
+        Ok(json!({"runId": export.manifest.run_id, "messages": toolyard_engine::transcript(&export)}))
     }
 
     async fn runs_export(&self, params: RunParams) -> Result<Value, Failure> {

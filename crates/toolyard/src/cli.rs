@@ -300,6 +300,11 @@ pub enum RunsCommand {
         /// The run
         run: String,
     },
+    /// Print a run as the messages of a session: calls and results, with what a script called after the script
+    Transcript {
+        /// The run
+        run: String,
+    },
     /// Write run.json, calls.jsonl, results.jsonl and events.jsonl
     Export {
         /// The run

@@ -20,6 +20,8 @@ pub struct Config {
     pub policy: PolicyConfig,
     /// How models are shown the tools.
     pub tools: ToolsConfig,
+    /// What holds for all agents.
+    pub agents: AgentsConfig,
     /// Where clients connect.
     pub gateway: GatewayConfig,
     /// How calls run.
@@ -46,8 +48,37 @@ pub struct ToolsConfig {
     /// Whether and how models find tools by search instead of being shown them all: `true` (code mode), `false`, or a
     /// table with `mode` (`code`, `tools`, `directory`), `codeTimeoutMs` (1000 to 60000), `searchDefaultLimit` and
     /// `maxSearchLimit` (up to 50). See docs/tool-search.md.
-    pub tool_search: ToolSearchConfig,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_search: Option<ToolSearchConfig>,
 }
+
+/// What holds for all agents.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct AgentsConfig {
+    /// Unless an agent has its own.
+    pub defaults: AgentDefaults,
+}
+
+/// Unless an agent has its own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct AgentDefaults {
+    /// What may change.
+    pub experimental: ExperimentalConfig,
+}
+
+/// What may change.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ExperimentalConfig {
+    /// For small local models: where `tools.toolSearch` is not set, models find tools by search in `tools` mode with
+    /// short answers (5 tools, at most 10), and the tools `browser`, `cron` and `message` are denied.
+    pub local_model_lean: bool,
+}
+
+/// Tools that small local models do better without.
+const LEAN_REMOVES: [&str; 3] = ["browser", "cron", "message"];
 
 /// Where clients connect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -242,7 +273,10 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
     let config = load(&home)?;
     check_numbers(&config)?;
     let mut rules = config.policy.clone();
-    config.tools.tool_search.settings().admit_controls(&mut rules);
+    if config.is_lean() {
+        rules.deny.extend(LEAN_REMOVES.map(str::to_owned));
+    }
+    config.tool_search().admit_controls(&mut rules);
     let policy = Policy::compile(&rules).map_err(|e| invalid(format!("{}: policy: {e}", home.config().display())))?;
     let vault_was_given = global.vault.is_some();
     let vault = match (&global.vault, &config.vault.path) {
@@ -292,6 +326,20 @@ fn invalid(message: String) -> Failure {
 }
 
 impl Config {
+    /// Whether the lean settings for small local models hold: they give way to any `tools.toolSearch` of one's own.
+    fn is_lean(&self) -> bool {
+        self.agents.defaults.experimental.local_model_lean && self.tools.tool_search.is_none()
+    }
+
+    /// How models find tools.
+    pub fn tool_search(&self) -> toolyard_toolsearch::Settings {
+        match &self.tools.tool_search {
+            Some(config) => config.settings(),
+            None if self.is_lean() => ToolSearchConfig::lean().settings(),
+            None => ToolSearchConfig::default().settings(),
+        }
+    }
+
     /// The engine's numbers.
     pub fn engine_options(&self) -> EngineOptions {
         EngineOptions {

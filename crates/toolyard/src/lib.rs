@@ -8,6 +8,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod home;
+pub mod model_view;
 pub mod output;
 pub mod progress;
 pub mod run_files;

@@ -63,7 +63,7 @@ impl Yard {
         });
         let vault =
             register_vault(&engine, &resolved.vault, &home, resolved.config.policy.sandbox.follow_symlinks, needs)?;
-        let settings = resolved.config.tools.tool_search.settings();
+        let settings = resolved.config.tool_search();
         let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), Some(Arc::new(StaticMeaning))));
         ToolSearch::register(&tool_search, &engine).map_err(refused)?;
         let run_files = (needs == Needs::Store && resolved.config.record.files != RunFilesMode::None)
@@ -81,7 +81,9 @@ impl Yard {
             ("home".to_owned(), Value::from(home.path().display().to_string())),
             ("vault".to_owned(), Value::from(resolved.vault.display().to_string())),
         ]);
-        Ok(Self { service: Service::new(engine, info, home::is_alive), run_files, vault, tool_search })
+        let service = Service::new(engine, info, home::is_alive);
+        service.show_models(Arc::new(crate::model_view::SearchView(tool_search.clone())));
+        Ok(Self { service, run_files, vault, tool_search })
     }
 
     /// Removes what killed processes staged in the vault, once nothing interrupted is left that might need it.
