@@ -90,6 +90,7 @@ struct Inner {
     approvals: Arc<Approvals>,
     registry: Mutex<(Registry, Providers)>,
     tools: ArcSwap<Tools>,
+    tools_changed: watch::Sender<()>,
     policy: ArcSwap<Policy>,
     hooks: ArcSwap<Vec<Arc<dyn Hook>>>,
     permits: Semaphore,
@@ -206,6 +207,7 @@ impl Engine {
             bus: Arc::default(),
             registry: Mutex::new((Registry::new(), HashMap::new())),
             tools: ArcSwap::from_pointee(Tools { snapshot: Snapshot::empty(), providers: HashMap::new() }),
+            tools_changed: watch::channel(()).0,
             policy: ArcSwap::from_pointee(policy),
             hooks: ArcSwap::default(),
             runs: Mutex::default(),
@@ -238,6 +240,25 @@ impl Engine {
         Ok(())
     }
 
+    /// Puts these tools in place of all that their sources had, in one change: all of them, or (on an error) none.
+    pub fn replace_sources(
+        &self,
+        sources: Vec<(ToolSource, Vec<ToolEntry>, Arc<dyn Provider>)>,
+    ) -> Result<(), RegistryError> {
+        let mut registry = lock(&self.inner.registry);
+        let mut next = registry.0.clone();
+        let mut providers = registry.1.clone();
+        for (source, entries, provider) in sources {
+            providers.extend(entries.iter().map(|entry| (entry.id().to_owned(), provider.clone())));
+            next.replace_source(&source, entries)?;
+        }
+        let snapshot = next.snapshot();
+        providers.retain(|id, _| snapshot.get(id).is_some());
+        *registry = (next, providers);
+        self.publish_tools(&registry);
+        Ok(())
+    }
+
     /// Removes every tool of a source.
     pub fn unregister(&self, source: &ToolSource) {
         let mut registry = lock(&self.inner.registry);
@@ -250,6 +271,12 @@ impl Engine {
     fn publish_tools(&self, registry: &(Registry, Providers)) {
         let tools = Tools { snapshot: registry.0.snapshot(), providers: registry.1.clone() };
         self.inner.tools.store(Arc::new(tools));
+        self.inner.tools_changed.send_replace(());
+    }
+
+    /// Hears when tools come or go.
+    pub fn watch_tools(&self) -> watch::Receiver<()> {
+        self.inner.tools_changed.subscribe()
     }
 
     /// Adds a hook; hooks run in the order they were added.

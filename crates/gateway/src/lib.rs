@@ -10,6 +10,7 @@
 mod auth;
 pub mod client;
 mod devices;
+pub mod echo;
 pub mod http;
 mod hub;
 pub mod listen;
@@ -18,6 +19,7 @@ pub mod logs;
 pub mod methods;
 mod metrics;
 mod models;
+pub mod mount;
 mod pulse;
 mod rpc;
 pub mod settings;

@@ -195,11 +195,8 @@ impl Effectives {
         if let Some(known) = indexes.iter().find(|index| index.snapshot.version() == snapshot.version()) {
             return known.clone();
         }
-        let index = Arc::new(SharedIndex {
-            snapshot: snapshot.clone(),
-            model: self.model.clone(),
-            index: OnceLock::new(),
-        });
+        let index =
+            Arc::new(SharedIndex { snapshot: snapshot.clone(), model: self.model.clone(), index: OnceLock::new() });
         indexes.push_front(index.clone());
         indexes.truncate(MAX_INDEXES);
         index

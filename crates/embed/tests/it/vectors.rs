@@ -31,7 +31,7 @@ fn the_nearest_are_those_a_full_sort_finds() {
     (0..1_000).for_each(|seed| table.push(Some(&unit(seed + 1))));
     let query = Quantised::new(&unit(77));
     for count in [0, 1, 7, 100, 999, 5_000] {
-        let even = |number: usize| number % 2 == 0;
+        let even = |number: usize| number.is_multiple_of(2);
         let mut all = Vec::new();
         table.scan(&query, |number, likeness| all.push((number, likeness)));
         all.retain(|(number, _)| even(*number));

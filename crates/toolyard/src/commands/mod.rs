@@ -8,6 +8,7 @@ mod eval;
 mod explain;
 mod gateway;
 mod input;
+mod mcp;
 mod plan;
 mod runs;
 mod tools;
@@ -34,6 +35,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Plan(command) => plan::run(&global, command).await,
         Command::Runs(command) => runs::run(&global, command).await,
         Command::Gateway(command) => gateway::run(&global, command).await,
+        Command::Mcp(args) => mcp::run(&global, args).await,
         Command::Devices(command) => devices::run(&global, command).await,
         Command::Config(command) => config::run(&global, command),
         Command::Eval(command) => eval::run(&global, command),
