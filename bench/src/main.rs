@@ -7,6 +7,7 @@
 mod direct;
 mod disk;
 mod durable;
+mod mcp;
 mod plans;
 mod process;
 mod recovery;
@@ -68,6 +69,10 @@ enum Name {
     ColdStart,
     /// Memory of an idle `toolyard up`
     IdleRss,
+    /// Calls through Toolyard to an MCP echo server
+    McpProxy,
+    /// A hundred upstream MCP servers with 5,000 tools
+    McpMany,
     /// (internal) fills a store and dies, for recovery
     #[value(hide = true)]
     FillAndDie,
@@ -80,7 +85,7 @@ struct Setup {
     binary: Option<PathBuf>,
 }
 
-const IN_ORDER: [Name; 10] = [
+const IN_ORDER: [Name; 12] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -91,6 +96,8 @@ const IN_ORDER: [Name; 10] = [
     Name::PipelineCpu,
     Name::ColdStart,
     Name::IdleRss,
+    Name::McpProxy,
+    Name::McpMany,
 ];
 
 fn measure(name: Name, setup: &Setup) -> Result<Report> {
@@ -105,6 +112,8 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::PipelineCpu => direct::pipeline_cpu(setup),
         Name::ColdStart => process::cold_start(setup),
         Name::IdleRss => process::idle_rss(setup),
+        Name::McpProxy => mcp::proxy(setup),
+        Name::McpMany => mcp::many(setup),
         Name::FillAndDie => recovery::fill_and_die(setup),
         Name::All => anyhow::bail!("all is a list, not a benchmark"),
     }

@@ -22,7 +22,7 @@ const IDLE: Duration = Duration::from_secs(2);
 const STARTS: usize = 4;
 
 /// The program, or why there is none.
-fn program(setup: &Setup) -> Result<PathBuf, String> {
+pub(crate) fn program(setup: &Setup) -> Result<PathBuf, String> {
     let beside = || std::env::current_exe().ok()?.parent().map(|dir| dir.join(PROGRAM));
     match setup.binary.clone().or_else(beside) {
         Some(path) if path.is_file() => Ok(path),
@@ -31,7 +31,7 @@ fn program(setup: &Setup) -> Result<PathBuf, String> {
     }
 }
 
-fn command(program: &PathBuf, home: &TempDir) -> Command {
+pub(crate) fn command(program: &PathBuf, home: &TempDir) -> Command {
     let mut command = Command::new(program);
     // What the user has configured must not count.
     command.env_remove("TOOLYARD_HOME").arg("--home").arg(home.path().join("home"));
@@ -39,7 +39,7 @@ fn command(program: &PathBuf, home: &TempDir) -> Command {
     command
 }
 
-fn home(setup: &Setup) -> Result<TempDir> {
+pub(crate) fn home(setup: &Setup) -> Result<TempDir> {
     let home = TempDir::with_prefix_in("toolyard-bench-", &setup.dir)?;
     std::fs::create_dir(home.path().join("vault"))?;
     Ok(home)
@@ -65,7 +65,7 @@ pub(crate) fn cold_start(setup: &Setup) -> Result<Report> {
 }
 
 /// Ends the server, however the measuring ended.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {

@@ -103,7 +103,8 @@ impl HttpDoor {
             Err(bad) => error(StatusCode::BAD_REQUEST, &bad.id, &bad.error),
             Ok(Incoming::Request { id, method, params }) => {
                 // A handshake is one of the older revisions', unless it says in so many words that it is not.
-                let modern = if method == "initialize" { says_modern(&params) } else { is_modern(&parts.headers, &params) };
+                let modern =
+                    if method == "initialize" { says_modern(&params) } else { is_modern(&parts.headers, &params) };
                 if modern {
                     self.modern_request(client, &parts.headers, id, method, params).await
                 } else {
