@@ -9,6 +9,7 @@ mod direct;
 mod disk;
 mod durable;
 mod gateway;
+mod mcp;
 mod plans;
 mod process;
 mod recovery;
@@ -80,6 +81,10 @@ enum Name {
     ColdStart,
     /// Memory of an idle `toolyard up`
     IdleRss,
+    /// Calls through Toolyard to an MCP echo server
+    McpProxy,
+    /// A hundred upstream MCP servers with 5,000 tools
+    McpMany,
     /// One search over 2,500 and over 20,000 tools
     ToolsSearch,
     /// From 2,500 registered tools to the first search
@@ -120,7 +125,7 @@ struct Setup {
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 21] = [
+const IN_ORDER: [Name; 23] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -142,6 +147,8 @@ const IN_ORDER: [Name; 21] = [
     Name::GatewayStart,
     Name::GatewayNeighbours,
     Name::GatewaySoak,
+    Name::McpProxy,
+    Name::McpMany,
 ];
 
 fn measure(name: Name, setup: &Setup) -> Result<Report> {
@@ -168,6 +175,8 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::GatewayNeighbours => gateway::neighbours(setup),
         Name::GatewaySoak => gateway::soak(setup),
         Name::ServeGateway => anyhow::bail!("a gateway is no benchmark"),
+        Name::McpProxy => mcp::proxy(setup),
+        Name::McpMany => mcp::many(setup),
         Name::FillAndDie => recovery::fill_and_die(setup),
         Name::All => anyhow::bail!("all is a list, not a benchmark"),
     }

@@ -66,6 +66,9 @@ pub enum Command {
     Gateway(GatewayCommand),
     /// Serve MCP on standard input and output, for a client that starts this command
     Mcp(McpArgs),
+    /// Install, look after and remove plugins
+    #[command(subcommand)]
+    Plugins(PluginsCommand),
     /// Devices that may connect: list, let in, turn away, forget
     #[command(subcommand)]
     Devices(DevicesCommand),
@@ -98,6 +101,54 @@ pub struct UpArgs {
     /// The token clients must show [default: the one in state/token, made at first start]
     #[arg(long, env = "TOOLYARD_TOKEN", value_name = "T", hide_env_values = true)]
     pub token: Option<String>,
+}
+
+/// `toolyard plugins`.
+#[derive(Debug, Subcommand)]
+pub enum PluginsCommand {
+    /// Install a plugin: its manifest is checked, its package unpacked, nothing of it runs outside its walls
+    Install {
+        /// A folder, a tarball, npm:NAME or git:URL
+        source: String,
+        /// What it may touch: network, read:PATH, write:PATH or env:NAME
+        #[arg(long, value_name = "WHAT")]
+        grant: Vec<String>,
+    },
+    /// List plugins and how they are
+    List,
+    /// Everything about one plugin
+    Info {
+        /// The plugin's id
+        id: String,
+    },
+    /// Use a plugin, and grant it more if wanted
+    Enable {
+        /// The plugin's id
+        id: String,
+        /// What it may touch: network, read:PATH, write:PATH or env:NAME
+        #[arg(long, value_name = "WHAT")]
+        grant: Vec<String>,
+    },
+    /// Stop using a plugin
+    Disable {
+        /// The plugin's id
+        id: String,
+    },
+    /// Fetch a plugin again from where it came
+    Update {
+        /// The plugin's id
+        id: String,
+    },
+    /// Remove a plugin
+    Remove {
+        /// The plugin's id
+        id: String,
+        /// Remove the plugin's own data as well
+        #[arg(long)]
+        data: bool,
+    },
+    /// Start every plugin that is used and ask it how it is
+    Doctor,
 }
 
 /// `toolyard mcp`: alone it serves; with a command it looks after upstream servers.

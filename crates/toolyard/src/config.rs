@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::EngineOptions;
 use toolyard_mcp::ServerConfig;
+use toolyard_plugins::PluginsConfig;
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_toolsearch::ToolSearchConfig;
 
@@ -27,6 +28,8 @@ pub struct Config {
     pub gateway: GatewayConfig,
     /// The Model Context Protocol: what clients are shown.
     pub mcp: McpConfig,
+    /// Plugins.
+    pub plugins: PluginsConfig,
     /// How calls run.
     pub engine: EngineConfig,
     /// What is kept of each run beside the store.
@@ -428,6 +431,9 @@ impl Config {
         let mut shown = self.clone();
         if shown.gateway.token.is_some() {
             shown.gateway.token = Some("(hidden)".to_owned());
+        }
+        for entry in shown.plugins.entries.values_mut() {
+            entry.config.values_mut().for_each(|value| *value = "(hidden)".into());
         }
         for server in shown.mcp.servers.values_mut() {
             *server = server.redacted();

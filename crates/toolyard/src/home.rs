@@ -53,6 +53,10 @@ impl Home {
     pub fn socket(&self) -> PathBuf {
         self.state().join("toolyard.sock")
     }
+    /// Installed plugins and their data.
+    pub fn plugins(&self) -> PathBuf {
+        self.path().join("plugins")
+    }
     /// Lock files of vaults.
     pub fn locks(&self) -> PathBuf {
         self.state().join("locks")

@@ -10,6 +10,7 @@ mod gateway;
 mod input;
 mod mcp;
 mod plan;
+mod plugins;
 mod runs;
 mod tools;
 mod up;
@@ -36,6 +37,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Runs(command) => runs::run(&global, command).await,
         Command::Gateway(command) => gateway::run(&global, command).await,
         Command::Mcp(args) => mcp::run(&global, args).await,
+        Command::Plugins(command) => plugins::run(&global, command).await,
         Command::Devices(command) => devices::run(&global, command).await,
         Command::Config(command) => config::run(&global, command),
         Command::Eval(command) => eval::run(&global, command),

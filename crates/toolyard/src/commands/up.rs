@@ -69,8 +69,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let owner = rustix::process::getuid().as_raw();
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner, home::user_name(), stop.clone()));
     let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
-    gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp::server(&yard, &home), stop.clone()));
-    let _meeting = yard.connect_upstreams();
+    gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp::server(&yard), stop.clone()));
+    let _meeting = yard.connect();
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     let network_door = match acceptor {
         Some(acceptor) => {

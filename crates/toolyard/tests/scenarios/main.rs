@@ -8,6 +8,8 @@ mod commands;
 mod crash;
 mod gateway;
 mod harness;
+mod mcp;
 mod plans;
+mod plugins;
 mod server;
 mod tool_search;
