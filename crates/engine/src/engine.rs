@@ -90,6 +90,7 @@ struct Inner {
     approvals: Arc<Approvals>,
     registry: Mutex<(Registry, Providers)>,
     tools: ArcSwap<Tools>,
+    tools_changed: watch::Sender<()>,
     policy: ArcSwap<Policy>,
     hooks: ArcSwap<Vec<Arc<dyn Hook>>>,
     permits: Semaphore,
@@ -206,6 +207,7 @@ impl Engine {
             bus: Arc::default(),
             registry: Mutex::new((Registry::new(), HashMap::new())),
             tools: ArcSwap::from_pointee(Tools { snapshot: Snapshot::empty(), providers: HashMap::new() }),
+            tools_changed: watch::channel(()).0,
             policy: ArcSwap::from_pointee(policy),
             hooks: ArcSwap::default(),
             runs: Mutex::default(),
@@ -250,6 +252,12 @@ impl Engine {
     fn publish_tools(&self, registry: &(Registry, Providers)) {
         let tools = Tools { snapshot: registry.0.snapshot(), providers: registry.1.clone() };
         self.inner.tools.store(Arc::new(tools));
+        self.inner.tools_changed.send_replace(());
+    }
+
+    /// Hears when tools come or go.
+    pub fn watch_tools(&self) -> watch::Receiver<()> {
+        self.inner.tools_changed.subscribe()
     }
 
     /// Adds a hook; hooks run in the order they were added.
