@@ -228,6 +228,11 @@ impl Hub {
         actions.push(Action::Welcome { to: id, session: hello.openclaw_session });
     }
 
+    /// Whether a connection has shown its session's secret.
+    pub fn is_bound(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_some_and(|c| c.session.is_some() && !c.is_closing)
+    }
+
     /// The tools of a session whose plugin said `hello`: it is in, and gets what waits for it.
     pub fn welcome(&mut self, id: ConnectionId, tools: Vec<Value>) -> Vec<Action> {
         let mut actions = Vec::new();

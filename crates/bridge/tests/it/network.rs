@@ -329,7 +329,7 @@ impl Network {
             self.seen.sent.push(id);
             self.serve(actions);
         }
-        let wait = self.random.below(1_500);
+        let wait = self.random.below(4_000);
         self.after(wait, Event::Message);
     }
 

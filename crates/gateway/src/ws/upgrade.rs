@@ -2,8 +2,8 @@
 
 use super::{connection, heard::Heard};
 use crate::{
-    auth::{self, Unattributed},
-    hub::Gateway,
+    auth::{self, Origin, Unattributed},
+    hub::{Gateway, Unproven},
     settings::{MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_PREAUTH_BYTES},
 };
 use axum::{
@@ -13,10 +13,11 @@ use axum::{
     response::Response,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use std::net::IpAddr;
-use tokio_websockets::{Config, Limits, ServerBuilder};
+use tokio_websockets::{Config, Limits, ServerBuilder, WebSocketStream};
 
 /// RFC 6455, section 1.3.
 const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -33,8 +34,29 @@ pub(crate) fn is_wanted(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::GET && names(header::UPGRADE, "websocket") && names(header::CONNECTION, "upgrade")
 }
 
-/// Answers a request for a WebSocket and serves it once the connection has been handed over.
-pub(crate) fn accept(gateway: &Gateway, peer: IpAddr, mut request: Request) -> Response {
+/// A WebSocket that was handed over.
+pub(crate) type Socket = WebSocketStream<Heard<TokioIo<Upgraded>>>;
+
+/// Answers a request for the Gateway's WebSocket and serves it once the connection has been handed over.
+pub(crate) fn accept(gateway: &Gateway, peer: IpAddr, request: Request) -> Response {
+    let own = gateway.clone();
+    open(gateway, peer, request, MAX_PREAUTH_BYTES, move |socket, origin, unproven| {
+        connection::serve(socket, own, origin, unproven)
+    })
+}
+
+/// Answers a request for a WebSocket, and hands it over once the connection is ours. Frames are at most `most` bytes long
+/// until whoever serves it says otherwise.
+pub(crate) fn open<F>(
+    gateway: &Gateway,
+    peer: IpAddr,
+    mut request: Request,
+    most: usize,
+    serve: impl FnOnce(Socket, Origin, Unproven) -> F + Send + 'static,
+) -> Response
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let origin = match auth::origin(gateway.settings(), peer, request.headers()) {
         Ok(origin) => origin,
         Err(refused) => return unattributed(&refused),
@@ -59,14 +81,13 @@ pub(crate) fn accept(gateway: &Gateway, peer: IpAddr, mut request: Request) -> R
     hash.update(MAGIC.as_bytes());
     let answer = BASE64.encode(hash.digest().bytes());
     let upgrade = hyper::upgrade::on(&mut request);
-    let gateway = gateway.clone();
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
-        let limits = Limits::default().max_payload_len(Some(MAX_PREAUTH_BYTES));
+        let limits = Limits::default().max_payload_len(Some(most));
         // One frame a message: some small clients do not put pieces together.
         let config = Config::default().frame_size(MAX_BUFFERED_BYTES);
         let socket = ServerBuilder::new().config(config).limits(limits).serve(Heard::new(TokioIo::new(upgraded)));
-        connection::serve(socket, gateway, origin, unproven).await;
+        serve(socket, origin, unproven).await;
     });
     let response = Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
