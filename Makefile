@@ -8,8 +8,9 @@ CARGO ?= cargo
 HOME_DIR ?= .toolyard
 PORT ?= 18789
 CRASH_POINTS ?= 40
+CASES ?= *
 
-.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients openclaw-cli dist clean-home tools-needed
+.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients openclaw-cli autobahn dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -52,6 +53,10 @@ clients: tools-needed ## drive a running Toolyard with OpenClaw's own client (in
 
 openclaw-cli: build ## call a running Toolyard with OpenClaw's command line (downloads 647 MB, once)
 	tests/clients/openclaw-cli.sh "$$CARGO_TARGET_DIR/release/toolyard"
+
+autobahn: tools-needed ## test our WebSockets with Autobahn's RFC 6455 suite (needs Python 2.7; CASES=1.*,5.* for some)
+	$(CARGO) build -q -p toolyard-gateway --example ws_echo --locked
+	tests/autobahn/run.sh "$$CARGO_TARGET_DIR/debug/examples/ws_echo" "$(CASES)"
 
 schema: tools-needed ## write schema/ anew from the types
 	TOOLYARD_BLESS=1 $(CARGO) test -p toolyard-protocol --test schema_drift

@@ -2,11 +2,12 @@
 //!
 //! Each benchmark prints one JSON line with its figures, its target and whether it was met. Whatever has a baseline
 //! measures it in the same run, in alternating slices, because the machine is never the same twice. The tools it calls
-//! are its own and do nothing, so that only Toolyard is measured. Knows nothing of vaults or doors.
+//! are its own and do nothing, so that only Toolyard is measured. Knows nothing of vaults.
 
 mod direct;
 mod disk;
 mod durable;
+mod gateway;
 mod plans;
 mod process;
 mod recovery;
@@ -20,7 +21,7 @@ mod workloads;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use report::Report;
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 /// Measures Toolyard; prints one JSON line a benchmark.
 #[derive(Parser)]
@@ -35,7 +36,10 @@ struct Options {
     /// How many rounds, where a benchmark repeats itself
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// The `toolyard` program, for cold-start and idle-rss [default: beside this program]
+    /// How long gateway-soak lasts; what it promises is about 600
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(70..=86_400))]
+    seconds: u64,
+    /// The `toolyard` program, for cold-start, idle-rss and gateway-start [default: beside this program]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// End with a failure when a target is missed
@@ -68,6 +72,21 @@ enum Name {
     ColdStart,
     /// Memory of an idle `toolyard up`
     IdleRss,
+    /// A call through the Gateway: one connection, sixteen, CPU
+    GatewayEcho,
+    /// Ten thousand idle connections: memory each, ticks on time
+    GatewayIdle,
+    /// A thousand connections calling: errors, p99
+    GatewayMany,
+    /// From the start of `toolyard up` to its first answer; idle memory
+    GatewayStart,
+    /// A hanging tool, a client that never reads: what others notice
+    GatewayNeighbours,
+    /// A mixed load for --seconds: memory at the end against memory after the first minute
+    GatewaySoak,
+    /// (internal) a gateway with the benchmark's tools
+    #[value(hide = true)]
+    ServeGateway,
     /// (internal) fills a store and dies, for recovery
     #[value(hide = true)]
     FillAndDie,
@@ -78,9 +97,10 @@ struct Setup {
     dir: PathBuf,
     rounds: usize,
     binary: Option<PathBuf>,
+    seconds: Duration,
 }
 
-const IN_ORDER: [Name; 10] = [
+const IN_ORDER: [Name; 16] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -91,6 +111,12 @@ const IN_ORDER: [Name; 10] = [
     Name::PipelineCpu,
     Name::ColdStart,
     Name::IdleRss,
+    Name::GatewayEcho,
+    Name::GatewayIdle,
+    Name::GatewayMany,
+    Name::GatewayStart,
+    Name::GatewayNeighbours,
+    Name::GatewaySoak,
 ];
 
 fn measure(name: Name, setup: &Setup) -> Result<Report> {
@@ -105,6 +131,13 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::PipelineCpu => direct::pipeline_cpu(setup),
         Name::ColdStart => process::cold_start(setup),
         Name::IdleRss => process::idle_rss(setup),
+        Name::GatewayEcho => gateway::echoes(setup),
+        Name::GatewayIdle => gateway::idle(setup),
+        Name::GatewayMany => gateway::many(setup),
+        Name::GatewayStart => gateway::start(setup),
+        Name::GatewayNeighbours => gateway::neighbours(setup),
+        Name::GatewaySoak => gateway::soak(setup),
+        Name::ServeGateway => anyhow::bail!("a gateway is no benchmark"),
         Name::FillAndDie => recovery::fill_and_die(setup),
         Name::All => anyhow::bail!("all is a list, not a benchmark"),
     }
@@ -113,7 +146,16 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
 fn main() -> Result<ExitCode> {
     let options = Options::parse();
     let dir = options.dir.unwrap_or_else(std::env::temp_dir);
-    let setup = Setup { dir, rounds: options.rounds as usize, binary: options.binary };
+    let setup = Setup {
+        dir,
+        rounds: options.rounds as usize,
+        binary: options.binary,
+        seconds: Duration::from_secs(options.seconds),
+    };
+    if options.name == Name::ServeGateway {
+        gateway::serve(&setup)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let names = if options.name == Name::All { IN_ORDER.to_vec() } else { vec![options.name] };
     let mut all_met = true;
     for name in names {

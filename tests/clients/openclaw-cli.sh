@@ -27,9 +27,10 @@ export HOME="$home"
 call() { "$node" "$cli" gateway call "$1" --params "$2" --json --url "$url" --token client-test-token-0123; }
 
 # Not in a pipe: a command that fails must fail the script.
-"$node" "$cli" health --json --url "$url" --token client-test-token-0123 > "$home/health" 2>&1 || true
-probed="$("$node" "$cli" gateway probe --json --url "$url" --token client-test-token-0123 2>/dev/null || true)"
-grep -q '"ok": *true' <<< "$probed" && echo "ok    gateway probe"
+probed="$("$node" "$cli" gateway probe --json --url "$url" --token client-test-token-0123)"
+grep -q '"rpcOk": *true' <<< "$probed" && echo "ok    gateway probe"
+healthy="$(OPENCLAW_GATEWAY_URL="$url" OPENCLAW_GATEWAY_TOKEN=client-test-token-0123 "$node" "$cli" health --json)"
+grep -q '"ok": *true' <<< "$healthy" && echo "ok    health, as a command of its own"
 call health '{}' | grep -q '"ok": *true' && echo "ok    health"
 call tools.invoke '{"name":"vault.listFiles"}' | grep -q '"toolName": *"vault.listFiles"' && echo "ok    tools.invoke"
 call tools.invoke '{"name":"not_a_tool"}' | grep -q '"not_found"' && echo "ok    an unknown tool"

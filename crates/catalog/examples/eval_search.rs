@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 use std::{collections::HashMap, fs, time::Instant};
 use toolyard_catalog::{
     Registry, ToolEntry, ToolSource,
-    search::{SearchIndex, SearchOptions, Weights},
+    search::{Meaning, MeaningModel, SearchIndex, SearchOptions, Weights},
 };
+use toolyard_embed::{Quantised, StaticEmbedder, VectorTable};
 use toolyard_protocol::{ToolDefinition, ToolName};
 
 fn main() {
@@ -37,6 +38,7 @@ fn main() {
             "fuzzy" => weights.fuzzy = number,
             "coverage" => weights.coverage = number,
             "neighbours" => weights.neighbours = number,
+            "meaning" => weights.meaning = number,
             "copies" => copies = number as usize,
             other => panic!("no weight {other}"),
         }
@@ -61,7 +63,10 @@ fn main() {
     let snapshot = registry.snapshot();
     let snapshot_ms = start.elapsed().as_secs_f64() * 1e3;
     let start = Instant::now();
-    let index = SearchIndex::build_with(&snapshot, weights);
+    let mut index = SearchIndex::build_with(&snapshot, weights);
+    if weights.meaning > 0.0 {
+        index = index.with_meaning(&Static);
+    }
     let build_ms = start.elapsed().as_secs_f64() * 1e3;
 
     let queries = lines(&queries);
@@ -92,6 +97,28 @@ fn main() {
         "build_ms": build_ms, "vocabulary": index.vocabulary(),
     });
     println!("{report}");
+}
+
+/// The embedding that is part of the program, as Tool Search uses it.
+struct Static;
+
+impl MeaningModel for Static {
+    fn read(&self, texts: &[String]) -> Option<Box<dyn Meaning>> {
+        let mut table = VectorTable::with_capacity(texts.len());
+        texts.iter().for_each(|text| table.push(StaticEmbedder::shared().embed(text, None).as_ref()));
+        Some(Box::new(Read(table)))
+    }
+}
+
+struct Read(VectorTable);
+
+impl Meaning for Read {
+    fn similarities(&self, query: &str) -> Option<Vec<f32>> {
+        let query = StaticEmbedder::shared().embed(query, None)?;
+        let mut all = Vec::with_capacity(self.0.len());
+        self.0.scan(&Quantised::new(&query), |_, likeness| all.push(likeness));
+        Some(all)
+    }
 }
 
 /// A definition the registry accepts, with a name made of what the set's name is made of.

@@ -240,6 +240,25 @@ impl Engine {
         Ok(())
     }
 
+    /// Puts these tools in place of all that their sources had, in one change: all of them, or (on an error) none.
+    pub fn replace_sources(
+        &self,
+        sources: Vec<(ToolSource, Vec<ToolEntry>, Arc<dyn Provider>)>,
+    ) -> Result<(), RegistryError> {
+        let mut registry = lock(&self.inner.registry);
+        let mut next = registry.0.clone();
+        let mut providers = registry.1.clone();
+        for (source, entries, provider) in sources {
+            providers.extend(entries.iter().map(|entry| (entry.id().to_owned(), provider.clone())));
+            next.replace_source(&source, entries)?;
+        }
+        let snapshot = next.snapshot();
+        providers.retain(|id, _| snapshot.get(id).is_some());
+        *registry = (next, providers);
+        self.publish_tools(&registry);
+        Ok(())
+    }
+
     /// Removes every tool of a source.
     pub fn unregister(&self, source: &ToolSource) {
         let mut registry = lock(&self.inner.registry);

@@ -64,7 +64,7 @@ async fn safe_headers(request: Request, next: Next) -> Response {
     response
 }
 
-fn json_response(status: StatusCode, value: &Value) -> Response {
+pub(crate) fn json_response(status: StatusCode, value: &Value) -> Response {
     let mut response = Response::new(Body::from(value.to_string()));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/json; charset=utf-8");
@@ -110,7 +110,7 @@ fn fresh(mut response: Response) -> Response {
     response
 }
 
-/// Upgrades anywhere; nothing else is here.
+/// Upgrades anywhere; beside that, what others mounted.
 async fn anything_else(
     State(gateway): State<Gateway>,
     ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
@@ -119,11 +119,14 @@ async fn anything_else(
     if upgrade::is_wanted(request.method(), request.headers()) {
         return upgrade::accept(&gateway, peer.ip(), request);
     }
+    if let Some(mount) = gateway.mounted(request.uri().path()) {
+        return crate::mount::serve(mount, &gateway, peer, request).await;
+    }
     (StatusCode::NOT_FOUND, "Not Found").into_response()
 }
 
 /// Lets a request in that shows the shared credential. A bearer is the owner.
-fn admit(gateway: &Gateway, peer: SocketAddr, headers: &HeaderMap) -> Result<Origin, Response> {
+pub(crate) fn admit(gateway: &Gateway, peer: SocketAddr, headers: &HeaderMap) -> Result<Origin, Response> {
     let settings = gateway.settings();
     let origin = auth::origin(settings, peer.ip(), headers).map_err(|refused| upgrade::unattributed(&refused))?;
     if !origin.browser_allowed {

@@ -28,20 +28,19 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// Serves until told to stop, and until what was asked for has been answered.
 pub async fn serve(listener: TcpListener, gateway: Gateway, stop: CancellationToken) {
     // An answer is written whole; waiting for more to send with it would only make it late.
-    run(listener.tap_io(|stream| drop(stream.set_nodelay(true))), gateway, stop).await;
+    run(listener.tap_io(|stream| drop(stream.set_nodelay(true))), router(gateway), stop).await;
 }
 
 /// The same over TLS.
 pub async fn serve_tls(listener: TlsListener, gateway: Gateway, stop: CancellationToken) {
-    run(listener, gateway, stop).await;
+    run(listener, router(gateway), stop).await;
 }
 
-async fn run<L>(mut listener: L, gateway: Gateway, stop: CancellationToken)
+pub(crate) async fn run<L>(mut listener: L, router: Router, stop: CancellationToken)
 where
     L: Listener<Addr = SocketAddr>,
     L::Io: AsyncRead + AsyncWrite,
 {
-    let router = router(gateway);
     let open = TaskTracker::new();
     let places = Arc::new(Semaphore::new(MAX_HTTP_CONNECTIONS));
     loop {

@@ -13,7 +13,7 @@ use crate::{
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, atomic::Ordering};
 use tokio_util::sync::CancellationToken;
-use toolyard_catalog::{SourceKind, ToolEntry, ToolSource, search::TextEmbedder};
+use toolyard_catalog::{SourceKind, ToolEntry, ToolSource, search::MeaningModel};
 use toolyard_engine::{
     BoxFuture, CallContext, Caller, Door, Engine, Failed, NestedAnswer, NestedCalls, Output, Prepared, Provider,
 };
@@ -34,11 +34,11 @@ pub struct ToolSearch {
 }
 
 impl ToolSearch {
-    /// `embedder` adds meaning to the ranking, where there is one.
-    pub fn new(settings: Settings, runner: ScriptRunner, embedder: Option<Arc<dyn TextEmbedder>>) -> Self {
+    /// `model` adds meaning to the ranking, where there is one; usually [`crate::StaticMeaning`].
+    pub fn new(settings: Settings, runner: ScriptRunner, model: Option<Arc<dyn MeaningModel>>) -> Self {
         Self {
             settings,
-            effectives: Effectives::new(embedder),
+            effectives: Effectives::new(model),
             runner,
             counters: Arc::default(),
             isolation: tokio::sync::OnceCell::new(),

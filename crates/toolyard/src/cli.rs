@@ -72,6 +72,8 @@ pub enum Command {
     Claude(ClaudeCommand),
     /// The MCP server that Claude Code starts, joined to the bridge by the SYNTHESIS_* variables
     ClaudePlugin(ClaudePluginArgs),
+    /// Serve MCP on standard input and output, for a client that starts this command
+    Mcp(McpArgs),
     /// Devices that may connect: list, let in, turn away, forget
     #[command(subcommand)]
     Devices(DevicesCommand),
@@ -104,6 +106,43 @@ pub struct UpArgs {
     /// The token clients must show [default: the one in state/token, made at first start]
     #[arg(long, env = "TOOLYARD_TOKEN", value_name = "T", hide_env_values = true)]
     pub token: Option<String>,
+}
+
+/// `toolyard mcp`: alone it serves; with a command it looks after upstream servers.
+#[derive(Debug, Args)]
+pub struct McpArgs {
+    /// What to do with upstream servers
+    #[command(subcommand)]
+    pub command: Option<McpCommand>,
+}
+
+/// What can be done with upstream servers.
+#[derive(Debug, Subcommand)]
+pub enum McpCommand {
+    /// List upstream servers: how they are, what they offer, what is held back
+    Servers,
+    /// Start a server now and look at what it offers
+    Start {
+        /// The server's name in config.toml
+        server: String,
+    },
+    /// Stop a server; the next call starts it again
+    Stop {
+        /// The server's name
+        server: String,
+    },
+    /// Approve tool definitions that are held back because they changed
+    Approve {
+        /// The server's name
+        server: String,
+        /// The tools; all that are held back if none is named
+        tools: Vec<String>,
+    },
+    /// Forget what was seen and approved of a server
+    Forget {
+        /// The server's name
+        server: String,
+    },
 }
 
 /// `toolyard call`.
@@ -184,6 +223,9 @@ pub enum EvalCommand {
         /// Search a query's steps as a batch and merge
         #[arg(long)]
         steps: bool,
+        /// Rank by words alone, without the built-in embedding
+        #[arg(long)]
+        words_only: bool,
     },
 }
 

@@ -4,9 +4,10 @@
 use crate::{cli::Global, home::Home};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::EngineOptions;
+use toolyard_mcp::ServerConfig;
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_toolsearch::ToolSearchConfig;
 
@@ -24,6 +25,8 @@ pub struct Config {
     pub gateway: GatewayConfig,
     /// The bridge to Claude Code.
     pub bridge: BridgeConfig,
+    /// The Model Context Protocol: what clients are shown.
+    pub mcp: McpConfig,
     /// How calls run.
     pub engine: EngineConfig,
     /// What is kept of each run beside the store.
@@ -156,6 +159,41 @@ impl Default for BridgeConfig {
     fn default() -> Self {
         Self { url: None, buffer_messages: 100, buffer_bytes: 4 << 20, allowed_senders: Vec::new() }
     }
+}
+
+/// The Model Context Protocol: what clients are shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct McpConfig {
+    /// The agent on whose behalf MCP clients act; policy layers for agents go by it.
+    pub agent: String,
+    /// `search`: tools are shown as `tools.toolSearch` says. `direct`: every tool is shown, whatever it says.
+    pub exposure: Exposure,
+    /// Folders of skills (each a folder with a SKILL.md) that are offered as prompts, beside `skills` in TOOLYARD_HOME.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<PathBuf>,
+    /// Upstream MCP servers by name, each a table with a `command` to start or a `url`. Their tools are called
+    /// `<name>__<tool>`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub servers: BTreeMap<String, ServerConfig>,
+}
+
+impl Default for McpConfig {
+    fn default() -> Self {
+        let servers = BTreeMap::new();
+        Self { agent: "main".to_owned(), exposure: Exposure::Search, skills: Vec::new(), servers }
+    }
+}
+
+/// How MCP clients are shown the tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Exposure {
+    /// As `tools.toolSearch` says.
+    #[default]
+    Search,
+    /// All of them.
+    Direct,
 }
 
 /// How calls run.
@@ -299,6 +337,9 @@ fn check_numbers(config: &Config) -> Result<(), Failure> {
     range("gateway.rateLimit.maxAttempts", u64::from(g.rate_limit.max_attempts), 1, 10_000)?;
     range("gateway.rateLimit.windowMs", g.rate_limit.window_ms, 1000, 86_400_000)?;
     range("gateway.rateLimit.lockoutMs", g.rate_limit.lockout_ms, 1000, 86_400_000)?;
+    for (name, server) in &config.mcp.servers {
+        server.check(name).map_err(|why| invalid(format!("mcp.servers.{name}: {why}")))?;
+    }
     if g.tls.cert_file.is_some() != g.tls.key_file.is_some() {
         return Err(invalid("gateway.tls needs both certFile and keyFile".to_owned()));
     }
@@ -308,7 +349,7 @@ fn check_numbers(config: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
-fn expand(path: &std::path::Path) -> PathBuf {
+pub(crate) fn expand(path: &std::path::Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) => PathBuf::from(home).join(rest),
         _ => path.to_owned(),
@@ -373,6 +414,9 @@ impl Config {
         let mut shown = self.clone();
         if shown.gateway.token.is_some() {
             shown.gateway.token = Some("(hidden)".to_owned());
+        }
+        for server in shown.mcp.servers.values_mut() {
+            *server = server.redacted();
         }
         shown
     }

@@ -213,26 +213,16 @@ fn write_new(path: &Path, text: &str) -> Result<bool> {
 /// This process, for leases.
 pub fn this_process() -> Lease {
     let pid = std::process::id();
-    Lease { boot_id: boot_id(), pid, started: start_time(pid).unwrap_or_default() }
+    Lease { boot_id: boot_id(), pid, started: toolyard_vault::process::start_time(pid).unwrap_or_default() }
 }
 
 /// Whether the process of a lease still runs.
 pub fn is_alive(lease: &Lease) -> bool {
-    lease.boot_id == boot_id() && start_time(lease.pid) == Some(lease.started)
+    lease.boot_id == boot_id() && toolyard_vault::process::start_time(lease.pid) == Some(lease.started)
 }
 
 fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|t| t.trim().to_owned()).unwrap_or_default()
-}
-
-/// Field 22 of `/proc/PID/stat`; the command name before it may hold spaces and parentheses. A zombie runs no more.
-fn start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    if fields.next()? == "Z" {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
 }
 
 /// The user's name, for records.

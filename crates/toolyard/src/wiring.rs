@@ -15,10 +15,14 @@ use toolyard_engine::{
     system_clock,
 };
 use toolyard_gateway::Service;
+use toolyard_mcp::{
+    Asks, Upstreams,
+    client::{Launcher, Plain},
+};
 use toolyard_protocol::{ErrorCode, Failure, RunStatus};
 use toolyard_sandbox::ScriptRunner;
 use toolyard_store::{SqliteStore, StoreOptions};
-use toolyard_toolsearch::ToolSearch;
+use toolyard_toolsearch::{StaticMeaning, ToolSearch};
 use toolyard_vault::{NoClients, Vault, VaultOptions, VaultProvider};
 
 /// Everything that runs in this process.
@@ -30,6 +34,12 @@ pub struct Yard {
     vault: Option<Arc<Vault>>,
     /// Tool Search: what models are shown, and what it saved.
     pub tool_search: Arc<ToolSearch>,
+    /// What MCP clients are shown.
+    pub mcp: crate::config::McpConfig,
+    /// Upstream MCP servers.
+    pub upstreams: Upstreams,
+    /// Ways from calls to the MCP clients that made them.
+    pub asks: Asks,
 }
 
 /// How much of a Toolyard a command needs.
@@ -64,7 +74,7 @@ impl Yard {
         let vault =
             register_vault(&engine, &resolved.vault, &home, resolved.config.policy.sandbox.follow_symlinks, needs)?;
         let settings = resolved.config.tools.tool_search.settings();
-        let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), None));
+        let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), Some(Arc::new(StaticMeaning))));
         ToolSearch::register(&tool_search, &engine).map_err(refused)?;
         let run_files = (needs == Needs::Store && resolved.config.record.files != RunFilesMode::None)
             .then(|| RunFiles::start(home.runs(), store, &resolved.config.record))
@@ -81,7 +91,19 @@ impl Yard {
             ("home".to_owned(), Value::from(home.path().display().to_string())),
             ("vault".to_owned(), Value::from(resolved.vault.display().to_string())),
         ]);
-        Ok(Self { service: Service::new(engine, info, home::is_alive), run_files, vault, tool_search })
+        let asks = Asks::default();
+        let upstreams = Upstreams::new(engine.clone(), asks.clone(), tokio_util::sync::CancellationToken::new());
+        let service = Service::new(engine, info, home::is_alive);
+        service.extend(Arc::new(crate::mcp::UpstreamMethods(upstreams.clone())));
+        let mcp = resolved.config.mcp;
+        Ok(Self { service, run_files, vault, tool_search, mcp, upstreams, asks })
+    }
+
+    /// Takes the configured upstream servers in, in the background.
+    pub fn connect_upstreams(&self) -> tokio::task::JoinHandle<()> {
+        let plain: Arc<dyn Launcher> = Arc::new(Plain);
+        let servers = self.mcp.servers.iter().map(|(name, config)| (name.clone(), config.clone(), plain.clone()));
+        self.upstreams.add(servers.collect())
     }
 
     /// Removes what killed processes staged in the vault, once nothing interrupted is left that might need it.
@@ -110,6 +132,7 @@ impl Yard {
     pub async fn close(self) {
         self.tidy().await;
         self.service.engine().shutdown().await;
+        self.upstreams.shutdown().await;
         if let Some(files) = self.run_files {
             let _ = tokio::task::spawn_blocking(move || files.finish()).await;
         }

@@ -19,6 +19,7 @@ use crate::{
     devices::Devices,
     methods::Service,
     metrics::Metrics,
+    mount::{Endpoint, Mount},
     pulse::Pulse,
     rpc::health::HealthCache,
     settings::Settings,
@@ -64,6 +65,7 @@ pub(crate) struct Inner {
     presence_version: AtomicU64,
     presence_changed: Notify,
     health_version: AtomicU64,
+    mounts: RwLock<Vec<Mount>>,
 }
 
 impl Gateway {
@@ -84,6 +86,7 @@ impl Gateway {
             presence_version: AtomicU64::new(1),
             presence_changed: Notify::new(),
             health_version: AtomicU64::new(1),
+            mounts: RwLock::default(),
             service,
             settings,
             devices,
@@ -93,6 +96,17 @@ impl Gateway {
         gateway.restore_bridge();
         gateway.start_telling();
         gateway
+    }
+
+    /// Adds an endpoint at a path. Whoever calls it must show the shared credential.
+    pub fn mount(&self, path: &'static str, endpoint: Arc<dyn Endpoint>) {
+        let mut mounts = self.inner.mounts.write().unwrap_or_else(PoisonError::into_inner);
+        mounts.push(Mount { path, endpoint });
+    }
+
+    pub(crate) fn mounted(&self, path: &str) -> Option<Mount> {
+        let mounts = self.inner.mounts.read().unwrap_or_else(PoisonError::into_inner);
+        mounts.iter().find(|mount| mount.path == path).cloned()
     }
 
     pub(crate) fn service(&self) -> &Service {

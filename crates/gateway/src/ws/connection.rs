@@ -313,7 +313,7 @@ async fn close<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S
 
 /// Reads what the peer still sends: closing with unread bytes would reset the connection, and the peer might never
 /// see why it was closed.
-async fn drain<S: AsyncRead + AsyncWrite + Unpin>(mut socket: WebSocketStream<S>) {
+pub(crate) async fn drain<S: AsyncRead + AsyncWrite + Unpin>(mut socket: WebSocketStream<S>) {
     let _ = tokio::time::timeout(DRAIN, async {
         // Lets a close frame that is queued inside go out.
         let _ = socket.next().await;

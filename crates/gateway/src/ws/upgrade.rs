@@ -13,7 +13,7 @@ use axum::{
     response::Response,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
-use hyper::upgrade::Upgraded;
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use std::net::IpAddr;
@@ -45,8 +45,8 @@ pub(crate) fn accept(gateway: &Gateway, peer: IpAddr, request: Request) -> Respo
     })
 }
 
-/// Answers a request for a WebSocket, and hands it over once the connection is ours. Frames are at most `most` bytes long
-/// until whoever serves it says otherwise.
+/// Answers a request for a WebSocket, and hands it over once the connection is ours. Messages are at most `most` bytes
+/// long until whoever serves it says otherwise.
 pub(crate) fn open<F>(
     gateway: &Gateway,
     peer: IpAddr,
@@ -67,35 +67,52 @@ where
     let Some(unproven) = gateway.unproven(origin.address) else {
         return plain(StatusCode::TOO_MANY_REQUESTS, "too many connections without a handshake from this address");
     };
+    let (response, upgrade) = match shake_hands(&mut request) {
+        Ok(agreed) => agreed,
+        Err(refused) => return refused,
+    };
+    tokio::spawn(async move {
+        if let Ok(upgraded) = upgrade.await {
+            serve(socket(upgraded, most), origin, unproven).await;
+        }
+    });
+    response
+}
+
+/// The socket behind an upgrade, with the longest message it takes.
+pub(crate) fn socket(upgraded: Upgraded, most: usize) -> Socket {
+    // One frame a message: some small clients do not put pieces together.
+    let config = Config::default().frame_size(MAX_BUFFERED_BYTES);
+    let limits = Limits::default().max_payload_len(Some(most));
+    ServerBuilder::new().config(config).limits(limits).serve(Heard::new(TokioIo::new(upgraded)))
+}
+
+/// RFC 6455's opening handshake: the answer, and the connection to come; or the refusal.
+pub(crate) fn shake_hands(request: &mut Request) -> Result<(Response, OnUpgrade), Response> {
     if request.headers().get(header::SEC_WEBSOCKET_VERSION).is_none_or(|v| v != "13") {
         let mut response = plain(StatusCode::UPGRADE_REQUIRED, "WebSocket version 13 is needed");
         response.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, header::HeaderValue::from_static("13"));
-        return response;
+        return Err(response);
     }
     let key = request.headers().get(header::SEC_WEBSOCKET_KEY).and_then(|k| k.to_str().ok()).unwrap_or_default();
     if BASE64.decode(key).ok().is_none_or(|k| k.len() != 16) {
-        return plain(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key is missing or wrong");
+        return Err(plain(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key is missing or wrong"));
     }
     let mut hash = sha1_smol::Sha1::new();
     hash.update(key.as_bytes());
     hash.update(MAGIC.as_bytes());
     let answer = BASE64.encode(hash.digest().bytes());
-    let upgrade = hyper::upgrade::on(&mut request);
-    tokio::spawn(async move {
-        let Ok(upgraded) = upgrade.await else { return };
-        let limits = Limits::default().max_payload_len(Some(most));
-        // One frame a message: some small clients do not put pieces together.
-        let config = Config::default().frame_size(MAX_BUFFERED_BYTES);
-        let socket = ServerBuilder::new().config(config).limits(limits).serve(Heard::new(TokioIo::new(upgraded)));
-        serve(socket, origin, unproven).await;
-    });
+    let upgrade = hyper::upgrade::on(request);
     let response = Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header(header::UPGRADE, "websocket")
         .header(header::CONNECTION, "Upgrade")
         .header(header::SEC_WEBSOCKET_ACCEPT, answer)
         .body(Body::empty());
-    response.unwrap_or_else(|_| plain(StatusCode::INTERNAL_SERVER_ERROR, "the upgrade failed"))
+    match response {
+        Ok(response) => Ok((response, upgrade)),
+        Err(_) => Err(plain(StatusCode::INTERNAL_SERVER_ERROR, "the upgrade failed")),
+    }
 }
 
 /// The refusal of a connection that cannot be told where it comes from.

@@ -34,9 +34,14 @@ impl Server {
     }
 
     pub(crate) async fn start_with(settings: Settings) -> Self {
+        Self::start_on(std::sync::Arc::new(MemoryStore::new()), settings).await
+    }
+
+    /// On a store that is there already.
+    pub(crate) async fn start_on(store: std::sync::Arc<MemoryStore>, settings: Settings) -> Self {
         let policy = PolicyConfig { deny: vec!["bench_denied".into()], ..PolicyConfig::default() };
         let engine = Engine::new(EngineParts {
-            store: std::sync::Arc::new(MemoryStore::new()),
+            store,
             signer: Signer::from_secret("test", &[1; 32]),
             policy: Policy::compile(&policy).unwrap(),
             clock: system_clock(),

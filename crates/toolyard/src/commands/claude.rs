@@ -4,7 +4,7 @@
 use super::{Outcome, gateway};
 use crate::{
     cli::{ClaudeCommand, ClaudePluginArgs, ClaudeStart, Global},
-    config, home, output,
+    config, home, output, stdio,
 };
 use serde_json::{Value, json};
 use std::{
@@ -40,7 +40,8 @@ pub(super) async fn plugin(args: ClaudePluginArgs) -> Outcome {
     };
     let dialler = Dialler { url: identity.url.clone(), ca_file: args.ca_file };
     let seed = u64::from(identity.pid) ^ uuid::Uuid::new_v4().as_u64_pair().0;
-    drive::run(identity, seed, &dialler, tokio::io::stdin(), tokio::io::stdout())
+    let (input, output) = stdio::streams();
+    drive::run(identity, seed, &dialler, input, output)
         .await
         .map_err(|e| Failure::new(ErrorCode::Unavailable, format!("Claude Code cannot be reached: {e}")))?;
     Ok(ExitCode::SUCCESS)

@@ -13,6 +13,7 @@ use toolyard_catalog::{
     search::{MAX_BATCH_QUERIES, SearchIndex, SearchOptions},
 };
 use toolyard_protocol::{ErrorCode, Failure, ToolDefinition, ToolName};
+use toolyard_toolsearch::StaticMeaning;
 
 /// Ranks that count.
 const DEPTH: usize = 10;
@@ -37,7 +38,7 @@ struct Labelled {
 }
 
 pub(super) fn run(global: &Global, command: EvalCommand) -> Outcome {
-    let EvalCommand::Tools { catalog, queries, steps } = command;
+    let EvalCommand::Tools { catalog, queries, steps, words_only } = command;
     let tools: Vec<Tool> = lines(&catalog)?;
     let labelled: Vec<Labelled> = lines(&queries)?;
     if tools.is_empty() || labelled.is_empty() {
@@ -46,7 +47,10 @@ pub(super) fn run(global: &Global, command: EvalCommand) -> Outcome {
     }
     let start = Instant::now();
     let (registry, names) = register(&tools)?;
-    let index = SearchIndex::build(&registry.snapshot());
+    let mut index = SearchIndex::build(&registry.snapshot());
+    if !words_only {
+        index = index.with_meaning(&StaticMeaning);
+    }
     let build_ms = start.elapsed().as_secs_f64() * 1e3;
     let mut sums = Sums::default();
     let mut times = Vec::with_capacity(labelled.len());
@@ -79,7 +83,7 @@ pub(super) fn run(global: &Global, command: EvalCommand) -> Outcome {
         "p50_ms": (at(0.5) * 1e3).round() / 1e3, "p99_ms": (at(0.99) * 1e3).round() / 1e3,
         "config": {
             "tools": tools.len(), "queries": labelled.len(), "steps": steps, "queriesWithSteps": with_steps,
-            "ranking": "lexical", "depth": DEPTH, "build_ms": (build_ms * 10.0).round() / 10.0,
+            "ranking": if words_only { "words" } else { "words+meaning" }, "depth": DEPTH, "build_ms": (build_ms * 10.0).round() / 10.0,
             "version": env!("CARGO_PKG_VERSION"),
         },
     });

@@ -10,6 +10,7 @@ mod eval;
 mod explain;
 mod gateway;
 mod input;
+mod mcp;
 mod plan;
 mod runs;
 mod tools;
@@ -39,6 +40,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Bridge(command) => bridge::run(&global, command).await,
         Command::Claude(command) => claude::run(&global, command).await,
         Command::ClaudePlugin(args) => claude::plugin(args).await,
+        Command::Mcp(args) => mcp::run(&global, args).await,
         Command::Devices(command) => devices::run(&global, command).await,
         Command::Config(command) => config::run(&global, command),
         Command::Eval(command) => eval::run(&global, command),

@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::{
     cli::{Global, UpArgs},
-    config, home,
+    config, home, mcp,
     output::{self, Paint},
     wiring::{Needs, Yard},
 };
@@ -74,6 +74,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let owner = rustix::process::getuid().as_raw();
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner, home::user_name(), stop.clone()));
     let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
+    gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp::server(&yard, &home), stop.clone()));
+    let _meeting = yard.connect_upstreams();
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     let network_door = match acceptor {
         Some(acceptor) => {
@@ -145,7 +147,7 @@ fn report_recovery(global: &Global, recovered: &toolyard_engine::plan::Recovered
     }
 }
 
-async fn wait_for_signal() -> Result<(), Failure> {
+pub(super) async fn wait_for_signal() -> Result<(), Failure> {
     let broken = |e: std::io::Error| Failure::new(ErrorCode::InternalError, format!("signals cannot be awaited: {e}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;

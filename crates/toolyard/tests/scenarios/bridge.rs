@@ -124,13 +124,15 @@ fn run(place: &Place, server: &Server, args: &[&str]) -> Ran {
 }
 
 fn open(place: &Place, server: &Server) -> Value {
-    let opened = run(place, server, &["bridge", "open", "--session", "claude", "--allow-sender", "u1", "--chat-id", "7"]);
+    let opened =
+        run(place, server, &["bridge", "open", "--session", "claude", "--allow-sender", "u1", "--chat-id", "7"]);
     assert_eq!(opened.code, 0, "{opened:?}");
     opened.json()
 }
 
 fn say(place: &Place, server: &Server, text: &str, user: &str) -> Value {
-    let meta = json!({"chat_id": "7", "user_id": user, "user": "alice", "attachments": [{"path": "/tmp/a.png"}]}).to_string();
+    let meta =
+        json!({"chat_id": "7", "user_id": user, "user": "alice", "attachments": [{"path": "/tmp/a.png"}]}).to_string();
     run(place, server, &["bridge", "inbound", "--session", "claude", text, "--meta", &meta]).json()
 }
 
@@ -319,7 +321,19 @@ fn claude_start_gives_claude_code_all_it_needs_and_takes_it_back() {
     let url = server.ready["url"].as_str().unwrap();
     let path = claude.display().to_string();
     let started = place.run_bare(&[
-        "claude", "start", "--session", "claude", "--url", url, "--token", TOKEN, "--claude", &path, "--", "-p", "hi",
+        "claude",
+        "start",
+        "--session",
+        "claude",
+        "--url",
+        url,
+        "--token",
+        TOKEN,
+        "--claude",
+        &path,
+        "--",
+        "-p",
+        "hi",
     ]);
     assert_eq!(started.code, 7, "its exit code is ours: {started:?}");
     let saw = started.json();
@@ -330,7 +344,19 @@ fn claude_start_gives_claude_code_all_it_needs_and_takes_it_back() {
     assert!(saw["tools"].as_array().unwrap().contains(&json!("vault_readFile")), "{saw}");
     assert!(!std::path::Path::new(saw["path"].as_str().unwrap()).exists(), "the configuration is gone");
     assert_eq!(run(&place, &server, &["bridge", "status"]).json()["sessions"], json!([]), "and the session is closed");
-    let none = place.run_bare(&["claude", "start", "--session", "x", "--url", url, "--token", TOKEN, "--claude", "/nope", "--json"]);
+    let none = place.run_bare(&[
+        "claude",
+        "start",
+        "--session",
+        "x",
+        "--url",
+        url,
+        "--token",
+        TOKEN,
+        "--claude",
+        "/nope",
+        "--json",
+    ]);
     assert!(none.code == 1 && none.stdout.contains("cannot be started"), "{none:?}");
     server.stop();
 }
