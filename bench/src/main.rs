@@ -4,6 +4,7 @@
 //! measures it in the same run, in alternating slices, because the machine is never the same twice. The tools it calls
 //! are its own and do nothing, so that only Toolyard is measured. Knows nothing of vaults.
 
+mod bridge;
 mod direct;
 mod disk;
 mod durable;
@@ -84,6 +85,8 @@ enum Name {
     GatewayNeighbours,
     /// A mixed load for --seconds: memory at the end against memory after the first minute
     GatewaySoak,
+    /// From a message for Claude to the notification on the plugin's output
+    BridgeInbound,
     /// (internal) a gateway with the benchmark's tools
     #[value(hide = true)]
     ServeGateway,
@@ -100,7 +103,7 @@ struct Setup {
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 16] = [
+const IN_ORDER: [Name; 17] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -117,6 +120,7 @@ const IN_ORDER: [Name; 16] = [
     Name::GatewayStart,
     Name::GatewayNeighbours,
     Name::GatewaySoak,
+    Name::BridgeInbound,
 ];
 
 fn measure(name: Name, setup: &Setup) -> Result<Report> {
@@ -137,6 +141,7 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::GatewayStart => gateway::start(setup),
         Name::GatewayNeighbours => gateway::neighbours(setup),
         Name::GatewaySoak => gateway::soak(setup),
+        Name::BridgeInbound => bridge::inbound(setup),
         Name::ServeGateway => anyhow::bail!("a gateway is no benchmark"),
         Name::FillAndDie => recovery::fill_and_die(setup),
         Name::All => anyhow::bail!("all is a list, not a benchmark"),
