@@ -4,6 +4,7 @@
 //! measures it in the same run, in alternating slices, because the machine is never the same twice. The tools it calls
 //! are its own and do nothing, so that only Toolyard is measured. Knows nothing of vaults.
 
+mod bridge;
 mod codemode;
 mod direct;
 mod disk;
@@ -107,6 +108,8 @@ enum Name {
     GatewayNeighbours,
     /// A mixed load for --seconds: memory at the end against memory after the first minute
     GatewaySoak,
+    /// From a message for Claude to the notification on the plugin's output
+    BridgeInbound,
     /// (internal) a gateway with the benchmark's tools
     #[value(hide = true)]
     ServeGateway,
@@ -125,7 +128,7 @@ struct Setup {
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 23] = [
+const IN_ORDER: [Name; 24] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -149,6 +152,7 @@ const IN_ORDER: [Name; 23] = [
     Name::GatewaySoak,
     Name::McpProxy,
     Name::McpMany,
+    Name::BridgeInbound,
 ];
 
 fn measure(name: Name, setup: &Setup) -> Result<Report> {
@@ -174,6 +178,7 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::GatewayStart => gateway::start(setup),
         Name::GatewayNeighbours => gateway::neighbours(setup),
         Name::GatewaySoak => gateway::soak(setup),
+        Name::BridgeInbound => bridge::inbound(setup),
         Name::ServeGateway => anyhow::bail!("a gateway is no benchmark"),
         Name::McpProxy => mcp::proxy(setup),
         Name::McpMany => mcp::many(setup),

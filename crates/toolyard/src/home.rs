@@ -187,6 +187,11 @@ fn read_private(path: &Path) -> Result<Option<String>> {
     Ok(Some(fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?))
 }
 
+/// Writes a new file that only its owner can read.
+pub fn write_private(path: &Path, text: &str) -> Result<()> {
+    if write_new(path, text)? { Ok(()) } else { anyhow::bail!("{} is there already", path.display()) }
+}
+
 /// Writes a new secret whole or not at all. False when it is there already.
 fn write_new(path: &Path, text: &str) -> Result<bool> {
     let temporary = path.with_extension(format!("tmp{}", std::process::id()));

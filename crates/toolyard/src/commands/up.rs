@@ -49,7 +49,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         ),
         _ => None,
     };
-    let settings = resolved.config.gateway_settings(token.clone(), host, &home);
+    let mut settings = resolved.config.gateway_settings(token.clone(), host, &home);
 
     // Bind before any work: a port that is taken is known at once, and nothing has been touched.
     let listener = TcpListener::bind(SocketAddr::new(host, port)).await.map_err(|e| {
@@ -57,6 +57,11 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
             .suggest("Another program may use the port: choose one with --port N, or 0 for a free one.")
     })?;
     let address = listener.local_addr().map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
+    let bridge_scheme = if acceptor.is_some() { "wss" } else { "ws" };
+    settings.bridge_url.get_or_insert_with(|| format!("{bridge_scheme}://{}/bridge", reachable(address)));
+    if let Some(program) = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned)) {
+        settings.program = program;
+    }
     let socket = local::bind(&home.socket()).await.map_err(|e| {
         Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.socket().display()))
             .suggest("Stop the other Toolyard first, or use another --home.")
@@ -108,6 +113,15 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     yard.close().await;
     let _ = std::fs::remove_file(home.socket());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where somebody on this machine reaches a listener.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(a) if a.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], a.port())),
+        SocketAddr::V6(a) if a.ip().is_unspecified() => SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, a.port())),
+        other => other,
+    }
 }
 
 /// What killed processes staged in the vault goes once the runs that were taken up again have ended.
