@@ -73,6 +73,16 @@ impl Tools {
     }
 }
 
+/// Tools that go and tools that come in their place.
+pub struct ToolExchange {
+    /// Ids of those that go; unknown ones do not matter.
+    pub out: Vec<String>,
+    /// Those that come.
+    pub entries: Vec<ToolEntry>,
+    /// What runs them.
+    pub provider: Arc<dyn Provider>,
+}
+
 /// Runs calls and plans. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
@@ -90,6 +100,7 @@ struct Inner {
     approvals: Arc<Approvals>,
     registry: Mutex<(Registry, Providers)>,
     tools: ArcSwap<Tools>,
+    tools_changed: watch::Sender<()>,
     policy: ArcSwap<Policy>,
     hooks: ArcSwap<Vec<Arc<dyn Hook>>>,
     permits: Semaphore,
@@ -206,6 +217,7 @@ impl Engine {
             bus: Arc::default(),
             registry: Mutex::new((Registry::new(), HashMap::new())),
             tools: ArcSwap::from_pointee(Tools { snapshot: Snapshot::empty(), providers: HashMap::new() }),
+            tools_changed: watch::channel(()).0,
             policy: ArcSwap::from_pointee(policy),
             hooks: ArcSwap::default(),
             runs: Mutex::default(),
@@ -238,6 +250,26 @@ impl Engine {
         Ok(())
     }
 
+    /// Takes tools out and others in, in one change: all of them, or (on an error) none.
+    pub fn exchange(&self, exchanges: Vec<ToolExchange>) -> Result<(), RegistryError> {
+        let mut registry = lock(&self.inner.registry);
+        let mut next = registry.0.clone();
+        let mut providers = registry.1.clone();
+        for ToolExchange { out, entries, provider } in exchanges {
+            for id in &out {
+                next.remove(id);
+                providers.remove(id);
+            }
+            for entry in entries {
+                providers.insert(entry.id().to_owned(), provider.clone());
+                next.add(entry)?;
+            }
+        }
+        *registry = (next, providers);
+        self.publish_tools(&registry);
+        Ok(())
+    }
+
     /// Removes every tool of a source.
     pub fn unregister(&self, source: &ToolSource) {
         let mut registry = lock(&self.inner.registry);
@@ -250,6 +282,12 @@ impl Engine {
     fn publish_tools(&self, registry: &(Registry, Providers)) {
         let tools = Tools { snapshot: registry.0.snapshot(), providers: registry.1.clone() };
         self.inner.tools.store(Arc::new(tools));
+        self.inner.tools_changed.send_replace(());
+    }
+
+    /// Hears when tools come or go.
+    pub fn watch_tools(&self) -> watch::Receiver<()> {
+        self.inner.tools_changed.subscribe()
     }
 
     /// Adds a hook; hooks run in the order they were added.

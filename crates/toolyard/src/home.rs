@@ -53,6 +53,10 @@ impl Home {
     pub fn socket(&self) -> PathBuf {
         self.state().join("toolyard.sock")
     }
+    /// Installed plugins and their data.
+    pub fn plugins(&self) -> PathBuf {
+        self.path().join("plugins")
+    }
     /// Lock files of vaults.
     pub fn locks(&self) -> PathBuf {
         self.state().join("locks")
@@ -183,6 +187,11 @@ fn read_private(path: &Path) -> Result<Option<String>> {
     Ok(Some(fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?))
 }
 
+/// Writes a new file that only its owner can read.
+pub fn write_private(path: &Path, text: &str) -> Result<()> {
+    if write_new(path, text)? { Ok(()) } else { anyhow::bail!("{} is there already", path.display()) }
+}
+
 /// Writes a new secret whole or not at all. False when it is there already.
 fn write_new(path: &Path, text: &str) -> Result<bool> {
     let temporary = path.with_extension(format!("tmp{}", std::process::id()));
@@ -208,26 +217,16 @@ fn write_new(path: &Path, text: &str) -> Result<bool> {
 /// This process, for leases.
 pub fn this_process() -> Lease {
     let pid = std::process::id();
-    Lease { boot_id: boot_id(), pid, started: start_time(pid).unwrap_or_default() }
+    Lease { boot_id: boot_id(), pid, started: toolyard_vault::process::start_time(pid).unwrap_or_default() }
 }
 
 /// Whether the process of a lease still runs.
 pub fn is_alive(lease: &Lease) -> bool {
-    lease.boot_id == boot_id() && start_time(lease.pid) == Some(lease.started)
+    lease.boot_id == boot_id() && toolyard_vault::process::start_time(lease.pid) == Some(lease.started)
 }
 
 fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|t| t.trim().to_owned()).unwrap_or_default()
-}
-
-/// Field 22 of `/proc/PID/stat`; the command name before it may hold spaces and parentheses. A zombie runs no more.
-fn start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    if fields.next()? == "Z" {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
 }
 
 /// The user's name, for records.

@@ -4,15 +4,14 @@ use clap::Parser;
 use std::process::ExitCode;
 use toolyard::{cli::Cli, commands, output};
 
-/// A call makes some two hundred small allocations, many of them freed by another thread than the one that made them:
-/// the system's allocator took a quarter of a call's time.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     // A script's child is this program again. It must not get any further.
     if toolyard_sandbox::child::is_child() {
         return toolyard_sandbox::child::run();
+    }
+    // So is what becomes a plugin.
+    if toolyard_sandbox::launch::is_launch() {
+        return toolyard_sandbox::launch::run();
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

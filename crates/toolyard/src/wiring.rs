@@ -15,10 +15,12 @@ use toolyard_engine::{
     system_clock,
 };
 use toolyard_gateway::Service;
+use toolyard_mcp::{Asks, Upstreams, client::ServerSpec, server::Skills};
+use toolyard_plugins::{Plugins, PluginsParts};
 use toolyard_protocol::{ErrorCode, Failure, RunStatus};
-use toolyard_sandbox::ScriptRunner;
+use toolyard_sandbox::{ScriptRunner, launch::ConfinedLauncher};
 use toolyard_store::{SqliteStore, StoreOptions};
-use toolyard_toolsearch::ToolSearch;
+use toolyard_toolsearch::{StaticMeaning, ToolSearch};
 use toolyard_vault::{NoClients, Vault, VaultOptions, VaultProvider};
 
 /// Everything that runs in this process.
@@ -30,6 +32,16 @@ pub struct Yard {
     vault: Option<Arc<Vault>>,
     /// Tool Search: what models are shown, and what it saved.
     pub tool_search: Arc<ToolSearch>,
+    /// What MCP clients are shown.
+    pub mcp: crate::config::McpConfig,
+    /// Upstream MCP servers.
+    pub upstreams: Upstreams,
+    /// Ways from calls to the MCP clients that made them.
+    pub asks: Asks,
+    /// Plugins.
+    pub plugins: Plugins,
+    /// Skills of the user and of plugins.
+    pub skills: Arc<Skills>,
 }
 
 /// How much of a Toolyard a command needs.
@@ -63,8 +75,8 @@ impl Yard {
         });
         let vault =
             register_vault(&engine, &resolved.vault, &home, resolved.config.policy.sandbox.follow_symlinks, needs)?;
-        let settings = resolved.config.tools.tool_search.settings();
-        let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), None));
+        let settings = resolved.config.tool_search();
+        let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), Some(Arc::new(StaticMeaning))));
         ToolSearch::register(&tool_search, &engine).map_err(refused)?;
         let run_files = (needs == Needs::Store && resolved.config.record.files != RunFilesMode::None)
             .then(|| RunFiles::start(home.runs(), store, &resolved.config.record))
@@ -81,7 +93,40 @@ impl Yard {
             ("home".to_owned(), Value::from(home.path().display().to_string())),
             ("vault".to_owned(), Value::from(resolved.vault.display().to_string())),
         ]);
-        Ok(Self { service: Service::new(engine, info, home::is_alive), run_files, vault, tool_search })
+        let asks = Asks::default();
+        let upstreams = Upstreams::new(engine.clone(), asks.clone(), tokio_util::sync::CancellationToken::new());
+        let service = Service::new(engine, info, home::is_alive);
+        service.show_models(Arc::new(crate::model_view::SearchView(tool_search.clone())));
+        service.extend(Arc::new(crate::mcp::UpstreamMethods(upstreams.clone())));
+        let mcp = resolved.config.mcp;
+        let mut folders = vec![home.path().join("skills")];
+        folders.extend(mcp.skills.iter().map(|folder| crate::config::expand(folder)));
+        let skills = Skills::new(folders);
+        let plugins = Plugins::new(PluginsParts {
+            engine: service.engine().clone(),
+            upstreams: upstreams.clone(),
+            skills: skills.clone(),
+            folder: home.plugins(),
+            config: resolved.config.plugins,
+            launcher: ConfinedLauncher::new(),
+        });
+        service.extend(Arc::new(crate::plugins::PluginMethods(plugins.clone())));
+        Ok(Self { service, run_files, vault, tool_search, mcp, upstreams, asks, plugins, skills })
+    }
+
+    /// Takes upstream servers and plugins in, in the background.
+    pub fn connect(&self) -> tokio::task::JoinHandle<()> {
+        let plugins = self.plugins.clone();
+        let servers = self.connect_upstreams();
+        tokio::spawn(async move {
+            plugins.load().await;
+            let _ = servers.await;
+        })
+    }
+
+    fn connect_upstreams(&self) -> tokio::task::JoinHandle<()> {
+        let servers = self.mcp.servers.iter().map(|(name, config)| ServerSpec::plain(name.clone(), config.clone()));
+        self.upstreams.add(servers.collect())
     }
 
     /// Removes what killed processes staged in the vault, once nothing interrupted is left that might need it.
@@ -110,6 +155,7 @@ impl Yard {
     pub async fn close(self) {
         self.tidy().await;
         self.service.engine().shutdown().await;
+        self.upstreams.shutdown().await;
         if let Some(files) = self.run_files {
             let _ = tokio::task::spawn_blocking(move || files.finish()).await;
         }

@@ -153,8 +153,16 @@ impl ToolEntry {
             schema: "inputSchema",
             problem,
         })?;
+        // An upstream tool is called `<server>__<tool>`; its id names the server already.
+        let local = match source.kind {
+            SourceKind::Mcp => {
+                definition.name.as_str().strip_prefix(source.name.as_str()).and_then(|n| n.strip_prefix("__"))
+            }
+            _ => None,
+        };
+        let local = local.unwrap_or(definition.name.as_str());
         let mut entry = Self {
-            id: format!("{}:{}:{}", source.catalog_source(), source.name, definition.name),
+            id: format!("{}:{}:{local}", source.catalog_source(), source.name),
             paths,
             definition: Arc::new(definition),
             source,

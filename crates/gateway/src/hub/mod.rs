@@ -15,9 +15,11 @@ pub(crate) use places::{Place, Unproven};
 
 use crate::{
     auth::Guesses,
+    bridge::Bridge,
     devices::Devices,
     methods::Service,
     metrics::Metrics,
+    mount::{Endpoint, Mount},
     pulse::Pulse,
     rpc::health::HealthCache,
     settings::Settings,
@@ -57,11 +59,13 @@ pub(crate) struct Inner {
     pub(crate) boot_id: String,
     pub(crate) instance_id: String,
     pub(crate) stop: CancellationToken,
+    pub(crate) bridge: Bridge,
     places: places::Places,
     connections: RwLock<HashMap<String, Arc<Connection>>>,
     presence_version: AtomicU64,
     presence_changed: Notify,
     health_version: AtomicU64,
+    mounts: RwLock<Vec<Mount>>,
 }
 
 impl Gateway {
@@ -76,19 +80,33 @@ impl Gateway {
             health: HealthCache::default(),
             boot_id: uuid::Uuid::now_v7().to_string(),
             instance_id: uuid::Uuid::now_v7().to_string(),
+            bridge: Bridge::new(settings.bridge_buffer),
             places: places::Places::default(),
             connections: RwLock::default(),
             presence_version: AtomicU64::new(1),
             presence_changed: Notify::new(),
             health_version: AtomicU64::new(1),
+            mounts: RwLock::default(),
             service,
             settings,
             devices,
             stop,
         });
         let gateway = Self { inner };
+        gateway.restore_bridge();
         gateway.start_telling();
         gateway
+    }
+
+    /// Adds an endpoint at a path. Whoever calls it must show the shared credential.
+    pub fn mount(&self, path: &'static str, endpoint: Arc<dyn Endpoint>) {
+        let mut mounts = self.inner.mounts.write().unwrap_or_else(PoisonError::into_inner);
+        mounts.push(Mount { path, endpoint });
+    }
+
+    pub(crate) fn mounted(&self, path: &str) -> Option<Mount> {
+        let mounts = self.inner.mounts.read().unwrap_or_else(PoisonError::into_inner);
+        mounts.iter().find(|mount| mount.path == path).cloned()
     }
 
     pub(crate) fn service(&self) -> &Service {

@@ -6,13 +6,16 @@
 mod plans;
 mod runs;
 
-use crate::devices::Devices;
+use crate::{devices::Devices, models::ModelView};
 use plans::end;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, OnceLock, PoisonError, RwLock},
+    time::Instant,
+};
 use toolyard_catalog::{Decision, ToolEntry};
-use toolyard_engine::{CallAnswer, CallRequest, Caller, Engine, chain::Verifier, store::Lease};
+use toolyard_engine::{BoxFuture, CallAnswer, CallRequest, Caller, Engine, chain::Verifier, store::Lease};
 use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure};
 
 /// Where a method sends events while it works.
@@ -31,6 +34,19 @@ struct Inner {
     is_alive: Box<dyn Fn(&Lease) -> bool + Send + Sync>,
     started: Instant,
     info: Map<String, Value>,
+    extensions: RwLock<Vec<Arc<dyn MethodExtension>>>,
+    models: OnceLock<Arc<dyn ModelView>>,
+}
+
+/// Methods that somebody else brings.
+pub trait MethodExtension: Send + Sync + 'static {
+    /// Answers a method; `None` when it is not one of its own.
+    fn call<'a>(
+        &'a self,
+        caller: &'a Caller,
+        method: &'a str,
+        params: &'a Value,
+    ) -> BoxFuture<'a, Option<Result<Value, Failure>>>;
 }
 
 impl Service {
@@ -50,13 +66,44 @@ impl Service {
                 is_alive: Box::new(is_alive),
                 started: Instant::now(),
                 info,
+                extensions: RwLock::default(),
+                models: OnceLock::new(),
             }),
         }
+    }
+
+    /// Adds methods.
+    pub fn extend(&self, extension: Arc<dyn MethodExtension>) {
+        self.inner.extensions.write().unwrap_or_else(PoisonError::into_inner).push(extension);
+    }
+
+    /// Answers a method of an extension.
+    async fn extended(&self, caller: &Caller, method: &str, params: &Value) -> Result<Value, Failure> {
+        let extensions = self.inner.extensions.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for extension in extensions {
+            if let Some(answer) = extension.call(caller, method, params).await {
+                return answer;
+            }
+        }
+        Err(Failure::new(
+            ErrorCode::NotFound,
+            format!("there is no method {:?}", method.chars().take(80).collect::<String>()),
+        ))
     }
 
     /// The engine.
     pub fn engine(&self) -> &Engine {
         &self.inner.engine
+    }
+
+    /// Sets who decides what models are shown; the first to be set stays. Without one, models are shown everything.
+    pub fn show_models(&self, view: Arc<dyn ModelView>) {
+        let _ = self.inner.models.set(view);
+    }
+
+    /// Who decides what models are shown.
+    pub(crate) fn models(&self) -> Option<&Arc<dyn ModelView>> {
+        self.inner.models.get()
     }
 
     /// Devices that may connect.
@@ -101,6 +148,7 @@ impl Service {
             "runs.list" => self.runs_list(read(params)?).await,
             "runs.get" => self.runs_get(read(params)?).await,
             "runs.export" => self.runs_export(read(params)?).await,
+            "runs.transcript" => self.runs_transcript(read(params)?).await,
             "runs.verify" => self.runs_verify(read(params)?).await,
             "runs.resume" => self.runs_resume(caller, read(params)?, events).await,
             "runs.cancel" => self.runs_cancel(read(params)?),
@@ -108,10 +156,7 @@ impl Service {
             "devices.approve" => self.devices_approve(&caller, read(params)?).await,
             "devices.reject" => self.devices_reject(read(params)?).await,
             "devices.revoke" => self.devices_revoke(read(params)?).await,
-            _ => Err(Failure::new(
-                ErrorCode::NotFound,
-                format!("there is no method {:?}", method.chars().take(80).collect::<String>()),
-            )),
+            _ => self.extended(&caller, method, &params).await,
         }
     }
 

@@ -4,6 +4,7 @@
 //! the real gateway know.
 
 pub(crate) mod approvals;
+pub(crate) mod bridge;
 pub(crate) mod health;
 pub(crate) mod nodes;
 pub(crate) mod operate;
@@ -110,6 +111,12 @@ pub(crate) const METHODS: &[Method] = &[
     write("runs.cancel"),
     read("runs.subscribe"),
     read("runs.unsubscribe"),
+    write("bridge.open"),
+    write("bridge.close"),
+    write("bridge.inbound"),
+    read("bridge.outbound"),
+    read("bridge.status"),
+    approve("bridge.permission.reply"),
 ];
 
 /// Everything that is sent without being asked for.
@@ -135,6 +142,11 @@ pub(crate) const EVENTS: &[&str] = &[
     "step.progress",
     "step.finished",
     "step.failed",
+    "bridge.connection",
+    "bridge.dropped",
+    "bridge.outbound",
+    "bridge.permission.requested",
+    "bridge.permission.resolved",
 ];
 
 /// Nodes may ask for health and nothing else here.
@@ -223,6 +235,7 @@ async fn seldom(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError>
         "runs.events" => runs::events(ask, params).await,
         "runs.subscribe" => runs::subscribe(ask, params),
         "runs.unsubscribe" => runs::unsubscribe(ask, params),
+        name if name.starts_with("bridge.") => bridge::answer(ask, params).await,
         name if name.starts_with("device.") => operate::devices(ask, params).await,
         name if name.contains("approval.") => approvals::answer(ask, params).await,
         _ => runs::shared(ask, params).await,

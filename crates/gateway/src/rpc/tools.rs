@@ -4,6 +4,7 @@
 use super::{Ask, RpcError, approvals::Asker, blocking, sessions};
 use crate::{
     hub::{Connection, Gateway},
+    models::{ModelView, Turn},
     rpc::sessions::Key,
     ws::{
         frame::Payload,
@@ -93,6 +94,11 @@ const EFFECTIVE: &[Field] = &[
     Field::required("sessionKey", Kind::Text),
     Field::optional("agentId", Kind::Text),
     Field::optional("includeSchemas", Kind::Flag),
+    // Beyond the real gateway: what a model of this session is shown, rather than what the session has.
+    Field::optional("forModel", Kind::Flag),
+    Field::optional("prompt", Kind::AnyText),
+    Field::optional("contextTokens", Kind::Count),
+    Field::optional("requiredTools", Kind::Texts),
 ];
 
 pub(super) async fn effective(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
@@ -109,37 +115,102 @@ pub(super) async fn effective(ask: &Ask<'_>, params: Option<Value>) -> Result<Va
     if !ask.connection.has("operator.write") {
         caller.scopes.push("operator.write".to_owned());
     }
-    let mut groups: [(&str, &str, Vec<Value>); 3] = [
-        ("core", "Built-in tools", Vec::new()),
-        ("plugin", "Connected tools", Vec::new()),
-        ("mcp", "MCP tools", Vec::new()),
-    ];
-    for entry in ask.gateway.service().engine().visible_tools(&caller) {
-        let (definition, source) = (entry.definition(), entry.source());
-        let (place, kind) = match source.kind {
-            SourceKind::Core => (0, "core"),
-            SourceKind::Plugin | SourceKind::Client => (1, "plugin"),
-            SourceKind::Mcp => (2, "mcp"),
-        };
-        let mut tool = json!({
-            "id": definition.name, "label": definition.title, "description": short(&definition.description),
-            "rawDescription": definition.description, "source": kind, "risk": risk(definition.risk_level),
-        });
-        match source.kind {
-            SourceKind::Core => {}
-            SourceKind::Plugin | SourceKind::Client => tool["pluginId"] = source.name.as_str().into(),
-            SourceKind::Mcp => tool["mcpServer"] = source.name.as_str().into(),
-        }
-        add_schemas(&mut tool, &entry, schemas);
-        groups[place].2.push(tool);
-    }
-    let groups: Vec<Value> = groups
-        .into_iter()
-        .filter(|(_, _, tools)| !tools.is_empty())
-        .map(|(id, label, tools)| json!({"id": id, "label": label, "source": id, "tools": tools}))
-        .collect();
     let profile = ask.gateway.settings().profile.clone().unwrap_or_else(|| "full".to_owned());
-    Ok(json!({"agentId": key.agent, "profile": profile, "groups": groups}))
+    let mut answer = json!({"agentId": key.agent, "profile": profile});
+    let mut groups = Groups::default();
+    match ask.gateway.service().models().filter(|_| flag(&params, "forModel")) {
+        Some(view) => for_model(ask, &caller, &params, &**view, &mut groups, &mut answer).await?,
+        None => {
+            for entry in ask.gateway.service().engine().visible_tools(&caller) {
+                let (place, mut tool) = effective_tool(&entry);
+                add_schemas(&mut tool, &entry, schemas);
+                groups.add(place, tool);
+            }
+        }
+    }
+    answer["groups"] = groups.into_value();
+    Ok(answer)
+}
+
+/// What a model of the session is shown: the tools with their schemas, in its own names, and how they were chosen.
+async fn for_model(
+    ask: &Ask<'_>,
+    caller: &Caller,
+    params: &Map<String, Value>,
+    view: &dyn ModelView,
+    groups: &mut Groups,
+    answer: &mut Value,
+) -> Result<(), RpcError> {
+    let required: Vec<String> = params
+        .get("requiredTools")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+        .unwrap_or_default();
+    let turn = Turn {
+        prompt: text(params, "prompt"),
+        context_tokens: count(params, "contextTokens").map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX)),
+        required: &required,
+    };
+    let engine = ask.gateway.service().engine();
+    let shown = view.show(engine, caller, turn).await.map_err(|failure| RpcError::invalid(failure.message))?;
+    let snapshot = engine.tools().snapshot.clone();
+    for tool in shown.tools {
+        let entry = tool.id.as_deref().and_then(|id| snapshot.get(id));
+        let (place, mut row) = match entry {
+            Some(entry) => effective_tool(entry),
+            None => (0, json!({"label": tool.name, "description": short(&tool.description), "source": "core"})),
+        };
+        row["id"] = tool.name.into();
+        row["rawDescription"] = tool.description.into();
+        row["inputSchema"] = Value::Object(tool.input_schema);
+        groups.add(place, row);
+    }
+    answer["toolSearch"] = Value::Object(shown.summary);
+    if let Some(notice) = shown.notice {
+        answer["notices"] = json!([{"id": "tool-search", "severity": "warning", "message": notice}]);
+    }
+    Ok(())
+}
+
+/// Tools by where they come from: core, connected, MCP.
+#[derive(Default)]
+struct Groups([Vec<Value>; 3]);
+
+impl Groups {
+    const NAMES: [(&'static str, &'static str); 3] =
+        [("core", "Built-in tools"), ("plugin", "Connected tools"), ("mcp", "MCP tools")];
+
+    fn add(&mut self, place: usize, tool: Value) {
+        if let Some(group) = self.0.get_mut(place) {
+            group.push(tool);
+        }
+    }
+
+    /// Those that have any.
+    fn into_value(self) -> Value {
+        let named = Self::NAMES.into_iter().zip(self.0).filter(|(_, tools)| !tools.is_empty());
+        named.map(|((id, label), tools)| json!({"id": id, "label": label, "source": id, "tools": tools})).collect()
+    }
+}
+
+/// A tool as `tools.effective` shows it, and the place of its group.
+fn effective_tool(entry: &ToolEntry) -> (usize, Value) {
+    let (definition, source) = (entry.definition(), entry.source());
+    let (place, kind) = match source.kind {
+        SourceKind::Core => (0, "core"),
+        SourceKind::Plugin | SourceKind::Client => (1, "plugin"),
+        SourceKind::Mcp => (2, "mcp"),
+    };
+    let mut tool = json!({
+        "id": definition.name, "label": definition.title, "description": short(&definition.description),
+        "rawDescription": definition.description, "source": kind, "risk": risk(definition.risk_level),
+    });
+    match source.kind {
+        SourceKind::Core => {}
+        SourceKind::Plugin | SourceKind::Client => tool["pluginId"] = source.name.as_str().into(),
+        SourceKind::Mcp => tool["mcpServer"] = source.name.as_str().into(),
+    }
+    (place, tool)
 }
 
 fn risk(level: RiskLevel) -> &'static str {

@@ -305,6 +305,16 @@ async fn write(sink: &mut (impl Sink<Message, Error = Error> + Unpin), mut outgo
     End::Gone
 }
 
+/// Says goodbye, and lets the peer read it.
+pub(crate) async fn hang_up<S: AsyncRead + AsyncWrite + Unpin>(
+    mut socket: WebSocketStream<S>,
+    code: u16,
+    reason: &str,
+) {
+    close(&mut socket, code, reason).await;
+    drain(socket).await;
+}
+
 async fn close<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>, code: u16, reason: &str) {
     let mut cut = reason.len().min(MAX_REASON);
     while !reason.is_char_boundary(cut) {

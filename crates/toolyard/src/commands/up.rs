@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::{
     cli::{Global, UpArgs},
-    config, home,
+    config, home, mcp,
     output::{self, Paint},
     wiring::{Needs, Yard},
 };
@@ -59,7 +59,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         ),
         _ => None,
     };
-    let settings = resolved.config.gateway_settings(token.clone(), host, &home);
+    let mut settings = resolved.config.gateway_settings(token.clone(), host, &home);
 
     // Bind before any work: a port that is taken is known at once, and nothing has been touched.
     let listener = TcpListener::bind(SocketAddr::new(host, port)).await.map_err(|e| {
@@ -67,6 +67,11 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
             .suggest("Another program may use the port: choose one with --port N, or 0 for a free one.")
     })?;
     let address = listener.local_addr().map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
+    let bridge_scheme = if acceptor.is_some() { "wss" } else { "ws" };
+    settings.bridge_url.get_or_insert_with(|| format!("{bridge_scheme}://{}/bridge", reachable(address)));
+    if let Some(program) = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned)) {
+        settings.program = program;
+    }
     let socket = local::bind(&home.socket()).await.map_err(|e| {
         Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.socket().display()))
             .suggest("Stop the other Toolyard first, or use another --home.")
@@ -79,6 +84,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let owner = rustix::process::getuid().as_raw();
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner, home::user_name(), stop.clone()));
     let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
+    gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp::server(&yard), stop.clone()));
+    let _meeting = yard.connect();
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     let network_door = match acceptor {
         Some(acceptor) => {
@@ -118,6 +125,15 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Where somebody on this machine reaches a listener.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(a) if a.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], a.port())),
+        SocketAddr::V6(a) if a.ip().is_unspecified() => SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, a.port())),
+        other => other,
+    }
+}
+
 /// What killed processes staged in the vault goes once the runs that were taken up again have ended.
 async fn tidy_after_recovery(yard: &Yard) {
     while !yard.service.engine().active_runs().is_empty() {
@@ -141,7 +157,7 @@ fn report_recovery(global: &Global, recovered: &toolyard_engine::plan::Recovered
     }
 }
 
-async fn wait_for_signal() -> Result<(), Failure> {
+pub(super) async fn wait_for_signal() -> Result<(), Failure> {
     let broken = |e: std::io::Error| Failure::new(ErrorCode::InternalError, format!("signals cannot be awaited: {e}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;

@@ -4,10 +4,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bad_input;
+mod bridge;
 mod commands;
 mod crash;
 mod gateway;
 mod harness;
+mod mcp;
 mod plans;
+mod plugins;
 mod server;
 mod tool_search;

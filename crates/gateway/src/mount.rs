@@ -1,0 +1,64 @@
+//! Endpoints that others bring: the binary mounts them at a path, the gateway lets in only who shows the credential.
+
+use crate::{
+    http::{admit, json_response},
+    hub::Gateway,
+};
+use axum::{
+    body::{Body, Bytes, to_bytes},
+    extract::Request,
+    http::{HeaderValue, Response, StatusCode, header},
+};
+use futures_util::{Stream, StreamExt};
+use serde_json::json;
+use std::{convert::Infallible, net::SocketAddr, pin::Pin, sync::Arc};
+use toolyard_engine::BoxFuture;
+
+/// What an endpoint answers with.
+pub enum MountBody {
+    /// All of it.
+    Whole(Bytes),
+    /// As it comes.
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+/// Answers the requests of an endpoint. Whoever sent one has shown the shared credential and is the owner.
+pub trait Endpoint: Send + Sync + 'static {
+    /// A body is at most this long.
+    fn max_body(&self) -> usize;
+    /// Answers one request.
+    fn handle(&self, request: axum::http::Request<Bytes>) -> BoxFuture<'_, Response<MountBody>>;
+}
+
+/// An endpoint and where it is.
+#[derive(Clone)]
+pub(crate) struct Mount {
+    pub(crate) path: &'static str,
+    pub(crate) endpoint: Arc<dyn Endpoint>,
+}
+
+pub(crate) async fn serve(
+    mount: Mount,
+    gateway: &Gateway,
+    peer: SocketAddr,
+    request: Request,
+) -> axum::response::Response {
+    if let Err(mut refused) = admit(gateway, peer, request.headers()) {
+        if refused.status() == StatusCode::UNAUTHORIZED {
+            refused
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"toolyard\""));
+        }
+        return refused;
+    }
+    let (parts, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, mount.endpoint.max_body()).await else {
+        let error = json!({"error": {"message": "Payload too large", "type": "invalid_request_error"}});
+        return json_response(StatusCode::PAYLOAD_TOO_LARGE, &error);
+    };
+    let response = mount.endpoint.handle(axum::http::Request::from_parts(parts, body)).await;
+    response.map(|body| match body {
+        MountBody::Whole(bytes) => Body::from(bytes),
+        MountBody::Stream(stream) => Body::from_stream(stream.map(Ok::<_, Infallible>)),
+    })
+}

@@ -1,0 +1,150 @@
+//! [`Asks`]: how something that runs a call reaches the client that made it: to ask (elicitation, sampling, roots) or to
+//! tell (log messages).
+//!
+//! The server side opens a way for each call, by the call's run; an upstream server's request finds it there. A call
+//! inside a call has the same run, so it reaches the same client. Who has no way open is told so at once.
+
+use crate::{
+    jsonrpc::{METHOD_NOT_FOUND, RpcError},
+    revision::ClientCapabilities,
+};
+use serde_json::Value;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::{mpsc, oneshot};
+use toolyard_protocol::RunId;
+
+/// Messages on their way to one call's client; a notification beyond it is dropped, a question waits.
+const WAY_BUFFER: usize = 64;
+
+/// Something on its way to the client of a call.
+#[derive(Debug)]
+pub enum ClientBound {
+    /// Wants an answer.
+    Ask(Ask),
+    /// Wants none.
+    Notification {
+        /// What happened.
+        method: String,
+        /// More about it.
+        params: Value,
+    },
+}
+
+/// A question to a client.
+#[derive(Debug)]
+pub struct Ask {
+    /// A name the asker gave it, unique within the call.
+    pub key: Option<String>,
+    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    pub method: String,
+    /// With what.
+    pub params: Value,
+    /// How many questions of the same asker follow at once, to be put together.
+    pub more: usize,
+    /// Where the answer goes. Dropped means nobody answered.
+    pub answer: oneshot::Sender<Result<Value, RpcError>>,
+}
+
+struct Way {
+    sender: mpsc::Sender<ClientBound>,
+    capabilities: Arc<ClientCapabilities>,
+    session: Option<String>,
+}
+
+/// The ways that are open, by run. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Asks(Arc<Mutex<HashMap<RunId, Way>>>);
+
+/// A way that stays open until this is dropped.
+pub struct OpenWay {
+    asks: Asks,
+    run_id: RunId,
+    /// What is on its way.
+    pub bound: mpsc::Receiver<ClientBound>,
+}
+
+impl Drop for OpenWay {
+    fn drop(&mut self) {
+        self.asks.lock().remove(&self.run_id);
+    }
+}
+
+impl Asks {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Way>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the way to the client of a run.
+    pub fn open(&self, run_id: RunId, capabilities: Arc<ClientCapabilities>, session: Option<String>) -> OpenWay {
+        let (sender, bound) = mpsc::channel(WAY_BUFFER);
+        self.lock().insert(run_id, Way { sender, capabilities, session });
+        OpenWay { asks: self.clone(), run_id, bound }
+    }
+
+    /// What the client of a run can do; nothing when there is no way to it.
+    pub fn capabilities(&self, run_id: RunId) -> Arc<ClientCapabilities> {
+        self.lock().get(&run_id).map(|way| way.capabilities.clone()).unwrap_or_default()
+    }
+
+    /// Of several runs the one to ask: the only one, or any if all belong to one session. Otherwise it would be a guess
+    /// whose question it is.
+    pub fn only_client(&self, runs: &[RunId]) -> Option<RunId> {
+        let ways = self.lock();
+        let mut open = runs.iter().filter_map(|run| Some((run, &ways.get(run)?.session)));
+        let (first, session) = open.next()?;
+        let same = open.all(|(_, other)| session.is_some() && other == session);
+        same.then_some(*first)
+    }
+
+    /// Asks the client of a run and waits for its answer.
+    pub async fn ask(&self, run_id: RunId, method: &str, params: Value) -> Result<Value, RpcError> {
+        let mut answers = self.ask_all(run_id, vec![(None, method.to_owned(), params)]).await?;
+        answers.pop().unwrap_or_else(|| Err(cannot(method)))
+    }
+
+    /// Asks several things at once: key, method and parameters of each. The answers come in the same order.
+    pub async fn ask_all(
+        &self,
+        run_id: RunId,
+        questions: Vec<(Option<String>, String, Value)>,
+    ) -> Result<Vec<Result<Value, RpcError>>, RpcError> {
+        let (sender, capabilities) = {
+            let ways = self.lock();
+            let way = ways.get(&run_id).ok_or_else(|| cannot("questions"))?;
+            (way.sender.clone(), way.capabilities.clone())
+        };
+        if let Some((_, method, _)) = questions.iter().find(|(_, method, _)| !capabilities.answers(method)) {
+            return Err(cannot(method));
+        }
+        let mut more = questions.len();
+        let mut waiting = Vec::with_capacity(more);
+        for (key, method, params) in questions {
+            more -= 1;
+            let (answer, answered) = oneshot::channel();
+            let ask = Ask { key, method, params, more, answer };
+            sender.send(ClientBound::Ask(ask)).await.map_err(|_| cannot("questions"))?;
+            waiting.push(answered);
+        }
+        let mut answers = Vec::with_capacity(waiting.len());
+        for answered in waiting {
+            let silence = || Err(RpcError::new(METHOD_NOT_FOUND, "the client did not answer"));
+            answers.push(answered.await.unwrap_or_else(|_| silence()));
+        }
+        Ok(answers)
+    }
+
+    /// Tells the client of a run something, if it listens and has room.
+    pub fn tell(&self, run_id: RunId, method: &str, params: Value) {
+        let sender = self.lock().get(&run_id).map(|way| way.sender.clone());
+        if let Some(sender) = sender {
+            let _ = sender.try_send(ClientBound::Notification { method: method.to_owned(), params });
+        }
+    }
+}
+
+fn cannot(what: &str) -> RpcError {
+    RpcError::new(METHOD_NOT_FOUND, format!("the client cannot answer {what}"))
+}

@@ -1,0 +1,239 @@
+//! A server as a child process: its own process group, an environment of what is named, its errors kept, and no trace
+//! left when it ends.
+
+use super::mux::{Inbox, Mux};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdin, Command},
+    sync::mpsc,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Bytes of a server's errors that are kept.
+const KEPT_ERRORS: usize = 4096;
+/// A server whose input has ended gets this long to end by itself,
+const EOF_GRACE: Duration = Duration::from_millis(1500);
+/// and this long after being asked to.
+const TERM_GRACE: Duration = Duration::from_millis(1500);
+/// Messages are gathered up to this size before they are written.
+const WRITE_BATCH: usize = 64 << 10;
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct ChildSpec {
+    /// A name for logs.
+    pub name: String,
+    /// The program.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Where it starts.
+    pub cwd: Option<PathBuf>,
+    /// All of its environment.
+    pub env: Vec<(String, String)>,
+}
+
+/// Makes the command that starts a child; whoever confines children wraps it.
+pub trait Launcher: Send + Sync + 'static {
+    /// The command, without streams.
+    fn command(&self, spec: &ChildSpec) -> Result<Command, String>;
+}
+
+/// Starts children as they are.
+pub struct Plain;
+
+impl Launcher for Plain {
+    fn command(&self, spec: &ChildSpec) -> Result<Command, String> {
+        let mut command = Command::new(&spec.program);
+        command.args(&spec.args).env_clear().envs(spec.env.iter().map(|(k, v)| (k, v)));
+        if let Some(cwd) = &spec.cwd {
+            command.current_dir(cwd);
+        }
+        Ok(command)
+    }
+}
+
+/// A running child with requests over its streams.
+pub(crate) struct ChildLink {
+    pub(crate) mux: Arc<Mux>,
+    stop: CancellationToken,
+    ended: CancellationToken,
+    pub(crate) pid: u32,
+}
+
+impl ChildLink {
+    /// Starts a child. Fails at once when the program cannot be started.
+    pub(crate) fn start(
+        spec: &ChildSpec,
+        launcher: &dyn Launcher,
+        max_message: usize,
+        inbox: Arc<dyn Inbox>,
+    ) -> Result<Self, String> {
+        let mut command = launcher.command(spec)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
+        let mut child = command.spawn().map_err(|e| format!("{} cannot be started: {e}", spec.program))?;
+        let pid = child.id().unwrap_or_default();
+        let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
+            return Err(format!("{} has no streams", spec.program));
+        };
+        let (mux, outgoing) = Mux::new();
+        let errors = Arc::new(Errors::default());
+        tokio::spawn(keep_errors(spec.name.clone(), stderr, errors.clone()));
+        let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
+        let eof = CancellationToken::new();
+        tokio::spawn(write(stdin, outgoing, eof.clone()));
+        let reading = tokio::spawn(read(stdout, max_message, mux.clone(), inbox));
+        let watched = Watched { child, pid, mux: mux.clone(), errors, stop: stop.clone(), eof, ended: ended.clone() };
+        tokio::spawn(watch(watched, reading));
+        Ok(Self { mux, stop, ended, pid })
+    }
+
+    /// Ends it and everything it started.
+    pub(crate) async fn stop(&self) {
+        self.stop.cancel();
+        self.ended.cancelled().await;
+    }
+}
+
+impl Drop for ChildLink {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+struct Watched {
+    child: Child,
+    pid: u32,
+    mux: Arc<Mux>,
+    errors: Arc<Errors>,
+    stop: CancellationToken,
+    eof: CancellationToken,
+    ended: CancellationToken,
+}
+
+/// Waits for a child's end, or brings it about, and reaps the whole group.
+async fn watch(mut watched: Watched, reading: tokio::task::JoinHandle<String>) {
+    let mut reading = reading;
+    let why = tokio::select! {
+        status = watched.child.wait() => {
+            // Its last words may still be on their way.
+            let _ = tokio::time::timeout(Duration::from_millis(200), &mut reading).await;
+            let status = status.map_or_else(|e| e.to_string(), |s| s.to_string());
+            format!("the server ended ({status}){}", watched.errors.tail())
+        }
+        why = &mut reading => {
+            let why = why.unwrap_or_else(|_| "its output could not be read".to_owned());
+            // A server that closes its output usually ends; then its status says more.
+            match tokio::time::timeout(Duration::from_millis(300), watched.child.wait()).await {
+                Ok(Ok(status)) => format!("the server ended ({status}){}", watched.errors.tail()),
+                _ => format!("{why}{}", watched.errors.tail()),
+            }
+        }
+        () = watched.stop.cancelled() => "the server was stopped".to_owned(),
+    };
+    watched.mux.close(&why);
+    watched.eof.cancel();
+    let Watched { mut child, pid, ended, .. } = watched;
+    let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let signal = |signal| group.map(|group| kill_process_group(group, signal));
+    if tokio::time::timeout(EOF_GRACE, child.wait()).await.is_err() {
+        signal(Signal::TERM);
+        let _ = tokio::time::timeout(TERM_GRACE, child.wait()).await;
+    }
+    // Whatever it started goes too, also when it ended by itself.
+    signal(Signal::KILL);
+    let _ = child.wait().await;
+    ended.cancel();
+}
+
+async fn write(mut stdin: ChildStdin, mut outgoing: mpsc::Receiver<String>, eof: CancellationToken) {
+    let mut batch = Vec::new();
+    loop {
+        let message = tokio::select! {
+            message = outgoing.recv() => message,
+            () = eof.cancelled() => return,
+        };
+        let Some(message) = message else { return };
+        batch.clear();
+        batch.extend_from_slice(message.as_bytes());
+        batch.push(b'\n');
+        while batch.len() < WRITE_BATCH
+            && let Ok(message) = outgoing.try_recv()
+        {
+            batch.extend_from_slice(message.as_bytes());
+            batch.push(b'\n');
+        }
+        // A child that does not read must not keep us from ending it.
+        let written = tokio::select! {
+            written = stdin.write_all(&batch) => written,
+            () = eof.cancelled() => return,
+        };
+        if written.is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads messages until the end; answers with why it ended.
+async fn read(stdout: impl AsyncRead + Unpin, max_message: usize, mux: Arc<Mux>, inbox: Arc<dyn Inbox>) -> String {
+    let mut reader = BufReader::with_capacity(64 << 10, stdout);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut reader).take(max_message as u64 + 1).read_until(b'\n', &mut line).await {
+            Ok(0) => return "the server closed its output".to_owned(),
+            Ok(_) if line.len() > max_message => return format!("a message longer than {max_message} bytes"),
+            Ok(_) => {
+                let text = line.trim_ascii();
+                if !text.is_empty() {
+                    mux.receive(text, &inbox);
+                }
+            }
+            Err(e) => return format!("its output cannot be read: {e}"),
+        }
+        if line.capacity() > 1 << 20 {
+            line = Vec::new();
+        }
+    }
+}
+
+#[derive(Default)]
+struct Errors(Mutex<VecDeque<u8>>);
+
+impl Errors {
+    fn add(&self, bytes: &[u8]) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(bytes);
+        let over = kept.len().saturating_sub(KEPT_ERRORS);
+        kept.drain(..over);
+    }
+
+    /// Its last words, to be added to a sentence.
+    fn tail(&self) -> String {
+        let kept: Vec<u8> = self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        let text = String::from_utf8_lossy(&kept);
+        let last: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).rev().take(3).collect();
+        let last: Vec<&str> = last.into_iter().rev().collect();
+        if last.is_empty() { String::new() } else { format!(": {}", last.join(" | ")) }
+    }
+}
+
+async fn keep_errors(name: String, mut stderr: impl AsyncRead + Unpin, errors: Arc<Errors>) {
+    let mut buffer = vec![0; 4096];
+    while let Ok(count) = stderr.read(&mut buffer).await {
+        if count == 0 {
+            return;
+        }
+        errors.add(&buffer[..count]);
+        tracing::debug!(server = name, "{}", String::from_utf8_lossy(&buffer[..count]).trim_end());
+    }
+}

@@ -1,0 +1,282 @@
+//! What the configuration says about an upstream server. Doc comments here are the configuration reference.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// A server's name is at most this long.
+pub const MAX_SERVER_NAME: usize = 48;
+/// Variables every child gets if they are set; nothing else of our environment reaches it unless named.
+const ALWAYS_PASSED: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "TZ"];
+
+/// How a server is reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// `stdio` where there is a command; else streamable HTTP, and SSE where the server knows only that.
+    #[default]
+    Auto,
+    /// A child process, one message a line.
+    Stdio,
+    /// Streamable HTTP.
+    #[serde(alias = "streamable-http", alias = "streamableHttp")]
+    Http,
+    /// HTTP with Server-Sent Events, as before revision 2025-03-26.
+    Sse,
+}
+
+/// Which revision is spoken with a server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Speaks {
+    /// A handshake first; 2026-07-28 where the server has none.
+    #[default]
+    #[serde(rename = "auto")]
+    Auto,
+    /// 2026-07-28 only.
+    #[serde(rename = "2026-07-28")]
+    V20260728,
+    /// 2025-11-25, or what the server makes of it.
+    #[serde(rename = "2025-11-25")]
+    V20251125,
+    /// 2025-06-18, or what the server makes of it.
+    #[serde(rename = "2025-06-18")]
+    V20250618,
+}
+
+/// What is believed of what a server says about its tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Trust {
+    /// Nothing: every tool counts as one that writes, so people are asked.
+    #[default]
+    None,
+    /// Its annotations: a tool that says it only reads counts as one.
+    Annotations,
+}
+
+/// Which tool definitions a person must approve.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Pinning {
+    /// A definition that changed. New tools are taken as they are when first seen.
+    #[default]
+    Changed,
+    /// New ones as well, except those of the first contact.
+    All,
+    /// None.
+    Off,
+}
+
+/// One upstream MCP server: a `command` to start, or a `url`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Whether it is used at all.
+    pub enabled: bool,
+    /// The program to start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Its arguments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// The folder it starts in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathBuf>,
+    /// Variables set for it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Names of variables of Toolyard's own environment that it gets, beside PATH, HOME, USER, LOGNAME, SHELL, LANG,
+    /// LC_ALL, TMPDIR and TZ. It gets no others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pass_env: Vec<String>,
+    /// Where it is, for HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// `auto`, `stdio`, `http` or `sse`.
+    #[serde(alias = "type")]
+    pub transport: Transport,
+    /// Headers sent with every request.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// The variable of Toolyard's environment that holds the bearer token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bearer_token_env: Option<String>,
+    /// The file that holds the bearer token; read for each connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bearer_token_file: Option<PathBuf>,
+    /// What stands before its tools' and prompts' names. Unset: the server's name and two underscores. Empty: nothing,
+    /// and a tool whose name is taken is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// Whether its annotations are believed: `none` or `annotations`.
+    pub trust: Trust,
+    /// Which tool definitions need a person's approval: `changed`, `all` or `off`.
+    pub pin: Pinning,
+    /// The revision to speak: `auto`, `2026-07-28`, `2025-11-25` or `2025-06-18`.
+    pub protocol: Speaks,
+    /// Milliseconds a call may take unless it says otherwise.
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub timeout_ms: u64,
+    /// Milliseconds it may take to start and list its tools.
+    #[schemars(range(min = 100, max = 600_000))]
+    pub start_timeout_ms: u64,
+    /// Seconds without a call after which it is stopped, to be started again with the next one; 0 for never.
+    pub idle_seconds: u64,
+    /// Calls under way at once; more wait.
+    #[schemars(range(min = 1, max = 4096))]
+    pub max_concurrent: usize,
+    /// Tools it may have; the rest are left out.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_tools: usize,
+    /// Bytes of one message; a longer one ends the connection.
+    #[schemars(range(min = 1024, max = 268_435_456))]
+    pub max_message_bytes: usize,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            command: None,
+            args: Vec::new(),
+            cwd: None,
+            env: BTreeMap::new(),
+            pass_env: Vec::new(),
+            url: None,
+            transport: Transport::Auto,
+            headers: BTreeMap::new(),
+            bearer_token_env: None,
+            bearer_token_file: None,
+            prefix: None,
+            trust: Trust::None,
+            pin: Pinning::Changed,
+            protocol: Speaks::Auto,
+            timeout_ms: 60_000,
+            start_timeout_ms: 30_000,
+            idle_seconds: 600,
+            max_concurrent: 64,
+            max_tools: 2000,
+            max_message_bytes: 16 << 20,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// What is wrong with it, if anything.
+    pub fn check(&self, name: &str) -> Result<(), String> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+        if name.is_empty() || name.len() > MAX_SERVER_NAME || !name.bytes().all(plain) || name.contains("__") {
+            return Err(format!(
+                "a server's name is 1 to {MAX_SERVER_NAME} letters, digits, '-' or single '_', not {name:?}"
+            ));
+        }
+        if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+            return Err(format!("a server's name begins with a letter or digit, not {name:?}"));
+        }
+        match (&self.command, &self.url) {
+            (Some(command), None) if command.trim().is_empty() => return Err("command is empty".to_owned()),
+            (Some(_), None) if matches!(self.transport, Transport::Auto | Transport::Stdio) => {}
+            (None, Some(url)) if !matches!(self.transport, Transport::Stdio) => {
+                let uri: http::Uri = url.parse().map_err(|e| format!("url {url:?}: {e}"))?;
+                if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none() {
+                    return Err(format!("url {url:?} must be http:// or https:// with a host"));
+                }
+            }
+            (Some(_), None) | (None, Some(_)) => return Err("transport does not fit command or url".to_owned()),
+            _ => return Err("exactly one of command and url is needed".to_owned()),
+        }
+        for (name, value) in &self.headers {
+            http::HeaderName::try_from(name.as_str()).map_err(|_| format!("{name:?} is no header name"))?;
+            http::HeaderValue::try_from(value.as_str())
+                .map_err(|_| format!("the value of header {name} cannot be sent"))?;
+        }
+        if let Some(bad) = self.env.keys().find(|key| key.is_empty() || key.contains(['=', '\0'])) {
+            return Err(format!("{bad:?} is no name of a variable"));
+        }
+        if let Some(prefix) = &self.prefix
+            && (prefix.len() > MAX_SERVER_NAME || !prefix.bytes().all(plain))
+        {
+            return Err(format!("prefix {prefix:?} may hold letters, digits, '_' and '-' only"));
+        }
+        let range = |key: &str, value: u64, least: u64, most: u64| {
+            if (least..=most).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("{key} is {value}; it must be {least} to {most}"))
+            }
+        };
+        range("timeoutMs", self.timeout_ms, 1, 86_400_000)?;
+        range("startTimeoutMs", self.start_timeout_ms, 100, 600_000)?;
+        range("maxConcurrent", self.max_concurrent as u64, 1, 4096)?;
+        range("maxTools", self.max_tools as u64, 1, 10_000)?;
+        range("maxMessageBytes", self.max_message_bytes as u64, 1024, 268_435_456)
+    }
+
+    /// What stands before names.
+    pub fn prefix(&self, name: &str) -> String {
+        self.prefix.clone().unwrap_or_else(|| format!("{name}__"))
+    }
+
+    /// The child's whole environment.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let passed = ALWAYS_PASSED.iter().copied().chain(self.pass_env.iter().map(String::as_str));
+        let mut all: BTreeMap<String, String> =
+            passed.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
+        all.extend(self.env.clone());
+        all.into_iter().collect()
+    }
+
+    /// The bearer token, where one is configured.
+    pub(crate) fn bearer(&self) -> Result<Option<String>, String> {
+        if let Some(name) = &self.bearer_token_env {
+            let token = std::env::var(name).map_err(|_| format!("the variable {name} is not set"))?;
+            return Ok(Some(token.trim().to_owned()));
+        }
+        if let Some(file) = &self.bearer_token_file {
+            let token = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+            return Ok(Some(token.trim().to_owned()));
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn start_timeout(&self) -> Duration {
+        Duration::from_millis(self.start_timeout_ms)
+    }
+
+    /// For showing: what may be secret is hidden.
+    pub fn redacted(&self) -> Self {
+        let hide = |map: &BTreeMap<String, String>| {
+            map.keys().map(|key| (key.clone(), "(hidden)".to_owned())).collect::<BTreeMap<_, _>>()
+        };
+        Self { env: hide(&self.env), headers: hide(&self.headers), ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        let stdio = ServerConfig { command: Some("x".into()), ..ServerConfig::default() };
+        assert!(stdio.check("good-name_1").is_ok());
+        for name in ["", "a__b", "ä", "a b", "-x", &"x".repeat(49)] {
+            assert!(stdio.check(name).is_err(), "{name}");
+        }
+        let neither = ServerConfig::default();
+        let both = ServerConfig { url: Some("http://x/".into()), ..stdio.clone() };
+        let wrong = ServerConfig { url: Some("ftp://x/".into()), ..ServerConfig::default() };
+        let http = ServerConfig { transport: Transport::Http, ..stdio.clone() };
+        for config in [neither, both, wrong, http] {
+            assert!(config.check("a").is_err(), "{config:?}");
+        }
+    }
+
+    #[test]
+    fn a_child_gets_only_what_is_named() {
+        let config = ServerConfig { env: [("MINE".to_owned(), "1".to_owned())].into(), ..ServerConfig::default() };
+        let names: Vec<String> = config.environment().into_iter().map(|(name, _)| name).collect();
+        assert!(names.contains(&"MINE".to_owned()));
+        assert!(names.iter().all(|name| name == "MINE" || ALWAYS_PASSED.contains(&name.as_str())), "{names:?}");
+    }
+}

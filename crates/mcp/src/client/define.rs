@@ -1,0 +1,241 @@
+//! An upstream server's tool as the catalog takes it: a namespaced name, a schema that can be checked, and no more
+//! harmlessness than the operator grants.
+
+use super::{
+    config::{ServerConfig, Trust},
+    terms::{PluginTerms, ToolTerms},
+};
+use crate::headers::{self, Mirrored};
+use serde_json::{Map, Value, json};
+use toolyard_catalog::{ToolEntry, ToolSource};
+use toolyard_protocol::{
+    Availability, Idempotency, MAX_TOOL_NAME_BYTES, RiskLevel, ToolDefinition, ToolName, Undo, canonical,
+};
+
+/// A description is cut here; it is sent to models again and again.
+const MAX_DESCRIPTION: usize = 8 << 10;
+/// A title is cut here.
+const MAX_TITLE: usize = 200;
+/// Hex digits of the hash that keeps shortened names apart.
+const HASH_DIGITS: usize = 8;
+
+/// A tool of an upstream server, ready for the catalog.
+pub(crate) struct Defined {
+    pub(crate) entry: ToolEntry,
+    /// The name the server knows it by.
+    pub(crate) original: String,
+    /// What the catalog does not hold.
+    pub(crate) extras: Map<String, Value>,
+    /// Arguments mirrored into headers.
+    pub(crate) mirrored: Vec<Mirrored>,
+}
+
+/// The hash a person approves: over what a model reads and what decides about harm.
+pub fn pin_of(tool: &Map<String, Value>) -> String {
+    let part = |key: &str| tool.get(key).cloned().unwrap_or(Value::Null);
+    let pinned = json!({
+        "name": part("name"), "description": part("description"), "inputSchema": part("inputSchema"),
+        "annotations": part("annotations"),
+    });
+    canonical::hash(&pinned).unwrap_or_else(|_| "unhashable".to_owned())
+}
+
+/// Makes a tool of what a server says. `Err` says why it is left out.
+pub(crate) fn define(
+    server: &str,
+    config: &ServerConfig,
+    terms: Option<&PluginTerms>,
+    tool: &Map<String, Value>,
+) -> Result<Defined, String> {
+    let original = tool.get("name").and_then(Value::as_str).filter(|n| !n.is_empty()).ok_or("it has no name")?;
+    let prefix = if terms.is_some() { String::new() } else { config.prefix(server) };
+    let name = tool_name(&prefix, original).ok_or_else(|| format!("{original:?} cannot be a name"))?;
+    let annotations = tool.get("annotations").and_then(Value::as_object).cloned().unwrap_or_default();
+    let hint = |key: &str| config.trust == Trust::Annotations && annotations.get(key) == Some(&Value::Bool(true));
+    let mut input = match tool.get("inputSchema").or_else(|| tool.get("parameters")) {
+        Some(Value::Object(schema)) => schema.clone(),
+        None => Map::new(),
+        Some(_) => return Err("its inputSchema is not an object".to_owned()),
+    };
+    input.entry("type").or_insert_with(|| "object".into());
+    let mirrored = headers::mirrored(&input)?;
+    let title =
+        tool.get("title").or_else(|| tool.get("label")).or_else(|| annotations.get("title")).and_then(Value::as_str);
+    let title = title.map(str::trim).filter(|t| !t.is_empty()).unwrap_or(original);
+    let description = tool.get("description").and_then(Value::as_str).map(str::trim).filter(|d| !d.is_empty());
+    let own = terms.map(|terms| terms.tools.get(original).cloned().unwrap_or_default());
+    let own_terms = own.as_ref();
+    let reads = match own_terms {
+        // What a manifest says, an operator installed. Silence means that it writes.
+        Some(own) => own.side_effecting.map_or_else(|| hint("readOnlyHint"), |changes| !changes),
+        None => hint("readOnlyHint"),
+    };
+    let again = hint("idempotentHint") || own_terms.is_some_and(|own| own.replay_safe);
+    let definition = ToolDefinition {
+        name,
+        title: title.chars().take(MAX_TITLE).collect(),
+        description: cut(description.unwrap_or("No description."), MAX_DESCRIPTION),
+        category: if terms.is_some() { "plugin" } else { "mcp" }.to_owned(),
+        risk_level: if reads { RiskLevel::ReadOnly } else { RiskLevel::Writes },
+        version: "1.0.0".to_owned(),
+        input_schema: input,
+        output_schema: tool.get("outputSchema").and_then(Value::as_object).and_then(wrapped),
+        side_effects: if reads { Vec::new() } else { vec!["external".to_owned()] },
+        idempotency: match (reads, again) {
+            (true, _) => Idempotency::Pure,
+            (false, true) => Idempotency::Idempotent,
+            (false, false) => Idempotency::None,
+        },
+        required_permissions: permissions(terms, own_terms, reads),
+        availability: Availability::default(),
+        cancellable: true,
+        supports_dry_run: false,
+        default_timeout_ms: config.timeout_ms,
+        max_timeout_ms: None,
+        undo: Undo::None,
+    };
+    let source = terms.map_or_else(|| ToolSource::mcp(server), |terms| ToolSource::plugin(terms.plugin.clone()));
+    let mut entry = ToolEntry::new(definition, source).map_err(|e| e.to_string())?;
+    if let Some(own) = own {
+        let optional = own.optional || tool.get("optional") == Some(&Value::Bool(true));
+        entry = entry.with_optional(optional).with_profiles(own.profiles);
+    }
+    let shown = ["annotations", "icons", "_meta", "outputSchema", "execution"];
+    let extras = shown.iter().filter_map(|key| Some(((*key).to_owned(), tool.get(*key)?.clone()))).collect();
+    Ok(Defined { entry, original: original.to_owned(), extras, mirrored })
+}
+
+/// A plugin's tool always needs a permission: those its manifest names, else to read or write at the plugin.
+fn permissions(terms: Option<&PluginTerms>, own: Option<&ToolTerms>, reads: bool) -> Vec<String> {
+    let Some(terms) = terms else { return Vec::new() };
+    match own {
+        Some(own) if !own.permissions.is_empty() => own.permissions.clone(),
+        _ => vec![format!("{}:{}", terms.plugin, if reads { "read" } else { "write" })],
+    }
+}
+
+/// Prefix and name in the catalog's alphabet; too long is cut and ends in a hash of the whole.
+pub(crate) fn tool_name(prefix: &str, original: &str) -> Option<ToolName> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' };
+    let spelled: String = original.chars().map(plain).collect();
+    let differs = spelled != original;
+    let full = format!("{prefix}{spelled}");
+    let full = full.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned();
+    if full.is_empty() {
+        return None;
+    }
+    if full.len() <= MAX_TOOL_NAME_BYTES && !differs {
+        return ToolName::parse(&full).ok();
+    }
+    let hash = canonical::sha256_hex(original.as_bytes());
+    let room = MAX_TOOL_NAME_BYTES - HASH_DIGITS - 1;
+    let kept = &full[..full.len().min(room)]; // ASCII by now
+    ToolName::parse(&format!("{kept}_{}", &hash[..HASH_DIGITS])).ok()
+}
+
+/// The schema of `{content, structuredContent}` where the server gave one for the latter. References into it still have
+/// to work one level deeper; where they cannot, nothing is checked.
+fn wrapped(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let mut defs = Map::new();
+    for key in ["$defs", "definitions"] {
+        if let Some(inner) = schema.get(key) {
+            defs.insert(key.to_owned(), inner.clone());
+        }
+    }
+    if !references(&Value::Object(schema.clone())) {
+        return None;
+    }
+    let mut outer = json!({
+        "type": "object", "required": ["content"],
+        "properties": {"content": {"type": "array"}, "structuredContent": schema},
+    });
+    if let Some(map) = outer.as_object_mut() {
+        map.extend(defs);
+    }
+    match outer {
+        Value::Object(map) => Some(map),
+        _ => None,
+    }
+}
+
+/// Whether every reference is one that still works when the schema stands one level deeper.
+fn references(value: &Value) -> bool {
+    match value {
+        Value::Object(map) => map.iter().all(|(key, value)| match (key.as_str(), value) {
+            ("$ref" | "$dynamicRef", Value::String(to)) => {
+                to.starts_with("#/$defs/") || to.starts_with("#/definitions/")
+            }
+            ("$id" | "$anchor" | "$dynamicAnchor", _) => false,
+            (_, value) => references(value),
+        }),
+        Value::Array(list) => list.iter().all(references),
+        _ => true,
+    }
+}
+
+fn cut(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let mut end = limit;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn names_are_namespaced_and_never_collide() {
+        let name = |original: &str| tool_name("cal__", original).unwrap().to_string();
+        assert_eq!(name("create_event"), "cal__create_event");
+        assert_ne!(name("a b"), name("a_b"));
+        assert_ne!(name("a b"), name("a/b"));
+        let (x, y) = (name(&format!("{}x", "n".repeat(200))), name(&format!("{}y", "n".repeat(200))));
+        assert!(x != y && x.len() <= 128);
+        assert!(tool_name("", "///").is_none());
+    }
+
+    #[test]
+    fn a_server_is_not_believed_unless_told_to() {
+        let reads = tool(json!({"name": "t", "inputSchema": {}, "annotations": {"readOnlyHint": true}}));
+        let config = ServerConfig::default();
+        let doubted = define("s", &config, None, &reads).unwrap();
+        assert_eq!(doubted.entry.definition().risk_level, RiskLevel::Writes);
+        assert_eq!(doubted.entry.id(), "mcp:s:t");
+        let trusted = define("s", &ServerConfig { trust: Trust::Annotations, ..config }, None, &reads).unwrap();
+        assert_eq!(trusted.entry.definition().risk_level, RiskLevel::ReadOnly);
+    }
+
+    #[test]
+    fn the_pin_covers_what_a_model_reads_and_nothing_else() {
+        let base = tool(json!({"name": "t", "description": "d", "inputSchema": {"type": "object"}}));
+        let mut same = base.clone();
+        same.insert("_meta".into(), json!({"x": 1}));
+        assert_eq!(pin_of(&base), pin_of(&same));
+        for (key, value) in
+            [("description", json!("e")), ("inputSchema", json!({})), ("annotations", json!({"readOnlyHint": true}))]
+        {
+            let mut other = base.clone();
+            other.insert(key.into(), value);
+            assert_ne!(pin_of(&base), pin_of(&other), "{key}");
+        }
+    }
+
+    #[test]
+    fn an_output_schema_is_checked_where_its_references_allow() {
+        let plain = tool(
+            json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}}),
+        );
+        let outer = wrapped(&plain).unwrap();
+        assert_eq!(outer["$defs"]["x"]["type"], "string");
+        assert!(wrapped(&tool(json!({"type": "object", "properties": {"a": {"$ref": "#"}}}))).is_none());
+    }
+}

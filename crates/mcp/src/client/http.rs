@@ -1,0 +1,407 @@
+//! A server reached by streamable HTTP: every message is a request of its own, answered with JSON or with events. The
+//! older transport with one stream of events for all answers is in `old_sse.rs`.
+
+use super::{
+    config::ServerConfig,
+    mux::{Inbox, LinkError},
+    sse::SseReader,
+};
+use crate::{
+    Revision, RpcError, headers,
+    jsonrpc::{self, Incoming},
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use serde_json::{Value, json};
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+/// How long a connection may take to open.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// Connections kept open and unused, to one host.
+const IDLE_CONNECTIONS: usize = 32;
+/// A stream that broke is taken up again at most so often in a row.
+const MAX_RESUMES: u32 = 5;
+/// How long to wait before that, unless the server says.
+const RESUME_AFTER: Duration = Duration::from_millis(1000);
+/// And at most, whatever it says.
+const MAX_RESUME_AFTER: Duration = Duration::from_secs(30);
+/// The stream of what belongs to no request is opened again after at most this long.
+const LISTEN_BACKOFF: Duration = Duration::from_secs(60);
+
+/// The one HTTP client all servers share.
+pub(crate) type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type Body = hyper::body::Incoming;
+
+/// Makes the client. The system's certificates are read once.
+pub(crate) fn client() -> Result<HttpClient, String> {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT_WITHIN));
+    let builder = HttpsConnectorBuilder::new();
+    let https = builder.with_native_roots().map_err(|e| format!("the system's certificates cannot be read: {e}"))?;
+    let connector = https.https_or_http().enable_http1().wrap_connector(connector);
+    Ok(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(IDLE_CONNECTIONS).build(connector))
+}
+
+/// Where a server is and what every request to it carries.
+pub(crate) struct Target {
+    pub(crate) client: HttpClient,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) max_message: usize,
+}
+
+impl Target {
+    pub(crate) fn new(config: &ServerConfig, client: HttpClient) -> Result<Self, String> {
+        let url = config.url.as_deref().unwrap_or_default();
+        let uri: Uri = url.parse().map_err(|e| format!("{url:?}: {e}"))?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in &config.headers {
+            let name = HeaderName::try_from(name.as_str()).map_err(|e| e.to_string())?;
+            headers.insert(name, HeaderValue::try_from(value.as_str()).map_err(|e| e.to_string())?);
+        }
+        if let Some(token) = config.bearer()? {
+            let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|e| e.to_string())?;
+            value.set_sensitive(true);
+            headers.insert(header::AUTHORIZATION, value);
+        }
+        Ok(Self { client, uri, headers, max_message: config.max_message_bytes })
+    }
+
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        uri: &Uri,
+        extra: HeaderMap,
+        body: Option<String>,
+    ) -> Result<Response<Body>, LinkError> {
+        let mut request = Request::builder().method(method).uri(uri);
+        if let Some(headers) = request.headers_mut() {
+            *headers = self.headers.clone();
+            if body.is_some() {
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            }
+            headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+            headers.extend(extra);
+        }
+        let body = Full::new(Bytes::from(body.unwrap_or_default()));
+        let request = request.body(body).map_err(|e| LinkError::Gone(e.to_string()))?;
+        self.client
+            .request(request)
+            .await
+            .map_err(|e| LinkError::Gone(format!("{uri} cannot be reached: {}", deepest(&e))))
+    }
+
+    /// A body that must be short.
+    pub(crate) async fn whole(&self, body: Body) -> Result<Bytes, LinkError> {
+        let limited = http_body_util::Limited::new(body, self.max_message);
+        let collected =
+            limited.collect().await.map_err(|e| LinkError::Gone(format!("the answer cannot be read: {e}")))?;
+        Ok(collected.to_bytes())
+    }
+}
+
+fn deepest(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+/// A connection to a server over streamable HTTP.
+pub(crate) struct HttpLink {
+    target: Target,
+    revision: Mutex<Option<Revision>>,
+    session: Mutex<Option<String>>,
+    next: AtomicU64,
+    inbox: Arc<dyn Inbox>,
+    pub(crate) closed: CancellationToken,
+}
+
+/// How one exchange went.
+enum Exchanged {
+    Answer(Result<Value, RpcError>),
+    /// Not a modern error and not an answer: the status, and what was said.
+    Refused(StatusCode, String),
+}
+
+impl HttpLink {
+    pub(crate) fn new(target: Target, inbox: Arc<dyn Inbox>) -> Arc<Self> {
+        Arc::new(Self {
+            target,
+            revision: Mutex::default(),
+            session: Mutex::default(),
+            next: AtomicU64::new(1),
+            inbox,
+            closed: CancellationToken::new(),
+        })
+    }
+
+    /// Sets what every request from now on says it speaks.
+    pub(crate) fn agree(&self, revision: Revision) {
+        *lock(&self.revision) = Some(revision);
+    }
+
+    fn is_modern(&self) -> bool {
+        lock(&self.revision).is_some_and(|r| !r.has_handshake())
+    }
+
+    fn extra(&self, method: &str, params: &Value, mirrored: &[(String, String)]) -> HeaderMap {
+        let mut extra = HeaderMap::new();
+        let mut add = |name: &str, value: &str| {
+            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+                extra.insert(name, value);
+            }
+        };
+        if let Some(revision) = *lock(&self.revision) {
+            add("mcp-protocol-version", revision.as_str());
+        }
+        if let Some(session) = &*lock(&self.session) {
+            add("mcp-session-id", session);
+        }
+        if self.is_modern() {
+            add("mcp-method", method);
+            let name = match method {
+                "tools/call" | "prompts/get" => params.get("name"),
+                "resources/read" => params.get("uri"),
+                _ => None,
+            };
+            if let Some(name) = name.and_then(Value::as_str) {
+                add("mcp-name", &headers::encode(name));
+            }
+            for (name, value) in mirrored {
+                add(name, &headers::encode(value));
+            }
+        }
+        extra
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) async fn request(
+        self: &Arc<Self>,
+        method: &str,
+        params: &Value,
+        mirrored: &[(String, String)],
+        cancel: &CancellationToken,
+    ) -> Result<Value, LinkError> {
+        let id = Value::from(self.next.fetch_add(1, Ordering::Relaxed));
+        tokio::select! {
+            biased;
+            answer = self.exchange(&id, method, params, mirrored) => match answer? {
+                Exchanged::Answer(outcome) => outcome.map_err(LinkError::Rpc),
+                Exchanged::Refused(status, said) => {
+                    if status == StatusCode::NOT_FOUND && lock(&self.session).is_some() {
+                        // The server has forgotten us: whoever supervises begins anew.
+                        self.closed.cancel();
+                    }
+                    Err(LinkError::Gone(format!("the server answered {status}{said}")))
+                }
+            },
+            () = cancel.cancelled() => {
+                if !self.is_modern() {
+                    let params = json!({"requestId": id, "reason": "taken back"});
+                    let link = self.clone();
+                    tokio::spawn(async move { link.notify("notifications/cancelled", params).await });
+                }
+                Err(LinkError::Cancelled)
+            }
+            () = self.closed.cancelled() => Err(LinkError::Gone("the connection was closed".to_owned())),
+        }
+    }
+
+    /// Sends a notification.
+    pub(crate) async fn notify(&self, method: &str, params: Value) -> Result<(), LinkError> {
+        let extra = self.extra(method, &params, &[]);
+        let text = jsonrpc::notification(method, params);
+        self.target.send(Method::POST, &self.target.uri, extra, Some(text)).await.map(drop)
+    }
+
+    async fn exchange(
+        self: &Arc<Self>,
+        id: &Value,
+        method: &str,
+        params: &Value,
+        mirrored: &[(String, String)],
+    ) -> Result<Exchanged, LinkError> {
+        let extra = self.extra(method, params, mirrored);
+        let text = jsonrpc::request(id, method, params);
+        let response = self.target.send(Method::POST, &self.target.uri, extra, Some(text)).await?;
+        if method == "initialize"
+            && let Some(session) = response.headers().get("mcp-session-id").and_then(|v| v.to_str().ok())
+        {
+            *lock(&self.session) = Some(session.to_owned());
+        }
+        let status = response.status();
+        if is_events(&response) && status.is_success() {
+            return self.events(id, response.into_body()).await.map(Exchanged::Answer);
+        }
+        let body = self.target.whole(response.into_body()).await?;
+        match Incoming::read(&body) {
+            Ok(Incoming::Response { id: answered, outcome }) if answered == *id => Ok(Exchanged::Answer(outcome)),
+            // An error about the request as a whole may lack its id.
+            _ => match serde_json::from_slice::<Value>(&body)
+                .ok()
+                .and_then(|v| serde_json::from_value(v.get("error")?.clone()).ok())
+            {
+                Some(error) => Ok(Exchanged::Answer(Err(error))),
+                None => Ok(Exchanged::Refused(status, said(&body))),
+            },
+        }
+    }
+
+    /// Reads events until the answer comes, taking the stream up again where it breaks.
+    async fn events(self: &Arc<Self>, id: &Value, body: Body) -> Result<Result<Value, RpcError>, LinkError> {
+        let mut body = body;
+        let mut last = None;
+        let mut wait = RESUME_AFTER;
+        let mut resumes = 0;
+        loop {
+            let seen = last.clone();
+            if let Some(outcome) = self.read_events(&mut body, Some(id), &mut last, &mut wait).await? {
+                return Ok(outcome);
+            }
+            if last != seen {
+                resumes = 0;
+            }
+            resumes += 1;
+            let Some(from) = last.clone().filter(|_| resumes <= MAX_RESUMES && !self.is_modern()) else {
+                return Err(LinkError::Gone("the stream ended before the answer".to_owned()));
+            };
+            tokio::time::sleep(wait.min(MAX_RESUME_AFTER)).await;
+            let mut extra = self.extra("", &Value::Null, &[]);
+            if let Ok(value) = HeaderValue::try_from(from) {
+                extra.insert("last-event-id", value);
+            }
+            extra.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+            let response = self.target.send(Method::GET, &self.target.uri, extra, None).await?;
+            if !is_events(&response) {
+                return Err(LinkError::Gone(format!("the stream cannot be taken up again: {}", response.status())));
+            }
+            body = response.into_body();
+        }
+    }
+
+    /// Reads events to the end of a stream, or to the answer to `id`.
+    async fn read_events(
+        self: &Arc<Self>,
+        body: &mut Body,
+        id: Option<&Value>,
+        last: &mut Option<String>,
+        wait: &mut Duration,
+    ) -> Result<Option<Result<Value, RpcError>>, LinkError> {
+        let mut reader = SseReader::new(self.target.max_message);
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else { return Ok(None) };
+            let Some(data) = frame.data_ref() else { continue };
+            for event in reader.take(data).map_err(LinkError::Gone)? {
+                if event.id.is_some() {
+                    *last = event.id;
+                }
+                if let Some(ms) = event.retry_ms {
+                    *wait = Duration::from_millis(ms);
+                }
+                if event.data.is_empty() || !(event.name.is_empty() || event.name == "message") {
+                    continue;
+                }
+                match Incoming::read(event.data.as_bytes()) {
+                    Ok(Incoming::Response { id: answered, outcome }) if Some(&answered) == id => {
+                        return Ok(Some(outcome));
+                    }
+                    Ok(Incoming::Notification { method, params }) => self.inbox.notified(&method, params),
+                    Ok(Incoming::Request { id, method, params }) => {
+                        let link = self.clone();
+                        tokio::spawn(async move {
+                            let answer = link.inbox.asked(&method, params).await;
+                            let text = jsonrpc::answer(&id, answer);
+                            let extra = link.extra("", &Value::Null, &[]);
+                            let _ = link.target.send(Method::POST, &link.target.uri, extra, Some(text)).await;
+                        });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Listens for what belongs to no request, until closed. Servers need not offer it.
+    pub(crate) async fn listen(self: Arc<Self>, params: Option<Value>) {
+        let mut backoff = RESUME_AFTER;
+        let mut last = None;
+        loop {
+            let opened = async {
+                let response = match &params {
+                    // 2026-07-28: a request that is answered as long as it lasts.
+                    Some(params) => {
+                        let id = Value::from(self.next.fetch_add(1, Ordering::Relaxed));
+                        let extra = self.extra("subscriptions/listen", params, &[]);
+                        let text = jsonrpc::request(&id, "subscriptions/listen", params);
+                        self.target.send(Method::POST, &self.target.uri, extra, Some(text)).await?
+                    }
+                    None => {
+                        let mut extra = self.extra("", &Value::Null, &[]);
+                        extra.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+                        if let Some(Ok(value)) = last.clone().map(|id: String| HeaderValue::try_from(id)) {
+                            extra.insert("last-event-id", value);
+                        }
+                        self.target.send(Method::GET, &self.target.uri, extra, None).await?
+                    }
+                };
+                if !is_events(&response) {
+                    return Ok(false);
+                }
+                let mut body = response.into_body();
+                self.read_events(&mut body, None, &mut last, &mut backoff).await?;
+                Ok::<_, LinkError>(true)
+            };
+            let again = tokio::select! { opened = opened => opened, () = self.closed.cancelled() => return };
+            match again {
+                Ok(false) => return,
+                Ok(true) => {}
+                Err(_) => backoff = (backoff * 2).min(LISTEN_BACKOFF),
+            }
+            let pause = backoff.clamp(Duration::from_millis(100), LISTEN_BACKOFF);
+            tokio::select! { () = tokio::time::sleep(pause) => {}, () = self.closed.cancelled() => return }
+        }
+    }
+
+    /// Says goodbye.
+    pub(crate) async fn stop(&self) {
+        self.closed.cancel();
+        if lock(&self.session).is_some() && !self.is_modern() {
+            let extra = self.extra("", &Value::Null, &[]);
+            let farewell = self.target.send(Method::DELETE, &self.target.uri, extra, None);
+            let _ = tokio::time::timeout(Duration::from_secs(2), farewell).await;
+        }
+    }
+}
+
+pub(crate) fn is_events(response: &Response<Body>) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    kind.is_some_and(|kind| kind.trim_start().starts_with("text/event-stream"))
+}
+
+/// What a server said in plain text, to be added to a sentence.
+fn said(body: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
+    if text.is_empty() { String::new() } else { format!(": {text}") }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

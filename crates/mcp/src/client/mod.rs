@@ -1,0 +1,365 @@
+//! Upstream MCP servers as tools, prompts and resources.
+//!
+//! [`Upstreams`] holds them all. Tools come from memory at start and from the servers once they run; a call starts its
+//! server if it does not run. Nothing here waits for one server on behalf of another.
+
+mod child;
+mod config;
+mod define;
+mod http;
+mod live;
+mod mux;
+mod offers;
+mod old_sse;
+mod pins;
+mod sse;
+mod terms;
+mod upstream;
+
+pub use child::{ChildSpec, Launcher, Plain};
+pub use config::{MAX_SERVER_NAME, Pinning, ServerConfig, Speaks, Transport, Trust};
+pub use define::pin_of;
+pub use terms::{Dialect, HookInterest, PluginTerms, ToolTerms};
+pub use upstream::{Health, LeftOut, ServerStatus, Withheld};
+
+use crate::{
+    Asks,
+    server::{Change, ToolExtras},
+};
+use pins::Memory;
+use serde_json::{Map, Value, json};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak},
+    time::Duration,
+};
+use tokio::sync::{Semaphore, broadcast};
+use tokio_util::sync::CancellationToken;
+use toolyard_catalog::{ToolEntry, ToolSource};
+use toolyard_engine::{BoxFuture, CallContext, Engine, Failed, Output, Prepared, Provider, ToolExchange};
+use toolyard_protocol::{ErrorCode, Failure, ToolCall};
+use upstream::Upstream;
+
+/// How often idle servers are looked for.
+const LOOK_FOR_IDLE: Duration = Duration::from_secs(1);
+/// Servers that never were seen are met at most so many at once.
+const MEET_AT_ONCE: usize = 4;
+
+/// A server to take in.
+pub struct ServerSpec {
+    /// Its name, unique among all.
+    pub name: String,
+    /// How it is reached.
+    pub config: ServerConfig,
+    /// What starts its process.
+    pub launcher: Arc<dyn Launcher>,
+    /// What its plugin's manifest says, where it belongs to one.
+    pub terms: Option<PluginTerms>,
+}
+
+impl ServerSpec {
+    /// A configured server, started as it is.
+    pub fn plain(name: impl Into<String>, config: ServerConfig) -> Self {
+        Self { name: name.into(), config, launcher: Arc::new(Plain), terms: None }
+    }
+}
+
+/// What all servers share.
+pub(crate) struct Shared {
+    engine: Engine,
+    pub(crate) memory: Memory,
+    pub(crate) asks: Asks,
+    teller: OnceLock<broadcast::Sender<Change>>,
+    client: OnceLock<Result<http::HttpClient, String>>,
+    stop: CancellationToken,
+    /// The catalog is changed by one at a time, so that names are looked up and taken in one go.
+    publishing: Mutex<()>,
+}
+
+/// All upstream servers. Cheap to clone.
+#[derive(Clone)]
+pub struct Upstreams {
+    pub(crate) shared: Arc<Shared>,
+    servers: Arc<RwLock<BTreeMap<String, Arc<Upstream>>>>,
+}
+
+impl Shared {
+    pub(crate) fn http(&self) -> Result<http::HttpClient, String> {
+        self.client.get_or_init(http::client).clone()
+    }
+
+    pub(crate) fn tell(&self, change: Change) {
+        if let Some(teller) = self.teller.get() {
+            let _ = teller.send(change);
+        }
+    }
+
+    /// Whether another source has a tool of this name.
+    pub(crate) fn is_taken(&self, name: &str, source: &ToolSource) -> bool {
+        self.engine.tools().snapshot.get(name).is_some_and(|entry| entry.source() != source)
+    }
+
+    /// Puts servers' tools into the catalog, in one change.
+    pub(crate) fn publish(&self, batch: Vec<(Weak<Upstream>, Vec<ToolEntry>)>) -> Result<(), Failure> {
+        let _one = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let batch = batch.into_iter().filter_map(|(upstream, entries)| {
+            let upstream = upstream.upgrade()?;
+            let provider: Arc<dyn Provider> = Arc::new(UpstreamTools(upstream.clone()));
+            let ids = entries.iter().map(|entry| entry.id().to_owned()).collect();
+            let out = std::mem::replace(&mut *upstream.published.lock().unwrap_or_else(PoisonError::into_inner), ids);
+            Some(ToolExchange { out, entries, provider })
+        });
+        self.engine
+            .exchange(batch.collect())
+            .map_err(|e| Failure::new(ErrorCode::InternalError, format!("upstream tools were refused: {e}")))
+    }
+}
+
+impl Upstreams {
+    /// Without servers. Must be called inside a tokio runtime.
+    pub fn new(engine: Engine, asks: Asks, stop: CancellationToken) -> Self {
+        let memory = Memory(engine.store().clone());
+        let shared = Shared {
+            engine,
+            memory,
+            asks,
+            teller: OnceLock::new(),
+            client: OnceLock::new(),
+            stop,
+            publishing: Mutex::default(),
+        };
+        let all = Self { shared: Arc::new(shared), servers: Arc::default() };
+        tokio::spawn(all.clone().look_for_idle());
+        all
+    }
+
+    /// Sets who is told of changes.
+    pub fn tell_changes(&self, teller: broadcast::Sender<Change>) {
+        let _ = self.shared.teller.set(teller);
+    }
+
+    fn servers(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Arc<Upstream>>> {
+        self.servers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Upstream>> {
+        self.servers().values().cloned().collect()
+    }
+
+    /// Adds servers, each with what starts its process. Returns at once: tools that are remembered appear in the
+    /// background, servers that never were seen are met there.
+    pub fn add(&self, specs: Vec<ServerSpec>) -> tokio::task::JoinHandle<()> {
+        let mut added = Vec::new();
+        {
+            let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+            for spec in specs {
+                if spec.config.enabled {
+                    let upstream = Upstream::new(spec, self.shared.clone());
+                    servers.insert(upstream.name.clone(), upstream.clone());
+                    added.push(upstream);
+                }
+            }
+        }
+        let all = self.clone();
+        tokio::spawn(async move { all.take_in(added).await })
+    }
+
+    async fn take_in(&self, added: Vec<Arc<Upstream>>) {
+        let memory = self.shared.memory.clone();
+        let remembered = tokio::task::spawn_blocking(move || memory.all_seen()).await;
+        let mut remembered = match remembered {
+            Ok(Ok(remembered)) => remembered,
+            _ => BTreeMap::new(),
+        };
+        let mut batch = Vec::new();
+        let mut strangers = Vec::new();
+        for upstream in added {
+            match remembered.remove(&upstream.name) {
+                Some(_) if upstream.terms.as_ref().is_some_and(|terms| terms.on_startup) => strangers.push(upstream),
+                Some(seen) => match upstream.weigh(seen, true).await {
+                    Ok(Some(entries)) => batch.push((Arc::downgrade(&upstream), entries)),
+                    Ok(None) => {}
+                    Err(failure) => tracing::warn!(server = upstream.name, %failure, "remembered tools are not used"),
+                },
+                None => strangers.push(upstream),
+            }
+        }
+        let shared = self.shared.clone();
+        let published = tokio::task::spawn_blocking(move || shared.publish(batch)).await;
+        if let Ok(Err(failure)) = published {
+            tracing::warn!(%failure, "remembered tools could not be put into the catalog");
+        }
+        let room = Arc::new(Semaphore::new(MEET_AT_ONCE));
+        let mut meetings = Vec::new();
+        for upstream in strangers {
+            let (room, stop) = (room.clone(), self.shared.stop.clone());
+            meetings.push(tokio::spawn(async move {
+                let Ok(_place) = room.acquire_owned().await else { return };
+                tokio::select! { () = upstream.meet() => {}, () = stop.cancelled() => {} }
+            }));
+        }
+        for meeting in meetings {
+            let _ = meeting.await;
+        }
+    }
+
+    /// Takes a server out, with its tools.
+    pub async fn remove(&self, name: &str) {
+        let removed = self.servers.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        if let Some(upstream) = removed {
+            let _ = self.shared.publish(vec![(Arc::downgrade(&upstream), Vec::new())]);
+            upstream.stop().await;
+        }
+    }
+
+    /// Forgets what was seen and approved of a server.
+    pub async fn forget(&self, name: &str) -> Result<(), Failure> {
+        let (memory, name) = (self.shared.memory.clone(), name.to_owned());
+        let forgotten = tokio::task::spawn_blocking(move || memory.forget(&name)).await;
+        forgotten
+            .map_err(|_| Failure::new(ErrorCode::InternalError, "the store did not answer"))?
+            .map_err(Failure::from)
+    }
+
+    /// All servers as people are shown them.
+    pub fn status(&self) -> Vec<ServerStatus> {
+        self.all().iter().map(|upstream| upstream.status()).collect()
+    }
+
+    fn named(&self, name: &str) -> Result<Arc<Upstream>, Failure> {
+        self.servers().get(name).cloned().ok_or_else(|| {
+            let known: Vec<String> = self.servers().keys().cloned().collect();
+            Failure::new(ErrorCode::NotFound, format!("there is no MCP server {name:?}")).suggest(if known.is_empty() {
+                "No server is configured: add one under [mcp.servers] in config.toml.".to_owned()
+            } else {
+                format!("There is {}.", known.join(", "))
+            })
+        })
+    }
+
+    /// Starts a server now, and looks at what it offers.
+    pub async fn start(&self, name: &str) -> Result<ServerStatus, Failure> {
+        let upstream = self.named(name)?;
+        upstream.live().await?;
+        Ok(upstream.status())
+    }
+
+    /// Stops a server; the next call starts it again.
+    pub async fn stop(&self, name: &str) -> Result<ServerStatus, Failure> {
+        let upstream = self.named(name)?;
+        upstream.stop().await;
+        Ok(upstream.status())
+    }
+
+    /// A person approves tools that are held back: those named, or all.
+    pub async fn approve(&self, name: &str, tools: &[String], by: &str) -> Result<Vec<String>, Failure> {
+        self.named(name)?.approve(tools, by).await
+    }
+
+    /// The hooks a plugin's process registered, when last seen.
+    pub fn hooks(&self, name: &str) -> Vec<HookInterest> {
+        self.servers().get(name).map(|upstream| upstream.hooks()).unwrap_or_default()
+    }
+
+    /// A request of the plugins' line protocol, to a process that speaks it.
+    pub async fn line(&self, name: &str, method: &str, params: Value) -> Result<Value, Failure> {
+        self.named(name)?.line(method, params).await
+    }
+
+    /// Asks a plugin's process how it is, and notes the answer.
+    pub async fn probe(&self, name: &str) -> Result<ServerStatus, Failure> {
+        let upstream = self.named(name)?;
+        let health = upstream.line("health", json!({})).await?;
+        upstream.note_health(health);
+        Ok(upstream.status())
+    }
+
+    /// Stops everything.
+    pub async fn shutdown(&self) {
+        self.shared.stop.cancel();
+        let stops: Vec<_> =
+            self.all().into_iter().map(|upstream| tokio::spawn(async move { upstream.stop().await })).collect();
+        for stop in stops {
+            let _ = stop.await;
+        }
+    }
+
+    async fn look_for_idle(self) {
+        let mut tick = tokio::time::interval(LOOK_FOR_IDLE);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! { _ = tick.tick() => {}, () = self.shared.stop.cancelled() => return }
+            for upstream in self.all() {
+                upstream.stop_if_idle().await;
+            }
+        }
+    }
+}
+
+impl ToolExtras for Upstreams {
+    fn extras(&self, id: &str) -> Option<Arc<Map<String, Value>>> {
+        let mut parts = id.splitn(3, ':');
+        let (Some("mcp"), Some(server), Some(_)) = (parts.next(), parts.next(), parts.next()) else { return None };
+        let upstream = self.servers().get(server).cloned()?;
+        let entry = self.shared.engine.tools().snapshot.get(id).cloned()?;
+        upstream.known(entry.name().as_str())?.extras
+    }
+}
+
+/// Calls the tools of one server.
+struct UpstreamTools(Arc<Upstream>);
+
+impl Provider for UpstreamTools {
+    fn execute<'a>(
+        &'a self,
+        context: &'a CallContext,
+        call: &'a ToolCall,
+        _: Prepared,
+    ) -> BoxFuture<'a, Result<Output, Failed>> {
+        Box::pin(async move {
+            let upstream = &self.0;
+            let known = upstream.known(call.tool.as_str());
+            let known = known.ok_or_else(|| Failed::new(ErrorCode::Unavailable, format!("{} is gone", call.tool)))?;
+            let live = tokio::select! {
+                live = upstream.live() => live?,
+                () = context.cancel.cancelled() => return Err(Failed::new(ErrorCode::Cancelled, "the call was stopped")),
+            };
+            let under = upstream.begin(Some(call.run_id), Some(context.progress.clone())).await?;
+            let mirrored: Vec<(String, String)> =
+                known.mirrored.iter().filter_map(|m| Some((m.name(), m.value(&call.args)?))).collect();
+            let params =
+                json!({"name": &*known.original, "arguments": call.args, "_meta": {"progressToken": under.token}});
+            let asks = &upstream.shared.asks;
+            let answer = live.converse("tools/call", params, &mirrored, asks, Some(call.run_id), &context.cancel).await;
+            drop(under);
+            output(upstream, answer.map_err(|error| upstream::failed(&upstream.name, error))?)
+        })
+    }
+}
+
+/// A server's result as a call's. What the server itself calls a failure is one.
+fn output(upstream: &Upstream, result: Value) -> Result<Output, Failed> {
+    let Value::Object(mut result) = result else {
+        return Err(Failed::new(ErrorCode::InternalError, format!("{} answered with no object", upstream.name)));
+    };
+    result.remove("resultType");
+    let mut content = result.remove("content").unwrap_or_else(|| json!([]));
+    offers::rename_inside(upstream, &mut content);
+    if result.get("isError") == Some(&Value::Bool(true)) {
+        let said = content.as_array().and_then(|parts| parts.iter().find_map(|p| p.get("text")?.as_str()));
+        let said: String = said.unwrap_or("the tool failed").chars().take(2000).collect();
+        let failure = Failure::new(ErrorCode::InternalError, said)
+            .suggest("The tool itself reported this; change the arguments or try something else.")
+            .detail("content", content)
+            .detail("server", upstream.name.as_str());
+        return Err(failure.into());
+    }
+    let mut data = Map::new();
+    data.insert("content".to_owned(), content);
+    for key in ["structuredContent", "details", "_meta"] {
+        if let Some(value) = result.remove(key).filter(|value| !value.is_null()) {
+            data.insert(key.to_owned(), value);
+        }
+    }
+    Ok(Output::data(data))
+}

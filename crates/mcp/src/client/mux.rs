@@ -1,0 +1,166 @@
+//! [`Mux`]: many requests over one pair of streams. Answers find their requests by id; everything else goes to an
+//! [`Inbox`].
+
+use crate::{
+    RpcError,
+    jsonrpc::{self, INTERNAL_ERROR, Incoming},
+};
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// Messages that wait to be written.
+const WRITE_BUFFER: usize = 256;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum LinkError {
+    /// The server said no.
+    Rpc(RpcError),
+    /// The server is gone, or cannot be reached. Whether it had begun is not known.
+    Gone(String),
+    /// We took the request back.
+    Cancelled,
+}
+
+/// Takes what a server sends of its own accord.
+pub(crate) trait Inbox: Send + Sync + 'static {
+    /// Something happened.
+    fn notified(&self, method: &str, params: Map<String, Value>);
+    /// Something is wanted.
+    fn asked<'a>(&'a self, method: &'a str, params: Map<String, Value>) -> BoxFuture<'a, Result<Value, RpcError>>;
+}
+
+/// Requests over one pair of streams.
+pub(crate) struct Mux {
+    outgoing: mpsc::Sender<String>,
+    pending: Mutex<HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>>,
+    next: AtomicU64,
+    /// Fires when the streams have ended.
+    pub(crate) closed: CancellationToken,
+    reason: Mutex<Option<String>>,
+}
+
+impl Mux {
+    pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<String>) {
+        let (outgoing, receiver) = mpsc::channel(WRITE_BUFFER);
+        let mux = Self {
+            outgoing,
+            pending: Mutex::default(),
+            next: AtomicU64::new(1),
+            closed: CancellationToken::new(),
+            reason: Mutex::default(),
+        };
+        (Arc::new(mux), receiver)
+    }
+
+    fn pending(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        params: &Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, LinkError> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.pending().insert(id, answer);
+        let _forget = Forget { mux: self, id };
+        let text = jsonrpc::request(&Value::from(id), method, params);
+        tokio::select! {
+            sent = self.outgoing.send(text) => sent.map_err(|_| self.gone())?,
+            () = cancel.cancelled() => return Err(LinkError::Cancelled),
+        }
+        tokio::select! {
+            biased;
+            outcome = answered => match outcome {
+                Ok(outcome) => outcome.map_err(LinkError::Rpc),
+                Err(_) => Err(self.gone()),
+            },
+            () = self.closed.cancelled() => Err(self.gone()),
+            () = cancel.cancelled() => {
+                let params = json!({"requestId": id, "reason": "taken back"});
+                let _ = self.outgoing.try_send(jsonrpc::notification("notifications/cancelled", params));
+                Err(LinkError::Cancelled)
+            }
+        }
+    }
+
+    /// Sends a notification.
+    pub(crate) async fn notify(&self, method: &str, params: Value) -> Result<(), LinkError> {
+        self.outgoing.send(jsonrpc::notification(method, params)).await.map_err(|_| self.gone())
+    }
+
+    /// Takes one message of the server.
+    pub(crate) fn receive(self: &Arc<Self>, text: &[u8], inbox: &Arc<dyn Inbox>) {
+        match Incoming::read(text) {
+            Ok(Incoming::Response { id, outcome }) => {
+                let waiter = id.as_u64().and_then(|id| self.pending().remove(&id));
+                if let Some(waiter) = waiter {
+                    let _ = waiter.send(outcome);
+                }
+            }
+            Ok(Incoming::Notification { method, params }) => inbox.notified(&method, params),
+            Ok(Incoming::Request { id, method, params }) => {
+                let (mux, inbox) = (self.clone(), inbox.clone());
+                tokio::spawn(async move {
+                    let answer = tokio::select! {
+                        answer = inbox.asked(&method, params) => answer,
+                        () = mux.closed.cancelled() => return,
+                    };
+                    let _ = mux.outgoing.send(jsonrpc::answer(&id, answer)).await;
+                });
+            }
+            Err(bad) => tracing::debug!(error = bad.error.message, "an upstream server sent what is no message"),
+        }
+    }
+
+    /// Ends everything that waits.
+    pub(crate) fn close(&self, reason: &str) {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| reason.to_owned());
+        self.closed.cancel();
+        self.pending().clear();
+    }
+
+    fn gone(&self) -> LinkError {
+        let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        LinkError::Gone(reason.unwrap_or_else(|| "the connection ended".to_owned()))
+    }
+}
+
+struct Forget<'a> {
+    mux: &'a Mux,
+    id: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.mux.pending().remove(&self.id);
+    }
+}
+
+/// A server's wish that nobody here can fulfil.
+pub(crate) fn unknown(method: &str) -> RpcError {
+    RpcError::method(method)
+}
+
+impl From<LinkError> for RpcError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Rpc(error) => error,
+            LinkError::Gone(reason) => Self::new(INTERNAL_ERROR, reason),
+            LinkError::Cancelled => Self::new(INTERNAL_ERROR, "the request was taken back"),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A server reached as before revision 2025-03-26: one stream of events that brings every answer, and an address, told
+//! on that stream, that takes every message.
+
+use super::{
+    http::{Target, is_events},
+    mux::{Inbox, LinkError, Mux},
+    sse::SseReader,
+};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
+use http_body_util::BodyExt;
+use std::sync::Arc;
+
+/// Opens the stream and waits for the address.
+pub(crate) async fn open(target: Target, inbox: Arc<dyn Inbox>) -> Result<Arc<Mux>, LinkError> {
+    let mut extra = HeaderMap::new();
+    extra.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+    let response = target.send(Method::GET, &target.uri, extra, None).await?;
+    if !response.status().is_success() || !is_events(&response) {
+        return Err(LinkError::Gone(format!("the server answered {} and no stream of events", response.status())));
+    }
+    let mut body = response.into_body();
+    let mut reader = SseReader::new(target.max_message);
+    let mut early = Vec::new();
+    let endpoint = 'found: loop {
+        let frame = body.frame().await.and_then(Result::ok);
+        let frame = frame.ok_or_else(|| LinkError::Gone("the stream ended before it told its address".to_owned()))?;
+        let Some(data) = frame.data_ref() else { continue };
+        let mut events = reader.take(data).map_err(LinkError::Gone)?.into_iter();
+        for event in events.by_ref() {
+            if event.name == "endpoint" {
+                early.extend(events);
+                break 'found event.data;
+            }
+        }
+    };
+    let endpoint = resolve(&target.uri, endpoint.trim()).ok_or_else(|| {
+        LinkError::Gone("the server told an address at another place; its credentials are not sent there".to_owned())
+    })?;
+    let (mux, mut outgoing) = Mux::new();
+    let target = Arc::new(target);
+    let (sender, posting) = (mux.clone(), target.clone());
+    tokio::spawn(async move {
+        loop {
+            let message = tokio::select! { m = outgoing.recv() => m, () = sender.closed.cancelled() => return };
+            let Some(message) = message else { return };
+            match posting.send(Method::POST, &endpoint, HeaderMap::new(), Some(message)).await {
+                Ok(response) if response.status().is_success() => {}
+                Ok(response) => sender.close(&format!("the server answered {}", response.status())),
+                Err(error) => sender.close(&format!("{error:?}")),
+            }
+        }
+    });
+    let reading = mux.clone();
+    tokio::spawn(async move {
+        for event in early {
+            reading.receive(event.data.as_bytes(), &inbox);
+        }
+        loop {
+            let frame = tokio::select! { frame = body.frame() => frame, () = reading.closed.cancelled() => return };
+            let Some(Ok(frame)) = frame else { break };
+            let Some(data) = frame.data_ref() else { continue };
+            match reader.take(data) {
+                Ok(events) => {
+                    for event in events.iter().filter(|event| !event.data.is_empty()) {
+                        reading.receive(event.data.as_bytes(), &inbox);
+                    }
+                }
+                Err(why) => return reading.close(&why),
+            }
+        }
+        reading.close("the stream of events ended");
+    });
+    Ok(mux)
+}
+
+/// The address in full. It must be where the stream is: the credentials are for that place alone.
+fn resolve(base: &Uri, told: &str) -> Option<Uri> {
+    if let Ok(uri) = told.parse::<Uri>()
+        && uri.scheme().is_some()
+    {
+        return (uri.scheme() == base.scheme() && uri.authority() == base.authority()).then_some(uri);
+    }
+    let path = if told.starts_with('/') {
+        told.to_owned()
+    } else {
+        let folder = base.path().rsplit_once('/').map_or("", |(folder, _)| folder);
+        format!("{folder}/{told}")
+    };
+    let mut parts = http::uri::Parts::default();
+    parts.scheme = base.scheme().cloned();
+    parts.authority = base.authority().cloned();
+    parts.path_and_query = path.parse().ok();
+    Uri::from_parts(parts).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_at_the_same_place() {
+        let base: Uri = "http://localhost:80/a/sse".parse().unwrap();
+        assert_eq!(resolve(&base, "/messages?id=1").unwrap().to_string(), "http://localhost:80/messages?id=1");
+        assert_eq!(resolve(&base, "messages").unwrap().path(), "/a/messages");
+        assert!(resolve(&base, "http://localhost:80/x").is_some());
+        assert!(resolve(&base, "http://evil.example/x").is_none());
+    }
+}

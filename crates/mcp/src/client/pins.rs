@@ -1,0 +1,77 @@
+//! What is remembered of upstream servers: their last catalog, so that tools are there before a server has started, and
+//! the hash of each tool definition that was approved, so that a changed one is noticed.
+
+use super::terms::HookInterest;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::{collections::BTreeMap, sync::Arc};
+use toolyard_engine::{Store, store::StoreError};
+
+const CATALOGS: &str = "mcp-catalogs";
+const PINS: &str = "mcp-pins";
+
+/// A server as it was last seen.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Seen {
+    pub(crate) tools: Vec<Map<String, Value>>,
+    pub(crate) prompts: Vec<Value>,
+    pub(crate) resources: Vec<Value>,
+    pub(crate) templates: Vec<Value>,
+    pub(crate) server: Value,
+    pub(crate) hooks: Vec<HookInterest>,
+    pub(crate) health: Value,
+    pub(crate) protocol: String,
+    pub(crate) at: Option<Timestamp>,
+}
+
+/// An approved definition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Pin {
+    pub(crate) hash: String,
+    pub(crate) at: Timestamp,
+    /// Who approved it; `first seen` when nobody had to.
+    pub(crate) by: String,
+    /// What it said, to show what changed.
+    pub(crate) description: String,
+}
+
+/// The pins of one server, by the tool's own name.
+pub(crate) type Pins = BTreeMap<String, Pin>;
+
+/// Reads and writes them. Methods may block.
+#[derive(Clone)]
+pub(crate) struct Memory(pub(crate) Arc<dyn Store>);
+
+impl Memory {
+    pub(crate) fn seen(&self, server: &str) -> Result<Option<Seen>, StoreError> {
+        Ok(self.0.get(CATALOGS, server)?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    pub(crate) fn all_seen(&self) -> Result<BTreeMap<String, Seen>, StoreError> {
+        let all = self.0.list(CATALOGS)?;
+        Ok(all.into_iter().filter_map(|(key, bytes)| Some((key, serde_json::from_slice(&bytes).ok()?))).collect())
+    }
+
+    pub(crate) fn keep_seen(&self, server: &str, seen: &Seen) -> Result<(), StoreError> {
+        let bytes = serde_json::to_vec(seen).map_err(|e| StoreError(e.to_string()))?;
+        self.0.put(CATALOGS, server, bytes, None).map(drop)
+    }
+
+    pub(crate) fn pins(&self, server: &str) -> Result<Option<Pins>, StoreError> {
+        Ok(self.0.get(PINS, server)?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    pub(crate) fn keep_pins(&self, server: &str, pins: &Pins) -> Result<(), StoreError> {
+        let bytes = serde_json::to_vec(pins).map_err(|e| StoreError(e.to_string()))?;
+        self.0.put(PINS, server, bytes, None).map(drop)
+    }
+
+    /// Forgets a server.
+    pub(crate) fn forget(&self, server: &str) -> Result<(), StoreError> {
+        self.0.remove(CATALOGS, server)?;
+        self.0.remove(PINS, server).map(drop)
+    }
+}

@@ -1,0 +1,134 @@
+//! The protocol's revisions and what differs between them.
+
+use serde_json::{Map, Value, json};
+
+/// In `_meta` of a request: the revision (2026-07-28).
+pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// In `_meta` of a request: what the client can do.
+pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// In `_meta` of a request: who the client is.
+pub const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+/// In `_meta` of a result: who we are.
+pub const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
+/// In `_meta` of a request: the log level wanted.
+pub const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+/// In `_meta` of a notification: the subscription it belongs to.
+pub const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// A revision spoken here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Revision {
+    /// 2025-06-18.
+    V20250618,
+    /// 2025-11-25.
+    V20251125,
+    /// 2026-07-28: no handshake, every request carries what it needs.
+    V20260728,
+}
+
+impl Revision {
+    /// All, newest first.
+    pub const ALL: [Self; 3] = [Self::V20260728, Self::V20251125, Self::V20250618];
+    /// The newest that begins with a handshake.
+    pub const NEWEST_WITH_HANDSHAKE: Self = Self::V20251125;
+
+    /// As written on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V20250618 => "2025-06-18",
+            Self::V20251125 => "2025-11-25",
+            Self::V20260728 => "2026-07-28",
+        }
+    }
+
+    /// Reads it.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|revision| revision.as_str() == text)
+    }
+
+    /// What to answer to `initialize`: the revision asked for where it is spoken and has a handshake, else the newest
+    /// that has one.
+    pub fn negotiate(asked: &str) -> Self {
+        Self::parse(asked).filter(|r| r.has_handshake()).unwrap_or(Self::NEWEST_WITH_HANDSHAKE)
+    }
+
+    /// Whether it begins with `initialize` and has sessions.
+    pub fn has_handshake(self) -> bool {
+        self < Self::V20260728
+    }
+
+    /// The names of all, newest first.
+    pub fn names() -> Vec<&'static str> {
+        Self::ALL.iter().map(|r| r.as_str()).collect()
+    }
+}
+
+/// Who a program says it is.
+#[derive(Debug, Clone)]
+pub struct Implementation {
+    /// A name for programs.
+    pub name: String,
+    /// A name for people.
+    pub title: String,
+    /// The version.
+    pub version: String,
+}
+
+impl Implementation {
+    /// As on the wire.
+    pub fn to_value(&self) -> Value {
+        json!({"name": self.name, "title": self.title, "version": self.version})
+    }
+}
+
+/// What a client says it can do. Shown and used to choose how to ask; never to decide what it may do.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ClientCapabilities(pub Map<String, Value>);
+
+impl ClientCapabilities {
+    /// From the wire; anything but an object means nothing.
+    pub fn read(value: Option<&Value>) -> Self {
+        Self(value.and_then(Value::as_object).cloned().unwrap_or_default())
+    }
+
+    /// Whether it can answer a request of this method.
+    pub fn answers(&self, method: &str) -> bool {
+        match method {
+            "elicitation/create" => self.0.contains_key("elicitation"),
+            "sampling/createMessage" => self.0.contains_key("sampling"),
+            "roots/list" => self.0.contains_key("roots"),
+            _ => false,
+        }
+    }
+
+    /// Whether it can show a form to a person: an empty object means forms.
+    pub fn shows_forms(&self) -> bool {
+        self.0.get("elicitation").and_then(Value::as_object).is_some_and(|e| e.is_empty() || e.contains_key("form"))
+    }
+
+    /// Whether it can answer any request at all.
+    pub fn answers_anything(&self) -> bool {
+        ["elicitation", "sampling", "roots"].iter().any(|key| self.0.contains_key(*key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handshake_never_agrees_on_the_revision_that_has_none() {
+        assert_eq!(Revision::negotiate("2025-06-18"), Revision::V20250618);
+        assert_eq!(Revision::negotiate("2026-07-28"), Revision::V20251125);
+        assert_eq!(Revision::negotiate("1999-01-01"), Revision::V20251125);
+    }
+
+    #[test]
+    fn an_empty_elicitation_capability_means_forms() {
+        let of = |value: Value| ClientCapabilities::read(Some(&value));
+        assert!(of(json!({"elicitation": {}})).shows_forms());
+        assert!(of(json!({"elicitation": {"form": {}}})).shows_forms());
+        assert!(!of(json!({"elicitation": {"url": {}}})).shows_forms());
+        assert!(!of(json!({})).answers_anything());
+    }
+}

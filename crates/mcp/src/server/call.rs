@@ -1,0 +1,497 @@
+//! Runs what may take long or ask the client something: calls, prompts, resources.
+//!
+//! The work runs in a task of its own: a client of a revision with sessions that goes away does not take the call with
+//! it, its result is recorded either way. A question that comes up goes to the client: as a request of ours where the
+//! revision has those, else the answer to the request is the question, the work waits here, and the client's next
+//! request brings the answer.
+
+use super::{Asker, Exchange, Inner, PromptSource, ResourceSource, approve, session::lock, tools};
+use crate::{
+    Revision, RpcError,
+    asks::{Ask, ClientBound, OpenWay},
+    jsonrpc::INTERNAL_ERROR,
+};
+use serde_json::{Map, Value, json};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::{
+    sync::{broadcast, oneshot},
+    task::JoinHandle,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolyard_engine::{
+    Asking, CallRequest, Events, Subscription,
+    approvals::{ApprovalEvent, ApproverPresence},
+};
+use toolyard_protocol::{EventType, RunId, canonical};
+
+/// Requests that wait for their client's next one, over all clients.
+const MAX_SUSPENDED: usize = 1000;
+/// How long one waits.
+const SUSPENDED_FOR: Duration = Duration::from_secs(600);
+
+/// What to do.
+pub(crate) enum Work {
+    /// Call a tool.
+    Tool { name: String, arguments: Map<String, Value> },
+    /// Get a prompt.
+    Prompt { name: String, arguments: Map<String, Value>, sources: Vec<Arc<dyn PromptSource>> },
+    /// Read a resource.
+    Resource { uri: String, sources: Vec<Arc<dyn ResourceSource>>, not_found: RpcError },
+}
+
+impl Work {
+    /// The same for the same request: an answer to a question belongs to the request that raised it.
+    fn digest(&self) -> String {
+        let what = match self {
+            Self::Tool { name, arguments } => json!(["tools/call", name, arguments]),
+            Self::Prompt { name, arguments, .. } => json!(["prompts/get", name, arguments]),
+            Self::Resource { uri, .. } => json!(["resources/read", uri]),
+        };
+        canonical::hash(&what).unwrap_or_else(|_| what.to_string())
+    }
+}
+
+/// How a request ends, for now.
+pub(crate) enum Ended {
+    /// With its result.
+    Result(Map<String, Value>),
+    /// With questions that its repetition must answer.
+    NeedsInput(Map<String, Value>),
+}
+
+/// What the client sends along to answer earlier questions.
+#[derive(Default)]
+pub(crate) struct InputAnswers {
+    answers: Map<String, Value>,
+    state: Option<String>,
+}
+
+impl InputAnswers {
+    pub(crate) fn read(exchange: &Exchange, params: &mut Map<String, Value>) -> Result<Self, RpcError> {
+        if exchange.revision.has_handshake() {
+            return Ok(Self::default());
+        }
+        let answers = match params.remove("inputResponses") {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(answers)) if answers.values().all(Value::is_object) => answers,
+            Some(_) => return Err(RpcError::params("inputResponses must be an object of objects")),
+        };
+        let state = match params.remove("requestState") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(state)) => Some(state),
+            Some(_) => return Err(RpcError::params("requestState must be the string we sent")),
+        };
+        Ok(Self { answers, state })
+    }
+}
+
+/// Work under way.
+struct Running {
+    run_id: RunId,
+    work: JoinHandle<Result<Map<String, Value>, RpcError>>,
+    cancel: CancellationToken,
+    way: Option<OpenWay>,
+    approvals: Option<(broadcast::Receiver<ApprovalEvent>, ApproverPresence)>,
+    /// Approvals that are being asked for; fires when somebody else answered.
+    asked: HashMap<String, CancellationToken>,
+    progress: Option<(Events, Value)>,
+    last_progress: f64,
+    /// Questions the client has been sent and has not answered.
+    waiting: Vec<(String, Ask)>,
+    /// Answers that came before their questions.
+    given: Map<String, Value>,
+    questions: usize,
+    /// Stops the work when the client goes away, where going away means that.
+    _stops: Option<DropGuard>,
+}
+
+/// Requests that wait for their client's next one.
+#[derive(Default)]
+pub(crate) struct Suspensions(Mutex<HashMap<String, Suspended>>);
+
+struct Suspended {
+    running: Running,
+    principal: String,
+    digest: String,
+}
+
+impl Inner {
+    /// Runs work for a request, or goes on with work that waited for it.
+    pub(crate) async fn run(
+        self: &Arc<Self>,
+        exchange: &Exchange,
+        params: &Map<String, Value>,
+        work: Work,
+        input: InputAnswers,
+    ) -> Result<Ended, RpcError> {
+        let digest = work.digest();
+        let mut running = match &input.state {
+            None => {
+                let mut running = self.start(exchange, params, work);
+                running.given = input.answers;
+                running
+            }
+            Some(state) => {
+                let mut running = self.wake(exchange, state, &digest)?;
+                running.take_answers(input.answers);
+                running
+            }
+        };
+        if !running.waiting.is_empty() {
+            // Not all questions are answered: they are asked again.
+            return self.suspend(exchange, running, digest);
+        }
+        match self.drive(exchange, &mut running).await? {
+            Some(result) => Ok(Ended::Result(result)),
+            None => self.suspend(exchange, running, digest),
+        }
+    }
+
+    fn start(self: &Arc<Self>, exchange: &Exchange, params: &Map<String, Value>, work: Work) -> Running {
+        let engine = &self.engine;
+        let run_id = engine.new_run_id();
+        let cancel = engine.call_token();
+        let handshake = exchange.revision.has_handshake();
+        let talks = handshake || exchange.capabilities.answers_anything() || exchange.log_level.is_some();
+        let way = talks.then(|| self.asks.open(run_id, exchange.capabilities.clone(), exchange.caller.session.clone()));
+        let approvals = exchange.capabilities.shows_forms().then(|| {
+            let approvals = engine.approvals();
+            (approvals.subscribe(), approvals.approver_connected())
+        });
+        let token = params.get("_meta").and_then(|meta| meta.get("progressToken"));
+        let progress = token.filter(|t| t.is_string() || t.is_number()).map(|token| {
+            let subscription = Subscription { run_id: Some(run_id), session: None };
+            (engine.bus().subscribe(subscription), token.clone())
+        });
+        let stops = (!handshake).then(|| cancel.clone().drop_guard());
+        let inner = self.clone();
+        let caller = exchange.caller.clone();
+        let token = cancel.clone();
+        let work = tokio::spawn(async move { inner.work(caller, run_id, work, token).await });
+        Running {
+            run_id,
+            work,
+            cancel,
+            way,
+            approvals,
+            asked: HashMap::new(),
+            progress,
+            last_progress: 0.0,
+            waiting: Vec::new(),
+            given: Map::new(),
+            questions: 0,
+            _stops: stops,
+        }
+    }
+
+    async fn work(
+        self: Arc<Self>,
+        caller: Arc<toolyard_engine::Caller>,
+        run_id: RunId,
+        work: Work,
+        cancel: CancellationToken,
+    ) -> Result<Map<String, Value>, RpcError> {
+        let asker = Asker { engine: self.engine.clone(), caller: caller.clone(), run_id: Some(run_id) };
+        match work {
+            Work::Tool { name, arguments } => {
+                let request = CallRequest {
+                    tool: name.clone(),
+                    args: arguments,
+                    asking: Asking::default(),
+                    cancel: Some(cancel),
+                    run_id: Some(run_id),
+                    ..CallRequest::default()
+                };
+                let result = self.engine.call(caller.clone(), request).await.result;
+                tools::call_result(&self.engine, &caller, &name, result)
+            }
+            Work::Prompt { name, arguments, sources } => {
+                let found = async {
+                    for source in sources {
+                        if let Some(result) = source.get(&asker, &name, &arguments).await? {
+                            return Ok(result);
+                        }
+                    }
+                    let shown: String = name.chars().take(128).collect();
+                    Err(RpcError::params(format!("Unknown prompt: {shown}")))
+                };
+                tokio::select! { found = found => found, () = cancel.cancelled() => Err(stopped()) }
+            }
+            Work::Resource { uri, sources, not_found } => {
+                let found = async {
+                    for source in sources {
+                        if let Some(contents) = source.read(&asker, &uri).await? {
+                            return Ok(Map::from_iter([("contents".to_owned(), Value::Array(contents))]));
+                        }
+                    }
+                    Err(not_found)
+                };
+                tokio::select! { found = found => found, () = cancel.cancelled() => Err(stopped()) }
+            }
+        }
+    }
+
+    /// Waits for the result, passing on what comes up meanwhile. `None` when the client must answer first.
+    async fn drive(
+        self: &Arc<Self>,
+        exchange: &Exchange,
+        running: &mut Running,
+    ) -> Result<Option<Map<String, Value>>, RpcError> {
+        let mut taken_back = false;
+        loop {
+            tokio::select! {
+                biased;
+                () = exchange.cancel.cancelled(), if !taken_back => {
+                    taken_back = true;
+                    running.cancel.cancel();
+                }
+                Some(bound) = next_bound(&mut running.way) => match bound {
+                    ClientBound::Notification { method, params } => pass_on(exchange, &method, params),
+                    ClientBound::Ask(ask) => {
+                        if self.put(exchange, running, ask) {
+                            return Ok(None);
+                        }
+                    }
+                },
+                Some(event) = next_approval(&mut running.approvals) => {
+                    if let Some(ask) = self.approval(exchange, running, event)
+                        && self.put(exchange, running, ask)
+                    {
+                        return Ok(None);
+                    }
+                }
+                Some(event) = next_progress(&mut running.progress) => running.tell_progress(exchange, &event),
+                done = &mut running.work => {
+                    running.finish_progress(exchange);
+                    let result = done.unwrap_or_else(|_| Err(RpcError::new(INTERNAL_ERROR, "the call failed unexpectedly")));
+                    return result.map(Some);
+                }
+            }
+        }
+    }
+
+    /// Puts a question to the client. True when the request must end so that the client can answer.
+    fn put(self: &Arc<Self>, exchange: &Exchange, running: &mut Running, ask: Ask) -> bool {
+        match &exchange.session {
+            Some(session) if exchange.revision.has_handshake() => {
+                let (session, outlet) = (session.clone(), exchange.outlet.clone());
+                let give_up = running.asked.get(ask.key.as_deref().unwrap_or_default()).cloned();
+                let give_up = give_up.unwrap_or_else(|| running.cancel.child_token());
+                tokio::spawn(async move {
+                    let params = shaped(&ask.method, ask.params, session.revision());
+                    let outcome = session.ask(&outlet, &ask.method, &params, &give_up).await;
+                    let _ = ask.answer.send(outcome);
+                });
+                false
+            }
+            _ => {
+                running.questions += 1;
+                let key = match &ask.key {
+                    Some(key) if key.starts_with(APPROVAL_ID) => approve::KEY.to_owned(),
+                    Some(key) => key.clone(),
+                    None => format!("question_{}", running.questions),
+                };
+                let more = ask.more;
+                match running.given.remove(&key) {
+                    Some(answer) => {
+                        let _ = ask.answer.send(Ok(answer));
+                    }
+                    None => running.waiting.push((key, ask)),
+                }
+                more == 0 && !running.waiting.is_empty()
+            }
+        }
+    }
+
+    /// Turns a question to a person into one to this client, if it is about this call.
+    fn approval(self: &Arc<Self>, exchange: &Exchange, running: &mut Running, event: ApprovalEvent) -> Option<Ask> {
+        match event {
+            ApprovalEvent::Requested(approval) if approval.request.run_id == Some(running.run_id) => {
+                let (answer, answered) = oneshot::channel();
+                let key = format!("{APPROVAL_ID}{}", approval.request.id);
+                running.asked.insert(key.clone(), running.cancel.child_token());
+                let params = approve::form(&approval);
+                let (engine, caller) = (self.engine.clone(), exchange.caller.clone());
+                tokio::spawn(async move {
+                    // A client that cannot answer after all has not said yes.
+                    let answer = answered.await.ok().and_then(Result::ok).unwrap_or_default();
+                    approve::resolve(engine, approval, caller, answer).await;
+                });
+                Some(Ask { key: Some(key), method: "elicitation/create".to_owned(), params, more: 0, answer })
+            }
+            ApprovalEvent::Resolved(approval) => {
+                let key = format!("{APPROVAL_ID}{}", approval.request.id);
+                if let Some(withdrawn) = running.asked.remove(&key) {
+                    withdrawn.cancel();
+                }
+                None
+            }
+            ApprovalEvent::Requested(_) => None,
+        }
+    }
+
+    /// Ends the request with its questions; the work waits for the client's next request.
+    fn suspend(self: &Arc<Self>, exchange: &Exchange, running: Running, digest: String) -> Result<Ended, RpcError> {
+        let requests: Map<String, Value> = running
+            .waiting
+            .iter()
+            .map(|(key, ask)| {
+                let params = shaped(&ask.method, ask.params.clone(), Revision::V20260728);
+                (key.clone(), json!({"method": ask.method, "params": params}))
+            })
+            .collect();
+        let state = uuid::Uuid::new_v4().simple().to_string();
+        let suspended = Suspended { running, principal: exchange.caller.principal.clone(), digest };
+        {
+            let mut all = lock(&self.suspended.0);
+            if all.len() >= MAX_SUSPENDED {
+                return Err(RpcError::new(INTERNAL_ERROR, "too many requests wait for their clients' answers"));
+            }
+            all.insert(state.clone(), suspended);
+        }
+        let (inner, id) = (Arc::downgrade(self), state.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(SUSPENDED_FOR).await;
+            if let Some(inner) = inner.upgrade() {
+                // Dropping it stops the work.
+                lock(&inner.suspended.0).remove(&id);
+            }
+        });
+        let mut result = Map::new();
+        result.insert("resultType".to_owned(), "input_required".into());
+        result.insert("inputRequests".to_owned(), Value::Object(requests));
+        result.insert("requestState".to_owned(), state.into());
+        Ok(Ended::NeedsInput(result))
+    }
+
+    fn wake(&self, exchange: &Exchange, state: &str, digest: &str) -> Result<Running, RpcError> {
+        let unknown = || {
+            RpcError::params("requestState is unknown, has expired, or belongs to another request")
+                .with(json!({"suggestion": "Send the request again without requestState."}))
+        };
+        let mut all = lock(&self.suspended.0);
+        // The state is unguessable; whoever holds it must still be who it was given to, asking for the same.
+        let fits = |s: &Suspended| s.principal == exchange.caller.principal && s.digest == digest;
+        if !all.get(state).is_some_and(fits) {
+            return Err(unknown());
+        }
+        all.remove(state).map(|suspended| suspended.running).ok_or_else(unknown)
+    }
+}
+
+/// Marks the key of a question that is an approval.
+const APPROVAL_ID: &str = "\0approval:";
+
+impl Running {
+    fn take_answers(&mut self, mut answers: Map<String, Value>) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for (key, ask) in waiting {
+            match answers.remove(&key) {
+                Some(answer) => {
+                    let _ = ask.answer.send(Ok(answer));
+                }
+                None => self.waiting.push((key, ask)),
+            }
+        }
+    }
+
+    fn tell_progress(&mut self, exchange: &Exchange, event: &toolyard_protocol::ExecutionEvent) {
+        let Some((_, token)) = &self.progress else { return };
+        if event.event_type != EventType::StepProgress {
+            return;
+        }
+        let number = |key: &str| event.payload.as_ref().and_then(|p| p.get(key)).and_then(Value::as_f64);
+        // It must grow, whatever the tool says.
+        let told = number("progress").filter(|p| *p > self.last_progress);
+        self.last_progress = told.unwrap_or(self.last_progress + 1.0);
+        let mut params = json!({"progressToken": token, "progress": whole(self.last_progress)});
+        if let Some(total) = number("total") {
+            params["total"] = whole(total);
+        }
+        if !event.message.is_empty() {
+            params["message"] = event.message.as_str().into();
+        }
+        exchange.outlet.tell("notifications/progress", params);
+    }
+
+    /// What was reported before the result goes out before it.
+    fn finish_progress(&mut self, exchange: &Exchange) {
+        while let Some(event) = self.progress.as_mut().and_then(|(events, _)| events.try_next()) {
+            self.tell_progress(exchange, &event);
+        }
+        while let Some(bound) = self.way.as_mut().and_then(|way| way.bound.try_recv().ok()) {
+            if let ClientBound::Notification { method, params } = bound {
+                pass_on(exchange, &method, params);
+            }
+        }
+    }
+}
+
+/// A whole number is written as one.
+fn whole(number: f64) -> Value {
+    if number.fract() == 0.0 && number.abs() < 1e15 { Value::from(number as i64) } else { Value::from(number) }
+}
+
+/// The parameters in the words of a revision: `mode` is not known to the oldest.
+fn shaped(method: &str, mut params: Value, revision: Revision) -> Value {
+    if method == "elicitation/create"
+        && revision == Revision::V20250618
+        && let Some(map) = params.as_object_mut()
+    {
+        map.remove("mode");
+    }
+    params
+}
+
+/// Passes an upstream server's notification on to the client, where it wants it.
+fn pass_on(exchange: &Exchange, method: &str, params: Value) {
+    if method == "notifications/message" {
+        let loud = params.get("level").and_then(Value::as_str).and_then(super::session::level);
+        let wanted = exchange.session.as_ref().filter(|_| exchange.revision.has_handshake()).map(|s| s.log_level());
+        let wanted = wanted.or(exchange.log_level);
+        if loud.zip(wanted).is_none_or(|(loud, wanted)| loud < wanted) {
+            return;
+        }
+    }
+    exchange.outlet.tell(method, params);
+}
+
+async fn next_bound(way: &mut Option<OpenWay>) -> Option<ClientBound> {
+    match way {
+        Some(way) => way.bound.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_approval(
+    approvals: &mut Option<(broadcast::Receiver<ApprovalEvent>, ApproverPresence)>,
+) -> Option<ApprovalEvent> {
+    match approvals {
+        Some((events, _)) => loop {
+            match events.recv().await {
+                Ok(event) => return Some(event),
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => std::future::pending::<()>().await,
+            }
+        },
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_progress(progress: &mut Option<(Events, Value)>) -> Option<Arc<toolyard_protocol::ExecutionEvent>> {
+    match progress {
+        Some((events, _)) => match events.next().await {
+            Some(event) => Some(event),
+            None => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+fn stopped() -> RpcError {
+    RpcError::new(INTERNAL_ERROR, "the request was taken back")
+}

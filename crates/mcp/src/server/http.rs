@@ -1,0 +1,527 @@
+//! Streamable HTTP. Whoever sends a request has been checked before it comes here (credential, `Host`, `Origin`).
+//!
+//! An answer is plain JSON as long as nothing needs to be said before it; the first message that does turns it into a
+//! stream of events. Revisions with a handshake have sessions; 2026-07-28 has none.
+
+use super::{
+    Client, Exchange, Inner, McpServer, forward_changes, listen,
+    session::{self, Outlet, Session, lock},
+    stdio::{modern, opening},
+};
+use crate::{
+    Revision, RpcError, headers,
+    jsonrpc::{
+        self, HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, Incoming, METHOD_NOT_FOUND, MISSING_CAPABILITY,
+        UNSUPPORTED_REVISION,
+    },
+    revision::{META_CAPABILITIES, META_VERSION},
+};
+use bytes::Bytes;
+use futures_util::{Stream, future::BoxFuture, stream};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use serde_json::{Map, Value, json};
+use std::{
+    collections::{HashMap, VecDeque},
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// A body is at most this long.
+pub const MAX_BODY_BYTES: usize = 16 << 20;
+/// Sessions at once; beyond it the one idle longest ends.
+const MAX_SESSIONS: usize = 10_000;
+/// A session nobody uses ends after this long.
+const SESSION_IDLE: Duration = Duration::from_secs(3600);
+/// A stream on which nothing happens says so this often.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+const SESSION_HEADER: &str = "mcp-session-id";
+const VERSION_HEADER: &str = "mcp-protocol-version";
+
+/// What is answered.
+pub enum HttpBody {
+    /// All of it.
+    Whole(Bytes),
+    /// As it comes.
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+/// The MCP endpoint. Cheap to clone.
+#[derive(Clone)]
+pub struct HttpDoor {
+    inner: Arc<Inner>,
+    sessions: Arc<Mutex<HashMap<String, Held>>>,
+    stop: CancellationToken,
+}
+
+#[derive(Clone)]
+struct Held {
+    session: Arc<Session>,
+    principal: String,
+}
+
+impl McpServer {
+    /// The endpoint; `stop` ends its streams.
+    pub fn http(&self, stop: CancellationToken) -> HttpDoor {
+        HttpDoor { inner: self.inner.clone(), sessions: Arc::default(), stop }
+    }
+}
+
+impl HttpDoor {
+    /// Answers one request.
+    pub async fn handle(&self, client: Client, request: Request<Bytes>) -> Response<HttpBody> {
+        match *request.method() {
+            Method::POST => self.post(client, request).await,
+            Method::GET => self.listen(&client, request.headers()),
+            Method::DELETE => self.delete(&client, request.headers()),
+            _ => {
+                let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+                response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+                response
+            }
+        }
+    }
+
+    async fn post(&self, client: Client, request: Request<Bytes>) -> Response<HttpBody> {
+        let (parts, body) = request.into_parts();
+        let is_json = text_of(&parts.headers, header::CONTENT_TYPE.as_str()).is_some_and(|kind| {
+            kind.split(';').next().is_some_and(|k| k.trim().eq_ignore_ascii_case("application/json"))
+        });
+        if !is_json {
+            return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type must be application/json");
+        }
+        let accepted = text_of(&parts.headers, header::ACCEPT.as_str());
+        if accepted
+            .is_some_and(|accept| !["application/json", "text/event-stream", "*/*"].iter().any(|k| accept.contains(k)))
+        {
+            return plain(StatusCode::NOT_ACCEPTABLE, "Accept must list application/json and text/event-stream");
+        }
+        match Incoming::read(&body) {
+            Err(bad) => error(StatusCode::BAD_REQUEST, &bad.id, &bad.error),
+            Ok(Incoming::Request { id, method, params }) => {
+                // A handshake is one of the older revisions', unless it says in so many words that it is not.
+                let modern =
+                    if method == "initialize" { says_modern(&params) } else { is_modern(&parts.headers, &params) };
+                if modern {
+                    self.modern_request(client, &parts.headers, id, method, params).await
+                } else {
+                    self.legacy_request(client, &parts.headers, id, method, params).await
+                }
+            }
+            Ok(Incoming::Notification { method, params }) => {
+                if is_modern(&parts.headers, &params) {
+                    return accepted_empty();
+                }
+                match self.session(&client, &parts.headers) {
+                    Ok(session) => {
+                        if method == "notifications/cancelled"
+                            && let Some(id) = params.get("requestId")
+                        {
+                            session.cancel(id);
+                        }
+                        accepted_empty()
+                    }
+                    Err(response) => response,
+                }
+            }
+            Ok(Incoming::Response { id, outcome }) => match self.session(&client, &parts.headers) {
+                Ok(session) => {
+                    session.answered(&id, outcome);
+                    accepted_empty()
+                }
+                Err(response) => response,
+            },
+        }
+    }
+
+    async fn modern_request(
+        &self,
+        client: Client,
+        headers: &HeaderMap,
+        id: Value,
+        method: String,
+        params: Map<String, Value>,
+    ) -> Response<HttpBody> {
+        let known = match checked(headers, &method, &params) {
+            Ok(known) => known,
+            Err(bad) => return error(StatusCode::BAD_REQUEST, &id, &bad),
+        };
+        if method == "tools/call"
+            && let Err(bad) = self.mirrored(headers, &params)
+        {
+            return error(StatusCode::BAD_REQUEST, &id, &bad);
+        }
+        let (outlet, messages) = Outlet::new();
+        let exchange = Exchange {
+            revision: Revision::V20260728,
+            capabilities: Arc::new(known.capabilities),
+            caller: self.inner.caller(&client, None),
+            outlet,
+            cancel: self.stop.child_token(),
+            session: None,
+            log_level: known.log_level,
+            id: id.clone(),
+        };
+        self.respond(exchange, id, method, params, messages, None).await
+    }
+
+    /// Arguments that the tool's schema mirrors into headers stand there as they stand in the body.
+    fn mirrored(&self, headers: &HeaderMap, params: &Map<String, Value>) -> Result<(), RpcError> {
+        let Some(name) = params.get("name").and_then(Value::as_str) else { return Ok(()) };
+        let tools = self.inner.engine.tools();
+        let Some(entry) = tools.snapshot.get(name) else { return Ok(()) };
+        let Ok(mirrored) = headers::mirrored(&entry.definition().input_schema) else { return Ok(()) };
+        let empty = Map::new();
+        let arguments = params.get("arguments").and_then(Value::as_object).unwrap_or(&empty);
+        for argument in mirrored {
+            let name = argument.name();
+            let shown = headers.get(&name);
+            match (argument.value(arguments), shown) {
+                (None, _) => {}
+                (Some(_), None) => return Err(mismatch(format!("the header {name} is missing"))),
+                (Some(value), Some(header)) => {
+                    let header = header.to_str().ok().and_then(headers::decode);
+                    let header = header.ok_or_else(|| mismatch(format!("the header {name} cannot be read")))?;
+                    if !headers::same(&header, &value, argument.is_integer) {
+                        return Err(mismatch(format!("the header {name} does not say what the body says")));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn legacy_request(
+        &self,
+        client: Client,
+        headers: &HeaderMap,
+        id: Value,
+        method: String,
+        params: Map<String, Value>,
+    ) -> Response<HttpBody> {
+        if method == "initialize" {
+            return self.initialize(client, id, &params).await;
+        }
+        let session = match self.session(&client, headers) {
+            Ok(session) => session,
+            Err(response) => return response,
+        };
+        let token = session.ended.child_token();
+        let Some(in_flight) = session.begin(&id, token.clone()) else {
+            let bad = RpcError::new(INVALID_REQUEST, format!("more than {} requests at once", session::MAX_IN_FLIGHT));
+            return error(StatusCode::TOO_MANY_REQUESTS, &id, &bad);
+        };
+        let (outlet, messages) = Outlet::new();
+        let exchange = self.exchange(&client, &session, outlet, token, &id);
+        self.respond(exchange, id, method, params, messages, Some(in_flight)).await
+    }
+
+    fn exchange(
+        &self,
+        client: &Client,
+        session: &Arc<Session>,
+        outlet: Outlet,
+        cancel: CancellationToken,
+        id: &Value,
+    ) -> Exchange {
+        Exchange {
+            revision: session.revision(),
+            capabilities: session.capabilities(),
+            caller: self.inner.caller(client, Some(format!("mcp:{}", session.id))),
+            outlet,
+            cancel,
+            session: Some(session.clone()),
+            log_level: None,
+            id: id.clone(),
+        }
+    }
+
+    async fn initialize(&self, client: Client, id: Value, params: &Map<String, Value>) -> Response<HttpBody> {
+        let (revision, capabilities) = match opening(params) {
+            Ok(opening) => opening,
+            Err(bad) => return error(StatusCode::BAD_REQUEST, &id, &bad),
+        };
+        let session_id = uuid::Uuid::new_v4().simple().to_string();
+        let session = Arc::new(Session::new(session_id.clone(), revision, capabilities));
+        let (outlet, _messages) = Outlet::new();
+        let exchange = self.exchange(&client, &session, outlet, session.ended.child_token(), &id);
+        match self.inner.initialize(&exchange).await {
+            Err(bad) => error(StatusCode::INTERNAL_SERVER_ERROR, &id, &bad),
+            Ok(result) => {
+                self.keep(Held { session, principal: client.principal });
+                let mut response = json_text(StatusCode::OK, jsonrpc::result_text(&id, &result));
+                if let Ok(value) = HeaderValue::from_str(&session_id) {
+                    response.headers_mut().insert(SESSION_HEADER, value);
+                }
+                response
+            }
+        }
+    }
+
+    fn keep(&self, held: Held) {
+        let mut sessions = lock(&self.sessions);
+        if sessions.len() >= MAX_SESSIONS {
+            let idle = |held: &Held| held.session.idle_for();
+            let oldest = sessions.iter().max_by_key(|(_, held)| idle(held)).map(|(id, _)| id.clone());
+            if let Some(held) = oldest.and_then(|id| sessions.remove(&id)) {
+                held.session.end();
+            }
+        }
+        sessions.retain(|_, held| {
+            let lives = held.session.idle_for() < SESSION_IDLE;
+            if !lives {
+                held.session.end();
+            }
+            lives
+        });
+        sessions.insert(held.session.id.clone(), held);
+    }
+
+    /// The session a request belongs to.
+    fn session(&self, client: &Client, headers: &HeaderMap) -> Result<Arc<Session>, Response<HttpBody>> {
+        let Some(id) = text_of(headers, SESSION_HEADER) else {
+            let bad = RpcError::new(INVALID_REQUEST, "the header Mcp-Session-Id is missing; initialize comes first");
+            return Err(error(StatusCode::BAD_REQUEST, &Value::Null, &bad));
+        };
+        let held = lock(&self.sessions).get(id).cloned();
+        // Somebody else's session looks like none.
+        let Some(held) = held.filter(|held| held.principal == client.principal) else {
+            let bad = RpcError::new(INVALID_REQUEST, "there is no such session; initialize again");
+            return Err(error(StatusCode::NOT_FOUND, &Value::Null, &bad));
+        };
+        if let Some(version) = text_of(headers, VERSION_HEADER)
+            && Revision::parse(version).is_none_or(|r| !r.has_handshake())
+        {
+            let bad =
+                RpcError::new(INVALID_REQUEST, "the header MCP-Protocol-Version names no revision of this session");
+            return Err(error(StatusCode::BAD_REQUEST, &Value::Null, &bad));
+        }
+        held.session.touch();
+        Ok(held.session)
+    }
+
+    async fn respond(
+        &self,
+        exchange: Exchange,
+        id: Value,
+        method: String,
+        params: Map<String, Value>,
+        mut messages: mpsc::Receiver<String>,
+        in_flight: Option<session::InFlight>,
+    ) -> Response<HttpBody> {
+        let handshake = exchange.revision.has_handshake();
+        let inner = self.inner.clone();
+        let mut work: BoxFuture<'static, (Option<i64>, String)> = Box::pin(async move {
+            let answer = inner.answer(&exchange, &method, params).await;
+            drop(in_flight);
+            (answer.as_ref().err().map(|e| e.code), jsonrpc::answer_text(&id, answer))
+        });
+        let mut first = VecDeque::new();
+        tokio::select! {
+            biased;
+            (code, text) = &mut work => {
+                while let Ok(message) = messages.try_recv() {
+                    first.push_back(message);
+                }
+                if first.is_empty() {
+                    return json_text(status_of(code, handshake), text);
+                }
+                first.push_back(text);
+                return events(Events { queued: first, work: None, messages: None, stop: self.stop.clone() });
+            }
+            Some(message) = messages.recv() => first.push_back(message),
+        }
+        events(Events { queued: first, work: Some(work), messages: Some(messages), stop: self.stop.clone() })
+    }
+
+    /// The stream of what belongs to no request.
+    fn listen(&self, client: &Client, headers: &HeaderMap) -> Response<HttpBody> {
+        if !text_of(headers, header::ACCEPT.as_str()).is_some_and(|a| a.contains("text/event-stream")) {
+            return plain(StatusCode::NOT_ACCEPTABLE, "Accept must list text/event-stream");
+        }
+        if text_of(headers, SESSION_HEADER).is_none() {
+            // Only sessions have such a stream; 2026-07-28 listens with a request.
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "there is no stream without a session");
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+            return response;
+        }
+        let session = match self.session(client, headers) {
+            Ok(session) => session,
+            Err(response) => return response,
+        };
+        let (outlet, messages) = Outlet::new();
+        let is_first = lock(&session.listener).is_none();
+        listen(&session, outlet);
+        if is_first {
+            tokio::spawn(forward_changes(self.inner.clone(), session.clone()));
+        }
+        let stop = session.ended.clone();
+        events(Events { queued: VecDeque::new(), work: None, messages: Some(messages), stop })
+    }
+
+    fn delete(&self, client: &Client, headers: &HeaderMap) -> Response<HttpBody> {
+        match self.session(client, headers) {
+            Ok(session) => {
+                lock(&self.sessions).remove(&session.id);
+                session.end();
+                let mut response = plain(StatusCode::NO_CONTENT, "");
+                response.headers_mut().remove(header::CONTENT_TYPE);
+                response
+            }
+            Err(response) => response,
+        }
+    }
+}
+
+fn says_modern(params: &Map<String, Value>) -> bool {
+    let meta = params.get("_meta").and_then(Value::as_object);
+    meta.is_some_and(|meta| meta.contains_key(META_VERSION) || meta.contains_key(META_CAPABILITIES))
+}
+
+/// Whether a request is of a revision without a handshake: it says so in its body, or in a header that names no other.
+fn is_modern(headers: &HeaderMap, params: &Map<String, Value>) -> bool {
+    let says_so = says_modern(params);
+    let header = text_of(headers, VERSION_HEADER);
+    let has_session = headers.contains_key(SESSION_HEADER);
+    // Older than any spoken here, but such clients begin with a handshake too.
+    let is_old = |version: &str| Revision::parse(version).is_some_and(Revision::has_handshake) || version < "2026";
+    says_so || header.is_some_and(|version| !is_old(version) && !has_session)
+}
+
+/// Checks what 2026-07-28 wants of headers and `_meta`.
+fn checked(headers: &HeaderMap, method: &str, params: &Map<String, Value>) -> Result<super::stdio::Modern, RpcError> {
+    let body_version = params.get("_meta").and_then(|m| m.get(META_VERSION)).and_then(Value::as_str);
+    let header_version = text_of(headers, VERSION_HEADER);
+    match (header_version, body_version) {
+        (None, _) => return Err(mismatch("the header MCP-Protocol-Version is missing".to_owned())),
+        (Some(header), Some(body)) if header != body => {
+            return Err(mismatch("MCP-Protocol-Version does not say what _meta says".to_owned()));
+        }
+        _ => {}
+    }
+    if body_version.is_none()
+        && let Some(requested) = header_version
+        && Revision::parse(requested).is_none()
+    {
+        let data = json!({"supported": Revision::names(), "requested": requested});
+        return Err(RpcError::new(UNSUPPORTED_REVISION, "Unsupported protocol version").with(data));
+    }
+    let known = modern(params)?.ok_or_else(|| RpcError::params(format!("_meta lacks {META_VERSION}")))?;
+    match text_of(headers, "mcp-method") {
+        None => return Err(mismatch("the header Mcp-Method is missing".to_owned())),
+        Some(header) if header != method => {
+            return Err(mismatch(format!("Mcp-Method says {header:?}, the body {method:?}")));
+        }
+        Some(_) => {}
+    }
+    let key = match method {
+        "tools/call" | "prompts/get" => "name",
+        "resources/read" => "uri",
+        _ => return Ok(known),
+    };
+    let body = params.get(key).and_then(Value::as_str).unwrap_or_default();
+    let header = headers.get("mcp-name").ok_or_else(|| mismatch("the header Mcp-Name is missing".to_owned()))?;
+    let header = header.to_str().ok().and_then(headers::decode);
+    if header.as_deref() != Some(body) {
+        return Err(mismatch(format!("Mcp-Name does not say what {key} in the body says")));
+    }
+    Ok(known)
+}
+
+fn mismatch(message: String) -> RpcError {
+    RpcError::new(HEADER_MISMATCH, message)
+}
+
+fn status_of(code: Option<i64>, handshake: bool) -> StatusCode {
+    match code {
+        Some(METHOD_NOT_FOUND) if !handshake => StatusCode::NOT_FOUND,
+        Some(HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_REVISION) if !handshake => StatusCode::BAD_REQUEST,
+        Some(INVALID_PARAMS | INVALID_REQUEST) if !handshake => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
+}
+
+/// A stream of events, as far as it has come.
+struct Events {
+    queued: VecDeque<String>,
+    work: Option<BoxFuture<'static, (Option<i64>, String)>>,
+    messages: Option<mpsc::Receiver<String>>,
+    stop: CancellationToken,
+}
+
+impl Events {
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(message) = self.queued.pop_front() {
+            return Some(event(&message));
+        }
+        let Some(messages) = &mut self.messages else { return None };
+        let Some(work) = &mut self.work else {
+            return tokio::select! {
+                message = messages.recv() => Some(event(&message?)),
+                () = tokio::time::sleep(KEEP_ALIVE) => Some(Bytes::from_static(b": still here\n\n")),
+                () = self.stop.cancelled() => None,
+            };
+        };
+        tokio::select! {
+            biased;
+            Some(message) = messages.recv() => Some(event(&message)),
+            (_, text) = work => {
+                // What was said before the answer goes out before it.
+                let mut out = Vec::new();
+                while let Ok(message) = messages.try_recv() {
+                    out.extend_from_slice(&event(&message));
+                }
+                out.extend_from_slice(&event(&text));
+                self.work = None;
+                self.messages = None;
+                Some(out.into())
+            }
+            () = tokio::time::sleep(KEEP_ALIVE) => Some(Bytes::from_static(b": still here\n\n")),
+        }
+    }
+}
+
+fn event(message: &str) -> Bytes {
+    Bytes::from(format!("event: message\ndata: {message}\n\n"))
+}
+
+fn events(events: Events) -> Response<HttpBody> {
+    let stream = stream::unfold(events, |mut events| async move { Some((events.next().await?, events)) });
+    let mut response = Response::new(HttpBody::Stream(Box::pin(stream)));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+fn json_text(status: StatusCode, text: String) -> Response<HttpBody> {
+    let mut response = Response::new(HttpBody::Whole(text.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn error(status: StatusCode, id: &Value, error: &RpcError) -> Response<HttpBody> {
+    json_text(status, jsonrpc::error_text(id, error))
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<HttpBody> {
+    let mut response = Response::new(HttpBody::Whole(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+fn accepted_empty() -> Response<HttpBody> {
+    let mut response = Response::new(HttpBody::Whole(Bytes::new()));
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}

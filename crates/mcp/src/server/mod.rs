@@ -1,0 +1,245 @@
+//! Toolyard as an MCP server: one method table for standard input and output ([`stdio`]) and streamable HTTP
+//! ([`http`]), in three revisions.
+//!
+//! A request is followed in three files: the transport, `dispatch.rs`, and for calls `call.rs`.
+
+mod approve;
+mod call;
+mod dispatch;
+pub mod http;
+mod notes;
+mod session;
+mod shelf;
+mod skills;
+pub mod stdio;
+mod tools;
+
+use crate::{
+    Asks,
+    revision::{ClientCapabilities, Implementation, Revision},
+};
+use serde_json::Value;
+use session::{Outlet, Session, lock};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use toolyard_engine::{Caller, Door, Engine, Subscription};
+use toolyard_protocol::EventType;
+
+pub use notes::{VaultNotes, note_uri};
+pub use shelf::{Asker, Everything, Page, PromptSource, ResourceSource, Shelf, Shown, ShownTool, ToolExtras};
+pub use skills::Skills;
+
+/// Changes a client may miss before it is told of a whole list instead.
+const CHANGE_BUFFER: usize = 256;
+
+/// What an MCP server is made of.
+pub struct ServerParts {
+    /// Runs calls.
+    pub engine: Engine,
+    /// Chooses the tools that are shown.
+    pub shelf: Arc<dyn Shelf>,
+    /// Knows more about upstream servers' tools.
+    pub extras: Option<Arc<dyn ToolExtras>>,
+    /// Bring resources, in the order they are listed.
+    pub resources: Vec<Arc<dyn ResourceSource>>,
+    /// Bring prompts, in the order they are listed.
+    pub prompts: Vec<Arc<dyn PromptSource>>,
+    /// Ways from calls to their clients.
+    pub asks: Asks,
+    /// Who we are.
+    pub info: Implementation,
+    /// The agent on whose behalf clients act.
+    pub agent: String,
+}
+
+/// Something a client may want to hear of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// The list of tools.
+    Tools,
+    /// The list of prompts.
+    Prompts,
+    /// The list of resources.
+    Resources,
+    /// One resource.
+    Resource(String),
+}
+
+/// Who is at the other end, as the transport found out.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// A user, device or token name.
+    pub principal: String,
+    /// What the credential allows.
+    pub scopes: Vec<String>,
+}
+
+impl Client {
+    /// The owner, who started us or showed the token.
+    pub fn owner(principal: impl Into<String>) -> Self {
+        Self { principal: principal.into(), scopes: vec!["operator.admin".to_owned()] }
+    }
+}
+
+/// Toolyard as an MCP server. Cheap to clone.
+#[derive(Clone)]
+pub struct McpServer {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) engine: Engine,
+    pub(crate) shelf: Arc<dyn Shelf>,
+    pub(crate) extras: Option<Arc<dyn ToolExtras>>,
+    pub(crate) resources: Vec<Arc<dyn ResourceSource>>,
+    pub(crate) prompts: Vec<Arc<dyn PromptSource>>,
+    pub(crate) asks: Asks,
+    pub(crate) info: Implementation,
+    pub(crate) agent: String,
+    pub(crate) lists: Mutex<HashMap<String, Arc<tools::ToolList>>>,
+    pub(crate) changes: broadcast::Sender<Change>,
+    pub(crate) suspended: call::Suspensions,
+    watches_notes: AtomicBool,
+}
+
+impl McpServer {
+    /// Puts a server together. Must be called inside a tokio runtime.
+    pub fn new(parts: ServerParts) -> Self {
+        let ServerParts { engine, shelf, extras, resources, prompts, asks, info, agent } = parts;
+        let (changes, _) = broadcast::channel(CHANGE_BUFFER);
+        let mut tools = engine.watch_tools();
+        let teller = changes.clone();
+        tokio::spawn(async move {
+            while tools.changed().await.is_ok() {
+                let _ = teller.send(Change::Tools);
+            }
+        });
+        let inner = Inner {
+            engine,
+            shelf,
+            extras,
+            resources,
+            prompts,
+            asks,
+            info,
+            agent,
+            lists: Mutex::default(),
+            changes,
+            suspended: call::Suspensions::default(),
+            watches_notes: AtomicBool::new(false),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Tells clients that something changed that the engine does not know of.
+    pub fn changed(&self, change: Change) {
+        let _ = self.inner.changes.send(change);
+    }
+
+    /// A way to tell of changes without holding the server.
+    pub fn teller(&self) -> broadcast::Sender<Change> {
+        self.inner.changes.clone()
+    }
+}
+
+impl Inner {
+    fn caller(&self, client: &Client, session: Option<String>) -> Arc<Caller> {
+        Arc::new(Caller {
+            door: Door::Mcp,
+            principal: client.principal.clone(),
+            agent: self.agent.clone(),
+            session,
+            scopes: client.scopes.clone(),
+            is_person: false,
+        })
+    }
+
+    /// Begins to look at what calls change, once somebody wants to hear of it.
+    fn watch_notes(self: &Arc<Self>) {
+        if self.watches_notes.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut events = self.engine.bus().subscribe(Subscription::default());
+        let changes = self.changes.clone();
+        tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                if event.event_type != EventType::StepFinished {
+                    continue;
+                }
+                let effects = event.payload.as_ref().and_then(|p| p.get("effects"));
+                for path in effects.into_iter().flat_map(touched) {
+                    let _ = changes.send(Change::Resource(note_uri(path)));
+                }
+            }
+        });
+    }
+}
+
+/// Every path in a call's effects.
+fn touched(effects: &Value) -> Vec<&str> {
+    let lists = effects.as_object().into_iter().flat_map(|map| map.values().filter_map(Value::as_array));
+    let entries = lists.flatten();
+    entries.flat_map(|entry| ["path", "from", "to"].into_iter().filter_map(move |k| entry.get(k)?.as_str())).collect()
+}
+
+/// What one request has around it.
+pub(crate) struct Exchange {
+    pub(crate) revision: Revision,
+    pub(crate) capabilities: Arc<ClientCapabilities>,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) outlet: Outlet,
+    /// Fires when the client takes the request back.
+    pub(crate) cancel: CancellationToken,
+    /// The session, for revisions that have one.
+    pub(crate) session: Option<Arc<Session>>,
+    /// How loud a log message must be to be sent; `None` for none at all.
+    pub(crate) log_level: Option<usize>,
+    /// The request's id, by which a subscription is known.
+    pub(crate) id: Value,
+}
+
+/// Tells a session's client of changes, until it or the server ends.
+pub(crate) async fn forward_changes(inner: Arc<Inner>, session: Arc<Session>) {
+    let mut changes = inner.changes.subscribe();
+    loop {
+        let change = tokio::select! {
+            change = changes.recv() => change,
+            () = session.ended.cancelled() => return,
+        };
+        match change {
+            Ok(Change::Resource(uri)) => {
+                if session.is_subscribed(&uri) {
+                    session.tell("notifications/resources/updated", serde_json::json!({"uri": uri}));
+                }
+            }
+            Ok(change) => session.tell(notice(&change), Value::Null),
+            Err(broadcast::error::RecvError::Lagged(_)) => {
+                for change in [Change::Tools, Change::Prompts, Change::Resources] {
+                    session.tell(notice(&change), Value::Null);
+                }
+            }
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+pub(crate) fn notice(change: &Change) -> &'static str {
+    match change {
+        Change::Tools => "notifications/tools/list_changed",
+        Change::Prompts => "notifications/prompts/list_changed",
+        Change::Resources => "notifications/resources/list_changed",
+        Change::Resource(_) => "notifications/resources/updated",
+    }
+}
+
+/// Sets where a session's client hears what belongs to no request.
+pub(crate) fn listen(session: &Session, outlet: Outlet) {
+    *lock(&session.listener) = Some(outlet);
+}

@@ -1,0 +1,242 @@
+//! [`Session`]: one client of a revision with a handshake, and [`Outlet`], where messages to a client go.
+
+use crate::{
+    jsonrpc::{self, INTERNAL_ERROR, RpcError},
+    revision::{ClientCapabilities, Revision},
+};
+use serde_json::Value;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// Messages that wait to be written to one client; a client that lets them pile up misses notifications.
+pub(crate) const OUTLET_BUFFER: usize = 1024;
+/// Requests of one client under way at once.
+pub(crate) const MAX_IN_FLIGHT: usize = 512;
+/// Resources one client may subscribe to.
+const MAX_SUBSCRIPTIONS: usize = 1000;
+/// How long a client may take to answer a question.
+const ANSWER_WITHIN: Duration = Duration::from_secs(600);
+
+/// How loud a log message is, from quiet to loud.
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// Reads a log level.
+pub(crate) fn level(text: &str) -> Option<usize> {
+    LEVELS.iter().position(|level| *level == text)
+}
+
+/// Where messages to a client go: standard output, or the answer to one HTTP request.
+#[derive(Clone)]
+pub(crate) struct Outlet(pub(crate) mpsc::Sender<String>);
+
+impl Outlet {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<String>) {
+        let (sender, receiver) = mpsc::channel(OUTLET_BUFFER);
+        (Self(sender), receiver)
+    }
+
+    /// Sends a message that must arrive.
+    pub(crate) async fn send(&self, text: String) -> bool {
+        self.0.send(text).await.is_ok()
+    }
+
+    /// Sends what can be missed.
+    pub(crate) fn tell(&self, method: &str, params: Value) {
+        let _ = self.0.try_send(jsonrpc::notification(method, params));
+    }
+}
+
+struct State {
+    revision: Revision,
+    capabilities: Arc<ClientCapabilities>,
+    log_level: usize,
+    subscriptions: HashSet<String>,
+    last_used: Instant,
+}
+
+/// One client of a revision with a handshake: an HTTP session, or a whole stdio process.
+pub(crate) struct Session {
+    pub(crate) id: String,
+    state: Mutex<State>,
+    /// Questions to the client that wait for an answer.
+    pending: Mutex<HashMap<String, oneshot::Sender<Result<Value, RpcError>>>>,
+    /// Requests of the client under way.
+    in_flight: Mutex<HashMap<String, CancellationToken>>,
+    next_id: AtomicU64,
+    /// Fires when the session ends.
+    pub(crate) ended: CancellationToken,
+    /// Where what belongs to no request goes, while the client listens.
+    pub(crate) listener: Mutex<Option<Outlet>>,
+}
+
+impl Session {
+    pub(crate) fn new(id: String, revision: Revision, capabilities: ClientCapabilities) -> Self {
+        Self {
+            id,
+            state: Mutex::new(State {
+                revision,
+                capabilities: Arc::new(capabilities),
+                log_level: 1,
+                subscriptions: HashSet::new(),
+                last_used: Instant::now(),
+            }),
+            pending: Mutex::default(),
+            in_flight: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            ended: CancellationToken::new(),
+            listener: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// What `initialize` agreed on.
+    pub(crate) fn agree(&self, revision: Revision, capabilities: ClientCapabilities) {
+        let mut state = self.state();
+        state.revision = revision;
+        state.capabilities = Arc::new(capabilities);
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.state().revision
+    }
+    pub(crate) fn capabilities(&self) -> Arc<ClientCapabilities> {
+        self.state().capabilities.clone()
+    }
+    pub(crate) fn touch(&self) {
+        self.state().last_used = Instant::now();
+    }
+    pub(crate) fn idle_for(&self) -> Duration {
+        let busy = !lock(&self.in_flight).is_empty() || lock(&self.listener).is_some();
+        if busy { Duration::ZERO } else { self.state().last_used.elapsed() }
+    }
+
+    /// Sets how loud a message must be to be sent.
+    pub(crate) fn set_log_level(&self, level: usize) {
+        self.state().log_level = level;
+    }
+    pub(crate) fn log_level(&self) -> usize {
+        self.state().log_level
+    }
+
+    pub(crate) fn subscribe(&self, uri: &str) -> Result<(), RpcError> {
+        let mut state = self.state();
+        if state.subscriptions.len() >= MAX_SUBSCRIPTIONS && !state.subscriptions.contains(uri) {
+            return Err(RpcError::params(format!("at most {MAX_SUBSCRIPTIONS} resources can be subscribed to")));
+        }
+        state.subscriptions.insert(uri.to_owned());
+        Ok(())
+    }
+    pub(crate) fn unsubscribe(&self, uri: &str) {
+        self.state().subscriptions.remove(uri);
+    }
+    pub(crate) fn is_subscribed(&self, uri: &str) -> bool {
+        self.state().subscriptions.contains(uri)
+    }
+
+    /// Sends what belongs to no request, if the client listens.
+    pub(crate) fn tell(&self, method: &str, params: Value) {
+        if let Some(outlet) = &*lock(&self.listener) {
+            outlet.tell(method, params);
+        }
+    }
+
+    /// Keeps a request's token findable; `None` when too many are under way.
+    pub(crate) fn begin(self: &Arc<Self>, id: &Value, token: CancellationToken) -> Option<InFlight> {
+        let mut in_flight = lock(&self.in_flight);
+        if in_flight.len() >= MAX_IN_FLIGHT {
+            return None;
+        }
+        let key = id.to_string();
+        in_flight.insert(key.clone(), token);
+        Some(InFlight { session: self.clone(), key })
+    }
+
+    /// The client takes a request back.
+    pub(crate) fn cancel(&self, id: &Value) {
+        if let Some(token) = lock(&self.in_flight).get(&id.to_string()) {
+            token.cancel();
+        }
+    }
+
+    /// The client answers a question.
+    pub(crate) fn answered(&self, id: &Value, outcome: Result<Value, RpcError>) {
+        let waiter = lock(&self.pending).remove(&id.to_string());
+        if let Some(waiter) = waiter {
+            let _ = waiter.send(outcome);
+        }
+    }
+
+    /// Asks the client something by one of its outlets and waits for the answer.
+    pub(crate) async fn ask(
+        &self,
+        outlet: &Outlet,
+        method: &str,
+        params: &Value,
+        give_up: &CancellationToken,
+    ) -> Result<Value, RpcError> {
+        let id = Value::from(format!("toolyard-{}", self.next_id.fetch_add(1, Ordering::Relaxed)));
+        let (waiter, answer) = oneshot::channel();
+        lock(&self.pending).insert(id.to_string(), waiter);
+        let _forget = Forget { session: self, key: id.to_string() };
+        let gone = || RpcError::new(INTERNAL_ERROR, "the client is gone");
+        if !outlet.send(jsonrpc::request(&id, method, params)).await {
+            return Err(gone());
+        }
+        let why = tokio::select! {
+            outcome = answer => return outcome.unwrap_or_else(|_| Err(gone())),
+            () = give_up.cancelled() => "no longer needed",
+            () = self.ended.cancelled() => return Err(gone()),
+            () = tokio::time::sleep(ANSWER_WITHIN) => "took too long",
+        };
+        outlet.tell("notifications/cancelled", serde_json::json!({"requestId": id, "reason": why}));
+        Err(RpcError::new(INTERNAL_ERROR, format!("the question was withdrawn: {why}")))
+    }
+
+    /// Ends the session and everything under way in it.
+    pub(crate) fn end(&self) {
+        self.ended.cancel();
+        for token in lock(&self.in_flight).values() {
+            token.cancel();
+        }
+        lock(&self.listener).take();
+    }
+}
+
+/// A request under way; taken off the list when dropped.
+pub(crate) struct InFlight {
+    session: Arc<Session>,
+    key: String,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        lock(&self.session.in_flight).remove(&self.key);
+        self.session.touch();
+    }
+}
+
+struct Forget<'a> {
+    session: &'a Session,
+    key: String,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        lock(&self.session.pending).remove(&self.key);
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

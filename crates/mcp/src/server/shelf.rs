@@ -1,0 +1,142 @@
+//! What a client is shown: [`Shelf`] chooses the tools, [`ResourceSource`] and [`PromptSource`] bring the rest. The
+//! binary decides what stands behind them.
+
+use crate::RpcError;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine};
+use toolyard_protocol::{Failure, RunId, ToolResult};
+
+/// A tool as a client is shown it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShownTool {
+    /// The name to call it by.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// The schema of its arguments.
+    pub input_schema: Map<String, Value>,
+    /// Its id in the catalog, where it has one.
+    pub id: Option<String>,
+}
+
+/// The tools of one caller.
+#[derive(Debug, Clone, Default)]
+pub struct Shown {
+    /// In the order they are listed.
+    pub tools: Vec<ShownTool>,
+    /// What else a model should read before it begins.
+    pub instructions: Option<String>,
+}
+
+/// Chooses the tools a client is shown. What is not shown can be called all the same if policy allows it.
+pub trait Shelf: Send + Sync + 'static {
+    /// The tools for this caller.
+    fn show<'a>(&'a self, engine: &'a Engine, caller: &'a Caller) -> BoxFuture<'a, Result<Shown, Failure>>;
+}
+
+/// Shows every tool the caller may use.
+pub struct Everything;
+
+impl Shelf for Everything {
+    fn show<'a>(&'a self, engine: &'a Engine, caller: &'a Caller) -> BoxFuture<'a, Result<Shown, Failure>> {
+        Box::pin(async move {
+            let snapshot = engine.tools().snapshot.clone();
+            let tools = engine.visible_tools(caller).into_iter().map(|entry| ShownTool {
+                name: snapshot.safe_name(&entry),
+                description: entry.definition().description.clone(),
+                input_schema: entry.definition().input_schema.clone(),
+                id: Some(entry.id().to_owned()),
+            });
+            Ok(Shown { tools: tools.collect(), instructions: None })
+        })
+    }
+}
+
+/// Knows more about tools than the catalog holds: what an upstream server said of its own.
+pub trait ToolExtras: Send + Sync + 'static {
+    /// `annotations`, `icons`, `_meta`, `outputSchema` and the like, to be added to the tool with this id.
+    fn extras(&self, id: &str) -> Option<Arc<Map<String, Value>>>;
+}
+
+/// Who asks for a resource or prompt, and how to answer with the help of tools.
+#[derive(Clone)]
+pub struct Asker {
+    /// The engine.
+    pub engine: Engine,
+    /// Who asks.
+    pub caller: Arc<Caller>,
+    /// Ways to the client, should a question come up.
+    pub run_id: Option<RunId>,
+}
+
+impl Asker {
+    /// Calls a tool on the asker's behalf: the road, the policy and the record are those of any call.
+    pub async fn call(&self, tool: &str, args: Map<String, Value>) -> Result<ToolResult, Failure> {
+        let request = CallRequest { tool: tool.to_owned(), args, run_id: self.run_id, ..CallRequest::default() };
+        let result = self.engine.call(self.caller.clone(), request).await.result;
+        match &result.error {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(result),
+        }
+    }
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// What is on it, as on the wire.
+    pub items: Vec<Value>,
+    /// Where the next begins.
+    pub next: Option<String>,
+}
+
+/// Brings resources.
+pub trait ResourceSource: Send + Sync + 'static {
+    /// A short name, unique among sources; part of cursors.
+    fn name(&self) -> &str;
+    /// Whether the URI is one of its own.
+    fn owns(&self, uri: &str) -> bool;
+    /// A page of what there is.
+    fn list<'a>(&'a self, asker: &'a Asker, cursor: Option<&'a str>) -> BoxFuture<'a, Result<Page, RpcError>>;
+    /// URI templates.
+    fn templates<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<Value>, RpcError>> {
+        let _ = asker;
+        Box::pin(async { Ok(Vec::new()) })
+    }
+    /// The contents of one, as on the wire; `None` when there is no such resource.
+    fn read<'a>(&'a self, asker: &'a Asker, uri: &'a str) -> BoxFuture<'a, Result<Option<Vec<Value>>, RpcError>>;
+    /// Suggestions for an argument of a template.
+    fn complete<'a>(
+        &'a self,
+        asker: &'a Asker,
+        params: &'a Map<String, Value>,
+    ) -> BoxFuture<'a, Result<Option<Value>, RpcError>> {
+        let _ = (asker, params);
+        Box::pin(async { Ok(None) })
+    }
+}
+
+/// Brings prompts.
+pub trait PromptSource: Send + Sync + 'static {
+    /// A short name, unique among sources; part of cursors.
+    fn name(&self) -> &str;
+    /// What there is, as on the wire.
+    fn list<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<Value>, RpcError>>;
+    /// The result of `prompts/get`; `None` when there is no such prompt.
+    fn get<'a>(
+        &'a self,
+        asker: &'a Asker,
+        name: &'a str,
+        arguments: &'a Map<String, Value>,
+    ) -> BoxFuture<'a, Result<Option<Map<String, Value>>, RpcError>>;
+    /// Suggestions for an argument.
+    fn complete<'a>(
+        &'a self,
+        asker: &'a Asker,
+        params: &'a Map<String, Value>,
+    ) -> BoxFuture<'a, Result<Option<Value>, RpcError>> {
+        let _ = (asker, params);
+        Box::pin(async { Ok(None) })
+    }
+}

@@ -1,0 +1,104 @@
+//! `toolyard mcp`: an MCP server on standard input and output; `toolyard mcp servers` and the rest: upstream servers.
+
+use super::Outcome;
+use crate::{
+    backend::Backend,
+    cli::{Global, McpArgs, McpCommand},
+    config, home, mcp,
+    output::{self, Paint},
+    wiring::{Needs, Yard},
+};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use tokio_util::sync::CancellationToken;
+use toolyard_mcp::server::Client;
+use toolyard_protocol::{ErrorCode, Failure};
+
+pub(super) async fn run(global: &Global, args: McpArgs) -> Outcome {
+    match args.command {
+        None => serve(global).await,
+        Some(command) => manage(global, command).await,
+    }
+}
+
+async fn serve(global: &Global) -> Outcome {
+    let resolved = config::resolve(global)?;
+    let yard = Yard::open(resolved, Needs::Store)?;
+    let server = mcp::server(&yard);
+    let _meeting = yard.connect();
+    let stop = CancellationToken::new();
+    let (input, output) = crate::stdio::streams();
+    let served = tokio::select! {
+        served = server.serve_stdio(Client::owner(home::user_name()), input, output, stop.clone()) => served,
+        ended = super::up::wait_for_signal() => ended.map(|()| Ok(()))?,
+    };
+    yard.close().await;
+    served.map_err(|e| Failure::new(ErrorCode::Unavailable, format!("the client cannot be read: {e}")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn manage(global: &Global, command: McpCommand) -> Outcome {
+    let mut backend = Backend::open(global, Needs::Store).await?;
+    let (method, params) = match &command {
+        McpCommand::Servers => ("mcp.servers", json!({})),
+        McpCommand::Start { server } => ("mcp.start", json!({"server": server})),
+        McpCommand::Stop { server } => ("mcp.stop", json!({"server": server})),
+        McpCommand::Approve { server, tools } => ("mcp.approve", json!({"server": server, "tools": tools})),
+        McpCommand::Forget { server } => ("mcp.forget", json!({"server": server})),
+    };
+    let answer = backend.call(method, params, None).await;
+    backend.close().await;
+    let answer = answer?;
+    match command {
+        _ if global.json => output::json(&answer),
+        McpCommand::Servers => {
+            for server in answer["servers"].as_array().into_iter().flatten() {
+                show(server);
+            }
+        }
+        McpCommand::Start { .. } | McpCommand::Stop { .. } => show(&answer),
+        McpCommand::Approve { .. } => {
+            for tool in answer["approved"].as_array().into_iter().flatten() {
+                output::data(&format!("approved {}", tool.as_str().unwrap_or_default()));
+            }
+        }
+        McpCommand::Forget { server } => output::data(&format!("forgot {server}")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(server: &Value) {
+    let paint = Paint::stdout();
+    let text = |key: &str| server[key].as_str().unwrap_or_default();
+    let status = match text("status") {
+        "healthy" => paint.green("healthy"),
+        other => paint.red(other),
+    };
+    let state = if server["running"] == true { "running" } else { "not running" };
+    output::data(&format!(
+        "{:<20} {status}, {state}, {} tools, {} prompts, {} resources",
+        text("name"),
+        server["tools"],
+        server["prompts"],
+        server["resources"]
+    ));
+    if let Some(error) = server["error"].as_str() {
+        output::data(&format!("  error: {error}"));
+    }
+    for held in server["withheld"].as_array().into_iter().flatten() {
+        let why = held["why"].as_str().unwrap_or_default();
+        output::data(&format!("  held back ({why}): {}", held["tool"].as_str().unwrap_or_default()));
+        if let Some(before) = held["approvedDescription"].as_str() {
+            output::data(&format!("    was: {}", first_line(before)));
+        }
+        output::data(&format!("    is:  {}", first_line(held["description"].as_str().unwrap_or_default())));
+    }
+    for left in server["leftOut"].as_array().into_iter().flatten() {
+        let (tool, reason) = (left["tool"].as_str().unwrap_or_default(), left["reason"].as_str().unwrap_or_default());
+        output::data(&format!("  left out: {tool}: {reason}"));
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(160).collect()
+}

@@ -1,0 +1,153 @@
+//! Puts the MCP server together: what it shows, where its resources and prompts come from, and how it is mounted in the
+//! gateway.
+
+use crate::{config::Exposure, wiring::Yard};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use toolyard_engine::{BoxFuture, Caller, Engine};
+use toolyard_gateway::{
+    methods::MethodExtension,
+    mount::{Endpoint, MountBody},
+};
+use toolyard_mcp::{
+    Implementation, McpServer, ServerParts, Upstreams,
+    server::{
+        Client, Shelf, Shown, ShownTool, VaultNotes,
+        http::{HttpBody, HttpDoor, MAX_BODY_BYTES},
+    },
+};
+use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_toolsearch::{Mode, Settings, Surface, SurfaceRequest, ToolSearch};
+
+/// The endpoint's path.
+pub const PATH: &str = "/mcp";
+
+/// Shows tools directly or by search, as configured.
+struct SearchShelf {
+    search: Arc<ToolSearch>,
+    exposure: Exposure,
+}
+
+impl Shelf for SearchShelf {
+    fn show<'a>(&'a self, engine: &'a Engine, caller: &'a Caller) -> BoxFuture<'a, Result<Shown, Failure>> {
+        Box::pin(async move {
+            let surface = match self.exposure {
+                Exposure::Search => self.search.surface(engine, caller, &SurfaceRequest::default()).await?.0,
+                Exposure::Direct => {
+                    let off = Settings { enabled: false, ..*self.search.settings() };
+                    let catalog = self.search.catalog(engine, caller);
+                    Surface::of(&catalog, &off, Mode::Tools, &SurfaceRequest::default())?
+                }
+            };
+            let tools = surface.tools.into_iter().map(|tool| ShownTool {
+                name: tool.name,
+                description: tool.description,
+                input_schema: tool.input_schema,
+                id: tool.id,
+            });
+            Ok(Shown { tools: tools.collect(), instructions: surface.directory })
+        })
+    }
+}
+
+/// Makes the MCP server of a Toolyard.
+pub fn server(yard: &Yard) -> McpServer {
+    let config = &yard.mcp;
+    let upstreams = Arc::new(yard.upstreams.clone());
+    let server = McpServer::new(ServerParts {
+        engine: yard.service.engine().clone(),
+        shelf: Arc::new(SearchShelf { search: yard.tool_search.clone(), exposure: config.exposure }),
+        extras: Some(upstreams.clone()),
+        resources: vec![Arc::new(VaultNotes), upstreams.clone()],
+        prompts: vec![yard.skills.clone(), upstreams],
+        asks: yard.asks.clone(),
+        info: Implementation {
+            name: "toolyard".to_owned(),
+            title: "Toolyard".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        },
+        agent: config.agent.clone(),
+    });
+    yard.upstreams.tell_changes(server.teller());
+    server
+}
+
+/// The methods about upstream servers, for every door.
+pub struct UpstreamMethods(pub Upstreams);
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Named {
+    server: String,
+    #[serde(default)]
+    tools: Vec<String>,
+}
+
+impl MethodExtension for UpstreamMethods {
+    fn call<'a>(
+        &'a self,
+        caller: &'a Caller,
+        method: &'a str,
+        params: &'a Value,
+    ) -> BoxFuture<'a, Option<Result<Value, Failure>>> {
+        Box::pin(async move {
+            let answer = match method {
+                "mcp.servers" => {
+                    // Plugins' processes are shown with their plugins.
+                    let servers = self.0.status().into_iter().filter(|server| server.plugin.is_none());
+                    Ok(json!({"servers": servers.collect::<Vec<_>>()}))
+                }
+                "mcp.start" | "mcp.stop" | "mcp.approve" | "mcp.forget" => self.named(caller, method, params).await,
+                _ => return None,
+            };
+            Some(answer)
+        })
+    }
+}
+
+impl UpstreamMethods {
+    async fn named(&self, caller: &Caller, method: &str, params: &Value) -> Result<Value, Failure> {
+        let Named { server, tools } = serde_json::from_value(params.clone())
+            .map_err(|e| Failure::new(ErrorCode::ValidationError, format!("the parameters cannot be read: {e}")))?;
+        match method {
+            "mcp.start" => Ok(json!(self.0.start(&server).await?)),
+            "mcp.stop" => Ok(json!(self.0.stop(&server).await?)),
+            _ if !caller.is_person => Err(Failure::new(
+                ErrorCode::PolicyDenied,
+                "only a person approves or forgets an upstream server's tools",
+            )),
+            "mcp.approve" => Ok(json!({"approved": self.0.approve(&server, &tools, &caller.principal).await?})),
+            _ => {
+                self.0.forget(&server).await?;
+                Ok(json!({"forgotten": server}))
+            }
+        }
+    }
+}
+
+/// The MCP endpoint as the gateway mounts it.
+pub struct McpEndpoint(HttpDoor);
+
+impl McpEndpoint {
+    /// `stop` ends its streams.
+    pub fn new(server: &McpServer, stop: CancellationToken) -> Arc<Self> {
+        Arc::new(Self(server.http(stop)))
+    }
+}
+
+impl Endpoint for McpEndpoint {
+    fn max_body(&self) -> usize {
+        MAX_BODY_BYTES
+    }
+
+    fn handle(&self, request: http::Request<bytes::Bytes>) -> BoxFuture<'_, http::Response<MountBody>> {
+        Box::pin(async move {
+            let response = self.0.handle(Client::owner("operator"), request).await;
+            response.map(|body| match body {
+                HttpBody::Whole(bytes) => MountBody::Whole(bytes),
+                HttpBody::Stream(stream) => MountBody::Stream(stream),
+            })
+        })
+    }
+}
