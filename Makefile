@@ -8,8 +8,9 @@ CARGO ?= cargo
 HOME_DIR ?= .toolyard
 PORT ?= 18789
 CRASH_POINTS ?= 40
+CASES ?= *
 
-.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients openclaw-cli clean-home tools-needed
+.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients openclaw-cli autobahn dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -28,7 +29,7 @@ up: build ## set up and run Toolyard on embedded defaults with a sample vault
 	@test -d $(HOME_DIR)/vault || cp -r examples/vault $(HOME_DIR)/vault
 	exec "$$CARGO_TARGET_DIR/release/toolyard" --home $(HOME_DIR) up --port $(PORT)
 
-test: fmt clippy deny unit docs-check crash ## every check
+test: fmt clippy deny unit docs-check clients crash ## every check
 
 fmt: tools-needed
 	$(CARGO) fmt --all --check
@@ -46,12 +47,16 @@ unit: tools-needed ## unit, property, contract and scenario tests
 crash: tools-needed ## kill the process at seeded random points of a plan and count effects (CRASH_POINTS=1000 for the full run)
 	TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) $(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture crash
 
-clients: build ## drive a running Toolyard with OpenClaw's own client (installs npm packages, once)
-	@command -v npm >/dev/null || { echo "npm is missing: install Node.js"; exit 1; }
-	tests/clients/run.sh "$$CARGO_TARGET_DIR/release/toolyard"
+clients: tools-needed ## drive a running Toolyard with OpenClaw's own client (installs npm packages, once; skipped without npm)
+	$(CARGO) build -q --workspace --locked
+	tests/clients/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
 
 openclaw-cli: build ## call a running Toolyard with OpenClaw's command line (downloads 647 MB, once)
 	tests/clients/openclaw-cli.sh "$$CARGO_TARGET_DIR/release/toolyard"
+
+autobahn: tools-needed ## test our WebSockets with Autobahn's RFC 6455 suite (needs Python 2.7; CASES=1.*,5.* for some)
+	$(CARGO) build -q -p toolyard-gateway --example ws_echo --locked
+	tests/autobahn/run.sh "$$CARGO_TARGET_DIR/debug/examples/ws_echo" "$(CASES)"
 
 schema: tools-needed ## write schema/ anew from the types
 	TOOLYARD_BLESS=1 $(CARGO) test -p toolyard-protocol --test schema_drift
@@ -66,7 +71,11 @@ docs-check: tools-needed ## generated pages are current, links resolve
 
 bench: tools-needed ## measure; one JSON line each
 	$(CARGO) build --release -p toolyard -p toolyard-bench
-	"$$CARGO_TARGET_DIR/release/toolyard-bench" all --toolyard "$$CARGO_TARGET_DIR/release/toolyard"
+	"$$CARGO_TARGET_DIR/release/toolyard-bench" all --binary "$$CARGO_TARGET_DIR/release/toolyard"
+
+dist: tools-needed ## build the program with everything the optimiser can do (slow)
+	$(CARGO) build --profile dist --locked -p toolyard -p toolyard-sandbox
+	@ls -l "$$CARGO_TARGET_DIR/dist/toolyard"
 
 clean-home: ## remove the sample home made by `make up`
 	rm -rf $(HOME_DIR)

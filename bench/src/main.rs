@@ -2,17 +2,21 @@
 //!
 //! Each benchmark prints one JSON line with its figures, its target and whether it was met. Whatever has a baseline
 //! measures it in the same run, in alternating slices, because the machine is never the same twice. The tools it calls
-//! are its own and do nothing, so that only Toolyard is measured. Knows nothing of vaults or doors.
+//! are its own and do nothing, so that only Toolyard is measured. Knows nothing of vaults.
 
+mod bridge;
+mod codemode;
 mod direct;
 mod disk;
 mod durable;
+mod gateway;
 mod mcp;
 mod plans;
 mod process;
 mod recovery;
 mod report;
 mod rig;
+mod search;
 mod stats;
 mod tools;
 mod usage;
@@ -21,7 +25,7 @@ mod workloads;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use report::Report;
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 /// Measures Toolyard; prints one JSON line a benchmark.
 #[derive(Parser)]
@@ -36,9 +40,18 @@ struct Options {
     /// How many rounds, where a benchmark repeats itself
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// The `toolyard` program, for cold-start and idle-rss [default: beside this program]
+    /// How long gateway-soak lasts; what it promises is about 600
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(70..=86_400))]
+    seconds: u64,
+    /// The `toolyard` program, for cold-start, idle-rss and gateway-start [default: beside this program]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// A catalog, one tool a line, for tools-context [default: a generated one]
+    #[arg(long, value_name = "FILE")]
+    catalog: Option<PathBuf>,
+    /// Folders with catalog.jsonl and queries.jsonl, for tools-quality
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    sets: Vec<PathBuf>,
     /// End with a failure when a target is missed
     #[arg(long)]
     strict: bool,
@@ -73,6 +86,33 @@ enum Name {
     McpProxy,
     /// A hundred upstream MCP servers with 5,000 tools
     McpMany,
+    /// One search over 2,500 and over 20,000 tools
+    ToolsSearch,
+    /// From 2,500 registered tools to the first search
+    ToolsBuild,
+    /// CPU of an empty script in its sandbox, against Node's
+    CodemodeStart,
+    /// What a model is shown in code mode against every schema (--catalog)
+    ToolsContext,
+    /// nDCG of the ranking on labelled sets (--sets)
+    ToolsQuality,
+    /// A call through the Gateway: one connection, sixteen, CPU
+    GatewayEcho,
+    /// Ten thousand idle connections: memory each, ticks on time
+    GatewayIdle,
+    /// A thousand connections calling: errors, p99
+    GatewayMany,
+    /// From the start of `toolyard up` to its first answer; idle memory
+    GatewayStart,
+    /// A hanging tool, a client that never reads: what others notice
+    GatewayNeighbours,
+    /// A mixed load for --seconds: memory at the end against memory after the first minute
+    GatewaySoak,
+    /// From a message for Claude to the notification on the plugin's output
+    BridgeInbound,
+    /// (internal) a gateway with the benchmark's tools
+    #[value(hide = true)]
+    ServeGateway,
     /// (internal) fills a store and dies, for recovery
     #[value(hide = true)]
     FillAndDie,
@@ -83,9 +123,12 @@ struct Setup {
     dir: PathBuf,
     rounds: usize,
     binary: Option<PathBuf>,
+    catalog: Option<PathBuf>,
+    sets: Vec<PathBuf>,
+    seconds: Duration,
 }
 
-const IN_ORDER: [Name; 12] = [
+const IN_ORDER: [Name; 24] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -96,8 +139,20 @@ const IN_ORDER: [Name; 12] = [
     Name::PipelineCpu,
     Name::ColdStart,
     Name::IdleRss,
+    Name::ToolsSearch,
+    Name::ToolsBuild,
+    Name::CodemodeStart,
+    Name::ToolsContext,
+    Name::ToolsQuality,
+    Name::GatewayEcho,
+    Name::GatewayIdle,
+    Name::GatewayMany,
+    Name::GatewayStart,
+    Name::GatewayNeighbours,
+    Name::GatewaySoak,
     Name::McpProxy,
     Name::McpMany,
+    Name::BridgeInbound,
 ];
 
 fn measure(name: Name, setup: &Setup) -> Result<Report> {
@@ -112,6 +167,19 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::PipelineCpu => direct::pipeline_cpu(setup),
         Name::ColdStart => process::cold_start(setup),
         Name::IdleRss => process::idle_rss(setup),
+        Name::ToolsSearch => search::search(setup),
+        Name::ToolsBuild => search::build(setup),
+        Name::CodemodeStart => codemode::start(setup),
+        Name::ToolsContext => search::context(setup),
+        Name::ToolsQuality => search::quality(setup),
+        Name::GatewayEcho => gateway::echoes(setup),
+        Name::GatewayIdle => gateway::idle(setup),
+        Name::GatewayMany => gateway::many(setup),
+        Name::GatewayStart => gateway::start(setup),
+        Name::GatewayNeighbours => gateway::neighbours(setup),
+        Name::GatewaySoak => gateway::soak(setup),
+        Name::BridgeInbound => bridge::inbound(setup),
+        Name::ServeGateway => anyhow::bail!("a gateway is no benchmark"),
         Name::McpProxy => mcp::proxy(setup),
         Name::McpMany => mcp::many(setup),
         Name::FillAndDie => recovery::fill_and_die(setup),
@@ -122,7 +190,18 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
 fn main() -> Result<ExitCode> {
     let options = Options::parse();
     let dir = options.dir.unwrap_or_else(std::env::temp_dir);
-    let setup = Setup { dir, rounds: options.rounds as usize, binary: options.binary };
+    let setup = Setup {
+        dir,
+        rounds: options.rounds as usize,
+        binary: options.binary,
+        catalog: options.catalog,
+        sets: options.sets,
+        seconds: Duration::from_secs(options.seconds),
+    };
+    if options.name == Name::ServeGateway {
+        gateway::serve(&setup)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let names = if options.name == Name::All { IN_ORDER.to_vec() } else { vec![options.name] };
     let mut all_met = true;
     for name in names {

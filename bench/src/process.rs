@@ -67,6 +67,13 @@ pub(crate) fn cold_start(setup: &Setup) -> Result<Report> {
 /// Ends the server, however the measuring ended.
 pub(crate) struct Running(pub(crate) Child);
 
+impl Running {
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -82,7 +89,15 @@ pub(crate) fn idle_rss(setup: &Setup) -> Result<Report> {
         Err(why) => return Ok(report.skipped(why)),
     };
     let home = home(setup)?;
-    let mut up = command(&program, &home);
+    let (running, _) = start_up(&program, &home)?;
+    std::thread::sleep(IDLE);
+    let bytes = resident_bytes(running.id())?;
+    Ok(report.figure("megabytes", bytes as f64 / 1e6))
+}
+
+/// Starts `toolyard up` and waits until it says that it is ready, and where.
+pub(crate) fn start_up(program: &PathBuf, home: &TempDir) -> Result<(Running, String)> {
+    let mut up = command(program, home);
     let mut running = Running(up.args(["up", "--port", "0", "--json"]).stdout(Stdio::piped()).spawn()?);
     let out = running.0.stdout.take().context("the server has no output")?;
     let mut line = String::new();
@@ -90,7 +105,6 @@ pub(crate) fn idle_rss(setup: &Setup) -> Result<Report> {
     let ready: serde_json::Value =
         serde_json::from_str(&line).with_context(|| format!("the server did not say that it is ready: {line:?}"))?;
     ensure!(ready["ready"] == true, "the server is not ready: {line}");
-    std::thread::sleep(IDLE);
-    let bytes = resident_bytes(running.0.id())?;
-    Ok(report.figure("megabytes", bytes as f64 / 1e6))
+    let url = ready["url"].as_str().context("the server does not say where it is")?.to_owned();
+    Ok((running, url))
 }

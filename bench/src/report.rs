@@ -33,14 +33,26 @@ impl Good {
 pub(crate) struct Report {
     name: &'static str,
     figures: Map<String, Value>,
-    target: (&'static str, Good, f64),
+    targets: Vec<(&'static str, Good, f64)>,
     skipped: Option<String>,
 }
 
 impl Report {
     /// The target is about one of the figures.
     pub(crate) fn new(name: &'static str, figure: &'static str, good: Good, limit: f64) -> Self {
-        Self { name, figures: Map::new(), target: (figure, good, limit), skipped: None }
+        Self { name, figures: Map::new(), targets: vec![(figure, good, limit)], skipped: None }
+    }
+
+    /// A further target, about another figure.
+    pub(crate) fn also(mut self, figure: &'static str, good: Good, limit: f64) -> Self {
+        self.targets.push((figure, good, limit));
+        self
+    }
+
+    /// Adds a figure that is more than a number.
+    pub(crate) fn value(mut self, name: &str, value: Value) -> Self {
+        self.figures.insert(name.to_owned(), value);
+        self
     }
 
     /// Adds a figure. Numbers are cut to what a reader can use.
@@ -56,18 +68,21 @@ impl Report {
         self
     }
 
-    /// Whether the target was met; `None` when nothing was measured.
+    /// Whether every target was met; `None` when something was not measured.
     pub(crate) fn met(&self) -> Option<bool> {
-        let (figure, good, limit) = self.target;
-        let value = self.figures.get(figure).and_then(Value::as_f64)?;
-        Some(good.holds(value, limit))
+        let met = |(figure, good, limit): &(&str, Good, f64)| {
+            let value = self.figures.get(*figure).and_then(Value::as_f64)?;
+            Some(good.holds(value, *limit))
+        };
+        self.targets.iter().map(met).try_fold(true, |so_far, met| Some(so_far & met?))
     }
 
     fn to_json(&self) -> Value {
-        let (figure, good, limit) = self.target;
+        let targets: Vec<String> =
+            self.targets.iter().map(|(figure, good, limit)| format!("{figure} {} {limit}", good.word())).collect();
         let mut line = json!({
             "bench": self.name, "figures": self.figures,
-            "target": format!("{figure} {} {limit}", good.word()), "met": self.met(),
+            "target": targets.join(", "), "met": self.met(),
         });
         if let Some(why) = &self.skipped {
             line["skipped"] = json!(why);
@@ -95,6 +110,8 @@ mod tests {
         let report = Report::new("x", "rate", Good::AtLeast, 10.0).figure("rate", 9.99).figure("other", 99.0);
         assert_eq!(report.met(), Some(false));
         assert_eq!(report.to_json()["target"], "rate >= 10");
+        let both = report.also("other", Good::AtMost, 99.0);
+        assert_eq!((both.to_json()["target"].as_str(), both.met()), (Some("rate >= 10, other <= 99"), Some(false)));
         assert_eq!(Report::new("x", "cpu", Good::Below, 5.0).figure("cpu", 5.0).met(), Some(false));
     }
 }

@@ -7,7 +7,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 use toolyard_catalog::{ToolEntry, ToolSource};
 use toolyard_engine::{BoxFuture, CallContext, Failed, Output, Prepared, Provider};
@@ -17,6 +17,8 @@ use toolyard_protocol::{ErrorCode, ToolCall, ToolDefinition};
 pub(crate) const ECHO: &str = "bench.echo";
 /// Says that it writes, and does nothing.
 pub(crate) const WRITE: &str = "bench.write";
+/// Takes its time; read-only.
+pub(crate) const HANG: &str = "bench.hang";
 /// A list of numbers; read-only.
 pub(crate) const RANGE: &str = "bench.range";
 
@@ -65,11 +67,21 @@ impl BenchTools {
 impl Provider for BenchTools {
     fn execute<'a>(
         &'a self,
-        _: &'a CallContext,
+        context: &'a CallContext,
         call: &'a ToolCall,
         _: Prepared,
     ) -> BoxFuture<'a, Result<Output, Failed>> {
-        Box::pin(async move { self.answer(call) })
+        Box::pin(async move {
+            if call.tool.as_str() == HANG {
+                let time = Duration::from_millis(call.args.get("ms").and_then(Value::as_u64).unwrap_or_default());
+                tokio::select! {
+                    () = tokio::time::sleep(time) => {}
+                    () = context.cancel.cancelled() => return Err(Failed::new(ErrorCode::Cancelled, "stopped")),
+                }
+                return Ok(Output::data(Map::new()));
+            }
+            self.answer(call)
+        })
     }
 }
 
@@ -100,6 +112,11 @@ pub(crate) fn entries() -> Result<Vec<ToolEntry>> {
             "name": WRITE, "title": "Write nothing", "description": "Says that it writes.", "category": "bench",
             "riskLevel": "writes", "idempotency": "idempotent", "sideEffects": ["modify-state"],
             "inputSchema": number, "outputSchema": number,
+        }),
+        json!({
+            "name": HANG, "title": "Hang", "description": "Takes its time.", "category": "bench",
+            "riskLevel": "read-only", "idempotency": "pure", "maxTimeoutMs": 3_600_000,
+            "inputSchema": {"type": "object", "properties": {"ms": {"type": "integer", "minimum": 0}}},
         }),
         json!({
             "name": RANGE, "title": "Count", "description": "A list of numbers.", "category": "bench",

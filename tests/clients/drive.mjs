@@ -51,16 +51,25 @@ async function eventually(find) {
   throw new Error("it did not happen");
 }
 
+async function eventuallyList(client, method) {
+  for (let i = 0; i < 100; i += 1) {
+    const list = await client.request(method, {});
+    if (list.length > 0) return list;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  throw new Error(`${method} stayed empty`);
+}
+
 const cases = {
   async "connect and hello-ok"() {
     const { client, hello } = await connect({ scopes: ["operator.read"] });
     assert.equal(hello.protocol, 4);
-    // Their own server sends auth.method, health.modelRuntime and cpuBreakdown too, which their published schema does not
-    // know; runtimeVersion is in the health of seed 003.
+    // Their own server sends auth.method and cpuBreakdown too, which their published schema does not know;
+    // runtimeVersion is in the health of seed 003.
     const { method, ...auth } = hello.auth;
     assert.equal(method, "token");
-    const { modelRuntime, runtimeVersion, eventLoop: { cpuBreakdown, ...eventLoop }, ...health } = hello.snapshot.health;
-    assert.ok(modelRuntime && runtimeVersion && cpuBreakdown);
+    const { runtimeVersion, eventLoop: { cpuBreakdown, ...eventLoop }, ...health } = hello.snapshot.health;
+    assert.ok(runtimeVersion && cpuBreakdown);
     fits("HelloOk", { ...hello, auth, snapshot: { ...hello.snapshot, health: { ...health, eventLoop } } });
     client.stop();
   },
@@ -72,7 +81,10 @@ const cases = {
     const { client } = await connect({ scopes: ["operator.read"] });
     const health = await client.request("health", {});
     assert.equal(health.ok, true);
+    const probed = await client.request("health", { probe: true });
+    assert.ok(probed.ts >= health.ts);
     assert.equal((await client.request("status", {})).heartbeat.defaultAgentId, "main");
+    assert.deepEqual((await client.request("node.list", {})).nodes, []);
     for (const entry of await client.request("system-presence", {})) fits("PresenceEntry", entry);
     fits("LogsTailResult", await client.request("logs.tail", {}));
     client.stop();
@@ -81,6 +93,8 @@ const cases = {
     const { client } = await connect({ scopes: ["operator.read", "operator.write"] });
     fits("ToolsCatalogResult", await client.request("tools.catalog", {}));
     fits("SessionsCreateResult", await client.request("sessions.create", { key: "agent:main:main" }));
+    const listed = await client.request("sessions.list", { sortBy: "lastInteractionAt", includeGlobal: true });
+    assert.equal(listed.sessions[0].key, "agent:main:main");
     const effective = await client.request("tools.effective", { sessionKey: "main" });
     fits("ToolsEffectiveResult", effective);
     assert.ok(effective.groups[0].tools.some((tool) => tool.id === "vault.readFile"));
@@ -123,6 +137,14 @@ const cases = {
     const made = await waiting;
     fits("ToolsInvokeResult", made);
     assert.equal(made.ok, true);
+    const once = { title: "Sure?", description: "Once only", allowedDecisions: ["allow-once"] };
+    const answered = invoker.client.request("plugin.approval.request", once).catch((error) => error);
+    assert.match(String((await answered).message), /missing scope: operator.approvals/);
+    const narrow = reviewer.client.request("exec.approval.request", { command: "ls", unavailableDecisions: ["allow-always"] });
+    const [{ id: question, request }] = await eventuallyList(reviewer.client, "exec.approval.list");
+    assert.deepEqual(request.allowedDecisions, ["allow-once", "deny"]);
+    await reviewer.client.request("exec.approval.resolve", { id: question, decision: "deny" });
+    assert.equal((await narrow).decision, "deny");
     const history = await reviewer.client.request("approval.history", {});
     assert.ok(protocol.validateApprovalHistoryResult(history), JSON.stringify(history).slice(0, 500));
     invoker.client.stop();

@@ -4,7 +4,7 @@
 set -euo pipefail
 toolyard="${1:-${CARGO_TARGET_DIR:-$HOME/.cache/toolyard/target}/release/toolyard}"
 [ -x "$toolyard" ] || { echo "there is no $toolyard: build it first (make build), or name another" >&2; exit 1; }
-place="${TOOLYARD_OPENCLAW_DIR:-$HOME/.cache/toolyard/openclaw}"
+place="${TOOLYARD_OPENCLAW_DIR:-$HOME/.cache/toolyard/npm/openclaw}"
 mkdir -p "$place"
 # Node first: the command line's own install scripts need it.
 node_place="$place/node"
@@ -26,6 +26,11 @@ url="$(sed -E 's/.*"url":"http([^"]*)".*/ws\1/' "$home/ready")"
 export HOME="$home"
 call() { "$node" "$cli" gateway call "$1" --params "$2" --json --url "$url" --token client-test-token-0123; }
 
+# Not in a pipe: a command that fails must fail the script.
+probed="$("$node" "$cli" gateway probe --json --url "$url" --token client-test-token-0123)"
+grep -q '"rpcOk": *true' <<< "$probed" && echo "ok    gateway probe"
+healthy="$(OPENCLAW_GATEWAY_URL="$url" OPENCLAW_GATEWAY_TOKEN=client-test-token-0123 "$node" "$cli" health --json)"
+grep -q '"ok": *true' <<< "$healthy" && echo "ok    health, as a command of its own"
 call health '{}' | grep -q '"ok": *true' && echo "ok    health"
 call tools.invoke '{"name":"vault.listFiles"}' | grep -q '"toolName": *"vault.listFiles"' && echo "ok    tools.invoke"
 call tools.invoke '{"name":"not_a_tool"}' | grep -q '"not_found"' && echo "ok    an unknown tool"

@@ -36,7 +36,7 @@ fn main() {
     let scopes = vec!["operator.write".to_owned()];
     let subject = Subject { agent: "main", session: Some("agent:main:sub:1"), door: "gateway", scopes: &scopes };
     let effective = policy.effective(&subject);
-    let args = json!({"path":"Inbox/today.md","content":"text ".repeat(200)}).as_object().cloned().unwrap();
+    let args = json!({"path":"Inbox/today.md","content":"text ".repeat(200)});
     let entry = snapshot.get("vault.tool77").unwrap();
     let report = json!({
         "tools": TOOLS, "registerAll": register, "snapshot": build,
@@ -44,7 +44,7 @@ fn main() {
         "getBySafeName": time(|| { black_box(snapshot.get(black_box("vault_tool77"))); }),
         "effective": time(|| { black_box(policy.effective(black_box(&subject))); }),
         "decideForList": time(|| { black_box(effective.decide(entry, None)); }),
-        "decideForCall": time(|| { black_box(effective.decide(entry, Some(&args))); }),
+        "decideForCall": time(|| { black_box(effective.decide(entry, args.as_object())); }),
         "checkInput": time(|| { let _ = black_box(entry.check_input(&args)); }),
     });
     println!("{report}");

@@ -114,12 +114,39 @@ pub struct Approval {
     /// Who answered; absent when time ran out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_by: Option<String>,
+    /// What the answering client calls itself; shown, never trusted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_with: Option<String>,
     /// When.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_at: Option<Timestamp>,
-    /// `user`, `timeout`, `no-route`, `cancelled` or `restart`.
+    /// `user`, `timeout`, `no-route`, `cancelled`, `restart`, or what a [`Verdict`] says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal_reason: Option<String>,
+}
+
+/// A person's answer, as a door hands it on.
+#[derive(Debug, Clone)]
+pub struct Verdict {
+    /// The answer.
+    pub decision: ApprovalDecision,
+    /// What the answering client calls itself.
+    pub client: Option<String>,
+    /// Why it ends so: `user`, unless the answer could not be taken as it was given.
+    pub reason: &'static str,
+}
+
+impl From<ApprovalDecision> for Verdict {
+    fn from(decision: ApprovalDecision) -> Self {
+        Self { decision, client: None, reason: "user" }
+    }
+}
+
+/// Who settles a question: nobody, when time ran out or nobody could be asked.
+#[derive(Default)]
+struct Settler {
+    by: Option<String>,
+    client: Option<String>,
 }
 
 /// What watchers of approvals hear.
@@ -153,6 +180,8 @@ pub enum Answer {
 pub enum Route {
     /// Whoever is connected and may; nobody connected means nobody is asked.
     AnyApprover,
+    /// Whoever comes in time: it waits even when nobody is connected yet.
+    Later,
     /// A door knows that nobody can.
     None,
 }
@@ -252,10 +281,18 @@ impl Approvals {
         let id = request.id.clone();
         let wait = request.expires_at.duration_since(request.created_at).unsigned_abs();
         let (waiter, answer) = oneshot::channel();
-        let approval =
-            Arc::new(Approval { request, decision: None, resolved_by: None, resolved_at: None, terminal_reason: None });
-        if route == Route::None || self.approvers.load(Ordering::Acquire) == 0 {
-            let _ = self.events.send(self.close(&approval, ApprovalDecision::Deny, None, "no-route").await?);
+        let approval = Arc::new(Approval {
+            request,
+            decision: None,
+            resolved_by: None,
+            resolved_with: None,
+            resolved_at: None,
+            terminal_reason: None,
+        });
+        let nobody = route == Route::AnyApprover && self.approvers.load(Ordering::Acquire) == 0;
+        if nobody || route == Route::None {
+            let _ =
+                self.events.send(self.close(&approval, ApprovalDecision::Deny, Settler::default(), "no-route").await?);
             return Ok(Opened::Answered(Answer::Denied {
                 reason: "Approval is needed, and nobody who can approve is connected (no approval route).".to_owned(),
             }));
@@ -297,11 +334,11 @@ impl Approvals {
                 Err(_) => Ok(Answer::Cancelled),
             },
             () = tokio::time::sleep(wait) => {
-                self.finish(&id, ApprovalDecision::Deny, None, "timeout").await?;
+                self.finish(&id, ApprovalDecision::Deny, Settler::default(), "timeout").await?;
                 Ok(Answer::Denied { reason: "Approval timed out".to_owned() })
             }
             () = cancel.cancelled() => {
-                self.finish(&id, ApprovalDecision::Deny, None, "cancelled").await?;
+                self.finish(&id, ApprovalDecision::Deny, Settler::default(), "cancelled").await?;
                 Ok(Answer::Cancelled)
             }
         }
@@ -330,7 +367,8 @@ impl Approvals {
     }
 
     /// A person answers. The same answer twice is fine; another one is a conflict.
-    pub async fn resolve(&self, id: &str, decision: ApprovalDecision, by: &Caller) -> Result<(), Failure> {
+    pub async fn resolve(&self, id: &str, verdict: impl Into<Verdict>, by: &Caller) -> Result<(), Failure> {
+        let Verdict { decision, client, reason } = verdict.into();
         let may = by.scopes.iter().any(|s| s == "operator.admin" || s == "operator.approvals");
         if !may {
             return Err(Failure::new(
@@ -338,7 +376,8 @@ impl Approvals {
                 "answering approvals needs the scope operator.approvals",
             ));
         }
-        if self.finish(id, decision.clone(), Some(by.principal.clone()), "user").await? {
+        let settler = Settler { by: Some(by.principal.clone()), client };
+        if self.finish(id, decision.clone(), settler, reason).await? {
             return Ok(());
         }
         match self.settled(id).await? {
@@ -387,8 +426,9 @@ impl Approvals {
             let Ok(approval) = serde_json::from_slice::<Approval>(&bytes) else { continue };
             let alive = self.lock().contains_key(&approval.request.id);
             if approval.decision.is_none() && !alive && approval.request.expires_at < now {
-                let _ =
-                    self.events.send(self.close(&Arc::new(approval), ApprovalDecision::Deny, None, "restart").await?);
+                let approval = Arc::new(approval);
+                let event = self.close(&approval, ApprovalDecision::Deny, Settler::default(), "restart").await?;
+                let _ = self.events.send(event);
                 closed += 1;
             }
         }
@@ -396,18 +436,12 @@ impl Approvals {
     }
 
     /// Settles a question that waits; false when it does not wait (any more). Only one of several answers gets here.
-    async fn finish(
-        &self,
-        id: &str,
-        decision: ApprovalDecision,
-        by: Option<String>,
-        why: &str,
-    ) -> Result<bool, Failure> {
+    async fn finish(&self, id: &str, decision: ApprovalDecision, settler: Settler, why: &str) -> Result<bool, Failure> {
         // Whoever takes the waiter settles the question. It stays among the pending until its answer can be read.
         let taken = self.lock().get_mut(id).and_then(|p| p.waiter.take().map(|w| (p.approval.clone(), w)));
         let Some((approval, waiter)) = taken else { return Ok(false) };
-        let closed = match self.keep_grant(&approval, &decision, by.as_deref()).await {
-            Ok(()) => self.close(&approval, decision.clone(), by, why).await,
+        let closed = match self.keep_grant(&approval, &decision, settler.by.as_deref()).await {
+            Ok(()) => self.close(&approval, decision.clone(), settler, why).await,
             Err(error) => Err(error.into()),
         };
         self.lock().remove(id);
@@ -434,12 +468,13 @@ impl Approvals {
         &self,
         approval: &Arc<Approval>,
         decision: ApprovalDecision,
-        by: Option<String>,
+        settler: Settler,
         why: &str,
     ) -> Result<ApprovalEvent, Failure> {
         let done = Arc::new(Approval {
             decision: Some(decision),
-            resolved_by: by,
+            resolved_by: settler.by,
+            resolved_with: settler.client,
             resolved_at: Some(self.clock.now()),
             terminal_reason: Some(why.to_owned()),
             ..(**approval).clone()

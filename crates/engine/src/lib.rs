@@ -25,6 +25,7 @@ pub mod record;
 mod recorder;
 mod scope;
 pub mod store;
+mod transcript;
 pub mod view;
 
 pub use caller::{Caller, Door};
@@ -41,6 +42,7 @@ pub use provider::{
 };
 pub use recorder::Recorder;
 pub use store::Store;
+pub use transcript::transcript;
 
 /// Version of Toolyard, as it stands on every call.
 pub const EXECUTOR_VERSION: &str = env!("CARGO_PKG_VERSION");

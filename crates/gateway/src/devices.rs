@@ -3,7 +3,7 @@
 //! A device proves itself by an Ed25519 signature over the connection's nonce; its token lets it in without the shared
 //! credential. Tokens are derived from a secret in the store and never kept themselves; revoking moves a counter.
 
-use crate::auth::same_secret;
+use crate::{auth::same_secret, hub::has_scope};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use ed25519_dalek::{Signature, VerifyingKey};
 use jiff::{SignedDuration, Timestamp};
@@ -75,7 +75,7 @@ impl Signed<'_> {
         self.payload("v2")
     }
 
-    fn payload_v3(&self) -> String {
+    pub(crate) fn payload_v3(&self) -> String {
         let plain = |text: &str| text.trim().to_lowercase();
         format!("{}|{}|{}", self.payload("v3"), plain(self.platform), plain(self.device_family))
     }
@@ -113,6 +113,26 @@ pub(crate) struct Device {
     pub(crate) issued_at_ms: i64,
     /// Moves when the token is revoked.
     pub(crate) generation: u64,
+    /// What the token alone may be used for, when it was rotated for less than the device was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) narrowed: Option<Vec<String>>,
+}
+
+impl Device {
+    /// The scopes that the device's token gives.
+    pub(crate) fn token_scopes(&self) -> &[String] {
+        self.narrowed.as_deref().unwrap_or(&self.scopes)
+    }
+}
+
+/// Why a device's token is not changed; told to the log, and to nobody who might be probing.
+pub(crate) enum Kept {
+    /// There is no such device, or not in this role.
+    UnknownDeviceOrRole,
+    /// More than an operator gave the device.
+    BeyondItsScopes,
+    /// The store did not answer.
+    Store(StoreError),
 }
 
 /// A device that waits to be let in.
@@ -204,6 +224,9 @@ impl Devices {
             device.created_at_ms = known.created_at_ms;
             device.generation = known.generation;
             device.issued_at_ms = known.issued_at_ms;
+            // A token for less stays one, until the device comes with the shared credential and wants more.
+            let wider = |narrow: &Vec<String>| device.scopes.iter().any(|scope| !has_scope(narrow, scope));
+            device.narrowed = known.narrowed.filter(|narrow| known.role == device.role && !wider(narrow));
             for scope in known.scopes {
                 if known.role == device.role && !device.scopes.contains(&scope) {
                     device.scopes.push(scope);
@@ -293,16 +316,27 @@ impl Devices {
         Ok(device)
     }
 
-    /// Gives a device a new token and closes its connections.
-    pub(crate) async fn rotate(&self, device_id: &str, now: Timestamp) -> Result<(Device, String), Failure> {
-        let Some(mut device) = self.get(device_id)? else {
-            return Err(Failure::new(ErrorCode::NotFound, "there is no such device"));
-        };
+    /// Gives a device a new token, for all it was given or for less, and closes its connections.
+    pub(crate) async fn rotate(
+        &self,
+        device_id: &str,
+        role: &str,
+        scopes: Option<Vec<String>>,
+        now: Timestamp,
+    ) -> Result<(Device, String), Kept> {
+        let known = self.get(device_id).map_err(Kept::Store)?.filter(|device| device.role == role);
+        let mut device = known.ok_or(Kept::UnknownDeviceOrRole)?;
+        if let Some(scopes) = scopes {
+            if scopes.iter().any(|scope| !has_scope(&device.scopes, scope)) {
+                return Err(Kept::BeyondItsScopes);
+            }
+            device.narrowed = Some(scopes);
+        }
         device.generation += 1;
         device.issued_at_ms = now.as_millisecond();
-        self.save(&device).await?;
+        self.save(&device).await.map_err(Kept::Store)?;
         let _ = self.events.send(DeviceEvent::Revoked { device_id: device.device_id.clone() });
-        let token = self.token(&device)?;
+        let token = self.token(&device).map_err(Kept::Store)?;
         Ok((device, token))
     }
 
@@ -312,6 +346,12 @@ impl Devices {
             let mut value = serde_json::to_value(device).unwrap_or_default();
             if let Some(map) = value.as_object_mut() {
                 map.remove("generation");
+                map.remove("narrowed");
+                let token = json!({
+                    "role": device.role, "scopes": device.token_scopes(), "createdAtMs": device.created_at_ms,
+                    "rotatedAtMs": device.issued_at_ms,
+                });
+                map.insert("tokens".to_owned(), json!([token]));
             }
             value
         };
@@ -416,6 +456,7 @@ mod tests {
             created_at_ms: 1,
             issued_at_ms: 1,
             generation: 0,
+            narrowed: None,
         };
         let paired = devices.pair(device.clone()).await.unwrap();
         let token = devices.token(&paired).unwrap();
@@ -424,8 +465,18 @@ mod tests {
             devices.pair(Device { scopes: vec!["operator.write".into()], created_at_ms: 9, ..device }).await.unwrap();
         assert_eq!(devices.token(&again).unwrap(), token);
         assert_eq!((again.scopes.len(), again.created_at_ms), (2, 1));
-        let (rotated, new) = devices.rotate(&again.device_id, Timestamp::now()).await.unwrap();
+        let now = Timestamp::now();
+        let narrow = Some(vec!["operator.read".to_owned()]);
+        let rotated = devices.rotate(&again.device_id, "operator", narrow, now).await;
+        let Ok((rotated, new)) = rotated else { panic!("it was refused") };
         assert!(new != token && !devices.is_token(&rotated, &token).unwrap());
+        assert_eq!(rotated.token_scopes(), ["operator.read"]);
+        let more = Some(vec!["operator.admin".to_owned()]);
+        assert!(matches!(devices.rotate(&again.device_id, "operator", more, now).await, Err(Kept::BeyondItsScopes)));
+        let node = devices.rotate(&again.device_id, "node", None, now).await;
+        assert!(matches!(node, Err(Kept::UnknownDeviceOrRole)));
+        let back = devices.pair(Device { scopes: vec!["operator.write".into()], ..rotated.clone() }).await.unwrap();
+        assert_eq!(back.narrowed, None, "the shared credential gives back what the device was given");
         devices.revoke(&rotated.device_id[..10]).await.unwrap();
         assert!(devices.get(&rotated.device_id).unwrap().is_none());
     }

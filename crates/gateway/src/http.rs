@@ -3,20 +3,21 @@
 
 use crate::{
     auth::{self, Origin, same_secret},
+    bridge,
     hub::Gateway,
     pulse,
     rpc::{
+        self,
         sessions::{self, Key},
         tools::{self, Invocation, Refused},
     },
-    settings::MAX_HTTP_BODY,
-    tls::TlsListener,
+    settings::{BODY_WITHIN, MAX_HTTP_BODY},
     ws::upgrade,
 };
 use axum::{
     Router,
     body::{Body, Bytes, to_bytes},
-    extract::{ConnectInfo, Path, Request, State, connect_info::Connected},
+    extract::{ConnectInfo, Path, Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::{self, Next},
     response::{
@@ -24,11 +25,9 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
     routing::any,
-    serve::IncomingStream,
 };
 use serde_json::{Map, Value, json};
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::{Caller, Door, Subscription};
 use toolyard_protocol::{EventType, RunId};
@@ -42,39 +41,17 @@ pub fn router(gateway: Gateway) -> Router {
         .route("/readyz", any(ready))
         .route("/metrics", any(metrics))
         .route("/tools/invoke", any(invoke))
+        .route("/bridge", any(bridge_socket))
+        .route("/bridge/inbound", any(bridge_inbound))
         .route("/runs/{run}/events", any(run_events))
         .fallback(anything_else)
         .layer(middleware::from_fn(safe_headers))
         .with_state(gateway)
 }
 
-/// Serves until told to stop.
-pub async fn serve(listener: TcpListener, gateway: Gateway, stop: CancellationToken) -> std::io::Result<()> {
-    let service = router(gateway).into_make_service_with_connect_info::<Peer>();
-    axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
-}
-
-/// Serves over TLS until told to stop.
-pub async fn serve_tls(listener: TlsListener, gateway: Gateway, stop: CancellationToken) -> std::io::Result<()> {
-    let service = router(gateway).into_make_service_with_connect_info::<Peer>();
-    axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
-}
-
 /// The address at the other end.
 #[derive(Debug, Clone, Copy)]
-struct Peer(SocketAddr);
-
-impl Connected<IncomingStream<'_, TcpListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}
-
-impl Connected<IncomingStream<'_, TlsListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}
+pub(crate) struct Peer(pub(crate) SocketAddr);
 
 async fn safe_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
@@ -82,6 +59,7 @@ async fn safe_headers(request: Request, next: Next) -> Response {
         let headers = response.headers_mut();
         headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
         headers.insert("referrer-policy", HeaderValue::from_static("no-referrer"));
+        headers.insert("permissions-policy", HeaderValue::from_static("camera=(), microphone=(), geolocation=()"));
     }
     response
 }
@@ -183,6 +161,59 @@ fn bad_request(kind: &str, message: impl Into<String>) -> Response {
     json_response(StatusCode::BAD_REQUEST, &error)
 }
 
+/// A request's body, within its limits.
+async fn read_body(request: Request) -> Result<Bytes, Response> {
+    match tokio::time::timeout(BODY_WITHIN, to_bytes(request.into_body(), MAX_HTTP_BODY)).await {
+        Ok(Ok(body)) => Ok(body),
+        Err(_) => {
+            let error = json!({"error": {"message": "Request body timeout", "type": "invalid_request_error"}});
+            Err(json_response(StatusCode::REQUEST_TIMEOUT, &error))
+        }
+        Ok(Err(_)) => {
+            let error = json!({"error": {"message": "Payload too large", "type": "invalid_request_error"}});
+            Err(json_response(StatusCode::PAYLOAD_TOO_LARGE, &error))
+        }
+    }
+}
+
+/// Where Claude Code's plugin connects. It shows its session's secret in its first frame.
+async fn bridge_socket(
+    State(gateway): State<Gateway>,
+    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
+    request: Request,
+) -> Response {
+    if !upgrade::is_wanted(request.method(), request.headers()) {
+        return bridge::not_a_socket().into_response();
+    }
+    bridge::accept(&gateway, peer.ip(), request)
+}
+
+/// A message for Claude, as `bridge.inbound` takes it.
+async fn bridge_inbound(
+    State(gateway): State<Gateway>,
+    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
+    request: Request,
+) -> Response {
+    if request.method() != Method::POST {
+        return wrong_method("POST");
+    }
+    if let Err(response) = admit(&gateway, peer, request.headers()) {
+        return response;
+    }
+    let body = match read_body(request).await {
+        Ok(body) => body,
+        Err(response) => return response,
+    };
+    let params = match serde_json::from_slice::<Value>(&body) {
+        Ok(params) => params,
+        Err(error) => return bad_request("invalid_request", error.to_string()),
+    };
+    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params)) {
+        Ok(accepted) => json_response(StatusCode::OK, &accepted),
+        Err(error) => bad_request("invalid_request", error.message),
+    }
+}
+
 async fn invoke(
     State(gateway): State<Gateway>,
     ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
@@ -194,12 +225,9 @@ async fn invoke(
     if let Err(response) = admit(&gateway, peer, request.headers()) {
         return response;
     }
-    let body = match to_bytes(request.into_body(), MAX_HTTP_BODY).await {
+    let body = match read_body(request).await {
         Ok(body) => body,
-        Err(_) => {
-            let error = json!({"error": {"message": "Payload too large", "type": "invalid_request_error"}});
-            return json_response(StatusCode::PAYLOAD_TOO_LARGE, &error);
-        }
+        Err(response) => return response,
     };
     match read_invocation(&gateway, &body) {
         Ok(invocation) => {
@@ -235,11 +263,17 @@ fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Respon
     let Some(name) = name else {
         return Err(bad_request("invalid_request", "tools.invoke requires name"));
     };
-    let args = match map.remove("args") {
+    let mut args = match map.remove("args") {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(args)) => args,
         Some(_) => return Err(bad_request("invalid_request", "tools.invoke args must be an object")),
     };
+    if let Some(action) = text(&map, "action").filter(|a| !a.is_empty())
+        && !args.contains_key("action")
+        && takes_action(gateway, &name)
+    {
+        args.insert("action".to_owned(), action.into());
+    }
     let agent = text(&map, "agentId");
     let key = Key::read(text(&map, "sessionKey").as_deref().unwrap_or("main"), agent.as_deref())
         .map_err(|e| bad_request("invalid_request", e.message))?;
@@ -265,6 +299,13 @@ fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Respon
         dry_run: flag("dryRun"),
         cancel: None,
     })
+}
+
+/// Whether a tool has an argument `action`: only then may it be given beside the arguments.
+fn takes_action(gateway: &Gateway, name: &str) -> bool {
+    let tools = gateway.service().engine().tools();
+    let schema = tools.snapshot.get(name).map(|entry| &entry.definition().input_schema);
+    schema.and_then(|s| s.get("properties")).and_then(Value::as_object).is_some_and(|p| p.contains_key("action"))
 }
 
 fn invoked_response(invoked: tools::Invoked) -> Response {
@@ -316,7 +357,7 @@ async fn metrics(
         return response;
     }
     let engine = gateway.service().engine();
-    let page = gateway.inner.metrics.page(&[
+    let mut page = gateway.inner.metrics.page(&[
         ("toolyard_connections", "WebSocket clients connected now.", gateway.count() as f64),
         ("toolyard_active_runs", "Runs and calls under way.", engine.active_runs().len() as f64),
         ("toolyard_pending_approvals", "Approvals that wait.", engine.approvals().pending().len() as f64),
@@ -325,6 +366,9 @@ async fn metrics(
         ("process_resident_memory_bytes", "Memory in RAM.", pulse::rss_bytes() as f64),
         ("process_cpu_seconds_total", "CPU time so far.", pulse::cpu_seconds()),
     ]);
+    if let Some(models) = gateway.service().models() {
+        page.push_str(&models.metrics());
+    }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page).into_response()
 }
 

@@ -8,8 +8,9 @@ use std::{
 use tracing::{
     Event, Subscriber,
     field::{Field, Visit},
+    span::{Attributes, Id},
 };
-use tracing_subscriber::{Layer, layer::Context};
+use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 
 /// Lines kept.
 const MAX_LINES: usize = 2000;
@@ -71,10 +72,26 @@ impl LogRing {
 /// Writes every event into the process's ring.
 pub struct RingLayer;
 
-impl<S: Subscriber> Layer<S> for RingLayer {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+/// What a span says about itself, written once.
+struct Said(String);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for RingLayer {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if let Some(span) = context.span(id) {
+            let mut said = String::new();
+            attributes.record(&mut Writer(&mut said));
+            span.extensions_mut().insert(Said(said));
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let meta = event.metadata();
         let mut line = format!("{} {} {}:", jiff::Timestamp::now(), meta.level(), meta.target());
+        for span in context.event_scope(event).into_iter().flatten() {
+            if let Some(Said(said)) = span.extensions().get() {
+                line.push_str(said);
+            }
+        }
         event.record(&mut Writer(&mut line));
         ring().push(line);
     }
@@ -95,6 +112,19 @@ impl Visit for Writer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_names_the_trace_it_belongs_to() {
+        use tracing_subscriber::layer::SubscriberExt;
+        let subscriber = tracing_subscriber::registry().with(RingLayer);
+        tracing::subscriber::with_default(subscriber, || {
+            let span = tracing::info_span!("request", trace_id = "4bf92f35-of-this-test");
+            span.in_scope(|| tracing::info!("inside"));
+        });
+        let (lines, _, _) = ring().tail(None, MAX_LINES, 1 << 20);
+        let line = lines.iter().find(|l| l.contains("4bf92f35-of-this-test")).expect("the line");
+        assert!(line.contains("inside"), "{line}");
+    }
 
     #[test]
     fn the_ring_keeps_the_newest_and_goes_on_from_a_cursor() {

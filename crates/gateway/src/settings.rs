@@ -29,11 +29,19 @@ pub const MAX_REQUESTS_PER_CONNECTION: usize = 512;
 pub const PONG_WITHIN: Duration = Duration::from_secs(25);
 /// A write that makes no progress for this long means a client that does not read.
 pub const WRITE_STALL: Duration = Duration::from_secs(60);
+/// HTTP connections at once that are not (yet) WebSockets.
+pub const MAX_HTTP_CONNECTIONS: usize = 4096;
+/// The head of an HTTP request must have come within this time.
+pub const HEADERS_WITHIN: Duration = Duration::from_secs(10);
+/// The head of an HTTP request.
+pub const MAX_HTTP_HEAD: usize = 64 << 10;
+/// The body of an HTTP request must have come within this time.
+pub const BODY_WITHIN: Duration = Duration::from_secs(30);
 /// The body of an HTTP request.
 pub const MAX_HTTP_BODY: usize = 2 << 20;
 /// Ticks come this often unless set otherwise.
 pub const TICK: Duration = Duration::from_secs(30);
-/// The health event comes this often.
+/// The health event comes this often unless set otherwise.
 pub const HEALTH_EVERY: Duration = Duration::from_secs(60);
 /// How far a device's clock may be off.
 pub const SIGNATURE_SKEW_MS: i64 = 120_000;
@@ -81,6 +89,8 @@ pub struct Settings {
     pub rate_limit: RateLimit,
     /// How often `tick` comes.
     pub tick: Duration,
+    /// How often the health event comes.
+    pub health_every: Duration,
     /// Agents that policy knows, beside `main`.
     pub agents: Vec<String>,
     /// The profile that policy sets, for `tools.effective`.
@@ -89,6 +99,16 @@ pub struct Settings {
     pub config: Value,
     /// Where state lies, for `health`.
     pub state_path: String,
+    /// Where the gateway listens, for presence.
+    pub address: Option<IpAddr>,
+    /// Where Claude Code's plugin connects, `ws://HOST:PORT/bridge`.
+    pub bridge_url: Option<String>,
+    /// How many messages for Claude wait in each session.
+    pub bridge_buffer: toolyard_bridge::mailbox::MailboxLimits,
+    /// Who may answer permission questions in words, in every session.
+    pub bridge_senders: Vec<String>,
+    /// The program that Claude Code starts as its plugin.
+    pub program: String,
 }
 
 impl Settings {
@@ -103,10 +123,16 @@ impl Settings {
             require_device: true,
             rate_limit: RateLimit::default(),
             tick: TICK,
+            health_every: HEALTH_EVERY,
             agents: Vec::new(),
             profile: None,
             config: Value::Null,
             state_path: String::new(),
+            address: None,
+            bridge_url: None,
+            bridge_buffer: toolyard_bridge::mailbox::MailboxLimits::default(),
+            bridge_senders: Vec::new(),
+            program: "toolyard".to_owned(),
         }
     }
 }

@@ -69,6 +69,7 @@ impl TlsListener {
                     }
                 };
                 let Ok(place) = places.clone().acquire_owned().await else { return };
+                let _ = stream.set_nodelay(true);
                 let (acceptor, done) = (acceptor.clone(), done.clone());
                 tokio::spawn(async move {
                     let _place = place;

@@ -30,6 +30,62 @@ pub fn to_vec<T: Serialize>(value: &T) -> Result<Vec<u8>, CanonicalError> {
     serde_json_canonicalizer::to_vec(value).map_err(|e| CanonicalError::Unrepresentable(e.to_string()))
 }
 
+/// The canonical bytes of a JSON value, as [`to_vec`] makes them, several times as fast for what arguments usually are:
+/// no fractions and no integers beyond 2^53.
+pub fn value_to_vec(value: &Value) -> Result<Vec<u8>, CanonicalError> {
+    let mut out = Vec::with_capacity(256);
+    if write_simple(value, &mut out) { Ok(out) } else { to_vec(value) }
+}
+
+/// Answers false where a number's form needs more thought.
+fn write_simple(value: &Value, out: &mut Vec<u8>) -> bool {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Number(number) => match number.as_i64() {
+            Some(i) if i.unsigned_abs() <= MAX_SAFE_INTEGER as u64 => return serde_json::to_writer(out, &i).is_ok(),
+            _ => return false,
+        },
+        // RFC 8785 escapes what serde_json escapes, in the same way.
+        Value::String(text) => return serde_json::to_writer(out, text).is_ok(),
+        Value::Array(items) => {
+            out.push(b'[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                if !write_simple(item, out) {
+                    return false;
+                }
+            }
+            out.push(b']');
+        }
+        Value::Object(map) => {
+            let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+            // Only beyond the basic plane do UTF-16 code units sort in another order than UTF-8 bytes.
+            entries.sort_unstable_by(|(a, _), (b, _)| {
+                if a.is_ascii() && b.is_ascii() { a.cmp(b) } else { a.encode_utf16().cmp(b.encode_utf16()) }
+            });
+            out.push(b'{');
+            for (i, (key, item)) in entries.into_iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                if serde_json::to_writer(&mut *out, key).is_err() {
+                    return false;
+                }
+                out.push(b':');
+                if !write_simple(item, out) {
+                    return false;
+                }
+            }
+            out.push(b'}');
+        }
+    }
+    true
+}
+
 /// The canonical text of a JSON value.
 pub fn to_string(value: &Value) -> Result<String, CanonicalError> {
     serde_json_canonicalizer::to_string(value).map_err(|e| CanonicalError::Unrepresentable(e.to_string()))
@@ -123,6 +179,16 @@ mod tests {
     }
 
     #[test]
+    fn the_quick_way_sorts_and_escapes_alike() {
+        for value in [
+            json!({"\u{1f600}":1,"\u{fb33}":2,"a":3,"\u{7f}":4,"":5}),
+            json!(["\u{0}\u{8}\u{b}\u{c}\u{1f}\u{7f}\u{2028}\"\\/", -1, 9007199254740991i64, u64::MAX, 1.5, -0.0]),
+        ] {
+            assert_eq!(value_to_vec(&value).unwrap(), to_vec(&value).unwrap());
+        }
+    }
+
+    #[test]
     fn unsafe_integers_are_named_with_their_path() {
         let err = check_integers(&json!({"a":[1,{"b/c":9007199254740993u64}]})).unwrap_err();
         assert_eq!(err, CanonicalError::UnsafeInteger { path: "/a/1/b~1c".into() });
@@ -159,6 +225,11 @@ mod tests {
         #[test]
         fn canonical_form_ignores_key_order(value in any_json()) {
             prop_assert_eq!(to_string(&value).unwrap(), to_string(&reversed(&value)).unwrap());
+        }
+
+        #[test]
+        fn the_quick_way_gives_the_same_bytes(value in any_json()) {
+            prop_assert_eq!(value_to_vec(&value).unwrap(), to_vec(&value).unwrap());
         }
 
         #[test]

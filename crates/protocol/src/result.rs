@@ -144,28 +144,36 @@ pub struct ToolResultParts {
 #[serde(try_from = "ToolResultParts", into = "ToolResultParts")]
 pub struct ToolResult(ToolResultParts);
 
+impl ToolResultParts {
+    /// Checks the invariants.
+    pub fn check(&self) -> Result<(), EnvelopeError> {
+        let fail = |problem: &str| Err(EnvelopeError { envelope: "ToolResult", problem: problem.to_owned() });
+        if self.ok != (self.status == ResultStatus::Ok) {
+            return fail("ok must be true exactly when status is \"ok\"");
+        }
+        if self.ok != self.data.is_some() {
+            return fail("data must be there exactly when status is \"ok\"");
+        }
+        if self.ok && self.error.is_some() {
+            return fail("an ok result carries no error");
+        }
+        if !self.ok && self.error.is_none() && self.status != ResultStatus::Skipped {
+            return fail("error must be there when status is not \"ok\"");
+        }
+        if self.status == ResultStatus::Skipped && self.error.is_none() && self.user_message.is_none() {
+            return fail("a skipped result says why, in error or in userMessage");
+        }
+        if self.ended_at < self.started_at {
+            return fail("endedAt lies before startedAt");
+        }
+        Ok(())
+    }
+}
+
 impl ToolResult {
     /// Checks the invariants.
     pub fn new(parts: ToolResultParts) -> Result<Self, EnvelopeError> {
-        let fail = |problem: &str| Err(EnvelopeError { envelope: "ToolResult", problem: problem.to_owned() });
-        if parts.ok != (parts.status == ResultStatus::Ok) {
-            return fail("ok must be true exactly when status is \"ok\"");
-        }
-        if parts.ok != parts.data.is_some() {
-            return fail("data must be there exactly when status is \"ok\"");
-        }
-        if parts.ok && parts.error.is_some() {
-            return fail("an ok result carries no error");
-        }
-        if !parts.ok && parts.error.is_none() && parts.status != ResultStatus::Skipped {
-            return fail("error must be there when status is not \"ok\"");
-        }
-        if parts.status == ResultStatus::Skipped && parts.error.is_none() && parts.user_message.is_none() {
-            return fail("a skipped result says why, in error or in userMessage");
-        }
-        if parts.ended_at < parts.started_at {
-            return fail("endedAt lies before startedAt");
-        }
+        parts.check()?;
         Ok(Self(parts))
     }
 

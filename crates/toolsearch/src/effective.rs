@@ -7,7 +7,7 @@ use std::{
 };
 use toolyard_catalog::{
     EffectivePolicy, Snapshot, SourceKind, ToolEntry,
-    search::{Hit, SearchIndex, SearchOptions, TextEmbedder},
+    search::{Hit, MeaningModel, SearchIndex, SearchOptions},
 };
 use toolyard_protocol::canonical;
 
@@ -40,7 +40,7 @@ pub struct EffectiveCatalog {
 /// The search index of a snapshot, built when first asked for.
 struct SharedIndex {
     snapshot: Arc<Snapshot>,
-    embedder: Option<Arc<dyn TextEmbedder>>,
+    model: Option<Arc<dyn MeaningModel>>,
     index: OnceLock<SearchIndex>,
 }
 
@@ -48,8 +48,8 @@ impl SharedIndex {
     fn get(&self) -> &SearchIndex {
         self.index.get_or_init(|| {
             let index = SearchIndex::build(&self.snapshot);
-            match &self.embedder {
-                Some(embedder) => index.with_embeddings(&**embedder),
+            match &self.model {
+                Some(model) => index.with_meaning(&**model),
                 None => index,
             }
         })
@@ -88,8 +88,7 @@ impl EffectiveCatalog {
 
     /// The tools that fit a query best.
     pub fn search(&self, query: &str, limit: usize, explain: bool) -> Vec<Hit> {
-        let embedder = self.index.embedder.as_deref();
-        self.index.get().search(query, &SearchOptions { limit, embedder, explain }, |entry| self.contains(entry))
+        self.index.get().search(query, &SearchOptions { limit, explain }, |entry| self.contains(entry))
     }
 
     /// Whether a search can be answered at once.
@@ -128,15 +127,15 @@ struct Key {
 /// Builds effective catalogs and keeps them for callers alike.
 #[derive(Default)]
 pub struct Effectives {
-    embedder: Option<Arc<dyn TextEmbedder>>,
+    model: Option<Arc<dyn MeaningModel>>,
     kept: Mutex<VecDeque<(Key, Arc<EffectiveCatalog>)>>,
     indexes: Mutex<VecDeque<Arc<SharedIndex>>>,
 }
 
 impl Effectives {
     /// With a model of meaning, or by words alone.
-    pub fn new(embedder: Option<Arc<dyn TextEmbedder>>) -> Self {
-        Self { embedder, ..Self::default() }
+    pub fn new(model: Option<Arc<dyn MeaningModel>>) -> Self {
+        Self { model, ..Self::default() }
     }
 
     /// The catalog for a policy. `scopes` are those the policy was made for: they are no part of its hash.
@@ -196,11 +195,8 @@ impl Effectives {
         if let Some(known) = indexes.iter().find(|index| index.snapshot.version() == snapshot.version()) {
             return known.clone();
         }
-        let index = Arc::new(SharedIndex {
-            snapshot: snapshot.clone(),
-            embedder: self.embedder.clone(),
-            index: OnceLock::new(),
-        });
+        let index =
+            Arc::new(SharedIndex { snapshot: snapshot.clone(), model: self.model.clone(), index: OnceLock::new() });
         indexes.push_front(index.clone());
         indexes.truncate(MAX_INDEXES);
         index

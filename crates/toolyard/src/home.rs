@@ -2,12 +2,16 @@
 
 use anyhow::{Context, Result};
 use std::{
+    collections::BTreeMap,
     fs,
     io::Write,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 use toolyard_engine::{chain::Signer, store::Lease};
+
+/// Tokens that gateways gave this machine's device, by URL.
+const DEVICE_TOKENS: &str = "device-tokens.json";
 
 /// The folder that holds everything Toolyard keeps.
 #[derive(Debug, Clone)]
@@ -76,28 +80,62 @@ impl Home {
 
     /// The key that signs records, made at first use. Its public half lies beside it for verifiers.
     pub fn signer(&self) -> Result<Signer> {
-        let path = self.state().join("signing.key");
-        let secret: [u8; 32] = match read_private(&path)? {
-            Some(text) => parse_hex(text.trim()).with_context(|| format!("{} is not a key", path.display()))?,
-            None => {
-                let secret = random()?;
-                match write_new(&path, &toolyard_protocol::canonical::hex(&secret))? {
-                    true => secret,
-                    // Another process made it meanwhile.
-                    false => {
-                        let text = read_private(&path)?.unwrap_or_default();
-                        parse_hex(text.trim()).with_context(|| format!("{} is not a key", path.display()))?
-                    }
-                }
-            }
-        };
-        let signer = Signer::from_secret("toolyard", &secret);
+        let signer = Signer::from_secret("toolyard", &self.secret("signing.key")?);
         let public = self.state().join("signing.pub");
         if !public.exists() {
             fs::write(&public, signer.verifier().to_text() + "\n")
                 .with_context(|| format!("cannot write {}", public.display()))?;
         }
         Ok(signer)
+    }
+
+    /// The key with which this machine signs as a device of a gateway elsewhere, made at first use.
+    pub fn device_key(&self) -> Result<[u8; 32]> {
+        self.secret("device.key")
+    }
+
+    /// 32 secret bytes, made at first use.
+    fn secret(&self, name: &str) -> Result<[u8; 32]> {
+        let path = self.state().join(name);
+        let text = match read_private(&path)? {
+            Some(text) => text,
+            None => {
+                let secret = random()?;
+                if write_new(&path, &toolyard_protocol::canonical::hex(&secret))? {
+                    return Ok(secret);
+                }
+                // Another process made it meanwhile.
+                read_private(&path)?.unwrap_or_default()
+            }
+        };
+        parse_hex(text.trim()).with_context(|| format!("{} is not a key", path.display()))
+    }
+
+    /// The token that the gateway at a URL gave this machine's device.
+    pub fn device_token(&self, url: &str) -> Result<Option<String>> {
+        Ok(self.device_tokens()?.remove(url))
+    }
+
+    /// Keeps the token that the gateway at a URL gave this machine's device.
+    pub fn keep_device_token(&self, url: &str, token: &str) -> Result<()> {
+        let mut tokens = self.device_tokens()?;
+        if tokens.get(url).is_some_and(|kept| kept == token) {
+            return Ok(());
+        }
+        tokens.insert(url.to_owned(), token.to_owned());
+        let path = self.state().join(DEVICE_TOKENS);
+        let beside = self.state().join(format!("{DEVICE_TOKENS}.{}", std::process::id()));
+        let _ = fs::remove_file(&beside);
+        write_new(&beside, &serde_json::to_string(&tokens)?)?;
+        fs::rename(&beside, &path).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn device_tokens(&self) -> Result<BTreeMap<String, String>> {
+        let path = self.state().join(DEVICE_TOKENS);
+        match read_private(&path)? {
+            Some(text) => serde_json::from_str(&text).with_context(|| format!("{} cannot be read", path.display())),
+            None => Ok(BTreeMap::new()),
+        }
     }
 
     /// The token clients must show, made at first use.
@@ -149,6 +187,11 @@ fn read_private(path: &Path) -> Result<Option<String>> {
     Ok(Some(fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?))
 }
 
+/// Writes a new file that only its owner can read.
+pub fn write_private(path: &Path, text: &str) -> Result<()> {
+    if write_new(path, text)? { Ok(()) } else { anyhow::bail!("{} is there already", path.display()) }
+}
+
 /// Writes a new secret whole or not at all. False when it is there already.
 fn write_new(path: &Path, text: &str) -> Result<bool> {
     let temporary = path.with_extension(format!("tmp{}", std::process::id()));
@@ -174,26 +217,16 @@ fn write_new(path: &Path, text: &str) -> Result<bool> {
 /// This process, for leases.
 pub fn this_process() -> Lease {
     let pid = std::process::id();
-    Lease { boot_id: boot_id(), pid, started: start_time(pid).unwrap_or_default() }
+    Lease { boot_id: boot_id(), pid, started: toolyard_vault::process::start_time(pid).unwrap_or_default() }
 }
 
 /// Whether the process of a lease still runs.
 pub fn is_alive(lease: &Lease) -> bool {
-    lease.boot_id == boot_id() && start_time(lease.pid) == Some(lease.started)
+    lease.boot_id == boot_id() && toolyard_vault::process::start_time(lease.pid) == Some(lease.started)
 }
 
 fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|t| t.trim().to_owned()).unwrap_or_default()
-}
-
-/// Field 22 of `/proc/PID/stat`; the command name before it may hold spaces and parentheses. A zombie runs no more.
-fn start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    if fields.next()? == "Z" {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
 }
 
 /// The user's name, for records.

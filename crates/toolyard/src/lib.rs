@@ -9,6 +9,7 @@ pub mod commands;
 pub mod config;
 pub mod home;
 pub mod mcp;
+pub mod model_view;
 pub mod output;
 pub mod plugins;
 pub mod progress;

@@ -20,7 +20,7 @@ use toolyard_plugins::{Plugins, PluginsParts};
 use toolyard_protocol::{ErrorCode, Failure, RunStatus};
 use toolyard_sandbox::{ScriptRunner, launch::ConfinedLauncher};
 use toolyard_store::{SqliteStore, StoreOptions};
-use toolyard_toolsearch::ToolSearch;
+use toolyard_toolsearch::{StaticMeaning, ToolSearch};
 use toolyard_vault::{NoClients, Vault, VaultOptions, VaultProvider};
 
 /// Everything that runs in this process.
@@ -75,8 +75,8 @@ impl Yard {
         });
         let vault =
             register_vault(&engine, &resolved.vault, &home, resolved.config.policy.sandbox.follow_symlinks, needs)?;
-        let settings = resolved.config.tools.tool_search.settings();
-        let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), None));
+        let settings = resolved.config.tool_search();
+        let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), Some(Arc::new(StaticMeaning))));
         ToolSearch::register(&tool_search, &engine).map_err(refused)?;
         let run_files = (needs == Needs::Store && resolved.config.record.files != RunFilesMode::None)
             .then(|| RunFiles::start(home.runs(), store, &resolved.config.record))
@@ -96,6 +96,7 @@ impl Yard {
         let asks = Asks::default();
         let upstreams = Upstreams::new(engine.clone(), asks.clone(), tokio_util::sync::CancellationToken::new());
         let service = Service::new(engine, info, home::is_alive);
+        service.show_models(Arc::new(crate::model_view::SearchView(tool_search.clone())));
         service.extend(Arc::new(crate::mcp::UpstreamMethods(upstreams.clone())));
         let mcp = resolved.config.mcp;
         let mut folders = vec![home.path().join("skills")];

@@ -16,8 +16,9 @@ use crate::{
     error::{Fallible, etag_conflict, system, too_large},
     etag::etag,
     path::VaultPath,
+    process::process_mark,
     root::Links,
-    vault::{STAGED_PREFIX, Vault, process_mark},
+    vault::{STAGED_PREFIX, Vault},
     view::{MAX_FILE_BYTES, Purpose, View},
 };
 use rustix::io::Errno;

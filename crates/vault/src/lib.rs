@@ -24,6 +24,7 @@ mod overlay;
 mod patch;
 mod path;
 mod preview;
+pub mod process;
 #[cfg(test)]
 mod properties;
 mod provider;

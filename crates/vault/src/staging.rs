@@ -7,7 +7,8 @@
 
 use crate::{
     path::VaultPath,
-    vault::{STAGED_PREFIX, Vault, is_running, process_mark},
+    process::{is_running, process_mark},
+    vault::{STAGED_PREFIX, Vault},
 };
 use std::{
     fs::{File, OpenOptions},

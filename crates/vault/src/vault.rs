@@ -14,7 +14,6 @@ use rustix::io::Errno;
 use std::{
     io::Read,
     path::{Path, PathBuf},
-    sync::LazyLock,
     time::Duration,
 };
 use toolyard_protocol::{EntryKind, ErrorCode, Failure};
@@ -143,29 +142,6 @@ impl View for Vault {
             }
         }
     }
-}
-
-/// Which process this is: its id and when it started (clock ticks since boot), because ids are used again, and a
-/// container's first process always has the same.
-pub(crate) fn process_mark() -> &'static str {
-    static MARK: LazyLock<String> = LazyLock::new(|| {
-        let pid = std::process::id();
-        mark_of(pid).unwrap_or_else(|| format!("{pid}.0"))
-    });
-    &MARK
-}
-
-/// Whether the process of a mark still runs.
-pub(crate) fn is_running(mark: &str) -> bool {
-    let pid = mark.split('.').next().and_then(|pid| pid.parse::<u32>().ok());
-    pid.is_some_and(|pid| mark_of(pid).as_deref() == Some(mark))
-}
-
-fn mark_of(pid: u32) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses and may hold anything; the start time is the 20th after it.
-    let started = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse::<u64>().ok()?;
-    Some(format!("{pid}.{started}"))
 }
 
 fn stat_of(path: &VaultPath, meta: &crate::root::Meta) -> Fallible<Stat> {

@@ -235,12 +235,12 @@ impl ToolEntry {
     }
 
     /// Checks arguments against the input schema. Changes nothing and fills in no defaults.
-    pub fn check_input(&self, args: &Map<String, Value>) -> Result<(), Vec<Violation>> {
+    pub fn check_input(&self, args: &Value) -> Result<(), Vec<Violation>> {
         self.input.get_or_init(|| CompiledSchema::new("input", &self.definition.input_schema)).check(args)
     }
 
     /// Checks data against the output schema; a tool without one may answer anything.
-    pub fn check_output(&self, data: &Map<String, Value>) -> Result<(), Vec<Violation>> {
+    pub fn check_output(&self, data: &Value) -> Result<(), Vec<Violation>> {
         match &self.definition.output_schema {
             Some(schema) => self.output.get_or_init(|| CompiledSchema::new("output", schema)).check(data),
             None => Ok(()),

@@ -59,7 +59,7 @@ pub(super) fn check_shape(schema: &Map<String, Value>) -> Result<(), String> {
 /// Checks a value against a schema that is used once: a plugin's configuration, say. `Err` lists what does not fit, or
 /// says that the schema itself cannot be used.
 pub fn check_once(schema: &Map<String, Value>, value: &Map<String, Value>) -> Result<(), Vec<Violation>> {
-    CompiledSchema::new("config", schema).check(value)
+    CompiledSchema::new("config", schema).check(&Value::Object(value.clone()))
 }
 
 /// A schema ready to check with, or why it is not.
@@ -78,17 +78,16 @@ impl CompiledSchema {
         Self { validator, schema }
     }
 
-    pub(super) fn check(&self, map: &Map<String, Value>) -> Result<(), Vec<Violation>> {
+    pub(super) fn check(&self, value: &Value) -> Result<(), Vec<Violation>> {
         let validator = match &self.validator {
             Ok(validator) => validator,
             Err(problem) => return Err(vec![Violation::new(String::new(), problem.clone())]),
         };
-        let value = Value::Object(map.clone());
-        if validator.is_valid(&value) {
+        if validator.is_valid(value) {
             return Ok(());
         }
         let mut violations = Vec::new();
-        for error in validator.iter_errors(&value) {
+        for error in validator.iter_errors(value) {
             self.describe(&error, &mut violations);
             if violations.len() >= MAX_VIOLATIONS {
                 break;

@@ -1,8 +1,8 @@
 //! [`SearchIndex`]: the terms of a catalog with what each is worth in each tool. Built once per snapshot, never changed.
 
 use super::{
-    embed::{TextEmbedder, Vectors},
     fuzzy::FuzzyTerms,
+    meaning::{Meaning, MeaningModel},
     tokens::{word_terms, words},
 };
 use crate::registry::{Snapshot, ToolEntry};
@@ -12,8 +12,10 @@ use std::{collections::HashMap, sync::Arc};
 
 /// Parameters are read this deep; what lies deeper is seldom what a tool is about.
 const MAX_PARAMETER_DEPTH: usize = 4;
-/// Characters of a tool's text that are embedded.
-const MAX_EMBEDDED_CHARS: usize = 1_000;
+/// Characters of a tool's description that a model of meaning reads.
+const MAX_MEANT_CHARS: usize = 1_000;
+/// Names of parameters that it reads.
+const MAX_MEANT_PARAMETERS: usize = 12;
 
 /// A part of a tool's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -52,21 +54,21 @@ pub struct Weights {
     pub coverage: f32,
     /// What it counts that two words stand side by side in the query and in a tool's name or description.
     pub neighbours: f32,
-    /// What the embedding counts against the words.
-    pub embedding: f32,
+    /// What the tool nearest in meaning gets for it; the one with the best words gets 1 for them.
+    pub meaning: f32,
 }
 
 impl Default for Weights {
     fn default() -> Self {
         Self {
-            fields: [2.0, 1.0, 0.5, 0.5],
+            fields: [2.0, 1.0, 0.5, 0.75],
             length: [0.5, 0.75, 0.5, 0.5],
-            saturation: 1.2,
+            saturation: 1.0,
             thesaurus: 0.25,
             fuzzy: 0.65,
-            coverage: 0.5,
+            coverage: 0.35,
             neighbours: 0.4,
-            embedding: 0.6,
+            meaning: 0.65,
         }
     }
 }
@@ -89,7 +91,6 @@ pub(super) struct Term {
 }
 
 /// The index of one snapshot.
-#[derive(Debug)]
 pub struct SearchIndex {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) weights: Weights,
@@ -106,7 +107,7 @@ pub struct SearchIndex {
     pub(super) neighbours: Vec<(u64, u32)>,
     /// Names and ids in lower case, to find exact ones whatever their case.
     pub(super) exact: HashMap<String, Vec<u32>>,
-    pub(super) vectors: Option<Vectors>,
+    pub(super) meaning: Option<Box<dyn Meaning>>,
 }
 
 impl SearchIndex {
@@ -165,15 +166,15 @@ impl SearchIndex {
             fuzzy,
             neighbours,
             exact,
-            vectors: None,
+            meaning: None,
         }
     }
 
-    /// Adds the vectors of all tools. Searches that are given the same embedder then rank by meaning as well.
+    /// Lets a model read the tools. Searches then rank by meaning as well.
     #[must_use]
-    pub fn with_embeddings(mut self, embedder: &dyn TextEmbedder) -> Self {
-        let texts: Vec<String> = self.snapshot.iter().map(|entry| embedded_text(entry)).collect();
-        self.vectors = Vectors::new(texts.iter().map(String::as_str), embedder);
+    pub fn with_meaning(mut self, model: &dyn MeaningModel) -> Self {
+        let texts: Vec<String> = self.snapshot.iter().map(|entry| meant(entry)).collect();
+        self.meaning = model.read(&texts);
         self
     }
 
@@ -317,9 +318,40 @@ fn numbered(word: &str, numbers: &mut HashMap<String, u32>, terms: &mut Vec<Vec<
     found.into_boxed_slice()
 }
 
-fn embedded_text(entry: &ToolEntry) -> String {
+/// What a model reads of a tool: its name in words, its title where it says more, its description, and the names of its
+/// parameters. Their descriptions would drown the rest: they speak of formats more than of purposes.
+fn meant(entry: &ToolEntry) -> String {
     let definition = entry.definition();
-    let name = definition.name.as_str().replace(['_', '.', '-', ':', '/'], " ");
-    let text = format!("{name}. {}. {}", definition.title, definition.description);
-    text.chars().take(MAX_EMBEDDED_CHARS).collect()
+    let mut text = String::new();
+    spaced(definition.name.as_str(), &mut text);
+    let mut title = String::new();
+    spaced(&definition.title, &mut title);
+    if !title.eq_ignore_ascii_case(&text) {
+        text.push_str(". ");
+        text.push_str(&title);
+    }
+    text.push_str(". ");
+    text.extend(definition.description.chars().take(MAX_MEANT_CHARS));
+    // Of a stranger's schema nothing is read, as with words.
+    if entry.source().is_trusted()
+        && let Some(Value::Object(properties)) = definition.input_schema.get("properties")
+    {
+        for name in properties.keys().take(MAX_MEANT_PARAMETERS) {
+            text.push_str(". ");
+            spaced(name, &mut text);
+        }
+    }
+    text
+}
+
+/// A name as words: split where case changes and at punctuation.
+fn spaced(name: &str, out: &mut String) {
+    let mut previous = ' ';
+    for c in name.chars() {
+        if c.is_uppercase() && previous.is_lowercase() {
+            out.push(' ');
+        }
+        out.push(if c.is_alphanumeric() { c } else { ' ' });
+        previous = c;
+    }
 }

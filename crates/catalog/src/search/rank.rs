@@ -1,8 +1,8 @@
 //! Searching: from a query to an order of tools, and the reasons for it.
 
 use super::{
-    embed::TextEmbedder,
     index::{Field, SearchIndex, field_shares, pair},
+    meaning::checked,
     tokens::{stem, terms},
 };
 use crate::registry::ToolEntry;
@@ -20,6 +20,10 @@ pub const MAX_QUERY_CHARS: usize = 8_192;
 pub const MAX_BATCH_QUERIES: usize = 16;
 /// Different terms of a query that count, the rarest first.
 const MAX_QUERY_TERMS: usize = 128;
+/// A tool that shares no word with the query is found only if it is this near in meaning.
+const LEAST_MEANING_ALONE: f32 = 0.3;
+/// Similarities are measured by the nearest tool's, or by this if even that is farther off.
+const LEAST_NEAREST: f32 = 0.35;
 /// Repeating a word in the query counts less each time: (k + 1) n / (k + n).
 const REPETITION: f32 = 1.0;
 
@@ -36,18 +40,16 @@ static THESAURUS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
 });
 
 /// How to search.
-#[derive(Clone, Copy, Default)]
-pub struct SearchOptions<'a> {
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SearchOptions {
     /// At most this many tools; [`MAX_RESULTS`] is the most.
     pub limit: usize,
-    /// The model the index was given with [`SearchIndex::with_embeddings`].
-    pub embedder: Option<&'a dyn TextEmbedder>,
     /// Whether each hit says why it was found.
     pub explain: bool,
 }
 
-impl SearchOptions<'_> {
-    /// By words alone, without reasons.
+impl SearchOptions {
+    /// Without reasons.
     pub fn limit(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
@@ -66,7 +68,7 @@ pub struct Hit {
     pub explain: Option<Explanation>,
 }
 
-/// Why a tool was found. Without an embedding, the parts add up to the score.
+/// Why a tool was found. Without a model of meaning, the parts add up to the score.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
@@ -76,7 +78,7 @@ pub struct Explanation {
     pub coverage: f32,
     /// What it gave that words stand side by side in the query and in the tool's name or description.
     pub neighbours: f32,
-    /// The similarity of meaning, -1 to 1, where an embedding took part.
+    /// The similarity of meaning, -1 to 1, where a model of meaning took part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub similarity: Option<f32>,
 }
@@ -107,6 +109,16 @@ struct Wanted {
     from: String,
 }
 
+/// What a query asks for.
+struct Asked {
+    /// The terms to look for.
+    wanted: Vec<Wanted>,
+    /// The query's own terms that stand side by side.
+    pairs: Vec<u64>,
+    /// Whether any of its words says something, known or not.
+    usable: bool,
+}
+
 /// Scores of all tools for one query.
 struct Scores {
     total: Vec<f32>,
@@ -118,7 +130,7 @@ struct Scores {
 impl SearchIndex {
     /// The tools that fit a query best, among those the filter lets through. Tools the query names come first; a query
     /// without a usable word finds nothing else.
-    pub fn search(&self, query: &str, options: &SearchOptions<'_>, filter: impl Fn(&ToolEntry) -> bool) -> Vec<Hit> {
+    pub fn search(&self, query: &str, options: &SearchOptions, filter: impl Fn(&ToolEntry) -> bool) -> Vec<Hit> {
         let limit = options.limit.min(MAX_RESULTS);
         let query = match query.char_indices().nth(MAX_QUERY_CHARS) {
             Some((end, _)) => &query[..end],
@@ -127,8 +139,8 @@ impl SearchIndex {
         if limit == 0 || query.trim().is_empty() {
             return Vec::new();
         }
-        let (wanted, pairs) = self.wanted(query);
-        let scores = self.score(query, &wanted, &pairs, options.embedder);
+        let Asked { wanted, pairs, usable } = self.asked(query);
+        let scores = self.score(query, usable, &wanted, &pairs);
         let named = self.named(query);
         let hit = |number: u32, exact: bool| -> Option<Hit> {
             let entry = self.snapshot.at(number as usize).filter(|entry| filter(entry))?;
@@ -164,7 +176,7 @@ impl SearchIndex {
     pub fn search_batch(
         &self,
         queries: &[&str],
-        options: &SearchOptions<'_>,
+        options: &SearchOptions,
         filter: impl Fn(&ToolEntry) -> bool,
     ) -> Vec<(Hit, Vec<usize>)> {
         let limit = options.limit.min(MAX_RESULTS);
@@ -209,7 +221,7 @@ impl SearchIndex {
 
     /// The terms to look for: the query's own, those the thesaurus puts beside them, and for unknown words those that
     /// look alike. With them, the query's terms that stand side by side.
-    fn wanted(&self, query: &str) -> (Vec<Wanted>, Vec<u64>) {
+    fn asked(&self, query: &str) -> Asked {
         let mut counts: HashMap<String, u32> = HashMap::new();
         let mut order: Vec<String> = Vec::new();
         let mut previous: Option<u32> = None;
@@ -256,14 +268,14 @@ impl SearchIndex {
         }
         pairs.sort_unstable();
         pairs.dedup();
-        (wanted, pairs)
+        Asked { wanted, pairs, usable: !order.is_empty() }
     }
 
     fn rarity(&self, number: u32) -> f32 {
         self.terms.get(number as usize).map_or(0.0, |term| term.rarity)
     }
 
-    fn score(&self, query: &str, wanted: &[Wanted], pairs: &[u64], embedder: Option<&dyn TextEmbedder>) -> Scores {
+    fn score(&self, query: &str, usable: bool, wanted: &[Wanted], pairs: &[u64]) -> Scores {
         let mut total = vec![0.0f32; self.lengths.len()];
         let mut coverage = vec![0.0f32; self.lengths.len()];
         for want in wanted {
@@ -284,16 +296,25 @@ impl SearchIndex {
                 *total += *coverage;
             }
         }
-        let vectors = self.vectors.as_ref().zip(embedder);
-        let similarity = vectors.and_then(|(vectors, embedder)| vectors.similarities(&embedder.embed(query)?));
+        // Words that say nothing mean nothing either.
+        let meaning = self.meaning.as_ref().filter(|_| usable);
+        let similarity = meaning.and_then(|meaning| checked(meaning.similarities(query), total.len()));
         if let Some(similarity) = &similarity {
-            let best = total.iter().copied().fold(0.0f32, f32::max).max(f32::MIN_POSITIVE);
-            for (total, similarity) in total.iter_mut().zip(similarity) {
-                *total =
-                    (*total / best + self.weights.embedding * similarity.max(0.0)) / (1.0 + self.weights.embedding);
-            }
+            self.fuse(&mut total, similarity);
         }
         Scores { total, coverage, neighbours, similarity }
+    }
+
+    /// Adds meaning to the words' scores, both measured by the best: a raw cosine says little, as some queries are far
+    /// from everything. A tool that shares no word with the query must be really near to be found.
+    fn fuse(&self, total: &mut [f32], similarity: &[f32]) {
+        let best = total.iter().copied().fold(0.0f32, f32::max).max(f32::MIN_POSITIVE);
+        let nearest = similarity.iter().copied().fold(LEAST_NEAREST, f32::max);
+        for (total, similarity) in total.iter_mut().zip(similarity) {
+            if *total > 0.0 || *similarity >= LEAST_MEANING_ALONE {
+                *total = *total / best + self.weights.meaning * similarity.max(0.0) / nearest;
+            }
+        }
     }
 
     /// Rewards tools in which words of the query stand side by side as they do there.

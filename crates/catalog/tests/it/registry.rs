@@ -15,7 +15,7 @@ fn with_schema(schema: Value) -> ToolEntry {
 }
 
 fn violations(schema: Value, given: Value) -> Vec<Violation> {
-    with_schema(schema).check_input(&args(given)).unwrap_err()
+    with_schema(schema).check_input(&given).unwrap_err()
 }
 
 fn texts(schema: Value, given: Value) -> Vec<String> {
@@ -202,7 +202,7 @@ fn violations_say_where_and_what_was_expected() {
         let found = texts(schema.clone(), given.clone());
         assert!(found.iter().any(|text| same_types(text, expected)), "{given}: {found:?}");
     }
-    assert_eq!(with_schema(schema).check_input(&args(json!({"path":"a","tags":[null]}))), Ok(()));
+    assert_eq!(with_schema(schema).check_input(&json!({"path":"a","tags":[null]})), Ok(()));
 }
 
 /// Equal, whichever order the types of a union are listed in.
@@ -275,7 +275,7 @@ fn schemas_that_refer_to_themselves_end() {
         if let Ok(entry) =
             ToolEntry::new(definition("t", "read-only", json!({"inputSchema":schema})), ToolSource::core())
         {
-            let _ = entry.check_input(&args(json!({"a":1})));
+            let _ = entry.check_input(&json!({"a":1}));
         }
     }
 }
@@ -283,10 +283,10 @@ fn schemas_that_refer_to_themselves_end() {
 #[test]
 fn output_is_checked_when_there_is_a_schema_for_it() {
     let any = core("t", "read-only", json!({}));
-    assert_eq!(any.check_output(&args(json!({"x":1}))), Ok(()));
+    assert_eq!(any.check_output(&json!({"x":1})), Ok(()));
     let strict = core("t", "read-only", json!({"outputSchema":{"type":"object","required":["slug"]}}));
-    assert_eq!(strict.check_output(&args(json!({"slug":"a"}))), Ok(()));
-    assert_eq!(strict.check_output(&args(json!({}))).unwrap_err()[0].path, "/slug");
+    assert_eq!(strict.check_output(&json!({"slug":"a"})), Ok(()));
+    assert_eq!(strict.check_output(&json!({})).unwrap_err()[0].path, "/slug");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::sync::Arc;
 use toolyard_catalog::{
     Policy, PolicyConfig, Registry, Snapshot, Subject, ToolEntry, ToolSource,
-    search::{Field, Hit, SearchIndex, SearchOptions, TextEmbedder},
+    search::{Field, Hit, Meaning, MeaningModel, SearchIndex, SearchOptions},
 };
 
 fn described(name: &str, description: &str) -> ToolEntry {
@@ -147,7 +147,7 @@ fn the_server_a_tool_comes_from_is_part_of_its_name() {
 #[test]
 fn reasons_add_up_to_the_score() {
     let index = sample();
-    let options = SearchOptions { limit: 5, explain: true, ..SearchOptions::default() };
+    let options = SearchOptions { limit: 5, explain: true };
     for query in ["create new note", "wheather in the city", "resize a photo"] {
         for hit in index.search(query, &options, |_| true) {
             let why = hit.explain.unwrap();
@@ -178,44 +178,61 @@ fn a_batch_gives_each_query_its_best_and_each_tool_once() {
 
 /// Knows two meanings: weather and everything else.
 struct TwoMeanings;
-impl TextEmbedder for TwoMeanings {
-    fn embed(&self, text: &str) -> Option<Vec<f32>> {
-        let weather = ["umbrella", "forecast", "rain"].iter().any(|word| text.to_lowercase().contains(word));
-        Some(if weather { vec![1.0, 0.1] } else { vec![-0.2, 1.0] })
+struct IsWeather(Vec<bool>);
+
+fn is_weather(text: &str) -> bool {
+    ["umbrella", "forecast", "rain"].iter().any(|word| text.to_lowercase().contains(word))
+}
+
+impl MeaningModel for TwoMeanings {
+    fn read(&self, texts: &[String]) -> Option<Box<dyn Meaning>> {
+        Some(Box::new(IsWeather(texts.iter().map(|text| is_weather(text)).collect())))
+    }
+}
+
+impl Meaning for IsWeather {
+    fn similarities(&self, query: &str) -> Option<Vec<f32>> {
+        Some(self.0.iter().map(|weather| if *weather == is_weather(query) { 0.9 } else { 0.1 }).collect())
     }
 }
 
 #[test]
-fn an_embedding_finds_what_words_cannot() {
+fn meaning_finds_what_words_cannot() {
     let index = sample();
-    assert_eq!(first(&index, "umbrella"), None);
-    let index = index.with_embeddings(&TwoMeanings);
-    let options = SearchOptions { limit: 3, embedder: Some(&TwoMeanings), explain: true };
+    assert_eq!(first(&index, "umbrella"), None, "without a model, words decide alone");
+    let index = index.with_meaning(&TwoMeanings);
+    let options = SearchOptions { limit: 3, explain: true };
     let hits = index.search("umbrella", &options, |_| true);
-    assert_eq!(names(&hits)[0], "weather_forecast");
-    assert!(hits[0].explain.as_ref().unwrap().similarity.unwrap() > 0.9);
-    assert_eq!(first(&index, "umbrella"), None, "without the embedder, words decide alone");
+    assert_eq!(names(&hits), ["weather_forecast"], "what is far off in meaning and shares no word is not found");
+    assert!((hits[0].explain.as_ref().unwrap().similarity.unwrap() - 0.9).abs() < 1e-6);
+    assert_eq!(first(&index, "please help me with it"), None, "a query that says nothing finds nothing");
+    assert_eq!(first(&index, "   "), None);
 }
 
-/// Answers vectors nobody can use.
+/// Answers what nobody can use.
 struct Broken;
-impl TextEmbedder for Broken {
-    fn embed(&self, text: &str) -> Option<Vec<f32>> {
-        match text.len() % 4 {
+
+impl MeaningModel for Broken {
+    fn read(&self, _: &[String]) -> Option<Box<dyn Meaning>> {
+        Some(Box::new(Self))
+    }
+}
+
+impl Meaning for Broken {
+    fn similarities(&self, query: &str) -> Option<Vec<f32>> {
+        match query.len() % 3 {
             0 => None,
-            1 => Some(vec![f32::NAN; 3]),
-            2 => Some(vec![0.0; 3]),
-            _ => Some(vec![1.0; text.len() % 7]),
+            1 => Some(vec![f32::NAN; sample().snapshot().len()]),
+            _ => Some(vec![1.0; query.len()]),
         }
     }
 }
 
 #[test]
-fn a_broken_embedder_does_no_harm() {
-    let index = sample().with_embeddings(&Broken);
-    for query in ["create a new note", "create a new notes", "create a new note?", "create a new note??"] {
-        let options = SearchOptions { limit: 3, embedder: Some(&Broken), explain: false };
-        assert_eq!(names(&index.search(query, &options, |_| true))[0], "vault.createFile", "{query}");
+fn a_broken_model_does_no_harm() {
+    let index = sample().with_meaning(&Broken);
+    for query in ["create a new note", "create a new notes", "create a new note??"] {
+        assert_eq!(first(&index, query).as_deref(), Some("vault.createFile"), "{query}");
     }
 }
 

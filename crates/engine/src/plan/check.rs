@@ -108,8 +108,8 @@ pub struct CompiledPlan {
 
 /// A step, ready to run.
 pub struct CompiledStep {
-    /// The step as written.
-    pub step: Step,
+    plan: Arc<ActionPlan>,
+    position: usize,
     /// For the scheduler.
     pub shape: StepShape,
     /// Arguments with their references found.
@@ -122,9 +122,17 @@ pub struct CompiledStep {
     pub idempotency: toolyard_protocol::Idempotency,
 }
 
+impl CompiledStep {
+    /// The step as written.
+    pub fn step(&self) -> &Step {
+        &self.plan.steps[self.position]
+    }
+}
+
 /// Checks a plan against the tools and the policy of this moment.
 pub fn check(plan: &ActionPlan, tools: &Snapshot, policy: &EffectivePolicy) -> (CheckReport, Option<CompiledPlan>) {
-    let mut checker = Checker { plan, tools, policy, errors: Vec::new(), warnings: Vec::new() };
+    let shared = Arc::new(plan.clone());
+    let mut checker = Checker { plan, shared: &shared, tools, policy, errors: Vec::new(), warnings: Vec::new() };
     let plan_hash = canonical::hash(plan).unwrap_or_default();
     let compiled = checker.run();
     let summary = summarise(plan, tools);
@@ -149,13 +157,14 @@ pub fn check(plan: &ActionPlan, tools: &Snapshot, policy: &EffectivePolicy) -> (
             step.from.iter().for_each(&mut note);
             step.args.iter().for_each(|(_, t)| reference::each_reference(t, &mut note));
         }
-        CompiledPlan { plan: Arc::new(plan.clone()), plan_hash, steps, vars, aliases }
+        CompiledPlan { plan: shared.clone(), plan_hash, steps, vars, aliases }
     });
     (report, compiled)
 }
 
 struct Checker<'a> {
     plan: &'a ActionPlan,
+    shared: &'a Arc<ActionPlan>,
     tools: &'a Snapshot,
     policy: &'a EffectivePolicy,
     errors: Vec<Issue>,
@@ -233,8 +242,8 @@ impl<'a> Checker<'a> {
             }
             let retry = self.retry_of(step);
             let on_error = step.on_error.or(self.plan.defaults.on_error).unwrap_or(OnError::Stop);
-            let definition = entries[i].as_ref().map(|e| e.definition().clone());
-            let side_effects = definition.as_ref().is_some_and(|d| d.has_side_effects());
+            let definition = entries[i].as_ref().map(|e| e.definition());
+            let side_effects = definition.is_some_and(|d| d.has_side_effects());
             edges.push(needs.iter().copied().collect());
             compiled.push(CompiledStep {
                 shape: StepShape {
@@ -249,7 +258,8 @@ impl<'a> Checker<'a> {
                 from: parts.from,
                 side_effects,
                 idempotency: definition.map_or(toolyard_protocol::Idempotency::None, |d| d.idempotency),
-                step: step.clone(),
+                plan: self.shared.clone(),
+                position: i,
             });
         }
         if let Err(cycle) = topological_order(&edges) {
@@ -269,19 +279,24 @@ impl<'a> Checker<'a> {
 
     fn look_up(&mut self, i: usize, step: &Step) -> Option<Arc<ToolEntry>> {
         use toolyard_catalog::Resolution;
-        let path = format!("/steps/{i}/tool");
+        let path = || format!("/steps/{i}/tool");
         match self.tools.resolve(&step.tool) {
             Resolution::Found(entry) => {
                 let entry = entry.clone();
                 if let Decision::Deny { reason, .. } = self.policy.decide(&entry, None) {
-                    self.warn("safety", path, Some(step), format!("the policy does not allow {}: {reason}", step.tool));
+                    self.warn(
+                        "safety",
+                        path(),
+                        Some(step),
+                        format!("the policy does not allow {}: {reason}", step.tool),
+                    );
                 }
                 Some(entry)
             }
             Resolution::Ambiguous(ids) => {
                 self.error(
                     "tool",
-                    path,
+                    path(),
                     Some(step),
                     format!("several tools are called {}: {}", step.tool, ids.join(", ")),
                 );
@@ -297,7 +312,7 @@ impl<'a> Checker<'a> {
                     format!("; did you mean {}?", suggestions.join(", "))
                 };
                 let name: String = step.tool.chars().take(80).collect();
-                self.error("tool", path, Some(step), format!("there is no tool {name:?}{hint}"));
+                self.error("tool", path(), Some(step), format!("there is no tool {name:?}{hint}"));
                 None
             }
         }
@@ -354,21 +369,21 @@ impl<'a> Checker<'a> {
             }
         }
         for (key, value) in &step.args {
-            let place = format!("/steps/{i}/args/{}", key.replace('~', "~0").replace('/', "~1"));
+            let place = || format!("/steps/{i}/args/{}", key.replace('~', "~0").replace('/', "~1"));
             match reference::compile(value, vars, bindings) {
                 Ok(template) => {
-                    reference::each_reference(&template, &mut |r| parts.references.push((place.clone(), r.clone())));
+                    reference::each_reference(&template, &mut |r| parts.references.push((place(), r.clone())));
                     if bindings.is_none() && value.as_str().is_some_and(|s| s.starts_with("{item") || s == "{index}") {
                         self.warn(
                             "placeholder",
-                            place,
+                            place(),
                             Some(step),
                             "this looks like a loop binding, but the step has no foreach: it stays as it is".into(),
                         );
                     }
                     parts.args.push((key.clone(), template));
                 }
-                Err(e) => self.error("path", place + &e.path, Some(step), e.message),
+                Err(e) => self.error("path", place() + &e.path, Some(step), e.message),
             }
         }
         parts
@@ -449,17 +464,19 @@ impl<'a> Checker<'a> {
 
     /// Arguments without references are checked whole; with references, as far as their names go.
     fn check_arguments(&mut self, i: usize, step: &Step, entry: &ToolEntry, parts: &StepParts) {
-        let literal: Option<Map<String, Value>> = parts
+        let literal: Option<Value> = parts
             .args
             .iter()
             .map(|(k, t)| if let Template::Literal(v) = t { Some((k.clone(), v.clone())) } else { None })
-            .collect();
-        if let Some(args) = literal.filter(|a| a.len() == step.args.len()) {
+            .collect::<Option<Map<String, Value>>>()
+            .filter(|a| a.len() == step.args.len())
+            .map(Value::Object);
+        if let Some(args) = literal {
             if let Err(violations) = entry.check_input(&args) {
                 for v in violations {
                     self.error("argument", format!("/steps/{i}/args{}", v.path), Some(step), v.message);
                 }
-            } else if let Decision::Deny { reason, .. } = self.policy.decide(entry, Some(&args))
+            } else if let Decision::Deny { reason, .. } = self.policy.decide(entry, args.as_object())
                 && !self.policy.decide(entry, None).is_denied()
             {
                 self.warn(

@@ -114,7 +114,7 @@ impl Executor {
         mode: Mode,
         started_at: jiff::Timestamp,
     ) -> Self {
-        let reports = plan.steps.iter().map(|s| StepReport::new(&s.step)).collect();
+        let reports = plan.steps.iter().map(|s| StepReport::new(s.step())).collect();
         let barriers = vec![None; plan.steps.len()];
         Self {
             engine,
@@ -141,7 +141,7 @@ impl Executor {
 
     /// Drives the plan to its end.
     pub(crate) async fn drive(&mut self) -> Ended {
-        let ids = self.plan.steps.iter().map(|s| s.step.id.clone()).collect();
+        let ids = self.plan.steps.iter().map(|s| s.step().id.clone()).collect();
         let shapes = self.plan.steps.iter().map(|s| s.shape.clone()).collect();
         let max_concurrency = if self.mode == Mode::Live { self.scope.limits().max_concurrency } else { 1 };
         let mut scheduler = match Scheduler::new(self.scope.run_id, ids, shapes, max_concurrency) {
@@ -301,7 +301,7 @@ impl Executor {
             Err(failure) => {
                 let code = failure.code;
                 let recorded =
-                    self.memo.as_ref().is_some_and(|m| m.results.contains_key(&(compiled.step.id.clone(), None, 0)));
+                    self.memo.as_ref().is_some_and(|m| m.results.contains_key(&(compiled.step().id.clone(), None, 0)));
                 self.reports[step].fail(ResultStatus::Error, failure.clone());
                 if !recorded {
                     let call = self.step_call(compiled, None, 0, Map::new());
@@ -315,7 +315,7 @@ impl Executor {
 
     fn items(&self, compiled: &CompiledStep) -> Result<Vec<Value>, Failure> {
         let invalid = |message: String| {
-            Failure::new(ErrorCode::ValidationError, format!("foreach of step {}: {message}", compiled.step.id))
+            Failure::new(ErrorCode::ValidationError, format!("foreach of step {}: {message}", compiled.step().id))
                 .retryable(false)
         };
         let Some(from) = &compiled.from else { return Err(invalid("has no list".into())) };
@@ -325,7 +325,7 @@ impl Executor {
         match value.into_owned() {
             Value::Array(items) if items.len() > limit => Err(Failure::new(
                 ErrorCode::LimitExceeded,
-                format!("foreach of step {} has {} items; maxIterations is {limit}", compiled.step.id, items.len()),
+                format!("foreach of step {} has {} items; maxIterations is {limit}", compiled.step().id, items.len()),
             )
             .detail("limit", "maxIterations")
             .detail("value", limit as u64)
@@ -350,13 +350,13 @@ impl Executor {
         args: Map<String, Value>,
     ) -> StepCall {
         StepCall {
-            step_id: compiled.step.id.clone(),
-            tool: compiled.step.tool.clone(),
+            step_id: compiled.step().id.clone(),
+            tool: compiled.step().tool.clone(),
             args,
-            preview: compiled.step.preview.as_deref().map(|text| self.preview(compiled, text, iteration.as_ref())),
+            preview: compiled.step().preview.as_deref().map(|text| self.preview(compiled, text, iteration.as_ref())),
             iteration,
             attempt,
-            timeout_ms: compiled.step.timeout_ms,
+            timeout_ms: compiled.step().timeout_ms,
             first_of_step: false,
             recovered: None,
             cancel: self.scope.cancel.child_token(),
@@ -366,7 +366,7 @@ impl Executor {
 
     /// The plan's own line, with loop bindings filled in where that is possible: it is for people, so it never fails.
     fn preview(&self, compiled: &CompiledStep, text: &str, iteration: Option<&Iteration>) -> String {
-        let (Some(foreach), Some(iteration)) = (&compiled.step.foreach, iteration) else { return text.to_owned() };
+        let (Some(foreach), Some(iteration)) = (&compiled.step().foreach, iteration) else { return text.to_owned() };
         let names = reference::BindingNames {
             item: &foreach.item_name,
             index: foreach.index_name.as_deref().unwrap_or("index"),
@@ -381,7 +381,7 @@ impl Executor {
     }
 
     fn iteration(&self, compiled: &CompiledStep, step: usize, index: u32) -> Option<Iteration> {
-        let foreach = compiled.step.foreach.as_ref()?;
+        let foreach = compiled.step().foreach.as_ref()?;
         let item_value = self.loops.get(&step).and_then(|l| l.items.get(index as usize)).cloned().unwrap_or_default();
         Some(Iteration { index: u64::from(index), item_name: foreach.item_name.clone(), item_value })
     }
@@ -398,7 +398,7 @@ impl Executor {
             let value = reference::resolve(template, &env).map_err(|e| {
                 Failure::new(
                     ErrorCode::ValidationError,
-                    format!("step {}, argument {key}: {}", compiled.step.id, e.message),
+                    format!("step {}, argument {key}: {}", compiled.step().id, e.message),
                 )
                 .detail("errors", vec![json!({"path": format!("/{key}{}", e.path), "message": e.message})])
                 .retryable(false)
@@ -413,7 +413,7 @@ impl Executor {
         let plan = self.plan.clone();
         let compiled = &plan.steps[step];
         let key: CallKey =
-            (compiled.step.id.clone(), compiled.step.foreach.as_ref().map(|_| u64::from(index)), attempt);
+            (compiled.step().id.clone(), compiled.step().foreach.as_ref().map(|_| u64::from(index)), attempt);
         if let Some(result) = self.imported.remove(&key) {
             return Ok(Some(self.import(&key, result)));
         }
@@ -492,9 +492,9 @@ impl Executor {
         }
         Err(Failure::new(
             ErrorCode::ReplayMismatch,
-            format!("step {} resolves to other arguments than recorded", compiled.step.id),
+            format!("step {} resolves to other arguments than recorded", compiled.step().id),
         )
-        .detail("step", compiled.step.id.to_string())
+        .detail("step", compiled.step().id.to_string())
         .detail("iteration", iteration.map_or(Value::Null, |i| i.index.into()))
         .detail("recorded", format!("sha256:{recorded}"))
         .detail("resolved", format!("sha256:{resolved}")))
@@ -552,9 +552,9 @@ impl Executor {
         let plan = self.plan.clone();
         let compiled = &plan.steps[step];
         let iteration = self.iteration(compiled, step, index);
-        let first_of_step =
-            self.scheduled.insert(step) && !self.memo.as_ref().is_some_and(|m| m.scheduled.contains(&compiled.step.id));
-        let key: CallKey = (compiled.step.id.clone(), iteration.as_ref().map(|i| i.index), attempt);
+        let first_of_step = self.scheduled.insert(step)
+            && !self.memo.as_ref().is_some_and(|m| m.scheduled.contains(&compiled.step().id));
+        let key: CallKey = (compiled.step().id.clone(), iteration.as_ref().map(|i| i.index), attempt);
         let recovered = self.memo.as_ref().and_then(|m| m.pending.get(&key)).map(|c| c.call_id);
         let args = match self.resolve(compiled, iteration.as_ref()) {
             Ok(args) => args,
@@ -601,8 +601,8 @@ impl Executor {
     /// How long to wait before another try: less after a restart, nothing when the try is recorded already.
     fn delay(&mut self, step: usize, index: u32, attempt: u32, delay_ms: u64) -> Duration {
         let compiled = &self.plan.steps[step];
-        let position = compiled.step.foreach.as_ref().map(|_| u64::from(index));
-        let key: CallKey = (compiled.step.id.clone(), position, attempt);
+        let position = compiled.step().foreach.as_ref().map(|_| u64::from(index));
+        let key: CallKey = (compiled.step().id.clone(), position, attempt);
         let now = self.engine.clock().now();
         if self.imported.contains_key(&key) {
             return Duration::ZERO;
@@ -660,7 +660,7 @@ impl Executor {
         };
         let report = &mut self.reports[step];
         report.attempts += 1;
-        if compiled.step.foreach.is_some() {
+        if compiled.step().foreach.is_some() {
             let iteration = IterationReport::new(u64::from(index), result);
             if let Some(looped) = self.loops.get_mut(&step) {
                 if let Some(slot) = looped.results.get_mut(index as usize) {
@@ -673,7 +673,7 @@ impl Executor {
         } else {
             report.take(result);
             if let Some(data) = settled.whole.or_else(|| result.data.clone()) {
-                self.outputs.insert(compiled.step.id.to_string(), Value::Object(data));
+                self.outputs.insert(compiled.step().id.to_string(), Value::Object(data));
             }
         }
         Event::Settled { step, index, outcome }
@@ -685,7 +685,7 @@ impl Executor {
         let looped = self.loops.remove(&step);
         match state {
             StepState::Skipped { because } => {
-                let cause = &self.plan.steps[because].step.id;
+                let cause = &self.plan.steps[because].step().id;
                 self.never_ran(step, format!("Not run, because step {cause} did not succeed"));
             }
             StepState::Cancelled if self.reports[step].attempts == 0 && looped.is_none() => {
@@ -710,7 +710,7 @@ impl Executor {
     }
 
     fn loop_output(&mut self, compiled: &CompiledStep, count: usize, ok_count: usize, results: &[IterationReport]) {
-        let id = compiled.step.id.as_str();
+        let id = compiled.step().id.as_str();
         for alias in &self.plan.aliases {
             let Some(n) = alias.strip_prefix(id).and_then(|t| t.strip_prefix('_')).and_then(|n| n.parse::<u64>().ok())
             else {
@@ -735,7 +735,7 @@ impl Executor {
         let plan = self.plan.clone();
         let compiled = &plan.steps[step];
         self.reports[step].skip(why.clone());
-        let recorded = self.memo.as_ref().is_some_and(|m| m.skipped.contains(&compiled.step.id));
+        let recorded = self.memo.as_ref().is_some_and(|m| m.skipped.contains(&compiled.step().id));
         if self.mode == Mode::Live && !recorded {
             let call = self.step_call(compiled, None, 0, Map::new());
             pipeline::skip(&self.engine, &self.scope, &call, why);

@@ -321,17 +321,17 @@ impl Engine {
                 .to_failure()
                 .unwrap_or_else(|| Failure::new(ErrorCode::ValidationError, "the plan cannot be run")));
         };
-        let Some(start) = compiled.steps.iter().position(|s| s.step.id == *from) else {
+        let Some(start) = compiled.steps.iter().position(|s| s.step().id == *from) else {
             return Err(Failure::new(ErrorCode::NotFound, format!("the plan has no step {from}")));
         };
-        let unchanged: Vec<bool> = compiled.steps.iter().map(|now| original.steps.contains(&now.step)).collect();
+        let unchanged: Vec<bool> = compiled.steps.iter().map(|now| original.steps.contains(now.step())).collect();
         // Besides the step itself: what was edited, and everything that builds on either.
         let edited = (0..compiled.steps.len()).filter(|&i| !unchanged[i]);
         let again = downstream(&compiled, edited.chain([start]).collect());
         let mut imported = HashMap::new();
         let store = self.store().clone();
         for ((step, index, attempt), recorded) in &memo.results {
-            let Some(at) = compiled.steps.iter().position(|s| s.step.id == *step) else { continue };
+            let Some(at) = compiled.steps.iter().position(|s| s.step().id == *step) else { continue };
             if !again.contains(&at) {
                 let result = memo.result(&*store, step, recorded)?;
                 imported.insert((step.clone(), *index, *attempt), result);

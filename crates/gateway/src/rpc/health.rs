@@ -1,36 +1,80 @@
-//! `health`, `status` and `system-presence`: how this gateway is, in the shapes clients know.
+//! `health`, `status` and `system-presence`: how this gateway is, in the shapes clients know. What those shapes have a
+//! place for and this program has not (channels, heartbeats, models) is left out.
 
-use super::{Ask, RpcError, sessions};
+use super::{Ask, RpcError, blocking, sessions};
 use crate::{
-    hub::Gateway,
+    hub::{Gateway, lock},
     pulse,
-    ws::params::{Field, Kind, check},
+    ws::params::{Field, Kind, check, flag},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::time::Instant;
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
 
 /// Sessions named in a summary.
 const RECENT: usize = 10;
+/// A summary is given out for this long; its `ts` says how old it is.
+const KEPT: Duration = Duration::from_secs(60);
+/// Where a probe writes.
+const PROBE: (&str, &str) = ("gateway", "probe");
 
 const NOTHING: &[Field] = &[];
-const HEALTH: &[Field] = &[
-    Field::optional("probe", Kind::Flag),
-    Field::optional("includeSensitive", Kind::Flag),
-    Field::optional("agentId", Kind::Text),
-];
+const HEALTH: &[Field] = &[Field::optional("probe", Kind::Flag)];
+// There are no channels to sum up, whether or not it is asked for.
+const STATUS: &[Field] = &[Field::optional("includeChannelSummary", Kind::Flag)];
 
-pub(super) async fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
-    check(ask.method, params, HEALTH)?;
-    Ok(health(ask.gateway).await)
+/// The last summary.
+#[derive(Default)]
+pub(crate) struct HealthCache {
+    kept: Mutex<Option<(Instant, Value)>>,
 }
 
-/// How this gateway is.
-pub(crate) async fn health(gateway: &Gateway) -> Value {
+impl HealthCache {
+    /// What it says is no longer so.
+    pub(crate) fn forget(&self) {
+        *lock(&self.kept) = None;
+    }
+}
+
+pub(super) async fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+    let params = check(ask.method, params, HEALTH)?;
+    if flag(&params, "probe") {
+        return probed(ask.gateway).await;
+    }
+    health(ask.gateway).await
+}
+
+/// How this gateway is, or was within the last minute.
+pub(crate) async fn health(gateway: &Gateway) -> Result<Value, RpcError> {
+    let kept = lock(&gateway.inner.health.kept).as_ref().filter(|(at, _)| at.elapsed() < KEPT).map(|(_, v)| v.clone());
+    match kept {
+        Some(mut health) => {
+            health["eventLoop"] = gateway.inner.pulse.report();
+            Ok(health)
+        }
+        None => fresh(gateway).await,
+    }
+}
+
+/// How this gateway is after it has shown that it can still write to its disk.
+async fn probed(gateway: &Gateway) -> Result<Value, RpcError> {
     let began = Instant::now();
-    let sessions = sessions::summary(gateway, RECENT).await;
-    let path = &gateway.settings().state_path;
-    let sessions = json!({"path": path, "count": sessions.0, "recent": sessions.1});
+    let store = gateway.service().engine().store();
+    let position = store.put(PROBE.0, PROBE.1, Timestamp::now().to_string().into_bytes(), None)?;
+    store.durable(position).await?;
+    summary(gateway, began).await
+}
+
+/// How this gateway is now.
+pub(crate) async fn fresh(gateway: &Gateway) -> Result<Value, RpcError> {
+    summary(gateway, Instant::now()).await
+}
+
+async fn summary(gateway: &Gateway, began: Instant) -> Result<Value, RpcError> {
+    let (count, recent) = sessions::summary(gateway, RECENT).await?;
     let tools = gateway.service().engine().tools();
     let mut plugins: Vec<&str> = tools
         .snapshot
@@ -38,50 +82,53 @@ pub(crate) async fn health(gateway: &Gateway) -> Value {
         .filter(|e| e.source().kind == toolyard_catalog::SourceKind::Plugin)
         .map(|e| e.source().name.as_str())
         .collect();
+    plugins.sort_unstable();
     plugins.dedup();
-    json!({
+    let health = json!({
         "ok": true, "ts": Timestamp::now().as_millisecond(), "durationMs": began.elapsed().as_millis() as u64,
         "runtimeVersion": env!("CARGO_PKG_VERSION"),
-        "plugins": {"loaded": plugins, "errors": [], "unavailable": []},
-        "configReload": {"hotReloadStatus": "disabled"},
-        "channels": {}, "channelOrder": [], "channelLabels": {}, "heartbeatSeconds": 0, "defaultAgentId": "main",
-        "agents": agents(gateway).iter().map(|agent| json!({
-            "agentId": agent, "isDefault": agent == "main",
-            "heartbeat": {"enabled": false, "every": "0m", "everyMs": 0, "prompt": "", "target": "none", "ackMaxChars": 0},
-            "sessions": sessions,
-        })).collect::<Vec<_>>(),
-        "sessions": sessions,
-        "modelRuntime": {"degraded": false, "pendingAgents": []},
+        "plugins": {"loaded": plugins, "errors": []},
+        "defaultAgentId": sessions::DEFAULT_AGENT,
+        "sessions": {"path": gateway.settings().state_path, "count": count, "recent": recent},
         "eventLoop": gateway.inner.pulse.report(),
-    })
-}
-
-fn agents(gateway: &Gateway) -> Vec<String> {
-    std::iter::once("main".to_owned()).chain(gateway.settings().agents.iter().cloned()).collect()
+    });
+    *lock(&gateway.inner.health.kept) = Some((Instant::now(), health.clone()));
+    Ok(health)
 }
 
 pub(super) async fn status(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
-    check(ask.method, params, HEALTH)?;
+    check(ask.method, params, STATUS)?;
     let gateway = ask.gateway;
-    let (count, recent) = sessions::summary(gateway, RECENT).await;
-    let tools = gateway.service().engine().tools();
-    let active = gateway.service().engine().active_runs().len();
+    let service = gateway.service();
+    let path = &gateway.settings().state_path;
+    let sessions = sessions::newest_first(gateway).await?;
+    let newest = |agent: Option<&str>| sessions::recent(&sessions, agent, RECENT);
+    let by_agent: Vec<Value> = std::iter::once(sessions::DEFAULT_AGENT)
+        .chain(gateway.settings().agents.iter().map(String::as_str))
+        .map(|agent| {
+            let (count, recent) = newest(Some(agent));
+            json!({"agentId": agent, "path": path, "count": count, "recent": recent})
+        })
+        .collect();
+    let (count, recent) = newest(None);
+    // Nobody wakes an agent up here: all agents are known, none has a heartbeat.
+    let heartbeats: Vec<Value> =
+        by_agent.iter().map(|agent| json!({"agentId": agent["agentId"], "enabled": false})).collect();
+    let tools = service.engine().tools();
+    let active = service.engine().active_runs().len();
+    let store = service.engine().store().clone();
+    let waiting = blocking(move || Ok(sessions::open_runs(&store)?)).await?;
     Ok(json!({
         "runtimeVersion": env!("CARGO_PKG_VERSION"),
-        "heartbeat": {"defaultAgentId": "main", "agents": agents(gateway).iter().map(|agent| json!({
-            "agentId": agent, "enabled": false, "every": "0m", "everyMs": 0,
-        })).collect::<Vec<_>>()},
-        "channelSummary": [], "queuedSystemEvents": [], "degradedSecretOwners": [], "degradedPlugins": [],
-        "tasks": {"total": active, "active": active, "terminal": 0, "failures": 0,
-            "byStatus": {"running": active}, "byRuntime": {}},
-        "sessions": {"paths": [], "count": count, "defaults": {"model": null, "contextTokens": null}, "recent": recent,
-            "byAgent": [{"agentId": "main", "path": gateway.settings().state_path, "count": count, "recent": recent}]},
-        "modelRuntime": {"degraded": false, "pendingAgents": []},
+        "heartbeat": {"defaultAgentId": sessions::DEFAULT_AGENT, "agents": heartbeats},
+        "tasks": {"active": active, "byStatus": waiting},
+        "sessions": {"paths": [path], "count": count, "defaults": {"model": null, "contextTokens": null},
+            "recent": recent, "byAgent": by_agent},
         "eventLoop": gateway.inner.pulse.report(),
         "processMemory": {"rssBytes": pulse::rss_bytes()},
         "connections": gateway.count(),
         "tools": {"count": tools.snapshot.len(), "registryVersion": tools.snapshot.version()},
-        "uptimeMs": gateway.service().uptime_ms(),
+        "uptimeMs": service.uptime_ms(),
         "pid": std::process::id(),
     }))
 }

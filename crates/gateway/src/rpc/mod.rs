@@ -4,7 +4,9 @@
 //! the real gateway know.
 
 pub(crate) mod approvals;
+pub(crate) mod bridge;
 pub(crate) mod health;
+pub(crate) mod nodes;
 pub(crate) mod operate;
 pub(crate) mod runs;
 pub(crate) mod sessions;
@@ -12,16 +14,22 @@ pub(crate) mod tools;
 
 use crate::{
     hub::{Connection, Gateway},
-    ws::frame::{Request, RpcError},
+    writes,
+    ws::frame::{Payload, Request, RpcError},
 };
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use toolyard_protocol::{ErrorCode, Failure};
 
 /// A method and the scope it needs.
 pub(crate) struct Method {
     pub(crate) name: &'static str,
     scope: Option<&'static str>,
+    /// Whether only so many are taken in a minute.
+    is_limited: bool,
 }
 
 impl Method {
@@ -32,19 +40,24 @@ impl Method {
 }
 
 const fn open(name: &'static str) -> Method {
-    Method { name, scope: None }
+    Method { name, scope: None, is_limited: false }
 }
 const fn read(name: &'static str) -> Method {
-    Method { name, scope: Some("operator.read") }
+    Method { name, scope: Some("operator.read"), is_limited: false }
 }
 const fn write(name: &'static str) -> Method {
-    Method { name, scope: Some("operator.write") }
+    Method { name, scope: Some("operator.write"), is_limited: false }
 }
 const fn approve(name: &'static str) -> Method {
-    Method { name, scope: Some("operator.approvals") }
+    Method { name, scope: Some("operator.approvals"), is_limited: false }
 }
 const fn pair(name: &'static str) -> Method {
-    Method { name, scope: Some("operator.pairing") }
+    Method { name, scope: Some("operator.pairing"), is_limited: false }
+}
+
+/// Changes who may come in: nobody does that thirty times a minute by hand.
+const fn manage(name: &'static str) -> Method {
+    Method { name, scope: Some("operator.pairing"), is_limited: true }
 }
 
 /// Everything that can be asked.
@@ -75,12 +88,14 @@ pub(crate) const METHODS: &[Method] = &[
     approve("approval.history"),
     read("config.get"),
     read("logs.tail"),
+    read("node.list"),
+    read("node.describe"),
     pair("device.pair.list"),
-    pair("device.pair.approve"),
-    pair("device.pair.reject"),
-    pair("device.pair.remove"),
-    pair("device.token.rotate"),
-    pair("device.token.revoke"),
+    manage("device.pair.approve"),
+    manage("device.pair.reject"),
+    manage("device.pair.remove"),
+    manage("device.token.rotate"),
+    manage("device.token.revoke"),
     read("plans.check"),
     write("plans.dryRun"),
     write("plans.run"),
@@ -96,6 +111,12 @@ pub(crate) const METHODS: &[Method] = &[
     write("runs.cancel"),
     read("runs.subscribe"),
     read("runs.unsubscribe"),
+    write("bridge.open"),
+    write("bridge.close"),
+    write("bridge.inbound"),
+    read("bridge.outbound"),
+    read("bridge.status"),
+    approve("bridge.permission.reply"),
 ];
 
 /// Everything that is sent without being asked for.
@@ -121,6 +142,11 @@ pub(crate) const EVENTS: &[&str] = &[
     "step.progress",
     "step.finished",
     "step.failed",
+    "bridge.connection",
+    "bridge.dropped",
+    "bridge.outbound",
+    "bridge.permission.requested",
+    "bridge.permission.resolved",
 ];
 
 /// Nodes may ask for health and nothing else here.
@@ -135,7 +161,7 @@ pub(crate) async fn dispatch(
     connection: &Arc<Connection>,
     id: &Value,
     request: Request,
-) -> (&'static str, Result<Value, RpcError>) {
+) -> (&'static str, Result<Payload, RpcError>) {
     let known = METHODS.iter().find(|m| m.name == request.method);
     // What is not there is guarded like what only an administrator may do, so that probing tells nothing.
     let needed = known.map_or(Some("operator.admin"), |m| m.scope);
@@ -155,8 +181,23 @@ pub(crate) async fn dispatch(
             .details(json!({"reason": "EXPECTED_PROFILE_MISMATCH", "execution": "not_started"}));
         return (method.name, Err(error));
     }
+    if method.is_limited {
+        let taken =
+            gateway.inner.writes.take(method.name, connection.device.as_deref(), connection.address, Instant::now());
+        if let Err(wait) = taken {
+            return (method.name, Err(too_many_writes(method.name, wait)));
+        }
+    }
     let ask = Ask { gateway, connection, id, method: method.name };
     (method.name, answer(&ask, request.params).await)
+}
+
+fn too_many_writes(method: &str, wait: Duration) -> RpcError {
+    let seconds = wait.as_secs_f64().ceil();
+    let message = format!("rate limit exceeded for {method}; retry after {seconds}s");
+    RpcError::unavailable(message, wait.as_millis() as u64).details(json!({
+        "method": method, "limit": format!("{} per {}s", writes::MAX_WRITES, writes::WINDOW.as_secs()),
+    }))
 }
 
 /// One request, as methods see it.
@@ -167,14 +208,21 @@ pub(crate) struct Ask<'a> {
     pub(crate) method: &'static str,
 }
 
-async fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+async fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Payload, RpcError> {
+    // The one that is asked for all the time. The others are boxed, so that it need not carry their size about.
+    if ask.method == "tools.invoke" {
+        return tools::invoke(ask, params).await;
+    }
+    Box::pin(seldom(ask, params)).await.map(Payload::Value)
+}
+
+async fn seldom(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
     match ask.method {
         "health" => health::answer(ask, params).await,
         "status" => health::status(ask, params).await,
         "system-presence" => health::presence(ask, params),
         "tools.catalog" => tools::catalog(ask, params),
         "tools.effective" => tools::effective(ask, params).await,
-        "tools.invoke" => tools::invoke(ask, params).await,
         "tools.cancel" => tools::cancel(ask, params),
         "sessions.create" => sessions::create(ask, params).await,
         "sessions.list" => sessions::list(ask, params).await,
@@ -182,10 +230,12 @@ async fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError>
         "sessions.patch" => sessions::patch(ask, params).await,
         "sessions.delete" => sessions::delete(ask, params).await,
         "config.get" => operate::config(ask, params),
+        "node.list" | "node.describe" => nodes::answer(ask, params),
         "logs.tail" => operate::logs(ask, params),
         "runs.events" => runs::events(ask, params).await,
         "runs.subscribe" => runs::subscribe(ask, params),
         "runs.unsubscribe" => runs::unsubscribe(ask, params),
+        name if name.starts_with("bridge.") => bridge::answer(ask, params).await,
         name if name.starts_with("device.") => operate::devices(ask, params).await,
         name if name.contains("approval.") => approvals::answer(ask, params).await,
         _ => runs::shared(ask, params).await,

@@ -2,11 +2,12 @@
 
 use super::{Ask, RpcError, from_failure};
 use crate::{
+    devices::Kept,
     logs,
-    ws::params::{Field, Kind, check, count, text},
+    ws::params::{Field, Kind, check, count, text, texts},
 };
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 const NOTHING: &[Field] = &[];
 
@@ -78,25 +79,57 @@ pub(super) async fn devices(ask: &Ask<'_>, params: Option<Value>) -> Result<Valu
             let device = devices.revoke(text(&params, "deviceId").unwrap_or_default()).await.map_err(from_failure)?;
             Ok(json!({"deviceId": device.device_id}))
         }
-        name => {
-            let params = check(name, params, TOKEN)?;
-            let id = text(&params, "deviceId").unwrap_or_default();
-            let now = Timestamp::now();
-            let (device, token) = devices.rotate(id, now).await.map_err(from_failure)?;
-            let at = now.as_millisecond();
-            if name == "device.token.revoke" {
-                return Ok(json!({"deviceId": device.device_id, "role": device.role, "revokedAtMs": at}));
-            }
-            let mut rotated =
-                json!({"deviceId": device.device_id, "role": device.role, "scopes": device.scopes, "rotatedAtMs": at});
-            // A token is told to the device it belongs to and to nobody else.
-            if ask.connection.device.as_deref() == Some(device.device_id.as_str()) {
-                rotated["token"] = token.into();
-                rotated["tokenDelivery"] = "in-band".into();
-            } else {
-                rotated["tokenDelivery"] = "withheld-cross-device".into();
-            }
-            Ok(rotated)
+        name => change_token(ask, check(name, params, TOKEN)?).await,
+    }
+}
+
+/// `device.token.rotate` and `device.token.revoke`. Why one is refused stands in the log: the answer does not say
+/// whether there is such a device.
+async fn change_token(ask: &Ask<'_>, params: Map<String, Value>) -> Result<Value, RpcError> {
+    let (id, role) = (text(&params, "deviceId").unwrap_or_default(), text(&params, "role").unwrap_or_default());
+    let revokes = ask.method == "device.token.revoke";
+    let refuse = |why: &str| {
+        tracing::warn!(method = ask.method, device = %id, role = %role, why, "a device token was not changed");
+        RpcError::invalid(if revokes { "device token revocation denied" } else { "device token rotation denied" })
+    };
+    if revokes && params.contains_key("scopes") {
+        return Err(RpcError::invalid("invalid device.token.revoke params: at root: unexpected property 'scopes'"));
+    }
+    let (caller, is_admin) = (ask.connection.device.as_deref(), ask.connection.has("operator.admin"));
+    if !is_admin && caller.is_some_and(|own| own != id) {
+        return Err(refuse("a device manages only itself"));
+    }
+    if !is_admin && role != "operator" {
+        return Err(refuse("only an administrator manages other roles"));
+    }
+    let devices = &ask.gateway.inner.devices;
+    let scopes = params.contains_key("scopes").then(|| texts(&params, "scopes"));
+    if role == "operator" {
+        // Nobody gives, or takes, what they do not have.
+        let held = devices.get(id)?.map(|device| device.token_scopes().to_vec()).unwrap_or_default();
+        if let Some(scope) = scopes.as_ref().unwrap_or(&held).iter().find(|scope| !ask.connection.has(scope)) {
+            return Err(refuse(&format!("the caller lacks {scope}")));
         }
     }
+    let now = Timestamp::now();
+    let (device, token) = devices.rotate(id, role, scopes, now).await.map_err(|kept| match kept {
+        Kept::UnknownDeviceOrRole => refuse("no such device in this role"),
+        Kept::BeyondItsScopes => refuse("more than the device was given"),
+        Kept::Store(error) => error.into(),
+    })?;
+    let at = now.as_millisecond();
+    if revokes {
+        return Ok(json!({"deviceId": device.device_id, "role": device.role, "revokedAtMs": at}));
+    }
+    let mut rotated = json!({
+        "deviceId": device.device_id, "role": device.role, "scopes": device.token_scopes(), "rotatedAtMs": at,
+    });
+    // A token is told to the device it belongs to and to nobody else.
+    if caller == Some(device.device_id.as_str()) {
+        rotated["token"] = token.into();
+        rotated["tokenDelivery"] = "in-band".into();
+    } else {
+        rotated["tokenDelivery"] = "withheld-cross-device".into();
+    }
+    Ok(rotated)
 }

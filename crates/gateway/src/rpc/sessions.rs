@@ -8,10 +8,18 @@ use crate::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::sync::Arc;
-use toolyard_engine::{Store, store::StoreError};
+use std::{collections::BTreeMap, sync::Arc};
+use toolyard_engine::{
+    Store,
+    store::{RunFilter, StoreError},
+};
+use toolyard_protocol::RunStatus;
 
 const SPACE: &str = "sessions";
+/// The agent that is meant when none is named.
+pub(crate) const DEFAULT_AGENT: &str = "main";
+/// Runs that are counted for `status`.
+const MAX_OPEN_RUNS: usize = 10_000;
 /// Sessions kept at once.
 const MAX_SESSIONS: usize = 10_000;
 /// A key is at most this long.
@@ -22,7 +30,7 @@ const MAX_LIMIT: u64 = 1000;
 /// A session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Session {
+pub(super) struct Session {
     key: String,
     session_id: String,
     agent_id: String,
@@ -68,7 +76,7 @@ impl Key {
                 Ok(Self { full: given.to_owned(), agent: owner.to_owned() })
             }
             _ => {
-                let agent = agent.unwrap_or("main");
+                let agent = agent.unwrap_or(DEFAULT_AGENT);
                 Ok(Self { full: format!("agent:{agent}:{given}"), agent: agent.to_owned() })
             }
         }
@@ -77,7 +85,7 @@ impl Key {
 
 /// Whether policy knows an agent.
 pub(crate) fn knows_agent(gateway: &Gateway, agent: &str) -> bool {
-    agent == "main" || gateway.settings().agents.iter().any(|known| known == agent)
+    agent == DEFAULT_AGENT || gateway.settings().agents.iter().any(|known| known == agent)
 }
 
 fn unknown_agent(agent: &str) -> RpcError {
@@ -112,20 +120,47 @@ async fn save(gateway: &Gateway, session: &Session) -> Result<(), RpcError> {
     let store = gateway.service().engine().store();
     let bytes = serde_json::to_vec(session).map_err(|e| RpcError::new("UNAVAILABLE", e.to_string()))?;
     let position = store.put(SPACE, &session.key, bytes, None)?;
+    gateway.inner.health.forget();
     Ok(store.durable(position).await?)
 }
 
 /// How many there are, and the newest.
-pub(crate) async fn summary(gateway: &Gateway, recent: usize) -> (usize, Vec<Value>) {
+pub(crate) async fn summary(gateway: &Gateway, most: usize) -> Result<(usize, Vec<Value>), RpcError> {
+    Ok(recent(&newest_first(gateway).await?, None, most))
+}
+
+/// All sessions, the newest first.
+pub(super) async fn newest_first(gateway: &Gateway) -> Result<Vec<Session>, RpcError> {
     let store = gateway.service().engine().store().clone();
-    let sessions = blocking(move || Ok(all(&store)?)).await.unwrap_or_default();
+    blocking(move || Ok(all(&store)?)).await
+}
+
+/// How many of an agent, or of all, and the newest of them.
+pub(super) fn recent(sessions: &[Session], agent: Option<&str>, most: usize) -> (usize, Vec<Value>) {
     let now = Timestamp::now().as_millisecond();
-    let shown = sessions
-        .iter()
-        .take(recent)
+    let own = || sessions.iter().filter(|s| agent.is_none_or(|agent| agent == s.agent_id));
+    let shown = own()
+        .take(most)
         .map(|s| json!({"key": s.key, "updatedAt": s.updated_at, "age": (now - s.updated_at).max(0)}))
         .collect();
-    (sessions.len(), shown)
+    (own().count(), shown)
+}
+
+/// Runs that are not over, by status.
+pub(super) fn open_runs(store: &Arc<dyn Store>) -> Result<BTreeMap<&'static str, usize>, StoreError> {
+    let open = [RunStatus::Pending, RunStatus::Running, RunStatus::Paused];
+    let filter = RunFilter { statuses: open.to_vec(), limit: MAX_OPEN_RUNS, ..RunFilter::default() };
+    let mut counted: BTreeMap<&'static str, usize> = open.iter().map(|status| (status.as_str(), 0)).collect();
+    for row in store.runs(&filter)? {
+        *counted.entry(row.status.as_str()).or_default() += 1;
+    }
+    Ok(counted)
+}
+
+/// When a session's last call or plan began.
+fn last_interaction(store: &Arc<dyn Store>, key: &str) -> Result<Option<i64>, StoreError> {
+    let filter = RunFilter { session: Some(key.to_owned()), limit: 1, ..RunFilter::default() };
+    Ok(store.runs(&filter)?.first().map(|row| row.started_at.as_millisecond()))
 }
 
 const CREATE: &[Field] = &[
@@ -193,16 +228,18 @@ const LIST: &[Field] = &[
     Field::optional("agentId", Kind::Text),
     Field::optional("label", Kind::Text),
     Field::optional("search", Kind::AnyText),
-    Field::optional("archived", Kind::Any),
+    Field::optional("archived", Kind::FlagOr("all")),
     Field::optional("sortBy", Kind::OneOf(&["updatedAt", "lastInteractionAt"])),
+    Field::optional("requireLastInteraction", Kind::Flag),
+    Field::optional("configuredAgentsOnly", Kind::Flag),
+    // Every session here has an agent and a key: there are no global and unknown ones to include.
     Field::optional("includeGlobal", Kind::Flag),
     Field::optional("includeUnknown", Kind::Flag),
 ];
 
 pub(super) async fn list(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
     let params = check(ask.method, params, LIST)?;
-    let store = ask.gateway.service().engine().store().clone();
-    let mut sessions = blocking(move || Ok(all(&store)?)).await?;
+    let mut sessions = newest_first(ask.gateway).await?;
     let now = Timestamp::now().as_millisecond();
     let archived = params.get("archived").cloned().unwrap_or(Value::Bool(false));
     let search = text(&params, "search").unwrap_or_default().to_lowercase();
@@ -211,6 +248,7 @@ pub(super) async fn list(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, 
     sessions.retain(|s| {
         (archived == "all" || archived.as_bool().unwrap_or_default() == s.archived)
             && text(&params, "agentId").is_none_or(|agent| agent == s.agent_id)
+            && (!flag(&params, "configuredAgentsOnly") || knows_agent(ask.gateway, &s.agent_id))
             && text(&params, "label").is_none_or(|label| Some(label) == s.label.as_deref())
             && active_ms.is_none_or(|within| now - s.updated_at <= within)
             && (search.is_empty()
@@ -219,9 +257,31 @@ pub(super) async fn list(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, 
     });
     let limit = count(&params, "limit").unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
     let offset = count(&params, "offset").unwrap_or_default();
-    let total = sessions.len() as u64;
-    let page: Vec<&Session> =
-        sessions.iter().skip(usize::try_from(offset).unwrap_or(usize::MAX)).take(limit as usize).collect();
+    let by_interaction = text(&params, "sortBy") == Some("lastInteractionAt");
+    let needs_one = flag(&params, "requireLastInteraction");
+    let store = ask.gateway.service().engine().store().clone();
+    let (page, total) = blocking(move || {
+        let dated = |session: Session| -> Result<(Session, Option<i64>), RpcError> {
+            let at = last_interaction(&store, &session.key)?;
+            Ok((session, at))
+        };
+        let skip = usize::try_from(offset).unwrap_or(usize::MAX);
+        if !by_interaction && !needs_one {
+            let total = sessions.len() as u64;
+            let page = sessions.into_iter().skip(skip).take(limit as usize).map(dated);
+            return Ok((page.collect::<Result<Vec<_>, _>>()?, total));
+        }
+        let mut sessions = sessions.into_iter().map(dated).collect::<Result<Vec<_>, _>>()?;
+        sessions.retain(|(_, at)| !needs_one || at.is_some());
+        if by_interaction {
+            // Stable: among those that were never used the newest stay first.
+            sessions.sort_by_key(|(_, at)| std::cmp::Reverse(*at));
+        }
+        let total = sessions.len() as u64;
+        Ok((sessions.into_iter().skip(skip).take(limit as usize).collect(), total))
+    })
+    .await?;
+    let page: Vec<Value> = page.iter().map(row).collect();
     let end = offset.saturating_add(page.len() as u64);
     let more = end < total;
     Ok(json!({
@@ -229,6 +289,14 @@ pub(super) async fn list(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, 
         "limitApplied": limit, "nextOffset": more.then_some(end), "hasMore": more, "owners": [],
         "defaults": {"modelProvider": null, "model": null, "contextTokens": null}, "sessions": page,
     }))
+}
+
+fn row((session, at): &(Session, Option<i64>)) -> Value {
+    let mut row = serde_json::to_value(session).unwrap_or_default();
+    if let Some(at) = at {
+        row["lastInteractionAt"] = (*at).into();
+    }
+    row
 }
 
 const ONE: &[Field] = &[Field::required("key", Kind::Text), Field::optional("agentId", Kind::Text)];
@@ -313,6 +381,7 @@ pub(super) async fn delete(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
         expect(&session, text(&params, "expectedSessionId"), text(&params, "expectedLifecycleRevision"))?;
         let store = ask.gateway.service().engine().store();
         let position = store.remove(SPACE, &key.full)?;
+        ask.gateway.inner.health.forget();
         store.durable(position).await?;
     }
     Ok(json!({"ok": true, "key": key.full, "deleted": deleted, "archived": []}))

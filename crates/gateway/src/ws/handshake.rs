@@ -7,7 +7,7 @@ use super::{
 use crate::{
     auth::{Origin, same_secret},
     devices::{Device, Signed},
-    hub::{Admitted, ClientInfo, Gateway, has_scope},
+    hub::{Admitted, ClientInfo, Gateway, NodeSurface, has_scope},
     settings::{MAX_BUFFERED_BYTES, MAX_PAYLOAD_BYTES, SIGNATURE_SKEW_MS},
 };
 use jiff::Timestamp;
@@ -39,7 +39,7 @@ const CONNECT: &[Field] = &[
     ),
     Field::optional("caps", Kind::Texts),
     Field::optional("commands", Kind::Texts),
-    Field::optional("permissions", Kind::Object),
+    Field::optional("permissions", Kind::Flags),
     Field::optional("pathEnv", Kind::AnyText),
     Field::optional("role", Kind::Text),
     Field::optional("scopes", Kind::Texts),
@@ -161,6 +161,7 @@ pub(crate) async fn connect(
             issued_at_ms: now.as_millisecond(),
             // Never the same twice, so that a token of a device that was forgotten stays worthless.
             generation: now.as_microsecond().unsigned_abs(),
+            narrowed: None,
         })
     });
     let device = device.transpose().map_err(|(code, reason, message)| {
@@ -169,6 +170,16 @@ pub(crate) async fn connect(
     if given("token").is_none() && given("password").is_none() && given("deviceToken").is_none() {
         return Err(match device {
             None => device_required(),
+            Some(_) if given("bootstrapToken").is_some() => {
+                // Setup codes are not issued here, so that no code is a right one.
+                gateway.inner.guesses.wrong(origin);
+                Refusal::unauthorized(
+                    "bootstrap token invalid or expired (pair with the gateway token instead)",
+                    "AUTH_BOOTSTRAP_TOKEN_INVALID",
+                    "bootstrap_token_invalid",
+                    "update_auth_credentials",
+                )
+            }
             Some(_) => Refusal::unauthorized(
                 "gateway token missing (provide gateway auth token)",
                 "AUTH_TOKEN_MISSING",
@@ -197,6 +208,19 @@ pub(crate) async fn connect(
         (None, _) if origin.is_local || !gateway.settings().require_device => None,
         (None, _) => return Err(device_required()),
     };
+    // What an operator's client says it can do means nothing: it is never asked to.
+    let node = (role == "node").then(|| {
+        Box::new(NodeSurface {
+            commands: texts(&params, "commands"),
+            permissions: object("permissions").cloned().unwrap_or_default(),
+            path_env: text(&params, "pathEnv").map(str::to_owned),
+        })
+    });
+    tracing::debug!(
+        client = %client.id, mode = %client.mode, version = %client.version, address = %origin.address,
+        build = text(object("client").unwrap_or(&empty), "buildId"), locale = text(&params, "locale"),
+        user_agent = text(&params, "userAgent"), "a client is in"
+    );
     let admitted = Admitted {
         id: uuid::Uuid::now_v7().to_string(),
         client,
@@ -205,6 +229,7 @@ pub(crate) async fn connect(
         caps: texts(&params, "caps"),
         device: device_id,
         address: origin.address,
+        node,
     };
     Ok(Welcome { admitted, auth: shown })
 }
@@ -218,6 +243,8 @@ fn read_client(client: &Map<String, Value>) -> ClientInfo {
         version: own("version"),
         platform: own("platform"),
         device_family: maybe("deviceFamily"),
+        model_identifier: maybe("modelIdentifier"),
+        time_zone: maybe("timeZone"),
         display_name: maybe("displayName"),
         instance_id: maybe("instanceId"),
     }
@@ -270,7 +297,7 @@ fn prove(
         && known.role == device.role
         && gateway.inner.devices.is_token(&known, shown).map_err(broken)?
     {
-        if !scopes.iter().all(|scope| has_scope(&known.scopes, scope)) {
+        if !scopes.iter().all(|scope| has_scope(known.token_scopes(), scope)) {
             return Err(Refusal::unauthorized(
                 "device token scope mismatch (re-pair or approve scope upgrade)",
                 "AUTH_SCOPE_MISMATCH",
@@ -347,21 +374,22 @@ fn broken(error: toolyard_engine::store::StoreError) -> Refusal {
 }
 
 /// What a client is told when it is in.
-pub(crate) async fn hello(gateway: &Gateway, connection_id: &str, auth: Value) -> Value {
+pub(crate) async fn hello(gateway: &Gateway, admitted: &Admitted, auth: Value) -> Value {
     let (presence, health) = gateway.versions();
     let events = crate::rpc::EVENTS;
     let methods: Vec<&str> = crate::rpc::METHODS.iter().map(|m| m.name).collect();
-    json!({
+    let mut hello = json!({
         "type": "hello-ok", "protocol": PROTOCOL,
         "server": {
             "version": env!("CARGO_PKG_VERSION"), "buildId": concat!("toolyard-", env!("CARGO_PKG_VERSION")),
-            "bootId": gateway.inner.boot_id, "connId": connection_id,
+            "bootId": gateway.inner.boot_id, "connId": admitted.id,
         },
         "features": {"methods": methods, "events": events, "capabilities": []},
         "snapshot": {
             "suspension": {"phase": "accepting"},
-            "presence": gateway.presence(),
-            "health": crate::rpc::health::health(gateway).await,
+            "presence": if has_scope(&admitted.scopes, "operator.read") { gateway.presence() } else { Vec::new() },
+            // Without its store a gateway has little to say about itself; a call will say why.
+            "health": crate::rpc::health::health(gateway).await.unwrap_or_else(|_| json!({})),
             "stateVersion": {"presence": presence, "health": health},
             "uptimeMs": gateway.service().uptime_ms(),
             "sessionDefaults": {
@@ -374,7 +402,17 @@ pub(crate) async fn hello(gateway: &Gateway, connection_id: &str, auth: Value) -
             "maxPayload": MAX_PAYLOAD_BYTES, "maxBufferedBytes": MAX_BUFFERED_BYTES,
             "tickIntervalMs": gateway.settings().tick.as_millis() as u64,
         },
-    })
+    });
+    // Where things lie on this machine is nobody's business but its administrator's.
+    if has_scope(&admitted.scopes, "operator.admin") {
+        let snapshot = &mut hello["snapshot"];
+        if let Some(path) = gateway.settings().config.get("path") {
+            snapshot["configPath"] = path.clone();
+        }
+        snapshot["stateDir"] = gateway.settings().state_path.as_str().into();
+        snapshot["authMode"] = "token".into();
+    }
+    hello
 }
 
 impl Welcome {

@@ -3,5 +3,7 @@
 pub(crate) mod connection;
 pub(crate) mod frame;
 pub(crate) mod handshake;
+pub(crate) mod heard;
 pub(crate) mod params;
+pub(crate) mod trace;
 pub(crate) mod upgrade;

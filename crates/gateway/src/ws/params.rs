@@ -16,12 +16,24 @@ pub(crate) enum Kind {
     AnyText,
     /// One of these words.
     OneOf(&'static [&'static str]),
+    /// One of these words, or null.
+    OneOfOrNull(&'static [&'static str]),
+    /// A list of at least one of these words, or null.
+    WordsOrNull(&'static [&'static str]),
     /// A whole number from 0 on.
     Count,
+    /// A whole number between two.
+    Between(u64, u64),
     /// True or false.
     Flag,
+    /// True, false, or this word.
+    FlagOr(&'static str),
     /// An object of any content.
     Object,
+    /// An object of any content, or null.
+    ObjectOrNull,
+    /// An object whose values are true or false.
+    Flags,
     /// A list of strings.
     Texts,
     /// An object with these fields and no others.
@@ -82,7 +94,7 @@ fn walk(value: &Value, fields: &[Field], path: &str, found: &mut Vec<String>) {
     }
     for (key, held) in map {
         match fields.iter().find(|f| f.name == key) {
-            Some(field) => one(held, field.kind, &format!("{path}/{key}"), found),
+            Some(field) => one(held, field.kind, (path, key), found),
             None => {
                 let shown: String = key.chars().take(80).collect();
                 let place = if path.is_empty() { "root" } else { path };
@@ -95,9 +107,11 @@ fn walk(value: &Value, fields: &[Field], path: &str, found: &mut Vec<String>) {
     }
 }
 
-fn one(value: &Value, kind: Kind, path: &str, found: &mut Vec<String>) {
+/// Its place is its parent's path and its own name; they are put together only where something is wrong.
+fn one(value: &Value, kind: Kind, (parent, key): (&str, &str), found: &mut Vec<String>) {
     let wrong = match (kind, value) {
-        (Kind::Any, _) | (Kind::AnyText, Value::String(_)) | (Kind::TextOrNull, Value::Null) => None,
+        (Kind::Any, _) | (Kind::AnyText, Value::String(_)) => None,
+        (Kind::TextOrNull | Kind::OneOfOrNull(_) | Kind::WordsOrNull(_) | Kind::ObjectOrNull, Value::Null) => None,
         (Kind::Text | Kind::TextOrNull, Value::String(text)) => {
             text.is_empty().then(|| "must not have fewer than 1 characters".to_owned())
         }
@@ -107,30 +121,52 @@ fn one(value: &Value, kind: Kind, path: &str, found: &mut Vec<String>) {
             _ => None,
         },
         (Kind::Text | Kind::TextUpTo(_) | Kind::AnyText | Kind::TextOrNull, _) => Some("must be string".to_owned()),
-        (Kind::OneOf(words), held) => {
-            let fits = held.as_str().is_some_and(|text| words.contains(&text));
-            (!fits).then(|| "must be equal to one of the allowed values".to_owned())
+        (Kind::OneOf(words) | Kind::OneOfOrNull(words), held) => {
+            (!is_one_of(held, words)).then(|| "must be equal to one of the allowed values".to_owned())
         }
+        (Kind::WordsOrNull(words), Value::Array(items)) if !items.is_empty() => {
+            let fits = items.iter().all(|item| is_one_of(item, words));
+            (!fits).then(|| "must hold only allowed values".to_owned())
+        }
+        (Kind::WordsOrNull(_), Value::Array(_)) => Some("must not have fewer than 1 items".to_owned()),
+        (Kind::WordsOrNull(_), _) => Some("must be array".to_owned()),
         (Kind::Count, held) => match (held.as_u64(), held.as_i64(), held.as_f64()) {
             (Some(_), _, _) => None,
             (_, Some(_), _) => Some("must be >= 0".to_owned()),
             (_, _, Some(number)) if number.fract() == 0.0 && number >= 0.0 => None,
             _ => Some("must be integer".to_owned()),
         },
+        (Kind::Between(least, most), held) => match held.as_u64() {
+            Some(n) if n < least => Some(format!("must be >= {least}")),
+            Some(n) if n > most => Some(format!("must be <= {most}")),
+            Some(_) => None,
+            None => Some("must be integer".to_owned()),
+        },
         (Kind::Flag, held) => (!held.is_boolean()).then(|| "must be boolean".to_owned()),
-        (Kind::Object, held) => (!held.is_object()).then(|| "must be object".to_owned()),
+        (Kind::FlagOr(word), held) => {
+            (!held.is_boolean() && held != word).then(|| format!("must be boolean or \"{word}\""))
+        }
+        (Kind::Object | Kind::ObjectOrNull, held) => (!held.is_object()).then(|| "must be object".to_owned()),
+        (Kind::Flags, held) => match held.as_object() {
+            None => Some("must be object".to_owned()),
+            Some(map) => map.values().any(|v| !v.is_boolean()).then(|| "must hold only true and false".to_owned()),
+        },
         (Kind::Texts, Value::Array(items)) => {
             items.iter().any(|item| !item.is_string()).then(|| "must hold only strings".to_owned())
         }
         (Kind::Texts, _) => Some("must be array".to_owned()),
         (Kind::Fields(fields), held) => {
-            walk(held, fields, path, found);
+            walk(held, fields, &format!("{parent}/{key}"), found);
             None
         }
     };
     if let Some(text) = wrong {
-        found.push(format!("at {path}: {text}"));
+        found.push(format!("at {parent}/{key}: {text}"));
     }
+}
+
+fn is_one_of(value: &Value, words: &[&str]) -> bool {
+    value.as_str().is_some_and(|text| words.contains(&text))
 }
 
 /// A string field.

@@ -174,3 +174,39 @@ async fn commands_are_asked_about_in_two_phases() {
     let unheard = alone.call("exec.approval.request", json!({"command": "ls", "twoPhase": true})).await;
     assert_eq!(unheard["payload"]["decision"], Value::Null, "without a route the answer comes at once");
 }
+
+#[tokio::test]
+async fn what_was_decided_survives_a_restart_and_what_was_open_is_not_answered_any_more() {
+    use std::sync::Arc;
+    let store = Arc::new(toolyard_engine::memory_store::MemoryStore::new());
+    let before = Server::start_on(store.clone(), toolyard_gateway::Settings::new(crate::harness::TOKEN)).await;
+    let (mut reviewer, mut invoker) = pair(&before).await;
+    let call = |x: &str| json!({"name": "bench_ask", "args": {"x": x}, "confirm": true});
+    let mut decided = Vec::new();
+    for (x, decision) in [("1", "deny"), ("2", "allow-always")] {
+        let id = invoker.request("tools.invoke", call(x)).await;
+        let asked = reviewer.event("plugin.approval.requested").await["payload"]["id"].clone();
+        reviewer.call("plugin.approval.resolve", json!({"id": asked, "decision": decision})).await;
+        invoker.response(&id).await;
+        decided.push(asked);
+    }
+    let open = reviewer.request("exec.approval.request", json!({"command": "ls", "twoPhase": true})).await;
+    let open = reviewer.response(&open).await["payload"]["id"].clone();
+    drop((reviewer, invoker));
+    drop(before);
+
+    let after = Server::start_on(store, toolyard_gateway::Settings::new(crate::harness::TOKEN)).await;
+    let (mut reviewer, mut invoker) = pair(&after).await;
+    let history = reviewer.call("approval.history", json!({})).await["payload"]["items"].clone();
+    let statuses: Vec<(&Value, &Value)> =
+        history.as_array().unwrap().iter().map(|item| (&item["id"], &item["decision"])).collect();
+    assert!(statuses.contains(&(&decided[0], &json!("deny"))), "{history}");
+    assert!(statuses.contains(&(&decided[1], &json!("allow-always"))), "{history}");
+    let page = reviewer.call("approval.history", json!({"limit": 1})).await["payload"].clone();
+    let rest = reviewer.call("approval.history", json!({"limit": 1, "cursor": page["nextCursor"]})).await;
+    assert_ne!(page["items"][0]["id"], rest["payload"]["items"][0]["id"]);
+    let granted = invoker.call("tools.invoke", json!({"name": "bench_ask", "args": {"x": "3"}})).await;
+    assert_eq!(granted["payload"]["ok"], true, "the allow-always holds: {granted}");
+    let late = reviewer.call("exec.approval.resolve", json!({"id": open, "decision": "allow-once"})).await;
+    assert_eq!(late["error"]["details"]["reason"], "APPROVAL_NOT_FOUND", "nobody waits for it any more: {late}");
+}

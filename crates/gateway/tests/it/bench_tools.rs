@@ -39,8 +39,11 @@ impl Provider for Bench {
                 }
                 "bench_fail" => Err(Failed::new(ErrorCode::InternalError, "it broke with test-token-abc123 in hand")),
                 "bench_ask" => said("asked ok".into(), json!({"id": call.call_id, "p": p})),
-                "bench_big" => said("x".repeat(p["bytes"].as_u64().unwrap_or(1) as usize).into(), json!({})),
-                "bench_rewrite" => said(p.to_string().into(), json!({"p": p})),
+                "bench_big" => {
+                    let bytes = p["bytes"].as_u64().unwrap_or(1);
+                    said("x".repeat(bytes as usize).into(), json!({"bytes": bytes}))
+                }
+                "bench_rewrite" | "bench_action" => said(p.to_string().into(), json!({"p": p})),
                 "bench_status" => said("st".into(), json!({"status": "error", "error": "soft failure"})),
                 _ => said(call.tool.to_string().into(), json!({})),
             }
@@ -75,6 +78,7 @@ pub(crate) fn register(engine: &Engine) {
     let any = json!({"type": "object"});
     let text = json!({"type": "object", "required": ["text"], "additionalProperties": false,
         "properties": {"text": {"type": "string"}}});
+    let action = json!({"type": "object", "properties": {"action": {"type": "string"}}});
     let tools = [
         ("bench_echo", &text),
         ("bench_slow", &any),
@@ -85,6 +89,7 @@ pub(crate) fn register(engine: &Engine) {
         ("bench_status", &any),
         ("bench_big", &any),
         ("bench_ask", &any),
+        ("bench_action", &action),
     ];
     let entries = tools.into_iter().map(|(name, schema)| {
         let definition: ToolDefinition = serde_json::from_value(json!({

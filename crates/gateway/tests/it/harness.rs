@@ -11,7 +11,7 @@ use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::{
     Engine, EngineOptions, EngineParts, chain::Signer, memory_store::MemoryStore, store::Lease, system_clock,
 };
-use toolyard_gateway::{Gateway, Service, Settings, http};
+use toolyard_gateway::{Gateway, Service, Settings, listen};
 
 pub(crate) const TOKEN: &str = "test-token-abc123";
 
@@ -34,9 +34,14 @@ impl Server {
     }
 
     pub(crate) async fn start_with(settings: Settings) -> Self {
+        Self::start_on(std::sync::Arc::new(MemoryStore::new()), settings).await
+    }
+
+    /// On a store that is there already.
+    pub(crate) async fn start_on(store: std::sync::Arc<MemoryStore>, settings: Settings) -> Self {
         let policy = PolicyConfig { deny: vec!["bench_denied".into()], ..PolicyConfig::default() };
         let engine = Engine::new(EngineParts {
-            store: std::sync::Arc::new(MemoryStore::new()),
+            store,
             signer: Signer::from_secret("test", &[1; 32]),
             policy: Policy::compile(&policy).unwrap(),
             clock: system_clock(),
@@ -46,11 +51,16 @@ impl Server {
         bench_tools::register(&engine);
         let service = Service::new(engine.clone(), Map::new(), |_| true);
         let stop = CancellationToken::new();
-        let settings = Settings { config: json!({"path": "x", "exists": false, "raw": ""}), ..settings };
+        let config = json!({
+            "path": "/nowhere/config.toml", "exists": false, "raw": "", "hash": "0", "parsed": {}, "config": {},
+            "valid": true, "issues": [], "warnings": [],
+        });
+        let address = Some("127.0.0.1".parse().unwrap());
+        let settings = Settings { config, address, state_path: "/nowhere/state".to_owned(), ..settings };
         let gateway = Gateway::new(service, settings, stop.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(http::serve(listener, gateway.clone(), stop.clone()));
+        tokio::spawn(listen::serve(listener, gateway.clone(), stop.clone()));
         Self { address, engine, gateway, stop }
     }
 
@@ -79,6 +89,12 @@ impl Server {
 
     /// A plain HTTP exchange: status and body.
     pub(crate) async fn http(&self, request: &str, body: &str) -> (u16, String) {
+        let (status, _, body) = self.exchange(request, body).await;
+        (status, body)
+    }
+
+    /// A plain HTTP exchange: status, headers and body.
+    pub(crate) async fn exchange(&self, request: &str, body: &str) -> (u16, String, String) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let text = format!(
@@ -91,7 +107,8 @@ impl Server {
         let _ = stream.read_to_end(&mut answer).await;
         let answer = String::from_utf8_lossy(&answer).into_owned();
         let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_default();
-        (status, answer.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        (status, head.to_owned(), body.to_owned())
     }
 }
 

@@ -118,6 +118,34 @@ async fn a_binary_frame_with_json_is_taken_and_broken_utf8_is_not() {
 }
 
 #[tokio::test]
+async fn a_client_that_never_says_what_it_wants_is_given_up() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let server = Server::start().await;
+    let mut slow = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let mut silent = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    slow.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n").await.unwrap();
+    // One more header now and then does not buy more time.
+    let dripping = async {
+        let mut last = Vec::new();
+        for i in 0.. {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            if slow.write_all(format!("x-{i}: y\r\n").as_bytes()).await.is_err() {
+                break;
+            }
+            if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_millis(1), slow.read_to_end(&mut last)).await {
+                break;
+            }
+        }
+        String::from_utf8_lossy(&last).into_owned()
+    };
+    let mut nothing = Vec::new();
+    let both = async { tokio::join!(dripping, silent.read_to_end(&mut nothing)) };
+    let (answer, _) = tokio::time::timeout(Duration::from_secs(60), both).await.expect("both are closed");
+    assert!(!answer.contains("200"), "{answer}");
+    assert_eq!(server.http("GET /health HTTP/1.1", "").await.0, 200, "others are served");
+}
+
+#[tokio::test]
 async fn ticks_come_numbered_and_a_silent_peer_is_noticed() {
     let settings = Settings { tick: Duration::from_millis(200), ..Settings::new(TOKEN) };
     let server = Server::start_with(settings).await;

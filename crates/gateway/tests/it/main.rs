@@ -4,11 +4,13 @@
 
 mod approvals;
 mod bench_tools;
+mod bridge;
 mod devices;
 mod fuzz;
 mod harness;
 mod http;
 mod limits;
+mod params;
 mod replay;
 mod rpc;
 mod tls;

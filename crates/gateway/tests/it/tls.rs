@@ -11,7 +11,7 @@ use tokio_rustls::{
     rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName},
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_gateway::{http, tls};
+use toolyard_gateway::{listen, tls};
 
 #[tokio::test]
 async fn the_door_opens_behind_a_certificate_and_plain_text_gets_nowhere() {
@@ -26,7 +26,7 @@ async fn the_door_opens_behind_a_certificate_and_plain_text_gets_nowhere() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let listener = tls::TlsListener::new(listener, acceptor, stop.clone()).unwrap();
-    tokio::spawn(http::serve_tls(listener, server.gateway.clone(), stop.clone()));
+    tokio::spawn(listen::serve_tls(listener, server.gateway.clone(), stop.clone()));
 
     // A client that says nothing holds up nobody.
     let silent = TcpStream::connect(address).await.unwrap();
@@ -54,6 +54,48 @@ async fn the_door_opens_behind_a_certificate_and_plain_text_gets_nowhere() {
     let _ = plain.read_to_end(&mut text).await;
     assert!(!String::from_utf8_lossy(&text).contains("200 OK"));
     drop(silent);
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn our_own_client_signs_and_comes_in_through_tls() {
+    use toolyard_gateway::client::{Client, Connect, Credential, Identity};
+    let dir = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let acceptor = tls::acceptor(&cert, &key).unwrap();
+    let server = Server::start().await;
+    let stop = CancellationToken::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let listener = tls::TlsListener::new(listener, acceptor, stop.clone()).unwrap();
+    tokio::spawn(listen::serve_tls(listener, server.gateway.clone(), stop.clone()));
+    let mut connect = Connect {
+        url: format!("wss://localhost:{port}"),
+        ca_file: Some(cert),
+        credential: Credential::Shared(TOKEN.to_owned()),
+        identity: Some(Identity::new(&[9; 32])),
+        scopes: vec!["operator.read".to_owned()],
+        mode: "cli".to_owned(),
+        timeout: std::time::Duration::from_secs(20),
+    };
+    let mut client = Client::connect(&connect).await.unwrap();
+    assert_eq!(client.call("health", serde_json::json!({})).await.unwrap()["ok"], true);
+    let token = client.hello["auth"]["deviceToken"].as_str().unwrap().to_owned();
+    client.close().await;
+    // From now on the device's own token is enough.
+    connect.credential = Credential::Device(token);
+    assert_eq!(Client::connect(&connect).await.unwrap().hello["auth"]["method"], "device-token");
+    connect.identity = Some(Identity::new(&[8; 32]));
+    let refused = Client::connect(&connect).await.err().unwrap();
+    assert_eq!(refused.details.unwrap()["code"], "AUTH_DEVICE_TOKEN_MISMATCH", "it is no other device's");
+    connect.ca_file = None;
+    let strange = Client::connect(&connect).await.err().unwrap();
+    assert!(strange.suggestion.unwrap().contains("--ca-file"), "a certificate nobody vouches for");
+    connect.url = "http://localhost".to_owned();
+    assert!(Client::connect(&connect).await.err().unwrap().message.contains("ws://"));
     stop.cancel();
 }
 

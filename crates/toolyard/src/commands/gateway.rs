@@ -7,7 +7,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{process::ExitCode, time::Duration};
-use toolyard_gateway::client::{self, Client, Connect};
+use toolyard_gateway::client::{self, Client, Connect, Credential, Identity};
 use toolyard_protocol::{ErrorCode, Failure};
 
 pub(super) async fn run(global: &Global, command: GatewayCommand) -> Outcome {
@@ -27,23 +27,64 @@ fn connect(global: &Global, target: &GatewayTarget, scopes: Vec<String>, mode: &
         .unwrap_or_else(|| format!("{scheme}://{}", std::net::SocketAddr::new(gateway.host, gateway.port)));
     // `http` is what `toolyard up` prints; both mean the same place.
     let url = url.replacen("http://", "ws://", 1).replacen("https://", "wss://", 1);
-    let token = match target.token.clone().or_else(|| gateway.token.clone()) {
-        Some(token) => token,
-        None => resolved.home.token().map_err(|e| {
+    let trouble = |e: anyhow::Error| Failure::new(ErrorCode::UsageError, format!("{e:#}"));
+    let (mut identity, mut kept) = (None, None);
+    if target.device {
+        resolved.home.create().map_err(trouble)?;
+        identity = Some(Identity::new(&resolved.home.device_key().map_err(trouble)?));
+        if target.token.is_none() {
+            kept = resolved.home.device_token(&url).map_err(trouble)?;
+        }
+    }
+    let credential = match (kept, target.token.clone().or_else(|| gateway.token.clone())) {
+        (Some(token), _) => Credential::Device(token),
+        (None, Some(token)) => Credential::Shared(token),
+        (None, None) => Credential::Shared(resolved.home.token().map_err(|e| {
             Failure::new(ErrorCode::UsageError, format!("there is no token: {e:#}")).suggest("Pass one with --token.")
-        })?,
+        })?),
     };
     let timeout = Duration::from_millis(target.timeout.clamp(1, 3_600_000));
-    Ok(Connect { url, token, scopes, mode: mode.to_owned(), timeout })
+    // The gateway of this home shows the certificate that the configuration names: it may be believed.
+    let ca_file = target.ca_file.clone().or_else(|| gateway.tls.cert_file.clone());
+    Ok(Connect { url, ca_file, credential, identity, scopes, mode: mode.to_owned(), timeout })
+}
+
+/// Keeps what the gateway gave this machine's device, for the next time.
+fn remember(global: &Global, connect: &Connect, hello: &Value) -> Result<(), Failure> {
+    if let (Some(_), Some(token)) = (&connect.identity, hello["auth"]["deviceToken"].as_str()) {
+        let home = config::resolve(global)?.home;
+        home.keep_device_token(&connect.url, token)
+            .map_err(|e| Failure::new(ErrorCode::UsageError, format!("the device's token cannot be kept: {e:#}")))?;
+    }
+    Ok(())
+}
+
+/// Calls one method of a gateway; the inner error is the gateway's own.
+pub(super) async fn ask(
+    global: &Global,
+    target: &GatewayTarget,
+    method: &str,
+    params: Value,
+) -> Result<Result<Value, Value>, Failure> {
+    let connect = connect(global, target, client::scopes_for(method), "cli")?;
+    let mut gateway = Client::connect(&connect).await?;
+    remember(global, &connect, &gateway.hello)?;
+    let answer = gateway.call(method, params).await;
+    gateway.close().await;
+    Ok(answer)
+}
+
+/// An object without its nulls.
+pub(super) fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(map.into_iter().filter(|(_, v)| !v.is_null()).collect()),
+        other => other,
+    }
 }
 
 async fn call(global: &Global, method: &str, params: &str, target: &GatewayTarget) -> Outcome {
     let params = Value::Object(input::json_object(params)?);
-    let connect = connect(global, target, client::scopes_for(method), "cli")?;
-    let mut gateway = Client::connect(&connect).await?;
-    let answer = gateway.call(method, params).await;
-    gateway.close().await;
-    match answer {
+    match ask(global, target, method, params).await? {
         Ok(payload) => {
             output::json(&payload);
             Ok(ExitCode::SUCCESS)

@@ -14,7 +14,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_gateway::{Gateway, http, local, tls};
+use toolyard_gateway::{Gateway, listen, local, tls};
 use toolyard_protocol::{ErrorCode, Failure};
 
 /// A token shorter than this does not open anything beyond loopback.
@@ -22,7 +22,17 @@ const MIN_TOKEN: usize = 16;
 /// How long open HTTP connections may take to end when stopping.
 const DOOR_CLOSES: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// As many open files as the system lets us have: every client is one.
+fn allow_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Nofile);
+    if now.current != now.maximum {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
+    }
+}
+
 pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
+    allow_many_files();
     let resolved = config::resolve(global)?;
     let home = resolved.home.clone();
     home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
@@ -49,7 +59,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         ),
         _ => None,
     };
-    let settings = resolved.config.gateway_settings(token.clone(), host.is_loopback(), &home);
+    let mut settings = resolved.config.gateway_settings(token.clone(), host, &home);
 
     // Bind before any work: a port that is taken is known at once, and nothing has been touched.
     let listener = TcpListener::bind(SocketAddr::new(host, port)).await.map_err(|e| {
@@ -57,6 +67,11 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
             .suggest("Another program may use the port: choose one with --port N, or 0 for a free one.")
     })?;
     let address = listener.local_addr().map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
+    let bridge_scheme = if acceptor.is_some() { "wss" } else { "ws" };
+    settings.bridge_url.get_or_insert_with(|| format!("{bridge_scheme}://{}/bridge", reachable(address)));
+    if let Some(program) = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned)) {
+        settings.program = program;
+    }
     let socket = local::bind(&home.socket()).await.map_err(|e| {
         Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.socket().display()))
             .suggest("Stop the other Toolyard first, or use another --home.")
@@ -76,9 +91,9 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         Some(acceptor) => {
             let listener = tls::TlsListener::new(listener, acceptor, stop.clone())
                 .map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
-            tokio::spawn(http::serve_tls(listener, gateway.clone(), stop.clone()))
+            tokio::spawn(listen::serve_tls(listener, gateway.clone(), stop.clone()))
         }
-        None => tokio::spawn(http::serve(listener, gateway.clone(), stop.clone())),
+        None => tokio::spawn(listen::serve(listener, gateway.clone(), stop.clone())),
     };
 
     let url = format!("{scheme}://{address}");
@@ -108,6 +123,15 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     yard.close().await;
     let _ = std::fs::remove_file(home.socket());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where somebody on this machine reaches a listener.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(a) if a.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], a.port())),
+        SocketAddr::V6(a) if a.ip().is_unspecified() => SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, a.port())),
+        other => other,
+    }
 }
 
 /// What killed processes staged in the vault goes once the runs that were taken up again have ended.

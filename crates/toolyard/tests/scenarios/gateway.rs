@@ -69,6 +69,29 @@ fn ws_rpc_19_to_22_unknown_method_session_tool_and_bad_arguments() {
 }
 
 #[test]
+fn this_machine_signs_as_a_device_and_keeps_the_token_it_is_given() {
+    let place = Place::new();
+    let server = place.up();
+    let url = server.ready["url"].as_str().unwrap();
+    let health =
+        |more: &[&str]| place.run_bare(&[&["gateway", "call", "health", "--url", url, "--device"], more].concat());
+    let first = health(&["--token", TOKEN, "--json"]);
+    assert_eq!(first.code, 0, "{first:?}");
+    let kept = std::fs::read_to_string(place.home.join("state/device-tokens.json")).unwrap();
+    assert!(kept.contains("ws://127.0.0.1"), "{kept}");
+    let listed = place.run_bare(&["devices", "list", "--json"]).json();
+    assert_eq!(listed["paired"].as_array().unwrap().len(), 1, "{listed}");
+    // The token is not needed any more, until the device is forgotten.
+    let again = health(&["--json"]);
+    assert_eq!(again.code, 0, "{again:?}");
+    let id = listed["paired"][0]["deviceId"].as_str().unwrap();
+    assert_eq!(place.run_bare(&["devices", "revoke", id]).code, 0);
+    let gone = health(&["--json"]);
+    assert!(gone.code != 0 && gone.stdout.contains("AUTH_DEVICE_TOKEN_MISMATCH"), "{gone:?}");
+    server.stop();
+}
+
+#[test]
 fn probe_says_whether_a_gateway_answers_and_a_wrong_token_is_named() {
     let place = Place::new();
     let server = place.up();

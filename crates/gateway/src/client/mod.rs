@@ -1,19 +1,29 @@
 //! A small client of the Gateway's RPC, for the command line and for tests.
 
+mod bridge;
+mod identity;
+mod wire;
+
+pub use bridge::Dialler;
+pub use identity::Identity;
+
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Map, Value, json};
-use std::time::Duration;
-use tokio::net::TcpStream;
-use tokio_websockets::{ClientBuilder, Limits, MaybeTlsStream, Message, WebSocketStream};
+use std::{path::PathBuf, time::Duration};
+use tokio_websockets::{ClientBuilder, Limits, Message, WebSocketStream};
 use toolyard_protocol::{ErrorCode, Failure};
 
 /// What a client asks for when it connects.
 #[derive(Debug, Clone)]
 pub struct Connect {
-    /// Where, `ws://HOST:PORT`.
+    /// Where, `ws://HOST:PORT` or `wss://HOST:PORT`.
     pub url: String,
-    /// The shared credential.
-    pub token: String,
+    /// A certificate to believe beside those the system believes, PEM.
+    pub ca_file: Option<PathBuf>,
+    /// What is shown to be let in.
+    pub credential: Credential,
+    /// The device that signs, if any.
+    pub identity: Option<Identity>,
     /// Scopes to ask for.
     pub scopes: Vec<String>,
     /// `cli`, `probe` and so on.
@@ -22,9 +32,28 @@ pub struct Connect {
     pub timeout: Duration,
 }
 
+/// What is shown to be let in.
+#[derive(Clone)]
+pub enum Credential {
+    /// The gateway's own token.
+    Shared(String),
+    /// The token that the gateway gave this device.
+    Device(String),
+}
+
+impl std::fmt::Debug for Credential {
+    /// Without the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Shared(_) => "Shared",
+            Self::Device(_) => "Device",
+        })
+    }
+}
+
 /// A connection.
 pub struct Client {
-    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    socket: WebSocketStream<Box<dyn wire::Wire>>,
     timeout: Duration,
     next: u64,
     /// What the gateway said about itself.
@@ -39,30 +68,21 @@ fn lost(what: &dyn std::fmt::Display) -> Failure {
 impl Client {
     /// Connects and shows the credential.
     pub async fn connect(connect: &Connect) -> Result<Self, Failure> {
-        let uri = connect.url.parse().map_err(|e| {
-            Failure::new(ErrorCode::UsageError, format!("--url {:?} cannot be used: {e}", connect.url))
-                .suggest("Write it as ws://127.0.0.1:18789.")
-        })?;
+        let uri = wire::read_uri(&connect.url)?;
+        let place = wire::Place::read(&connect.url, &uri)?;
         let limits = Limits::default().max_payload_len(Some(crate::settings::MAX_BUFFERED_BYTES));
-        let builder = ClientBuilder::from_uri(uri).limits(limits);
-        let (socket, _) = tokio::time::timeout(connect.timeout, builder.connect())
-            .await
-            .map_err(|_| lost(&"it does not answer"))?
-            .map_err(|e| lost(&e))?;
+        let opening = async {
+            let stream = place.connect(connect.ca_file.as_deref()).await?;
+            let (socket, _) =
+                ClientBuilder::from_uri(uri).limits(limits).connect_on(stream).await.map_err(|e| lost(&e))?;
+            Ok::<_, Failure>(socket)
+        };
+        let socket =
+            tokio::time::timeout(connect.timeout, opening).await.map_err(|_| lost(&"it does not answer"))??;
         let mut client = Self { socket, timeout: connect.timeout, next: 0, hello: Value::Null };
-        client.receive(|frame| frame["event"] == "connect.challenge").await?;
-        let params = json!({
-            "minProtocol": if connect.mode == "probe" { 3 } else { 4 }, "maxProtocol": 4,
-            "client": {"id": "cli", "version": env!("CARGO_PKG_VERSION"), "platform": std::env::consts::OS,
-                "mode": connect.mode, "instanceId": uuid::Uuid::now_v7().to_string()},
-            "role": "operator", "scopes": connect.scopes, "caps": [], "auth": {"token": connect.token},
-        });
-        client.hello = client.call("connect", params).await.map_err(|error| {
-            let code = error["details"]["code"].as_str().or(error["code"].as_str()).unwrap_or("refused").to_owned();
-            Failure::new(ErrorCode::Unavailable, format!("the gateway refused the connection: {}", text(&error)))
-                .suggest("Check the token; it is printed by `toolyard up` and lies in state/token.")
-                .detail("code", code)
-        })?;
+        let challenge = client.receive(|frame| frame["event"] == "connect.challenge").await?;
+        let nonce = challenge["payload"]["nonce"].as_str().unwrap_or_default();
+        client.hello = client.call("connect", hello_params(connect, nonce)).await.map_err(refused)?;
         Ok(client)
     }
 
@@ -104,6 +124,48 @@ impl Client {
     pub async fn close(mut self) {
         let _ = tokio::time::timeout(Duration::from_secs(1), self.socket.close()).await;
     }
+}
+
+fn hello_params(connect: &Connect, nonce: &str) -> Value {
+    let (platform, role) = (std::env::consts::OS, "operator");
+    let (name, token) = match &connect.credential {
+        Credential::Shared(token) => ("token", token),
+        Credential::Device(token) => ("deviceToken", token),
+    };
+    let mut params = json!({
+        "minProtocol": if connect.mode == "probe" { 3 } else { 4 }, "maxProtocol": 4,
+        "client": {"id": "cli", "version": env!("CARGO_PKG_VERSION"), "platform": platform,
+            "mode": connect.mode, "instanceId": uuid::Uuid::now_v7().to_string()},
+        "role": role, "scopes": connect.scopes, "caps": [], "auth": {name: token},
+    });
+    if let Some(identity) = &connect.identity {
+        params["device"] = identity.sign(&identity::Claim {
+            client_id: "cli",
+            client_mode: &connect.mode,
+            role,
+            scopes: &connect.scopes,
+            token,
+            nonce,
+            platform,
+        });
+    }
+    params
+}
+
+/// Why we were not let in, and what would help.
+fn refused(error: Value) -> Failure {
+    let code = error["details"]["code"].as_str().or(error["code"].as_str()).unwrap_or("refused").to_owned();
+    let help = match code.as_str() {
+        "PAIRING_REQUIRED" => format!(
+            "An operator must let this device in: `toolyard devices approve {}` where the gateway runs.",
+            error["details"]["requestId"].as_str().unwrap_or("REQUEST")
+        ),
+        "DEVICE_IDENTITY_REQUIRED" => "From elsewhere a device must sign: try again with --device.".to_owned(),
+        _ => "Check the token; it is printed by `toolyard up` and lies in state/token.".to_owned(),
+    };
+    Failure::new(ErrorCode::Unavailable, format!("the gateway refused the connection: {}", text(&error)))
+        .suggest(help)
+        .detail("code", code)
 }
 
 fn text(error: &Value) -> &str {

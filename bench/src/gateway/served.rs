@@ -1,0 +1,96 @@
+//! A gateway in a process of its own, so that its CPU and memory are nobody else's: this program again, with the
+//! benchmark's tools behind the real doors.
+
+use crate::{Setup, rig::Rig, usage::resident_bytes};
+use anyhow::{Context, Result, ensure};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+use toolyard_gateway::{Gateway, Service, Settings, listen};
+
+pub(crate) const TOKEN: &str = "bench-token-0123456789";
+/// Ticks come so often here that a benchmark need not wait half a minute for one.
+const TICK: Duration = Duration::from_secs(5);
+
+/// A gateway that runs until this is dropped.
+pub(crate) struct Served {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Served {
+    pub(crate) fn start(setup: &Setup) -> Result<Self> {
+        let program = std::env::current_exe().context("which program is this?")?;
+        let mut child = Command::new(program)
+            .arg("serve-gateway")
+            .arg("--dir")
+            .arg(&setup.dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let out = child.stdout.take().context("the gateway has no output")?;
+        let mut line = String::new();
+        BufReader::new(out).read_line(&mut line)?;
+        let address = line.trim().parse().with_context(|| format!("the gateway did not start: {line:?}"))?;
+        Ok(Self { child, address })
+    }
+
+    /// Resident memory, in bytes.
+    pub(crate) fn memory(&self) -> Result<f64> {
+        Ok(resident_bytes(self.child.id())? as f64)
+    }
+
+    /// User and system time so far, in microseconds.
+    pub(crate) fn cpu_micros(&self) -> Result<f64> {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let stat = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+        let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok());
+        let (user, system) = ticks(11).zip(ticks(12)).with_context(|| format!("{path} has no times"))?;
+        // The kernel counts in hundredths of a second on every machine there is.
+        Ok((user + system) * 10_000.0)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Its input ends, and so does it.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// The other side: serves until its input ends.
+pub(crate) fn serve(setup: &Setup) -> Result<()> {
+    let rig = Rig::new(setup)?;
+    let stop = CancellationToken::new();
+    let (engine, stopped) = (rig.engine.clone(), stop.clone());
+    let address = rig.runtime.block_on(async move {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let service = Service::new(engine, serde_json::Map::new(), |_| true);
+        let gateway = Gateway::new(service, Settings { tick: TICK, ..Settings::new(TOKEN) }, stopped.clone());
+        tokio::spawn(listen::serve(listener, gateway, stopped));
+        anyhow::Ok(address)
+    })?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{address}")?;
+    out.flush()?;
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    stop.cancel();
+    rig.close();
+    Ok(())
+}
+
+/// The soft limit on open files, raised as far as it goes; at least so many are needed.
+pub(crate) fn open_files(needed: u64) -> Result<()> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    ensure!(hard >= needed, "{hard} files may be open at once, and {needed} are needed");
+    Ok(())
+}

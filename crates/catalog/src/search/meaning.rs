@@ -1,0 +1,19 @@
+//! Meaning beside words: the traits a model stands behind. This crate holds no model and no vectors.
+
+/// A model of meaning. Comes from outside.
+pub trait MeaningModel: Send + Sync {
+    /// Reads the texts of a catalog's tools, in the catalog's order; `None` when it can say nothing about them.
+    fn read(&self, texts: &[String]) -> Option<Box<dyn Meaning>>;
+}
+
+/// What a model knows about the tools of one catalog.
+pub trait Meaning: Send + Sync {
+    /// How near each tool is to a query in meaning, -1 to 1, in the catalog's order; `None` when the query says
+    /// nothing to the model.
+    fn similarities(&self, query: &str) -> Option<Vec<f32>>;
+}
+
+/// A model's answer is used only if it is whole: one finite number for each tool.
+pub(super) fn checked(similarities: Option<Vec<f32>>, tools: usize) -> Option<Vec<f32>> {
+    similarities.filter(|all| all.len() == tools && all.iter().all(|one| one.is_finite()))
+}

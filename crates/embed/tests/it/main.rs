@@ -1,0 +1,6 @@
+//! The embedding as its users meet it: texts in, nearness out.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod meaning;
+mod vectors;

@@ -1,0 +1,372 @@
+//! Stages 11 and 12 of the road: whatever happened becomes exactly one [`ToolResult`], recorded.
+
+use super::{Settled, StepCall};
+use crate::{
+    Blob, Engine, Failed, Output,
+    record::{INLINE_BYTES, OutcomeRecord, Record, RefusedRecord, ResultRecord},
+    scope::RunScope,
+    store::{Durability, Position, StoreError},
+    view,
+};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use toolyard_catalog::ToolEntry;
+use toolyard_protocol::{
+    CallId, Effects, ErrorCode, Failure, ResultStatus, StepId, ToolCall, ToolName, ToolResult, ToolResultParts,
+    canonical,
+};
+
+#[allow(clippy::too_many_arguments)] // the parts of one result
+pub(super) fn settle(
+    engine: &Engine,
+    scope: &RunScope,
+    entry: &ToolEntry,
+    envelope: &ToolCall,
+    started: Timestamp,
+    outcome: Result<Output, Failed>,
+    status: ResultStatus,
+    side_effects: bool,
+) -> Settled {
+    let outcome = outcome.and_then(|output| check_output(entry, output));
+    let (outcome, data) = to_record(engine, scope, started, status, outcome);
+    let mut result =
+        to_result(envelope.call_id, scope, &envelope.step_id, &envelope.tool, envelope.attempt, &outcome, data);
+    let whole = hand_over_by_reference(&mut result, outcome.data_blob.as_deref(), scope.limits().max_output_bytes);
+    scope.recorder.push(Record::Result(ResultRecord { call_id: envelope.call_id, outcome }));
+    // Ride: the next intent, or whoever depends on this result, makes it durable. That is one sync a step, not two.
+    let position = flush_result(scope);
+    for hook in engine.hooks().iter() {
+        hook.after(&result);
+    }
+    match position {
+        Ok(position) => Settled { result, whole, position, side_effects },
+        Err(error) => Settled::new(with_store_failure(result, error.into()), Position::default(), side_effects),
+    }
+}
+
+/// Queues a result. The end of a run of one call comes right after its result and takes it along: one batch, not two.
+fn flush_result(scope: &RunScope) -> Result<Position, StoreError> {
+    if scope.is_one_call { Ok(Position::default()) } else { scope.recorder.flush(Durability::Ride) }
+}
+
+/// A tool whose output does not fit its own schema has failed, but what it changed is still reported.
+fn check_output(entry: &ToolEntry, mut output: Output) -> Result<Output, Failed> {
+    let data = Value::Object(std::mem::take(&mut output.data));
+    let checked = entry.check_output(&data);
+    if let Value::Object(data) = data {
+        output.data = data;
+    }
+    match checked {
+        Ok(()) => Ok(output),
+        Err(violations) => {
+            let errors: Vec<Value> = violations.iter().map(|v| json!({"path": v.path, "message": v.message})).collect();
+            let failure = Failure::new(
+                ErrorCode::InternalError,
+                format!("the output of {} does not fit its own schema", entry.name()),
+            )
+            .suggest("The effects listed did happen. Report this to the tool's author.")
+            .detail("errors", errors)
+            .retryable(false);
+            Err(Failed { failure, effects: output.effects, debug_message: None })
+        }
+    }
+}
+
+fn to_record(
+    engine: &Engine,
+    scope: &RunScope,
+    started: Timestamp,
+    status: ResultStatus,
+    outcome: Result<Output, Failed>,
+) -> (OutcomeRecord, Option<Map<String, Value>>) {
+    let took_us = (engine.clock().now().as_microsecond() - started.as_microsecond()).max(0);
+    let mut record = OutcomeRecord {
+        status,
+        data: None,
+        data_blob: None,
+        error: None,
+        started: started.as_microsecond(),
+        took_us,
+        effects: None,
+        user_message: None,
+        debug_message: None,
+    };
+    let keep = |effects: Effects| (!effects.is_empty()).then_some(effects);
+    match outcome {
+        Ok(output) => {
+            record.effects = keep(output.effects);
+            record.user_message = output.user_message;
+            if json_size(&output.data) <= INLINE_BYTES {
+                record.data = Some(output.data.clone());
+            } else {
+                let blob = Blob::new(serde_json::to_vec(&output.data).unwrap_or_default());
+                record.data_blob = Some(blob.sha256.clone());
+                scope.recorder.push_blobs([blob]);
+            }
+            (record, Some(output.data))
+        }
+        Err(failed) => {
+            record.status = if status == ResultStatus::Ok { ResultStatus::Error } else { status };
+            record.effects = keep(failed.effects);
+            record.error = Some(failed.failure);
+            record.debug_message = failed.debug_message;
+            (record, None)
+        }
+    }
+}
+
+/// An output that is too large to hand over is replaced by a reference to the blob that holds it. Answers the output
+/// itself, which later steps of a plan still refer into.
+pub(crate) fn hand_over_by_reference(
+    result: &mut ToolResult,
+    data_blob: Option<&str>,
+    max_output: u64,
+) -> Option<Map<String, Value>> {
+    let sha256 = data_blob?;
+    let bytes = json_size(result.data.as_ref()?);
+    if bytes as u64 <= max_output {
+        return None;
+    }
+    let reference = json!({"externalized": true, "ref": format!("blob:sha256:{sha256}"), "bytes": bytes});
+    let mut parts = result.clone().into_parts();
+    let whole = parts.data.replace(reference.as_object().cloned().unwrap_or_default());
+    *result = valid(parts);
+    whole
+}
+
+/// The bytes of a JSON object, without building its text. Of a small one this is only a bound, and at most
+/// [`INLINE_BYTES`]; what is larger is counted exactly.
+fn json_size(data: &Map<String, Value>) -> usize {
+    struct Counter(usize);
+    impl std::io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut room = INLINE_BYTES;
+    if take_map(data, &mut room).is_some() {
+        return INLINE_BYTES - room;
+    }
+    let mut counter = Counter(0);
+    let _ = serde_json::to_writer(&mut counter, data);
+    counter.0
+}
+
+/// Takes the most bytes that a value's JSON can have from the room; `None` when it may not fit.
+fn take_value(value: &Value, room: &mut usize) -> Option<()> {
+    const LONGEST_NUMBER: usize = 32;
+    match value {
+        Value::Null | Value::Bool(_) => take(room, 5),
+        Value::Number(_) => take(room, LONGEST_NUMBER),
+        Value::String(text) => take_text(text, room),
+        Value::Array(items) => {
+            take(room, 2 + items.len())?;
+            items.iter().try_for_each(|item| take_value(item, room))
+        }
+        Value::Object(map) => take_map(map, room),
+    }
+}
+
+fn take_map(map: &Map<String, Value>, room: &mut usize) -> Option<()> {
+    take(room, 2 + 2 * map.len())?;
+    map.iter().try_for_each(|(key, value)| take_text(key, room).and_then(|()| take_value(value, room)))
+}
+
+/// A control character becomes six bytes, `\u001f`.
+fn take_text(text: &str, room: &mut usize) -> Option<()> {
+    take(room, text.len().saturating_mul(6).saturating_add(2))
+}
+
+fn take(room: &mut usize, bytes: usize) -> Option<()> {
+    *room = room.checked_sub(bytes)?;
+    Some(())
+}
+
+pub(super) fn to_result(
+    call_id: CallId,
+    scope: &RunScope,
+    step_id: &StepId,
+    tool: &ToolName,
+    attempt: u32,
+    outcome: &OutcomeRecord,
+    data: Option<Map<String, Value>>,
+) -> ToolResult {
+    let parts = ToolResultParts {
+        call_id,
+        run_id: scope.run_id,
+        step_id: step_id.clone(),
+        tool: tool.clone(),
+        attempt,
+        status: outcome.status,
+        ok: outcome.status == ResultStatus::Ok,
+        data_hash: match (&outcome.data_blob, &data) {
+            (Some(_), Some(data)) => canonical::hash(data).ok(),
+            _ => None,
+        },
+        data,
+        error: outcome.error.clone(),
+        started_at: view::micros(outcome.started),
+        ended_at: view::micros(outcome.started + outcome.took_us),
+        duration_ms: (outcome.took_us as u64).div_ceil(1000),
+        effects: outcome.effects.clone(),
+        user_message: outcome.user_message.clone(),
+        debug_message: outcome.debug_message.clone(),
+    };
+    valid(parts)
+}
+
+/// A result from its parts. The fallback is unreachable by construction; if a defect ever builds an inconsistent result, the caller still gets a valid one.
+pub(crate) fn valid(mut parts: ToolResultParts) -> ToolResult {
+    if let Err(problem) = parts.check() {
+        parts = ToolResultParts {
+            status: ResultStatus::Error,
+            ok: false,
+            data: None,
+            data_hash: None,
+            error: Some(Failure::new(ErrorCode::InternalError, problem.to_string())),
+            ended_at: parts.started_at,
+            ..parts
+        };
+    }
+    match ToolResult::new(parts) {
+        Ok(result) => result,
+        Err(_) => std::process::abort(),
+    }
+}
+
+/// An outcome without a dispatched call: recorded, so that what was refused can be seen afterwards.
+pub(crate) fn refuse(engine: &Engine, scope: &RunScope, call_id: CallId, call: &StepCall, failure: Failure) -> Settled {
+    let status = match failure.code {
+        ErrorCode::Cancelled => ResultStatus::Cancelled,
+        ErrorCode::Timeout => ResultStatus::Timeout,
+        _ => ResultStatus::Error,
+    };
+    let now = engine.clock().now();
+    let args = Value::Object(call.args.clone());
+    let asked = (json_size(&call.args) <= INLINE_BYTES).then_some(args);
+    finish_refusal(engine, scope, call_id, call, now, asked, status, Some(failure), None)
+}
+
+/// A step that is not going to run.
+pub(crate) fn skip(engine: &Engine, scope: &RunScope, call: &StepCall, why: String) -> Settled {
+    let now = engine.clock().now();
+    let call_id = CallId::from_uuid(engine.clock().new_id());
+    finish_refusal(engine, scope, call_id, call, now, None, ResultStatus::Skipped, None, Some(why))
+}
+
+/// A dry run of a tool that cannot predict itself.
+pub(super) fn unpredictable(
+    engine: &Engine,
+    scope: &RunScope,
+    call_id: CallId,
+    call: &StepCall,
+    side_effects: &[String],
+) -> Settled {
+    let kinds = if side_effects.is_empty() { "unknown effects".to_owned() } else { side_effects.join(", ") };
+    let why = format!("Cannot be predicted: {} would have {kinds}", call.tool);
+    finish_refusal(engine, scope, call_id, call, engine.clock().now(), None, ResultStatus::Skipped, None, Some(why))
+}
+
+#[allow(clippy::too_many_arguments)] // the parts of one record
+fn finish_refusal(
+    engine: &Engine,
+    scope: &RunScope,
+    call_id: CallId,
+    call: &StepCall,
+    now: Timestamp,
+    args: Option<Value>,
+    status: ResultStatus,
+    error: Option<Failure>,
+    user_message: Option<String>,
+) -> Settled {
+    let _ = engine;
+    let tool = tool_name(&call.tool);
+    let outcome = OutcomeRecord {
+        status,
+        data: None,
+        data_blob: None,
+        error,
+        started: now.as_microsecond(),
+        took_us: 0,
+        effects: None,
+        user_message,
+        debug_message: None,
+    };
+    let result = to_result(call_id, scope, &call.step_id, &tool, call.attempt, &outcome, None);
+    let index = call.iteration.as_ref().map(|i| i.index);
+    scope.recorder.push(Record::Refused(RefusedRecord {
+        call_id,
+        step_id: call.step_id.clone(),
+        tool,
+        attempt: call.attempt,
+        index,
+        args,
+        outcome,
+    }));
+    match flush_result(scope) {
+        Ok(position) => Settled::new(result, position, false),
+        Err(_) => Settled::new(result, Position::default(), false),
+    }
+}
+
+/// The store failed before the call was dispatched.
+pub(super) fn unrecorded(
+    engine: &Engine,
+    call: &StepCall,
+    envelope: &ToolCall,
+    started: Timestamp,
+    failure: Failure,
+) -> Settled {
+    let parts = ToolResultParts {
+        call_id: envelope.call_id,
+        run_id: envelope.run_id,
+        step_id: call.step_id.clone(),
+        tool: envelope.tool.clone(),
+        attempt: envelope.attempt,
+        status: ResultStatus::Error,
+        ok: false,
+        data: None,
+        data_hash: None,
+        error: Some(failure),
+        started_at: started,
+        ended_at: engine.clock().now().max(started),
+        duration_ms: 0,
+        effects: None,
+        user_message: None,
+        debug_message: None,
+    };
+    let result = valid(parts);
+    Settled::new(result, Position::default(), false)
+}
+
+/// A result that did not reach the disk: the effects stand, but nobody may rely on the record of them.
+pub(crate) fn with_store_failure(result: ToolResult, failure: Failure) -> ToolResult {
+    let parts = ToolResultParts {
+        status: ResultStatus::Error,
+        ok: false,
+        data: None,
+        data_hash: None,
+        error: Some(failure),
+        ..result.into_parts()
+    };
+    valid(parts)
+}
+
+/// A name that fits the envelope, whatever was asked for.
+fn tool_name(asked: &str) -> ToolName {
+    if let Ok(name) = ToolName::parse(asked) {
+        return name;
+    }
+    let cleaned: String = asked
+        .chars()
+        .take(100)
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-') { c } else { '_' })
+        .collect();
+    ToolName::parse(&format!("unknown:{cleaned}"))
+        .or_else(|_| ToolName::parse("unknown"))
+        .unwrap_or_else(|_| std::process::abort())
+}

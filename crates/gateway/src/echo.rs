@@ -1,0 +1,38 @@
+//! A WebSocket that sends back what it is sent: the Gateway's own sockets without its RPC, for suites that test RFC 6455
+//! and expect an echo. Nobody listens with it but tests.
+
+use crate::{
+    listen,
+    settings::MAX_PAYLOAD_BYTES,
+    ws::{connection, upgrade},
+};
+use axum::{Router, extract::Request, http::StatusCode, response::IntoResponse};
+use futures_util::{SinkExt, StreamExt};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Serves until told to stop.
+pub async fn serve(listener: TcpListener, stop: CancellationToken) {
+    let router = Router::new().fallback(|mut request: Request| async move {
+        if !upgrade::is_wanted(request.method(), request.headers()) {
+            return StatusCode::NOT_FOUND.into_response();
+        }
+        let (response, upgrade) = match upgrade::shake_hands(&mut request) {
+            Ok(agreed) => agreed,
+            Err(refused) => return refused,
+        };
+        tokio::spawn(async move {
+            if let Ok(upgraded) = upgrade.await {
+                let mut socket = upgrade::socket(upgraded, MAX_PAYLOAD_BYTES);
+                while let Some(Ok(message)) = socket.next().await {
+                    if (message.is_text() || message.is_binary()) && socket.send(message).await.is_err() {
+                        break;
+                    }
+                }
+                connection::drain(socket).await;
+            }
+        });
+        response
+    });
+    listen::run(listener, router, stop).await;
+}

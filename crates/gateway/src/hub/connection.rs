@@ -1,0 +1,227 @@
+//! [`Connection`]: one client that is in, what it may do, and how it is shown to others.
+
+use super::{
+    lock,
+    outbox::{Outbox, Outgoing},
+};
+use crate::ws::heard::LastHeard;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, atomic::AtomicUsize},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+use toolyard_engine::{Caller, Door, approvals::ApproverPresence};
+
+/// Clients whose purpose is to show approvals, whatever capabilities they name.
+const APPROVER_CLIENTS: [&str; 7] = [
+    "openclaw-control-ui",
+    "webchat-ui",
+    "openclaw-tui",
+    "openclaw-macos",
+    "openclaw-linux",
+    "openclaw-ios",
+    "openclaw-android",
+];
+
+/// Who a client says it is; shown, never trusted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClientInfo {
+    pub(crate) id: String,
+    pub(crate) mode: String,
+    pub(crate) version: String,
+    pub(crate) platform: String,
+    pub(crate) device_family: Option<String>,
+    pub(crate) model_identifier: Option<String>,
+    pub(crate) time_zone: Option<String>,
+    pub(crate) display_name: Option<String>,
+    pub(crate) instance_id: Option<String>,
+}
+
+impl ClientInfo {
+    /// What people call it.
+    pub(crate) fn label(&self) -> &str {
+        self.display_name.as_deref().unwrap_or(&self.id)
+    }
+}
+
+/// What a node says it can do; shown by `node.list`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NodeSurface {
+    pub(crate) commands: Vec<String>,
+    pub(crate) permissions: Map<String, Value>,
+    pub(crate) path_env: Option<String>,
+}
+
+/// What the handshake found out about a client.
+pub(crate) struct Admitted {
+    pub(crate) id: String,
+    pub(crate) client: ClientInfo,
+    pub(crate) role: String,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) caps: Vec<String>,
+    pub(crate) device: Option<String>,
+    pub(crate) address: IpAddr,
+    /// Only for nodes.
+    pub(crate) node: Option<Box<NodeSurface>>,
+}
+
+/// One client that is in.
+pub(crate) struct Connection {
+    pub(crate) id: String,
+    pub(crate) client: ClientInfo,
+    pub(crate) role: String,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) caps: Vec<String>,
+    pub(crate) device: Option<String>,
+    pub(crate) address: IpAddr,
+    pub(crate) node: Option<Box<NodeSurface>>,
+    pub(crate) principal: String,
+    pub(crate) outbox: Outbox,
+    pub(crate) stop: CancellationToken,
+    pub(crate) in_flight: AtomicUsize,
+    pub(crate) online_since: i64,
+    heard: LastHeard,
+    last_caller: Mutex<Option<Arc<Caller>>>,
+    calls: Mutex<HashMap<String, CancellationToken>>,
+    pub(crate) watches: Mutex<HashMap<String, CancellationToken>>,
+    pub(super) approver: Option<ApproverPresence>,
+}
+
+impl Connection {
+    pub(super) fn new(admitted: Admitted, heard: LastHeard, stop: CancellationToken) -> (Self, Outgoing) {
+        let (outbox, outgoing) = Outbox::new();
+        let Admitted { id, client, role, scopes, caps, device, address, node } = admitted;
+        let principal = device.as_ref().map_or_else(|| "operator".to_owned(), |d| format!("device:{d}"));
+        let connection = Self {
+            stop,
+            in_flight: AtomicUsize::new(0),
+            online_since: Timestamp::now().as_millisecond(),
+            heard,
+            last_caller: Mutex::default(),
+            calls: Mutex::default(),
+            watches: Mutex::default(),
+            approver: None,
+            id,
+            client,
+            role,
+            scopes,
+            caps,
+            device,
+            address,
+            node,
+            principal,
+            outbox,
+        };
+        (connection, outgoing)
+    }
+
+    /// The caller that requests of this connection act as, in a session. The last one is kept: most connections work
+    /// in one session.
+    pub(crate) fn caller(&self, agent: &str, session: Option<String>) -> Arc<Caller> {
+        let mut last = lock(&self.last_caller);
+        if let Some(caller) = last.as_ref().filter(|c| c.agent == agent && c.session == session) {
+            return caller.clone();
+        }
+        let caller = Arc::new(Caller {
+            door: Door::Gateway,
+            principal: self.principal.clone(),
+            agent: agent.to_owned(),
+            session,
+            scopes: self.scopes.clone(),
+            is_person: false,
+        });
+        *last = Some(caller.clone());
+        caller
+    }
+
+    pub(crate) fn has(&self, scope: &str) -> bool {
+        has_scope(&self.scopes, scope)
+    }
+
+    /// Whether this client shows approvals of a kind and may decide them.
+    pub(crate) fn shows_approvals(&self, kind: &str) -> bool {
+        self.role == "operator"
+            && self.has("operator.approvals")
+            && (APPROVER_CLIENTS.contains(&self.client.id.as_str())
+                || self.caps.iter().any(|cap| {
+                    cap == "approvals"
+                        || (cap == "exec-approvals" && kind == "exec")
+                        || (cap == "plugin-approvals" && kind != "exec")
+                }))
+    }
+
+    /// Whether nothing was heard of it since it was pinged. One that came later was heard when it came.
+    pub(super) fn silent_since(&self, pinged: Instant) -> bool {
+        self.heard.is_before(pinged)
+    }
+
+    /// Keeps a call's token findable by its request id.
+    pub(crate) fn start_call(&self, request_id: &str, token: CancellationToken) {
+        lock(&self.calls).insert(request_id.to_owned(), token);
+    }
+    pub(crate) fn end_call(&self, request_id: &str) {
+        lock(&self.calls).remove(request_id);
+    }
+    pub(crate) fn cancel_call(&self, request_id: &str) -> bool {
+        let token = lock(&self.calls).get(request_id).cloned();
+        token.is_some_and(|token| {
+            token.cancel();
+            true
+        })
+    }
+
+    /// Backend clients without a device are machinery and are not shown.
+    pub(super) fn is_shown(&self) -> bool {
+        self.device.is_some() || self.client.mode != "backend"
+    }
+
+    pub(super) fn presence(&self) -> Value {
+        let client = &self.client;
+        let mut entry = json!({
+            "host": client.label(), "ip": self.address.to_string(), "version": client.version,
+            "platform": client.platform, "mode": client.mode, "reason": "connect", "roles": [self.role],
+            "scopes": self.scopes, "onlineSince": self.online_since, "ts": self.online_since,
+            "text": format!("Node: {} ({}) · app {} · mode {}", client.id, self.address, client.version, client.mode),
+        });
+        for (name, value) in [
+            ("deviceFamily", &client.device_family),
+            ("modelIdentifier", &client.model_identifier),
+            ("timeZone", &client.time_zone),
+            ("deviceId", &self.device),
+            ("instanceId", &client.instance_id),
+        ] {
+            if let Some(value) = value.as_ref().filter(|v| !v.is_empty()) {
+                entry[name] = value.as_str().into();
+            }
+        }
+        entry
+    }
+}
+
+/// Whether scopes include one: admin includes all, write includes read and talk.
+pub(crate) fn has_scope(scopes: &[String], wanted: &str) -> bool {
+    scopes.iter().any(|held| {
+        held == wanted
+            || (held == "operator.admin" && wanted.starts_with("operator."))
+            || (held == "operator.write" && matches!(wanted, "operator.read" | "operator.talk"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_include_one_another_as_documented() {
+        let held = |s: &str| vec![s.to_owned()];
+        assert!(has_scope(&held("operator.admin"), "operator.pairing"));
+        assert!(has_scope(&held("operator.write"), "operator.read"));
+        assert!(!has_scope(&held("operator.read"), "operator.write"));
+        assert!(!has_scope(&held("operator.approvals"), "operator.read"));
+        assert!(!has_scope(&[], "operator.read"));
+    }
+}
