@@ -232,7 +232,12 @@ fn find(command: &str) -> Option<PathBuf> {
     if command.contains('/') {
         return Path::new(command).exists().then(|| PathBuf::from(command));
     }
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(command)).find(|path| path.is_file())
+    let path = std::env::var_os("PATH")?;
+    let found: Vec<PathBuf> =
+        std::env::split_paths(&path).map(|folder| folder.join(command)).filter(|path| path.is_file()).collect();
+    // A version manager's shim starts the manager, which is not within the plugin's walls.
+    let is_shim = |path: &&PathBuf| path.parent().is_some_and(|folder| folder.ends_with("shims"));
+    found.iter().find(|path| !is_shim(path)).or_else(|| found.first()).cloned()
 }
 
 /// What a program that was not installed with the system needs to read: the tree it was installed in.

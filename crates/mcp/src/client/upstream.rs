@@ -308,7 +308,11 @@ impl Upstream {
     }
 
     fn unavailable(&self, why: &str) -> Failure {
-        Failure::new(ErrorCode::Unavailable, format!("the MCP server {} is not available: {why}", self.name))
+        let who = match &self.terms {
+            Some(terms) => format!("the plugin {}", terms.plugin),
+            None => format!("the MCP server {}", self.name),
+        };
+        Failure::new(ErrorCode::Unavailable, format!("{who} is not available: {why}"))
             .detail("server", self.name.as_str())
             .retryable(true)
     }
@@ -350,7 +354,7 @@ impl Upstream {
         for tool in &seen.tools {
             let original = tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
             let leave_out = |offers: &mut Offers, reason: String| {
-                tracing::warn!(server = self.name, tool = original, reason, "an upstream tool is left out");
+                tracing::info!(server = self.name, tool = original, reason, "an upstream tool is left out");
                 offers.left_out.push(LeftOut { tool: original.chars().take(128).collect(), reason });
             };
             if self.terms.as_ref().is_some_and(|terms| !terms.declared.contains(&original)) {
@@ -582,7 +586,7 @@ impl Upstream {
     /// Asks a server that never was seen what it offers, and lets it go again.
     pub(crate) async fn meet(&self) {
         if let Err(failure) = self.live().await {
-            tracing::warn!(server = self.name, message = failure.message, "first contact failed");
+            tracing::debug!(server = self.name, message = failure.message, "first contact failed");
         }
     }
 
