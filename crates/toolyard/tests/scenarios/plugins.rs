@@ -20,7 +20,8 @@ fn install(place: &Place, source: &Path, more: &[&str]) -> Ran {
 
 /// Whether a program can be started here; tests that need it say so when they are skipped.
 fn has(program: &str) -> bool {
-    let there = Command::new(program).env("PATH", "/usr/bin:/bin").arg("--version").output().is_ok_and(|o| o.status.success());
+    let there =
+        Command::new(program).env("PATH", "/usr/bin:/bin").arg("--version").output().is_ok_and(|o| o.status.success());
     if !there {
         eprintln!("SKIPPED: {program} is not installed");
     }
