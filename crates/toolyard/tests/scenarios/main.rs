@@ -11,3 +11,4 @@ mod harness;
 mod plans;
 mod server;
 mod tool_search;
+mod tool_search_gateway;
