@@ -14,3 +14,4 @@ mod plans;
 mod plugins;
 mod server;
 mod tool_search;
+mod tool_search_gateway;
