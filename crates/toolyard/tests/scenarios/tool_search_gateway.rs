@@ -218,7 +218,7 @@ async fn failure_3_a_block_is_reported_and_not_bypassed() {
     // Without anybody to ask, a call that needs a yes is not made either.
     let script = "try { await openclaw.tools.call('write_report', {marker: 'x'}) } catch (e) { return e.code }";
     let asked = lane.invoke("tool_search_code", json!({"code": script})).await;
-    assert_eq!(asked["output"]["details"]["value"], "APPROVAL_REQUIRED", "{asked}");
+    assert_eq!(asked["output"]["details"]["value"], "CONFIRMATION_REQUIRED", "{asked}");
     assert_eq!(lane.yard.fake.calls.load(std::sync::atomic::Ordering::SeqCst), 0);
 }
 
