@@ -4,10 +4,13 @@
 //! measures it in the same run, in alternating slices, because the machine is never the same twice. The tools it calls
 //! are its own and do nothing, so that only Toolyard is measured. Knows nothing of vaults.
 
+mod bridge;
+mod codemode;
 mod direct;
 mod disk;
 mod durable;
 mod gateway;
+mod mcp;
 mod notes;
 mod notes_text;
 mod plans;
@@ -15,6 +18,7 @@ mod process;
 mod recovery;
 mod report;
 mod rig;
+mod search;
 mod stats;
 mod tools;
 mod usage;
@@ -44,6 +48,12 @@ struct Options {
     /// The `toolyard` program, for cold-start, idle-rss and gateway-start [default: beside this program]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// A catalog, one tool a line, for tools-context [default: a generated one]
+    #[arg(long, value_name = "FILE")]
+    catalog: Option<PathBuf>,
+    /// Folders with catalog.jsonl and queries.jsonl, for tools-quality
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    sets: Vec<PathBuf>,
     /// The labelled set of notes-quality: a folder with corpus.jsonl, queries.jsonl and qrels.tsv
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -80,6 +90,20 @@ enum Name {
     ColdStart,
     /// Memory of an idle `toolyard up`
     IdleRss,
+    /// Calls through Toolyard to an MCP echo server
+    McpProxy,
+    /// A hundred upstream MCP servers with 5,000 tools
+    McpMany,
+    /// One search over 2,500 and over 20,000 tools
+    ToolsSearch,
+    /// From 2,500 registered tools to the first search
+    ToolsBuild,
+    /// CPU of an empty script in its sandbox, against Node's
+    CodemodeStart,
+    /// What a model is shown in code mode against every schema (--catalog)
+    ToolsContext,
+    /// nDCG of the ranking on labelled sets (--sets)
+    ToolsQuality,
     /// nDCG@10 of note search on a labelled set
     NotesQuality,
     /// Indexing 6,500 notes, then nothing, then one changed note
@@ -100,6 +124,8 @@ enum Name {
     GatewayNeighbours,
     /// A mixed load for --seconds: memory at the end against memory after the first minute
     GatewaySoak,
+    /// From a message for Claude to the notification on the plugin's output
+    BridgeInbound,
     /// (internal) a gateway with the benchmark's tools
     #[value(hide = true)]
     ServeGateway,
@@ -115,10 +141,12 @@ struct Setup {
     binary: Option<PathBuf>,
     data: Option<PathBuf>,
     chunks: usize,
+    catalog: Option<PathBuf>,
+    sets: Vec<PathBuf>,
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 20] = [
+const IN_ORDER: [Name; 28] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -129,12 +157,20 @@ const IN_ORDER: [Name; 20] = [
     Name::PipelineCpu,
     Name::ColdStart,
     Name::IdleRss,
+    Name::ToolsSearch,
+    Name::ToolsBuild,
+    Name::CodemodeStart,
+    Name::ToolsContext,
+    Name::ToolsQuality,
     Name::GatewayEcho,
     Name::GatewayIdle,
     Name::GatewayMany,
     Name::GatewayStart,
     Name::GatewayNeighbours,
     Name::GatewaySoak,
+    Name::McpProxy,
+    Name::McpMany,
+    Name::BridgeInbound,
     Name::NotesQuality,
     Name::NotesIndex,
     Name::NotesSearch,
@@ -153,6 +189,11 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::PipelineCpu => direct::pipeline_cpu(setup),
         Name::ColdStart => process::cold_start(setup),
         Name::IdleRss => process::idle_rss(setup),
+        Name::ToolsSearch => search::search(setup),
+        Name::ToolsBuild => search::build(setup),
+        Name::CodemodeStart => codemode::start(setup),
+        Name::ToolsContext => search::context(setup),
+        Name::ToolsQuality => search::quality(setup),
         Name::NotesQuality => notes::quality(setup),
         Name::NotesIndex => notes::indexing(setup),
         Name::NotesSearch => notes::searching(setup),
@@ -163,7 +204,10 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::GatewayStart => gateway::start(setup),
         Name::GatewayNeighbours => gateway::neighbours(setup),
         Name::GatewaySoak => gateway::soak(setup),
+        Name::BridgeInbound => bridge::inbound(setup),
         Name::ServeGateway => anyhow::bail!("a gateway is no benchmark"),
+        Name::McpProxy => mcp::proxy(setup),
+        Name::McpMany => mcp::many(setup),
         Name::FillAndDie => recovery::fill_and_die(setup),
         Name::All => anyhow::bail!("all is a list, not a benchmark"),
     }
@@ -176,6 +220,8 @@ fn main() -> Result<ExitCode> {
         dir,
         rounds: options.rounds as usize,
         binary: options.binary,
+        catalog: options.catalog,
+        sets: options.sets,
         data: options.data,
         chunks: options.chunks,
         seconds: Duration::from_secs(options.seconds),

@@ -65,7 +65,7 @@ pub(crate) fn cold_start(setup: &Setup) -> Result<Report> {
 }
 
 /// Ends the server, however the measuring ended.
-pub(crate) struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     /// The process.

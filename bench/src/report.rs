@@ -49,6 +49,12 @@ impl Report {
         self
     }
 
+    /// Adds a figure that is more than a number.
+    pub(crate) fn value(mut self, name: &str, value: Value) -> Self {
+        self.figures.insert(name.to_owned(), value);
+        self
+    }
+
     /// Adds a figure. Numbers are cut to what a reader can use.
     pub(crate) fn figure(mut self, name: &str, value: f64) -> Self {
         let digits = if value.abs() >= 1000.0 { 1.0 } else { 1000.0 };

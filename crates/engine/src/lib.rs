@@ -25,11 +25,14 @@ pub mod record;
 mod recorder;
 mod scope;
 pub mod store;
+mod transcript;
 pub mod view;
 
 pub use caller::{Caller, Door};
 pub use clock::{Clock, SystemClock, system_clock};
-pub use engine::{Asking, CallAnswer, CallRequest, Engine, EngineOptions, EngineParts, RunEndListener, Tools};
+pub use engine::{
+    Asking, CallAnswer, CallRequest, Engine, EngineOptions, EngineParts, RunEndListener, ToolExchange, Tools,
+};
 pub use events::{EventBus, Events, Subscription};
 pub use hooks::{Hook, HookCall, HookVerdict};
 pub use nested::{NestedAnswer, NestedCalls};
@@ -39,6 +42,7 @@ pub use provider::{
 };
 pub use recorder::Recorder;
 pub use store::Store;
+pub use transcript::transcript;
 
 /// Version of Toolyard, as it stands on every call.
 pub const EXECUTOR_VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -8,6 +8,7 @@
 //! method and checks its scope, and one file under `rpc/` answers.
 
 mod auth;
+mod bridge;
 pub mod client;
 mod devices;
 pub mod echo;
@@ -18,6 +19,7 @@ pub mod local;
 pub mod logs;
 pub mod methods;
 mod metrics;
+mod models;
 pub mod mount;
 mod pulse;
 mod rpc;
@@ -26,6 +28,8 @@ pub mod tls;
 mod writes;
 mod ws;
 
+pub use bridge::EngineTools;
 pub use hub::Gateway;
 pub use methods::{EventSink, Service};
+pub use models::{ModelView, Shown, ShownTool, Turn};
 pub use settings::Settings;

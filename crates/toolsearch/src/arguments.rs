@@ -7,6 +7,8 @@ use toolyard_protocol::{ErrorCode, Failure};
 
 /// Characters of one query of a batch.
 const MAX_BATCH_QUERY_CHARS: usize = 512;
+/// Bytes of a model's whole batch, as JSON: a step is said in a few words.
+const MAX_BATCH_BYTES: usize = 512;
 /// Tools a batch asks for, all queries together.
 pub(crate) const MAX_BATCH_RESULTS: usize = 50;
 /// Names under which the tool is given.
@@ -23,6 +25,13 @@ pub(crate) struct Query {
     pub(crate) limit: usize,
 }
 
+/// Who asks: a model's question and answer take room in its context, a script's do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asker {
+    Model,
+    Script,
+}
+
 /// What to search for.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Wanted {
@@ -31,14 +40,14 @@ pub(crate) enum Wanted {
 }
 
 /// Reads the arguments of `tool_search`.
-pub(crate) fn search(args: &Map<String, Value>, default: usize, most: usize) -> Result<Wanted, Failure> {
+pub(crate) fn search(args: &Map<String, Value>, default: usize, most: usize, asker: Asker) -> Result<Wanted, Failure> {
     let limit_value = args.get("limit").or_else(|| args.get("options").and_then(|options| options.get("limit")));
     let top = limit_value.filter(|limit| !limit.is_null()).map(|limit| positive(limit, most)).transpose()?;
     let single = match args.get("query") {
         None | Some(Value::Null) => None,
         Some(Value::String(text)) => Some(text.clone()),
         // A list under `query` is a batch under the wrong name.
-        Some(Value::Array(list)) => return batch(None, list, top, default, most),
+        Some(Value::Array(list)) => return batch(None, list, top, (default, most), asker),
         Some(_) => return Err(invalid("query must be a string.")),
     };
     match args.get("queries") {
@@ -46,7 +55,7 @@ pub(crate) fn search(args: &Map<String, Value>, default: usize, most: usize) -> 
             Some(text) => Ok(Wanted::One(Query { text, limit: top.unwrap_or(default) })),
             None => Err(invalid("query must be a string.")),
         },
-        Some(Value::Array(list)) => batch(single, list, top, default, most),
+        Some(Value::Array(list)) => batch(single, list, top, (default, most), asker),
         Some(Value::String(text)) => Ok(Wanted::One(Query { text: text.clone(), limit: top.unwrap_or(default) })),
         Some(_) => Err(invalid("queries must be a list of {query, limit}.")),
     }
@@ -56,8 +65,8 @@ fn batch(
     first: Option<String>,
     list: &[Value],
     top: Option<usize>,
-    default: usize,
-    most: usize,
+    (default, most): (usize, usize),
+    asker: Asker,
 ) -> Result<Wanted, Failure> {
     let first = first.filter(|text| !text.trim().is_empty());
     if top.is_some() && first.is_none() {
@@ -69,6 +78,12 @@ fn batch(
     }
     if count > MAX_BATCH_QUERIES {
         return Err(invalid(format!("at most {MAX_BATCH_QUERIES} queries are searched at once.")));
+    }
+    let bytes = serde_json::to_string(list).map_or(0, |json| json.len());
+    if asker == Asker::Model && bytes > MAX_BATCH_BYTES {
+        return Err(invalid(format!(
+            "queries take {bytes} bytes; at most {MAX_BATCH_BYTES} are read. Say each step in a few words."
+        )));
     }
     // Shares the batch's room among its queries, so that no one has to do the sum.
     let share = default.min(MAX_BATCH_RESULTS / count).max(1);
@@ -247,25 +262,34 @@ mod tests {
             (json!({"queries": []}), "queries must not be empty."),
             (json!({"queries": ["x"], "limit": 3}), "limit belongs into each entry of queries."),
             (json!({"queries": vec!["x"; 17]}), "at most 16 queries are searched at once."),
-            (json!({"queries": ["x".repeat(513)]}), "each query must have 1 to 512 characters."),
+            (json!({"queries": [""]}), "each query must have 1 to 512 characters."),
+            (
+                json!({"queries": ["x".repeat(300), "y".repeat(300)]}),
+                "queries take 607 bytes; at most 512 are read. Say each step in a few words.",
+            ),
+            (
+                json!({"queries": [{"query": "x", "limit": 20}, {"query": "y", "limit": 20}, {"query": "z", "limit": 11}]}),
+                "the limits of a batch add up to 51; at most 50 are answered.",
+            ),
         ] {
-            assert_eq!(search(&map(given.clone()), 8, 20).unwrap_err().message, message, "{given}");
+            assert_eq!(search(&map(given.clone()), 8, 20, Asker::Model).unwrap_err().message, message, "{given}");
         }
+        let long = |chars: usize| map(json!({"queries": ["x".repeat(chars), "y"]}));
+        assert!(search(&long(512), 8, 20, Asker::Script).is_ok(), "a script's batch takes no room in a context");
+        assert!(search(&long(513), 8, 20, Asker::Script).is_err());
     }
 
     #[test]
     fn limits_are_clipped_and_shared() {
-        let one = |given: Value| match search(&map(given), 8, 20).unwrap() {
+        let one = |given: Value| match search(&map(given), 8, 20, Asker::Model).unwrap() {
             Wanted::One(query) => query.limit,
             Wanted::Batch(_) => 0,
         };
         assert_eq!(one(json!({"query": "x"})), 8);
         assert_eq!(one(json!({"query": "x", "limit": 500})), 20);
         assert_eq!(one(json!({"query": "x", "options": {"limit": 3}})), 3);
-        let Wanted::Batch(batch) = search(&map(json!({"query": "first", "queries": vec!["x"; 15]})), 8, 20).unwrap()
-        else {
-            panic!()
-        };
+        let args = map(json!({"query": "first", "queries": vec!["x"; 15]}));
+        let Wanted::Batch(batch) = search(&args, 8, 20, Asker::Model).unwrap() else { panic!() };
         assert_eq!((batch.len(), batch[0].text.as_str(), batch[0].limit), (16, "first", 3));
     }
 }

@@ -1,11 +1,11 @@
 //! `tool_search_code`: a script in the sandbox, and the bridge that answers what it asks.
 
 use crate::{
-    arguments::{self, Wanted},
+    arguments::{self, Asker, Wanted},
     config::Mode,
     effective::EffectiveCatalog,
     entries, lookup,
-    provider::{SCRIPT_DOOR, ToolSearch, called, report, told},
+    provider::{Room, SCRIPT_DOOR, ToolSearch, called, report, told},
     telemetry::{Counters, Telemetry},
 };
 use serde_json::{Map, Value, json};
@@ -130,11 +130,12 @@ impl Server<'_> {
     async fn find(&self, args: &[Value]) -> Result<Value, Failure> {
         let catalog = self.catalog().await?;
         let settings = &self.search.settings;
-        let wanted = arguments::search(&search_arguments(args), settings.default_limit, settings.max_limit)?;
+        let wanted =
+            arguments::search(&search_arguments(args), settings.default_limit, settings.max_limit, Asker::Script)?;
         self.note(|telemetry| telemetry.search_count += 1);
         Ok(match &wanted {
             Wanted::One(query) => Value::Array(self.search.hits(&catalog, &query.text, query.limit, false)),
-            Wanted::Batch(_) => Value::Array(self.search.batch(&catalog, &wanted, false).0),
+            Wanted::Batch(queries) => Value::Array(self.search.batch(&catalog, queries, Room::Any, false).results),
         })
     }
 

@@ -137,6 +137,17 @@ fn admit(allow: &mut Option<Vec<String>>, also_allow: &mut Vec<String>, has_prof
 }
 
 impl ToolSearchConfig {
+    /// What small local models get where nothing is configured: the three tools, and short answers.
+    pub fn lean() -> Self {
+        Self::Keys(Options {
+            enabled: Some(true),
+            mode: Some(Mode::Tools.as_str().to_owned()),
+            search_default_limit: std::num::NonZeroU64::new(5),
+            max_search_limit: std::num::NonZeroU64::new(10),
+            ..Options::default()
+        })
+    }
+
     /// Fills in the defaults and clamps the numbers.
     pub fn settings(&self) -> Settings {
         let (options, enabled) = match self {

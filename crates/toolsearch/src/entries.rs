@@ -37,6 +37,20 @@ pub(crate) fn found(entry: &ToolEntry) -> Map<String, Value> {
     map
 }
 
+/// Cuts a found tool down to what it is chosen and called by: id, and a description of so many characters. Signatures
+/// go with the last of the description: by then `tool_describe` is needed anyway.
+pub(crate) fn shorten(found: &mut Value, chars: usize) {
+    let Value::Object(map) = found else { return };
+    for key in ["label", "sourceName", "mcp"] {
+        map.remove(key);
+    }
+    if chars == 0 {
+        map.retain(|key, _| key == "id");
+    } else if let Some(Value::String(text)) = map.get_mut("description") {
+        *text = one_line(text, chars);
+    }
+}
+
 /// Everything, with the exact schema.
 pub(crate) fn described(entry: &ToolEntry) -> Map<String, Value> {
     let mut map = compact(entry);

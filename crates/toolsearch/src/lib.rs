@@ -4,6 +4,11 @@
 //! are tools like any other, run by [`ToolSearch`]; what they call goes down the same road as a direct call, for the
 //! same caller. [`Surface`] says what a model is shown in each mode.
 //!
+//! A door that serves models asks [`ToolSearch::surface`] for what to list, with the caller the model acts for: it
+//! follows `tools.toolSearch`, falls back where scripts cannot be isolated (the notice says so), and counts bytes. The
+//! gateway does so for `tools.effective` with `forModel`, MCP for `tools/list`. Calls need nothing special: a name that
+//! was not listed is found by the engine as long as the caller may use it.
+//!
 //! Knows no door and no transport, and no ranking: that is `toolyard_catalog::search`. What a caller may find is what the
 //! policy lets them call, by the same predicate.
 
@@ -16,6 +21,7 @@ mod entries;
 mod lookup;
 mod meaning;
 mod provider;
+pub mod quality;
 mod surface;
 mod telemetry;
 

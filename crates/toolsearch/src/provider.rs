@@ -1,7 +1,7 @@
 //! [`ToolSearch`]: runs the control tools.
 
 use crate::{
-    arguments::{self, Wanted},
+    arguments::{self, Asker, Query, Wanted},
     code,
     config::{Mode, Settings},
     controls::{self, CALL, CODE, DESCRIBE, DISPATCH, SEARCH},
@@ -20,8 +20,34 @@ use toolyard_engine::{
 use toolyard_protocol::{ErrorCode, Failure, StepId, ToolCall, ToolResult};
 use toolyard_sandbox::ScriptRunner;
 
-/// Characters of a batch's answer; what does not fit is left out, evenly.
-const MAX_BATCH_ANSWER_CHARS: usize = 16_000;
+/// Characters of a batch's answer.
+const MAX_BATCH_ANSWER_CHARS: usize = 4_000;
+/// Lengths of descriptions tried, longest first, before candidates are left out.
+const BATCH_DESCRIPTIONS: [usize; 4] = [160, 80, 40, 0];
+
+/// How long a batch's answer may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Room {
+    /// As long as it is.
+    Any,
+    /// At most so many characters.
+    Chars(usize),
+}
+
+/// The answer to a batch.
+pub(crate) struct Batch {
+    pub(crate) results: Vec<Value>,
+    pub(crate) truncated: bool,
+    /// Tools in it.
+    pub(crate) count: usize,
+}
+
+impl Batch {
+    /// Its length as JSON.
+    fn chars(&self) -> usize {
+        self.results.iter().map(|result| result.to_string().chars().count() + 1).sum()
+    }
+}
 
 /// Runs the control tools.
 pub struct ToolSearch {
@@ -146,7 +172,7 @@ impl ToolSearch {
 
     async fn search(&self, context: &CallContext, args: &Map<String, Value>) -> Result<Output, Failure> {
         let catalog = self.nested_catalog(&context.calls).await?;
-        let wanted = arguments::search(args, self.settings.default_limit, self.settings.max_limit)?;
+        let wanted = arguments::search(args, self.settings.default_limit, self.settings.max_limit, Asker::Model)?;
         let explain = args.get("explain") == Some(&Value::Bool(true));
         let (mut data, count) = match &wanted {
             Wanted::One(query) => {
@@ -154,13 +180,15 @@ impl ToolSearch {
                 let count = found.len();
                 (Map::from_iter([("tools".to_owned(), Value::Array(found))]), count)
             }
-            Wanted::Batch(_) => {
-                let (results, truncated, count) = self.batch(&catalog, &wanted, explain);
-                let mut data = Map::from_iter([("results".to_owned(), Value::Array(results))]);
-                if truncated {
+            Wanted::Batch(queries) => {
+                // Reasons are for people, who may read as much as they asked for.
+                let room = if explain { Room::Any } else { Room::Chars(MAX_BATCH_ANSWER_CHARS) };
+                let batch = self.batch(&catalog, queries, room, explain);
+                let mut data = Map::from_iter([("results".to_owned(), Value::Array(batch.results))]);
+                if batch.truncated {
                     data.insert("truncated".to_owned(), true.into());
                 }
-                (data, count)
+                (data, batch.count)
             }
         };
         if let Some(mode) = args.get("mode").and_then(Value::as_str) {
@@ -199,42 +227,30 @@ impl ToolSearch {
         catalog.search(query, limit, explain).into_iter().map(tell).collect()
     }
 
-    /// A batch's answers, shortened evenly until they fit; whether any was; and how many tools there are.
-    pub(crate) fn batch(
-        &self,
-        catalog: &EffectiveCatalog,
-        wanted: &Wanted,
-        explain: bool,
-    ) -> (Vec<Value>, bool, usize) {
-        let queries = match wanted {
-            Wanted::One(query) => std::slice::from_ref(query),
-            Wanted::Batch(queries) => queries.as_slice(),
-        };
+    /// A batch's answers. Where room is short, descriptions shrink first, and then the last candidates of each query
+    /// are left out, evenly.
+    pub(crate) fn batch(&self, catalog: &EffectiveCatalog, queries: &[Query], room: Room, explain: bool) -> Batch {
         let found: Vec<Vec<Value>> =
             queries.iter().map(|query| self.hits(catalog, &query.text, query.limit, explain)).collect();
-        let sizes: Vec<Vec<usize>> =
-            found.iter().map(|hits| hits.iter().map(|hit| hit.to_string().len()).collect()).collect();
-        let mut kept = found.iter().map(Vec::len).max().unwrap_or(0);
-        let size = |kept: usize| sizes.iter().flat_map(|sizes| sizes.iter().take(kept)).sum::<usize>();
-        // Reasons are for people, who may read as much as they asked for.
-        while !explain && kept > 1 && size(kept) > MAX_BATCH_ANSWER_CHARS {
-            kept -= 1;
+        let most = found.iter().map(Vec::len).max().unwrap_or(0);
+        let whole = answer(queries, &found, most, usize::MAX);
+        let Room::Chars(room) = room else { return whole };
+        if whole.chars() <= room {
+            return whole;
         }
-        let mut truncated = false;
-        let mut count = 0;
-        let mut results = Vec::with_capacity(queries.len());
-        for (query, mut hits) in queries.iter().zip(found) {
-            let cut = hits.len() > kept;
-            hits.truncate(kept);
-            count += hits.len();
-            truncated |= cut;
-            let mut result = json!({"query": query.text, "candidates": hits});
-            if cut {
-                result["truncated"] = true.into();
+        // With one candidate each and no descriptions the answer fits, unless ids are monstrous; then it is as short
+        // as it can be.
+        let attempts = BATCH_DESCRIPTIONS.into_iter().map(|chars| (most, chars));
+        let fewer = (1..most).rev().map(|kept| (kept, 0));
+        let mut shortest = whole;
+        for (kept, chars) in attempts.chain(fewer) {
+            shortest = answer(queries, &found, kept, chars);
+            shortest.truncated = true;
+            if shortest.chars() <= room {
+                break;
             }
-            results.push(result);
         }
-        (results, truncated, count)
+        shortest
     }
 
     async fn describe(&self, context: &CallContext, args: &Map<String, Value>) -> Result<Output, Failure> {
@@ -293,6 +309,26 @@ impl Provider for ToolSearch {
     ) -> BoxFuture<'a, Result<Output, Failed>> {
         Box::pin(async move { self.run(context, call).await.map_err(Failed::from) })
     }
+}
+
+/// A batch's answer with so many candidates for each query and descriptions of so many characters. Short ones leave out
+/// all but what a tool is chosen and called by.
+fn answer(queries: &[Query], found: &[Vec<Value>], kept: usize, description: usize) -> Batch {
+    let mut batch = Batch { results: Vec::with_capacity(queries.len()), truncated: false, count: 0 };
+    for (query, hits) in queries.iter().zip(found) {
+        let mut candidates: Vec<Value> = hits.iter().take(kept).cloned().collect();
+        if description != usize::MAX {
+            candidates.iter_mut().for_each(|hit| entries::shorten(hit, description));
+        }
+        batch.count += candidates.len();
+        let mut result = json!({"query": query.text, "candidates": candidates});
+        if hits.len() > kept {
+            result["truncated"] = true.into();
+            batch.truncated = true;
+        }
+        batch.results.push(result);
+    }
+    batch
 }
 
 /// Tells the run's watchers.

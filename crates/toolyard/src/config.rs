@@ -9,6 +9,7 @@ use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::EngineOptions;
 use toolyard_knowledge::KnowledgeConfig;
 use toolyard_mcp::ServerConfig;
+use toolyard_plugins::PluginsConfig;
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_toolsearch::ToolSearchConfig;
 
@@ -24,10 +25,16 @@ pub struct Config {
     pub tools: ToolsConfig,
     /// Notes that can be asked: what is indexed, how it is embedded, what is held back.
     pub knowledge: KnowledgeConfig,
+    /// What holds for all agents.
+    pub agents: AgentsConfig,
     /// Where clients connect.
     pub gateway: GatewayConfig,
+    /// The bridge to Claude Code.
+    pub bridge: BridgeConfig,
     /// The Model Context Protocol: what clients are shown.
     pub mcp: McpConfig,
+    /// Plugins.
+    pub plugins: PluginsConfig,
     /// How calls run.
     pub engine: EngineConfig,
     /// What is kept of each run beside the store.
@@ -52,8 +59,37 @@ pub struct ToolsConfig {
     /// Whether and how models find tools by search instead of being shown them all: `true` (code mode), `false`, or a
     /// table with `mode` (`code`, `tools`, `directory`), `codeTimeoutMs` (1000 to 60000), `searchDefaultLimit` and
     /// `maxSearchLimit` (up to 50). See docs/tool-search.md.
-    pub tool_search: ToolSearchConfig,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_search: Option<ToolSearchConfig>,
 }
+
+/// What holds for all agents.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct AgentsConfig {
+    /// Unless an agent has its own.
+    pub defaults: AgentDefaults,
+}
+
+/// Unless an agent has its own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct AgentDefaults {
+    /// What may change.
+    pub experimental: ExperimentalConfig,
+}
+
+/// What may change.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ExperimentalConfig {
+    /// For small local models: where `tools.toolSearch` is not set, models find tools by search in `tools` mode with
+    /// short answers (5 tools, at most 10), and the tools `browser`, `cron` and `message` are denied.
+    pub local_model_lean: bool,
+}
+
+/// Tools that small local models do better without.
+const LEAN_REMOVES: [&str; 3] = ["browser", "cron", "message"];
 
 /// Where clients connect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -136,6 +172,30 @@ pub struct TlsConfig {
     /// The private key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
+}
+
+/// The bridge to Claude Code.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct BridgeConfig {
+    /// Where Claude Code's plugin finds the bridge, `ws://HOST:PORT/bridge`. Unset means where the gateway listens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Messages that wait for Claude in each session; then the oldest is dropped with a warning.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub buffer_messages: usize,
+    /// Bytes that wait for Claude in each session; then the oldest messages are dropped with a warning.
+    #[schemars(range(min = 1024, max = 268_435_456))]
+    pub buffer_bytes: usize,
+    /// Who may answer permission questions in words ("yes abxyz"), by user id, in every session.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_senders: Vec<String>,
+}
+
+impl Default for BridgeConfig {
+    fn default() -> Self {
+        Self { url: None, buffer_messages: 100, buffer_bytes: 4 << 20, allowed_senders: Vec::new() }
+    }
 }
 
 /// The Model Context Protocol: what clients are shown.
@@ -283,7 +343,10 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
     let config = load(&home)?;
     check_numbers(&config)?;
     let mut rules = config.policy.clone();
-    config.tools.tool_search.settings().admit_controls(&mut rules);
+    if config.is_lean() {
+        rules.deny.extend(LEAN_REMOVES.map(str::to_owned));
+    }
+    config.tool_search().admit_controls(&mut rules);
     let policy = Policy::compile(&rules).map_err(|e| invalid(format!("{}: policy: {e}", home.config().display())))?;
     let vault_was_given = global.vault.is_some();
     let vault = match (&global.vault, &config.vault.path) {
@@ -307,6 +370,8 @@ fn check_numbers(config: &Config) -> Result<(), Failure> {
     range("engine.graceMs", e.grace_ms, 0, 60_000)?;
     range("engine.lateWindowMs", e.late_window_ms, 0, 600_000)?;
     range("engine.maxCalls", e.max_calls as u64, 1, 65_536)?;
+    range("bridge.bufferMessages", config.bridge.buffer_messages as u64, 1, 10_000)?;
+    range("bridge.bufferBytes", config.bridge.buffer_bytes as u64, 1024, 268_435_456)?;
     let g = &config.gateway;
     range("gateway.tickIntervalMs", g.tick_interval_ms, 1000, 600_000)?;
     range("gateway.rateLimit.maxAttempts", u64::from(g.rate_limit.max_attempts), 1, 10_000)?;
@@ -337,6 +402,20 @@ fn invalid(message: String) -> Failure {
 }
 
 impl Config {
+    /// Whether the lean settings for small local models hold: they give way to any `tools.toolSearch` of one's own.
+    fn is_lean(&self) -> bool {
+        self.agents.defaults.experimental.local_model_lean && self.tools.tool_search.is_none()
+    }
+
+    /// How models find tools.
+    pub fn tool_search(&self) -> toolyard_toolsearch::Settings {
+        match &self.tools.tool_search {
+            Some(config) => config.settings(),
+            None if self.is_lean() => ToolSearchConfig::lean().settings(),
+            None => ToolSearchConfig::default().settings(),
+        }
+    }
+
     /// The engine's numbers.
     pub fn engine_options(&self) -> EngineOptions {
         EngineOptions {
@@ -375,6 +454,12 @@ impl Config {
                 "valid": true, "issues": [], "warnings": [],
             }),
             state_path: home.state().display().to_string(),
+            bridge_url: self.bridge.url.clone(),
+            bridge_buffer: toolyard_bridge::mailbox::MailboxLimits {
+                messages: self.bridge.buffer_messages,
+                bytes: self.bridge.buffer_bytes,
+            },
+            bridge_senders: self.bridge.allowed_senders.clone(),
             ..toolyard_gateway::Settings::new(token)
         }
     }
@@ -384,6 +469,9 @@ impl Config {
         let mut shown = self.clone();
         if shown.gateway.token.is_some() {
             shown.gateway.token = Some("(hidden)".to_owned());
+        }
+        for entry in shown.plugins.entries.values_mut() {
+            entry.config.values_mut().for_each(|value| *value = "(hidden)".into());
         }
         for server in shown.mcp.servers.values_mut() {
             *server = server.redacted();

@@ -17,12 +17,10 @@ use toolyard_engine::{
 };
 use toolyard_gateway::Service;
 use toolyard_knowledge::Knowledge;
-use toolyard_mcp::{
-    Asks, Upstreams,
-    client::{Launcher, Plain},
-};
+use toolyard_mcp::{Asks, Upstreams, client::ServerSpec, server::Skills};
+use toolyard_plugins::{Plugins, PluginsParts};
 use toolyard_protocol::{ErrorCode, Failure, RunStatus, ToolDefinition};
-use toolyard_sandbox::ScriptRunner;
+use toolyard_sandbox::{ScriptRunner, launch::ConfinedLauncher};
 use toolyard_store::{SqliteStore, StoreOptions};
 use toolyard_toolsearch::{StaticMeaning, ToolSearch};
 use toolyard_vault::{NoClients, Vault, VaultOptions, VaultProvider};
@@ -45,6 +43,10 @@ pub struct Yard {
     pub upstreams: Upstreams,
     /// Ways from calls to the MCP clients that made them.
     pub asks: Asks,
+    /// Plugins.
+    pub plugins: Plugins,
+    /// Skills of the user and of plugins.
+    pub skills: Arc<Skills>,
 }
 
 /// How much of a Toolyard a command needs.
@@ -90,7 +92,7 @@ impl Yard {
             }
             _ => None,
         };
-        let settings = resolved.config.tools.tool_search.settings();
+        let settings = resolved.config.tool_search();
         let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), Some(Arc::new(StaticMeaning))));
         ToolSearch::register(&tool_search, &engine).map_err(refused)?;
         let run_files = (needs == Needs::Store && resolved.config.record.files != RunFilesMode::None)
@@ -111,15 +113,48 @@ impl Yard {
         let asks = Asks::default();
         let upstreams = Upstreams::new(engine.clone(), asks.clone(), tokio_util::sync::CancellationToken::new());
         let service = Service::new(engine, info, home::is_alive);
+        service.show_models(Arc::new(crate::model_view::SearchView(tool_search.clone())));
         service.extend(Arc::new(crate::mcp::UpstreamMethods(upstreams.clone())));
         let mcp = resolved.config.mcp;
-        Ok(Self { service, run_files, vault, notes, watching: Watching::default(), tool_search, mcp, upstreams, asks })
+        let mut folders = vec![home.path().join("skills")];
+        folders.extend(mcp.skills.iter().map(|folder| crate::config::expand(folder)));
+        let skills = Skills::new(folders);
+        let plugins = Plugins::new(PluginsParts {
+            engine: service.engine().clone(),
+            upstreams: upstreams.clone(),
+            skills: skills.clone(),
+            folder: home.plugins(),
+            config: resolved.config.plugins,
+            launcher: ConfinedLauncher::new(),
+        });
+        service.extend(Arc::new(crate::plugins::PluginMethods(plugins.clone())));
+        Ok(Self {
+            service,
+            run_files,
+            vault,
+            notes,
+            watching: Watching::default(),
+            tool_search,
+            mcp,
+            upstreams,
+            asks,
+            plugins,
+            skills,
+        })
     }
 
-    /// Takes the configured upstream servers in, in the background.
-    pub fn connect_upstreams(&self) -> tokio::task::JoinHandle<()> {
-        let plain: Arc<dyn Launcher> = Arc::new(Plain);
-        let servers = self.mcp.servers.iter().map(|(name, config)| (name.clone(), config.clone(), plain.clone()));
+    /// Takes upstream servers and plugins in, in the background.
+    pub fn connect(&self) -> tokio::task::JoinHandle<()> {
+        let plugins = self.plugins.clone();
+        let servers = self.connect_upstreams();
+        tokio::spawn(async move {
+            plugins.load().await;
+            let _ = servers.await;
+        })
+    }
+
+    fn connect_upstreams(&self) -> tokio::task::JoinHandle<()> {
+        let servers = self.mcp.servers.iter().map(|(name, config)| ServerSpec::plain(name.clone(), config.clone()));
         self.upstreams.add(servers.collect())
     }
 

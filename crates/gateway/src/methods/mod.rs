@@ -6,12 +6,12 @@
 mod plans;
 mod runs;
 
-use crate::devices::Devices;
+use crate::{devices::Devices, models::ModelView};
 use plans::end;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use std::{
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
     time::Instant,
 };
 use toolyard_catalog::{Decision, ToolEntry};
@@ -35,6 +35,7 @@ struct Inner {
     started: Instant,
     info: Map<String, Value>,
     extensions: RwLock<Vec<Arc<dyn MethodExtension>>>,
+    models: OnceLock<Arc<dyn ModelView>>,
 }
 
 /// Methods that somebody else brings.
@@ -66,6 +67,7 @@ impl Service {
                 started: Instant::now(),
                 info,
                 extensions: RwLock::default(),
+                models: OnceLock::new(),
             }),
         }
     }
@@ -92,6 +94,16 @@ impl Service {
     /// The engine.
     pub fn engine(&self) -> &Engine {
         &self.inner.engine
+    }
+
+    /// Sets who decides what models are shown; the first to be set stays. Without one, models are shown everything.
+    pub fn show_models(&self, view: Arc<dyn ModelView>) {
+        let _ = self.inner.models.set(view);
+    }
+
+    /// Who decides what models are shown.
+    pub(crate) fn models(&self) -> Option<&Arc<dyn ModelView>> {
+        self.inner.models.get()
     }
 
     /// Devices that may connect.
@@ -136,6 +148,7 @@ impl Service {
             "runs.list" => self.runs_list(read(params)?).await,
             "runs.get" => self.runs_get(read(params)?).await,
             "runs.export" => self.runs_export(read(params)?).await,
+            "runs.transcript" => self.runs_transcript(read(params)?).await,
             "runs.verify" => self.runs_verify(read(params)?).await,
             "runs.resume" => self.runs_resume(caller, read(params)?, events).await,
             "runs.cancel" => self.runs_cancel(read(params)?),

@@ -51,6 +51,16 @@ impl Service {
         Ok(json!({"run": export.manifest, "calls": export.calls, "results": export.results, "events": export.events}))
     }
 
+    pub(super) async fn runs_transcript(&self, params: RunParams) -> Result<Value, Failure> {
+        let store = self.engine().store().clone();
+        let export = blocking(move || {
+            store.settle()?;
+            view::export_run(&*store, params.run_id)
+        })
+        .await?;
+        Ok(json!({"runId": export.manifest.run_id, "messages": toolyard_engine::transcript(&export)}))
+    }
+
     pub(super) async fn runs_verify(&self, params: VerifyParams) -> Result<Value, Failure> {
         self.engine().seal().await?;
         let store = self.engine().store().clone();

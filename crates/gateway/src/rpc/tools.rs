@@ -4,9 +4,14 @@
 use super::{Ask, RpcError, approvals::Asker, blocking, sessions};
 use crate::{
     hub::{Connection, Gateway},
+    models::{ModelView, Turn},
     rpc::sessions::Key,
-    ws::params::{Field, Kind, check, count, flag, text},
+    ws::{
+        frame::Payload,
+        params::{Field, Kind, check, count, flag, text},
+    },
 };
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio_util::sync::CancellationToken;
@@ -89,6 +94,11 @@ const EFFECTIVE: &[Field] = &[
     Field::required("sessionKey", Kind::Text),
     Field::optional("agentId", Kind::Text),
     Field::optional("includeSchemas", Kind::Flag),
+    // Beyond the real gateway: what a model of this session is shown, rather than what the session has.
+    Field::optional("forModel", Kind::Flag),
+    Field::optional("prompt", Kind::AnyText),
+    Field::optional("contextTokens", Kind::Count),
+    Field::optional("requiredTools", Kind::Texts),
 ];
 
 pub(super) async fn effective(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
@@ -105,37 +115,102 @@ pub(super) async fn effective(ask: &Ask<'_>, params: Option<Value>) -> Result<Va
     if !ask.connection.has("operator.write") {
         caller.scopes.push("operator.write".to_owned());
     }
-    let mut groups: [(&str, &str, Vec<Value>); 3] = [
-        ("core", "Built-in tools", Vec::new()),
-        ("plugin", "Connected tools", Vec::new()),
-        ("mcp", "MCP tools", Vec::new()),
-    ];
-    for entry in ask.gateway.service().engine().visible_tools(&caller) {
-        let (definition, source) = (entry.definition(), entry.source());
-        let (place, kind) = match source.kind {
-            SourceKind::Core => (0, "core"),
-            SourceKind::Plugin | SourceKind::Client => (1, "plugin"),
-            SourceKind::Mcp => (2, "mcp"),
-        };
-        let mut tool = json!({
-            "id": definition.name, "label": definition.title, "description": short(&definition.description),
-            "rawDescription": definition.description, "source": kind, "risk": risk(definition.risk_level),
-        });
-        match source.kind {
-            SourceKind::Core => {}
-            SourceKind::Plugin | SourceKind::Client => tool["pluginId"] = source.name.as_str().into(),
-            SourceKind::Mcp => tool["mcpServer"] = source.name.as_str().into(),
-        }
-        add_schemas(&mut tool, &entry, schemas);
-        groups[place].2.push(tool);
-    }
-    let groups: Vec<Value> = groups
-        .into_iter()
-        .filter(|(_, _, tools)| !tools.is_empty())
-        .map(|(id, label, tools)| json!({"id": id, "label": label, "source": id, "tools": tools}))
-        .collect();
     let profile = ask.gateway.settings().profile.clone().unwrap_or_else(|| "full".to_owned());
-    Ok(json!({"agentId": key.agent, "profile": profile, "groups": groups}))
+    let mut answer = json!({"agentId": key.agent, "profile": profile});
+    let mut groups = Groups::default();
+    match ask.gateway.service().models().filter(|_| flag(&params, "forModel")) {
+        Some(view) => for_model(ask, &caller, &params, &**view, &mut groups, &mut answer).await?,
+        None => {
+            for entry in ask.gateway.service().engine().visible_tools(&caller) {
+                let (place, mut tool) = effective_tool(&entry);
+                add_schemas(&mut tool, &entry, schemas);
+                groups.add(place, tool);
+            }
+        }
+    }
+    answer["groups"] = groups.into_value();
+    Ok(answer)
+}
+
+/// What a model of the session is shown: the tools with their schemas, in its own names, and how they were chosen.
+async fn for_model(
+    ask: &Ask<'_>,
+    caller: &Caller,
+    params: &Map<String, Value>,
+    view: &dyn ModelView,
+    groups: &mut Groups,
+    answer: &mut Value,
+) -> Result<(), RpcError> {
+    let required: Vec<String> = params
+        .get("requiredTools")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+        .unwrap_or_default();
+    let turn = Turn {
+        prompt: text(params, "prompt"),
+        context_tokens: count(params, "contextTokens").map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX)),
+        required: &required,
+    };
+    let engine = ask.gateway.service().engine();
+    let shown = view.show(engine, caller, turn).await.map_err(|failure| RpcError::invalid(failure.message))?;
+    let snapshot = engine.tools().snapshot.clone();
+    for tool in shown.tools {
+        let entry = tool.id.as_deref().and_then(|id| snapshot.get(id));
+        let (place, mut row) = match entry {
+            Some(entry) => effective_tool(entry),
+            None => (0, json!({"label": tool.name, "description": short(&tool.description), "source": "core"})),
+        };
+        row["id"] = tool.name.into();
+        row["rawDescription"] = tool.description.into();
+        row["inputSchema"] = Value::Object(tool.input_schema);
+        groups.add(place, row);
+    }
+    answer["toolSearch"] = Value::Object(shown.summary);
+    if let Some(notice) = shown.notice {
+        answer["notices"] = json!([{"id": "tool-search", "severity": "warning", "message": notice}]);
+    }
+    Ok(())
+}
+
+/// Tools by where they come from: core, connected, MCP.
+#[derive(Default)]
+struct Groups([Vec<Value>; 3]);
+
+impl Groups {
+    const NAMES: [(&'static str, &'static str); 3] =
+        [("core", "Built-in tools"), ("plugin", "Connected tools"), ("mcp", "MCP tools")];
+
+    fn add(&mut self, place: usize, tool: Value) {
+        if let Some(group) = self.0.get_mut(place) {
+            group.push(tool);
+        }
+    }
+
+    /// Those that have any.
+    fn into_value(self) -> Value {
+        let named = Self::NAMES.into_iter().zip(self.0).filter(|(_, tools)| !tools.is_empty());
+        named.map(|((id, label), tools)| json!({"id": id, "label": label, "source": id, "tools": tools})).collect()
+    }
+}
+
+/// A tool as `tools.effective` shows it, and the place of its group.
+fn effective_tool(entry: &ToolEntry) -> (usize, Value) {
+    let (definition, source) = (entry.definition(), entry.source());
+    let (place, kind) = match source.kind {
+        SourceKind::Core => (0, "core"),
+        SourceKind::Plugin | SourceKind::Client => (1, "plugin"),
+        SourceKind::Mcp => (2, "mcp"),
+    };
+    let mut tool = json!({
+        "id": definition.name, "label": definition.title, "description": short(&definition.description),
+        "rawDescription": definition.description, "source": kind, "risk": risk(definition.risk_level),
+    });
+    match source.kind {
+        SourceKind::Core => {}
+        SourceKind::Plugin | SourceKind::Client => tool["pluginId"] = source.name.as_str().into(),
+        SourceKind::Mcp => tool["mcpServer"] = source.name.as_str().into(),
+    }
+    (place, tool)
 }
 
 fn risk(level: RiskLevel) -> &'static str {
@@ -187,9 +262,43 @@ pub(crate) struct Invocation {
 
 /// How a call ended, in the doors' words.
 pub(crate) struct Invoked {
-    pub(crate) outcome: Result<Value, Refused>,
+    pub(crate) outcome: Result<Output, Refused>,
     pub(crate) source: &'static str,
     pub(crate) deduplicated: bool,
+}
+
+/// What a tool gave, as `{content, details, meta}`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Output {
+    /// What a model reads.
+    content: Content,
+    details: Value,
+    /// What the tool gave beside the two.
+    #[serde(flatten)]
+    more: Map<String, Value>,
+    meta: Meta,
+}
+
+/// Parts as the tool gave them, or one part of text.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Content {
+    Given(Value),
+    Text([Text; 1]),
+}
+
+#[derive(Debug, Serialize)]
+struct Text {
+    r#type: &'static str,
+    text: String,
+}
+
+/// Where the call is on record.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    call_id: CallId,
+    run_id: RunId,
 }
 
 /// Why a tool did not do what was asked.
@@ -202,7 +311,33 @@ pub(crate) struct Refused {
     pub(crate) known: bool,
 }
 
-pub(super) async fn invoke(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+/// A call's answer on the wire.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    ok: bool,
+    tool_name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requires_approval: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<&'a Output>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Trouble<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deduplicated: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Trouble<'a> {
+    code: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    details: &'a Map<String, Value>,
+}
+
+pub(super) async fn invoke(ask: &Ask<'_>, params: Option<Value>) -> Result<Payload, RpcError> {
     let mut params = check(ask.method, params, INVOKE)?;
     let name = text(&params, "name").unwrap_or_default().to_owned();
     let key = Key::read(text(&params, "sessionKey").unwrap_or("main"), text(&params, "agentId"))?;
@@ -210,7 +345,8 @@ pub(super) async fn invoke(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
         let shown: String = key.agent.chars().take(80).collect();
         return Ok(json!({"ok": false, "toolName": name, "error": {
             "code": "validation_error", "message": format!("Unknown agent id \"{shown}\""),
-        }}));
+        }})
+        .into());
     }
     let args = match params.remove("args") {
         Some(Value::Object(args)) => args,
@@ -231,25 +367,22 @@ pub(super) async fn invoke(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
     };
     let invoked = run(ask.gateway, invocation).await;
     ask.connection.end_call(request_id);
-    let mut payload = match invoked.outcome {
-        Ok(output) => json!({"ok": true, "toolName": name, "output": output, "source": invoked.source}),
-        Err(refused) => {
-            let mut payload = json!({"ok": false, "toolName": name});
-            if refused.requires_approval {
-                payload["requiresApproval"] = true.into();
-            }
-            let mut error = json!({"code": refused.code, "message": refused.message});
-            if !refused.details.is_empty() {
-                error["details"] = Value::Object(refused.details);
-            }
-            payload["error"] = error;
-            payload
-        }
+    let (output, refused) = match &invoked.outcome {
+        Ok(output) => (Some(output), None),
+        Err(refused) => (None, Some(refused)),
     };
-    if invoked.deduplicated {
-        payload["deduplicated"] = true.into();
-    }
-    Ok(payload)
+    let answer = Answer {
+        ok: output.is_some(),
+        tool_name: &name,
+        requires_approval: refused.filter(|r| r.requires_approval).map(|_| true),
+        output,
+        source: output.map(|_| invoked.source),
+        error: refused.map(|r| Trouble { code: &r.code, message: &r.message, details: &r.details }),
+        deduplicated: invoked.deduplicated.then_some(true),
+    };
+    let written = serde_json::value::to_raw_value(&answer)
+        .map_err(|e| RpcError::new("UNAVAILABLE", format!("the answer cannot be written: {e}")))?;
+    Ok(Payload::Written(written))
 }
 
 /// Where a question of this caller would go: to somebody else, never to itself.
@@ -272,7 +405,7 @@ pub(crate) async fn run(gateway: &Gateway, invocation: Invocation) -> Invoked {
         SourceKind::Plugin | SourceKind::Client => "plugin",
         SourceKind::Mcp => "mcp",
     });
-    let visible = entry.as_ref().is_some_and(|e| !engine.policy_for(&invocation.caller).decide(e, None).is_denied());
+    let caller = invocation.caller.clone();
     let request = CallRequest {
         tool: invocation.name.clone(),
         args: invocation.args,
@@ -284,20 +417,24 @@ pub(crate) async fn run(gateway: &Gateway, invocation: Invocation) -> Invoked {
         cancel: invocation.cancel,
         run_id: None,
     };
-    let CallAnswer { result, deduplicated } = gateway.service().invoke(invocation.caller, request).await;
+    // Boxed: a call's way through the engine is long, and would be copied at each step on the way there.
+    let CallAnswer { result, deduplicated } = Box::pin(gateway.service().invoke(invocation.caller, request)).await;
     let parts = result.into_parts();
     gateway.inner.metrics.tool(parts.status.as_str());
-    let ids = [("callId", Value::from(parts.call_id.to_string())), ("runId", parts.run_id.to_string().into())];
+    let meta = Meta { call_id: parts.call_id, run_id: parts.run_id };
     let outcome = match (parts.data, parts.error) {
-        (Some(data), _) => Ok(output(data, ids)),
+        (Some(data), _) => Ok(output(data, meta)),
         (None, failure) => {
             let failure = failure.unwrap_or_else(|| {
                 Failure::new(ErrorCode::InternalError, parts.user_message.unwrap_or_else(|| "skipped".to_owned()))
             });
+            // Only a refusal may give away that there is such a tool.
+            let visible = entry.is_some_and(|e| !engine.policy_for(&caller).decide(&e, None).is_denied());
             let mut refused = refusal(&invocation.name, failure, visible);
             refused.message = hide(&gateway.settings().token, refused.message);
             if visible {
-                refused.details.extend(ids.map(|(key, value)| (key.to_owned(), value)));
+                refused.details.insert("callId".to_owned(), meta.call_id.to_string().into());
+                refused.details.insert("runId".to_owned(), meta.run_id.to_string().into());
             }
             Err(refused)
         }
@@ -306,19 +443,19 @@ pub(crate) async fn run(gateway: &Gateway, invocation: Invocation) -> Invoked {
 }
 
 /// A tool's data as `{content, details}`. What has that shape already (plugins, MCP) stays as it is.
-fn output(data: Map<String, Value>, ids: [(&str, Value); 2]) -> Value {
-    let meta: Map<String, Value> = ids.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+fn output(mut data: Map<String, Value>, meta: Meta) -> Output {
     let shaped = data.get("content").is_some_and(|content| {
         content.as_array().is_some_and(|parts| parts.iter().all(|part| part.get("type").is_some()))
     });
     if shaped {
-        let mut data = data;
-        data.entry("details").or_insert_with(|| json!({}));
-        data.insert("meta".to_owned(), Value::Object(meta));
-        return Value::Object(data);
+        let content = Content::Given(data.shift_remove("content").unwrap_or_default());
+        let details = data.shift_remove("details").unwrap_or_else(|| json!({}));
+        data.shift_remove("meta");
+        return Output { content, details, more: data, meta };
     }
-    let written = serde_json::to_string_pretty(&data).unwrap_or_default();
-    json!({"content": [{"type": "text", "text": written}], "details": data, "meta": meta})
+    let text = serde_json::to_string_pretty(&data).unwrap_or_default();
+    let content = Content::Text([Text { r#type: "text", text }]);
+    Output { content, details: Value::Object(data), more: Map::new(), meta }
 }
 
 fn refusal(name: &str, failure: Failure, known: bool) -> Refused {
@@ -396,14 +533,16 @@ mod tests {
 
     #[test]
     fn results_with_content_keep_their_shape_and_others_get_one() {
-        let ids = || [("callId", json!("c")), ("runId", json!("r"))];
-        let shaped = output(json!({"content":[{"type":"text","text":"hi"}]}).as_object().unwrap().clone(), ids());
+        let id = "01a1e17c-0385-7610-8843-1050c8653910";
+        let meta = Meta { call_id: CallId::parse(id).unwrap(), run_id: RunId::parse(id).unwrap() };
+        let shown = |data: Value| serde_json::to_value(output(data.as_object().unwrap().clone(), meta)).unwrap();
+        let shaped = shown(json!({"content":[{"type":"text","text":"hi"}], "isError": false}));
         assert_eq!(shaped["content"][0]["text"], "hi");
-        assert_eq!(shaped["details"], json!({}));
-        let plain = output(json!({"content":"a note","path":"a.md"}).as_object().unwrap().clone(), ids());
+        assert_eq!((&shaped["details"], &shaped["isError"]), (&json!({}), &json!(false)));
+        let plain = shown(json!({"content":"a note","path":"a.md"}));
         assert_eq!(plain["details"]["path"], "a.md");
         assert!(plain["content"][0]["text"].as_str().unwrap().contains("a note"));
-        assert_eq!(plain["meta"]["callId"], "c");
+        assert_eq!(plain["meta"]["callId"], id);
     }
 
     #[test]

@@ -43,6 +43,15 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
             }
             Ok(ExitCode::SUCCESS)
         }
+        RunsCommand::Transcript { run } => {
+            let answer = backend.call("runs.transcript", json!({"runId": input::run_id(&run)?}), None).await?;
+            if global.json {
+                output::json(&answer);
+            } else {
+                answer["messages"].as_array().into_iter().flatten().for_each(output::json);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         RunsCommand::Export { run, out } => export(global, backend, &run, &out).await,
         RunsCommand::Verify { run } => verify(global, backend, run.as_deref()).await,
         RunsCommand::Resume { run, assume_done, rerun, abort, yes } => {
