@@ -4,11 +4,13 @@
 //! measures it in the same run, in alternating slices, because the machine is never the same twice. The tools it calls
 //! are its own and do nothing, so that only Toolyard is measured. Knows nothing of vaults.
 
+mod bridge;
 mod codemode;
 mod direct;
 mod disk;
 mod durable;
 mod gateway;
+mod mcp;
 mod plans;
 mod process;
 mod recovery;
@@ -80,6 +82,10 @@ enum Name {
     ColdStart,
     /// Memory of an idle `toolyard up`
     IdleRss,
+    /// Calls through Toolyard to an MCP echo server
+    McpProxy,
+    /// A hundred upstream MCP servers with 5,000 tools
+    McpMany,
     /// One search over 2,500 and over 20,000 tools
     ToolsSearch,
     /// From 2,500 registered tools to the first search
@@ -102,6 +108,8 @@ enum Name {
     GatewayNeighbours,
     /// A mixed load for --seconds: memory at the end against memory after the first minute
     GatewaySoak,
+    /// From a message for Claude to the notification on the plugin's output
+    BridgeInbound,
     /// (internal) a gateway with the benchmark's tools
     #[value(hide = true)]
     ServeGateway,
@@ -120,7 +128,7 @@ struct Setup {
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 21] = [
+const IN_ORDER: [Name; 24] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -142,6 +150,9 @@ const IN_ORDER: [Name; 21] = [
     Name::GatewayStart,
     Name::GatewayNeighbours,
     Name::GatewaySoak,
+    Name::McpProxy,
+    Name::McpMany,
+    Name::BridgeInbound,
 ];
 
 fn measure(name: Name, setup: &Setup) -> Result<Report> {
@@ -167,7 +178,10 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::GatewayStart => gateway::start(setup),
         Name::GatewayNeighbours => gateway::neighbours(setup),
         Name::GatewaySoak => gateway::soak(setup),
+        Name::BridgeInbound => bridge::inbound(setup),
         Name::ServeGateway => anyhow::bail!("a gateway is no benchmark"),
+        Name::McpProxy => mcp::proxy(setup),
+        Name::McpMany => mcp::many(setup),
         Name::FillAndDie => recovery::fill_and_die(setup),
         Name::All => anyhow::bail!("all is a list, not a benchmark"),
     }

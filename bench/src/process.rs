@@ -31,7 +31,7 @@ pub(crate) fn program(setup: &Setup) -> Result<PathBuf, String> {
     }
 }
 
-fn command(program: &PathBuf, home: &TempDir) -> Command {
+pub(crate) fn command(program: &PathBuf, home: &TempDir) -> Command {
     let mut command = Command::new(program);
     // What the user has configured must not count.
     command.env_remove("TOOLYARD_HOME").arg("--home").arg(home.path().join("home"));
@@ -65,7 +65,7 @@ pub(crate) fn cold_start(setup: &Setup) -> Result<Report> {
 }
 
 /// Ends the server, however the measuring ended.
-pub(crate) struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     /// The process.

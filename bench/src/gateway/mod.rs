@@ -118,7 +118,9 @@ pub(crate) fn idle(setup: &Setup) -> Result<Report> {
         let connecting = began.elapsed();
         tokio::time::sleep(Duration::from_secs(1)).await;
         let each = (served.memory()? - before) / CONNECTIONS as f64;
-        // Everybody hears the next two ticks; how long after they were sent?
+        // Everybody hears the next two ticks; how long after they were sent? Those that came while nobody listened here
+        // are late by our own doing.
+        let listening_since = now_ms()?;
         let late: Arc<std::sync::Mutex<Vec<f64>>> = Arc::default();
         let tasks: Vec<_> = wires
             .into_iter()
@@ -131,9 +133,10 @@ pub(crate) fn idle(setup: &Setup) -> Result<Report> {
                         if contains(event, br#""event":"tick""#) {
                             let event: serde_json::Value = serde_json::from_slice(event)?;
                             let sent = event["payload"]["ts"].as_f64().context("a tick has a time")?;
-                            let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64() * 1000.0;
-                            late.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(now - sent);
-                            ticks += 1;
+                            if sent > listening_since {
+                                late.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(now_ms()? - sent);
+                                ticks += 1;
+                            }
                         }
                     }
                     // Nobody goes before all have heard it: leaving is work for the gateway.
@@ -152,6 +155,10 @@ pub(crate) fn idle(setup: &Setup) -> Result<Report> {
             .figure("connections", CONNECTIONS as f64)
             .figure("connectsPerSecond", CONNECTIONS as f64 / connecting.as_secs_f64()))
     })
+}
+
+fn now_ms() -> Result<f64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64() * 1000.0)
 }
 
 async fn connect_many(served: &Served, count: usize) -> Result<Vec<Wire>> {

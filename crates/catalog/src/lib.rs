@@ -10,5 +10,5 @@ pub mod search;
 
 pub use policy::{Decision, EffectivePolicy, PathFilter, Policy, PolicyConfig, PolicyError, Profile, Subject};
 pub use registry::{
-    Registry, RegistryError, Resolution, Snapshot, SourceKind, ToolEntry, ToolSource, Violation, safe_name,
+    Registry, RegistryError, Resolution, Snapshot, SourceKind, ToolEntry, ToolSource, Violation, check_once, safe_name,
 };

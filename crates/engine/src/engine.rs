@@ -73,6 +73,16 @@ impl Tools {
     }
 }
 
+/// Tools that go and tools that come in their place.
+pub struct ToolExchange {
+    /// Ids of those that go; unknown ones do not matter.
+    pub out: Vec<String>,
+    /// Those that come.
+    pub entries: Vec<ToolEntry>,
+    /// What runs them.
+    pub provider: Arc<dyn Provider>,
+}
+
 /// Runs calls and plans. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
@@ -240,20 +250,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Puts these tools in place of all that their sources had, in one change: all of them, or (on an error) none.
-    pub fn replace_sources(
-        &self,
-        sources: Vec<(ToolSource, Vec<ToolEntry>, Arc<dyn Provider>)>,
-    ) -> Result<(), RegistryError> {
+    /// Takes tools out and others in, in one change: all of them, or (on an error) none.
+    pub fn exchange(&self, exchanges: Vec<ToolExchange>) -> Result<(), RegistryError> {
         let mut registry = lock(&self.inner.registry);
         let mut next = registry.0.clone();
         let mut providers = registry.1.clone();
-        for (source, entries, provider) in sources {
-            providers.extend(entries.iter().map(|entry| (entry.id().to_owned(), provider.clone())));
-            next.replace_source(&source, entries)?;
+        for ToolExchange { out, entries, provider } in exchanges {
+            for id in &out {
+                next.remove(id);
+                providers.remove(id);
+            }
+            for entry in entries {
+                providers.insert(entry.id().to_owned(), provider.clone());
+                next.add(entry)?;
+            }
         }
-        let snapshot = next.snapshot();
-        providers.retain(|id, _| snapshot.get(id).is_some());
         *registry = (next, providers);
         self.publish_tools(&registry);
         Ok(())

@@ -28,6 +28,17 @@ pub enum HookVerdict {
         /// Shown to the caller.
         reason: String,
     },
+    /// Go on with other arguments, if a person agrees to them.
+    RewriteAndAsk {
+        /// The other arguments; they are validated and checked against the policy again.
+        args: Map<String, Value>,
+        /// A few words.
+        title: String,
+        /// What is asked.
+        description: String,
+        /// How long to wait; clamped to ten minutes.
+        timeout_ms: u64,
+    },
     /// A person decides.
     Ask {
         /// A few words.

@@ -30,7 +30,9 @@ pub mod view;
 
 pub use caller::{Caller, Door};
 pub use clock::{Clock, SystemClock, system_clock};
-pub use engine::{Asking, CallAnswer, CallRequest, Engine, EngineOptions, EngineParts, RunEndListener, Tools};
+pub use engine::{
+    Asking, CallAnswer, CallRequest, Engine, EngineOptions, EngineParts, RunEndListener, ToolExchange, Tools,
+};
 pub use events::{EventBus, Events, Subscription};
 pub use hooks::{Hook, HookCall, HookVerdict};
 pub use nested::{NestedAnswer, NestedCalls};

@@ -3,9 +3,11 @@
 
 use crate::{
     auth::{self, Origin, same_secret},
+    bridge,
     hub::Gateway,
     pulse,
     rpc::{
+        self,
         sessions::{self, Key},
         tools::{self, Invocation, Refused},
     },
@@ -39,6 +41,8 @@ pub fn router(gateway: Gateway) -> Router {
         .route("/readyz", any(ready))
         .route("/metrics", any(metrics))
         .route("/tools/invoke", any(invoke))
+        .route("/bridge", any(bridge_socket))
+        .route("/bridge/inbound", any(bridge_inbound))
         .route("/runs/{run}/events", any(run_events))
         .fallback(anything_else)
         .layer(middleware::from_fn(safe_headers))
@@ -157,6 +161,59 @@ fn bad_request(kind: &str, message: impl Into<String>) -> Response {
     json_response(StatusCode::BAD_REQUEST, &error)
 }
 
+/// A request's body, within its limits.
+async fn read_body(request: Request) -> Result<Bytes, Response> {
+    match tokio::time::timeout(BODY_WITHIN, to_bytes(request.into_body(), MAX_HTTP_BODY)).await {
+        Ok(Ok(body)) => Ok(body),
+        Err(_) => {
+            let error = json!({"error": {"message": "Request body timeout", "type": "invalid_request_error"}});
+            Err(json_response(StatusCode::REQUEST_TIMEOUT, &error))
+        }
+        Ok(Err(_)) => {
+            let error = json!({"error": {"message": "Payload too large", "type": "invalid_request_error"}});
+            Err(json_response(StatusCode::PAYLOAD_TOO_LARGE, &error))
+        }
+    }
+}
+
+/// Where Claude Code's plugin connects. It shows its session's secret in its first frame.
+async fn bridge_socket(
+    State(gateway): State<Gateway>,
+    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
+    request: Request,
+) -> Response {
+    if !upgrade::is_wanted(request.method(), request.headers()) {
+        return bridge::not_a_socket().into_response();
+    }
+    bridge::accept(&gateway, peer.ip(), request)
+}
+
+/// A message for Claude, as `bridge.inbound` takes it.
+async fn bridge_inbound(
+    State(gateway): State<Gateway>,
+    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
+    request: Request,
+) -> Response {
+    if request.method() != Method::POST {
+        return wrong_method("POST");
+    }
+    if let Err(response) = admit(&gateway, peer, request.headers()) {
+        return response;
+    }
+    let body = match read_body(request).await {
+        Ok(body) => body,
+        Err(response) => return response,
+    };
+    let params = match serde_json::from_slice::<Value>(&body) {
+        Ok(params) => params,
+        Err(error) => return bad_request("invalid_request", error.to_string()),
+    };
+    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params)) {
+        Ok(accepted) => json_response(StatusCode::OK, &accepted),
+        Err(error) => bad_request("invalid_request", error.message),
+    }
+}
+
 async fn invoke(
     State(gateway): State<Gateway>,
     ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
@@ -168,16 +225,9 @@ async fn invoke(
     if let Err(response) = admit(&gateway, peer, request.headers()) {
         return response;
     }
-    let body = match tokio::time::timeout(BODY_WITHIN, to_bytes(request.into_body(), MAX_HTTP_BODY)).await {
-        Ok(Ok(body)) => body,
-        Err(_) => {
-            let error = json!({"error": {"message": "Request body timeout", "type": "invalid_request_error"}});
-            return json_response(StatusCode::REQUEST_TIMEOUT, &error);
-        }
-        Ok(Err(_)) => {
-            let error = json!({"error": {"message": "Payload too large", "type": "invalid_request_error"}});
-            return json_response(StatusCode::PAYLOAD_TOO_LARGE, &error);
-        }
+    let body = match read_body(request).await {
+        Ok(body) => body,
+        Err(response) => return response,
     };
     match read_invocation(&gateway, &body) {
         Ok(invocation) => {

@@ -8,6 +8,7 @@
 //! method and checks its scope, and one file under `rpc/` answers.
 
 mod auth;
+mod bridge;
 pub mod client;
 mod devices;
 pub mod echo;
@@ -27,6 +28,7 @@ pub mod tls;
 mod writes;
 mod ws;
 
+pub use bridge::EngineTools;
 pub use hub::Gateway;
 pub use methods::{EventSink, Service};
 pub use models::{ModelView, Shown, ShownTool, Turn};

@@ -101,6 +101,14 @@ pub struct Settings {
     pub state_path: String,
     /// Where the gateway listens, for presence.
     pub address: Option<IpAddr>,
+    /// Where Claude Code's plugin connects, `ws://HOST:PORT/bridge`.
+    pub bridge_url: Option<String>,
+    /// How many messages for Claude wait in each session.
+    pub bridge_buffer: toolyard_bridge::mailbox::MailboxLimits,
+    /// Who may answer permission questions in words, in every session.
+    pub bridge_senders: Vec<String>,
+    /// The program that Claude Code starts as its plugin.
+    pub program: String,
 }
 
 impl Settings {
@@ -121,6 +129,10 @@ impl Settings {
             config: Value::Null,
             state_path: String::new(),
             address: None,
+            bridge_url: None,
+            bridge_buffer: toolyard_bridge::mailbox::MailboxLimits::default(),
+            bridge_senders: Vec::new(),
+            program: "toolyard".to_owned(),
         }
     }
 }

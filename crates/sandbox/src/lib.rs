@@ -1,4 +1,5 @@
-//! Runs code we did not write. Today that is the code-mode script: a short JavaScript body that finds and calls tools.
+//! Runs code we did not write: the code-mode script, a short JavaScript body that finds and calls tools; and plugins,
+//! whole programs that are confined before they start ([`launch`]).
 //!
 //! A script runs in a child process of its own, which is this program again or a small one beside it (see [`child`]). Before
 //! the first line of script the child gives up everything it does not need: files, network, processes, environment and
@@ -9,6 +10,7 @@
 //! This crate knows no tools, no policy and no engine: what `search`, `describe` and `call` mean is the bridge's business.
 
 pub mod child;
+pub mod launch;
 mod limits;
 mod program;
 mod runner;

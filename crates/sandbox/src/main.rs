@@ -3,5 +3,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if toolyard_sandbox::launch::is_launch() {
+        return toolyard_sandbox::launch::run();
+    }
     toolyard_sandbox::child::run()
 }

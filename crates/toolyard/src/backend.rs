@@ -12,6 +12,9 @@ use toolyard_engine::Caller;
 use toolyard_gateway::{EventSink, local::Client};
 use toolyard_protocol::Failure;
 
+/// How long a command waits for upstream servers and plugins that were never seen.
+const MEET_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
+
 /// Answers methods.
 pub enum Backend {
     /// In this process.
@@ -29,7 +32,17 @@ impl Backend {
         {
             return Ok(Self::There(client));
         }
-        Ok(Self::Here(Box::new(Yard::open(resolved, needs)?)))
+        // What others bring is remembered in the store, and found nowhere else.
+        let others = !resolved.config.mcp.servers.is_empty()
+            || !resolved.config.plugins.paths.is_empty()
+            || resolved.home.plugins().join("installed.json").exists();
+        let needs = if others { Needs::Store } else { needs };
+        let yard = Yard::open(resolved, needs)?;
+        if others {
+            // What was seen before is there at once; what never was is given a while.
+            let _ = tokio::time::timeout(MEET_WITHIN, yard.connect()).await;
+        }
+        Ok(Self::Here(Box::new(yard)))
     }
 
     /// Calls a method.

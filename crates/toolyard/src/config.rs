@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::EngineOptions;
 use toolyard_mcp::ServerConfig;
+use toolyard_plugins::PluginsConfig;
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_toolsearch::ToolSearchConfig;
 
@@ -25,8 +26,12 @@ pub struct Config {
     pub agents: AgentsConfig,
     /// Where clients connect.
     pub gateway: GatewayConfig,
+    /// The bridge to Claude Code.
+    pub bridge: BridgeConfig,
     /// The Model Context Protocol: what clients are shown.
     pub mcp: McpConfig,
+    /// Plugins.
+    pub plugins: PluginsConfig,
     /// How calls run.
     pub engine: EngineConfig,
     /// What is kept of each run beside the store.
@@ -164,6 +169,30 @@ pub struct TlsConfig {
     /// The private key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
+}
+
+/// The bridge to Claude Code.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct BridgeConfig {
+    /// Where Claude Code's plugin finds the bridge, `ws://HOST:PORT/bridge`. Unset means where the gateway listens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Messages that wait for Claude in each session; then the oldest is dropped with a warning.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub buffer_messages: usize,
+    /// Bytes that wait for Claude in each session; then the oldest messages are dropped with a warning.
+    #[schemars(range(min = 1024, max = 268_435_456))]
+    pub buffer_bytes: usize,
+    /// Who may answer permission questions in words ("yes abxyz"), by user id, in every session.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_senders: Vec<String>,
+}
+
+impl Default for BridgeConfig {
+    fn default() -> Self {
+        Self { url: None, buffer_messages: 100, buffer_bytes: 4 << 20, allowed_senders: Vec::new() }
+    }
 }
 
 /// The Model Context Protocol: what clients are shown.
@@ -338,6 +367,8 @@ fn check_numbers(config: &Config) -> Result<(), Failure> {
     range("engine.graceMs", e.grace_ms, 0, 60_000)?;
     range("engine.lateWindowMs", e.late_window_ms, 0, 600_000)?;
     range("engine.maxCalls", e.max_calls as u64, 1, 65_536)?;
+    range("bridge.bufferMessages", config.bridge.buffer_messages as u64, 1, 10_000)?;
+    range("bridge.bufferBytes", config.bridge.buffer_bytes as u64, 1024, 268_435_456)?;
     let g = &config.gateway;
     range("gateway.tickIntervalMs", g.tick_interval_ms, 1000, 600_000)?;
     range("gateway.rateLimit.maxAttempts", u64::from(g.rate_limit.max_attempts), 1, 10_000)?;
@@ -419,6 +450,12 @@ impl Config {
                 "valid": true, "issues": [], "warnings": [],
             }),
             state_path: home.state().display().to_string(),
+            bridge_url: self.bridge.url.clone(),
+            bridge_buffer: toolyard_bridge::mailbox::MailboxLimits {
+                messages: self.bridge.buffer_messages,
+                bytes: self.bridge.buffer_bytes,
+            },
+            bridge_senders: self.bridge.allowed_senders.clone(),
             ..toolyard_gateway::Settings::new(token)
         }
     }
@@ -428,6 +465,9 @@ impl Config {
         let mut shown = self.clone();
         if shown.gateway.token.is_some() {
             shown.gateway.token = Some("(hidden)".to_owned());
+        }
+        for entry in shown.plugins.entries.values_mut() {
+            entry.config.values_mut().for_each(|value| *value = "(hidden)".into());
         }
         for server in shown.mcp.servers.values_mut() {
             *server = server.redacted();

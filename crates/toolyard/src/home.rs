@@ -53,6 +53,10 @@ impl Home {
     pub fn socket(&self) -> PathBuf {
         self.state().join("toolyard.sock")
     }
+    /// Installed plugins and their data.
+    pub fn plugins(&self) -> PathBuf {
+        self.path().join("plugins")
+    }
     /// Lock files of vaults.
     pub fn locks(&self) -> PathBuf {
         self.state().join("locks")
@@ -181,6 +185,11 @@ fn read_private(path: &Path) -> Result<Option<String>> {
         anyhow::bail!("{} can be read by others; make it private with: chmod 600 {}", path.display(), path.display());
     }
     Ok(Some(fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?))
+}
+
+/// Writes a new file that only its owner can read.
+pub fn write_private(path: &Path, text: &str) -> Result<()> {
+    if write_new(path, text)? { Ok(()) } else { anyhow::bail!("{} is there already", path.display()) }
 }
 
 /// Writes a new secret whole or not at all. False when it is there already.

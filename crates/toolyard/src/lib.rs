@@ -11,6 +11,7 @@ pub mod home;
 pub mod mcp;
 pub mod model_view;
 pub mod output;
+pub mod plugins;
 pub mod progress;
 pub mod run_files;
 pub mod stdio;

@@ -9,6 +9,10 @@ fn main() -> ExitCode {
     if toolyard_sandbox::child::is_child() {
         return toolyard_sandbox::child::run();
     }
+    // So is what becomes a plugin.
+    if toolyard_sandbox::launch::is_launch() {
+        return toolyard_sandbox::launch::run();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return output::usage_error(&error),

@@ -1,9 +1,9 @@
 //! Puts the MCP server together: what it shows, where its resources and prompts come from, and how it is mounted in the
 //! gateway.
 
-use crate::{config::Exposure, home::Home, wiring::Yard};
+use crate::{config::Exposure, wiring::Yard};
 use serde_json::{Value, json};
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::{BoxFuture, Caller, Engine};
 use toolyard_gateway::{
@@ -13,7 +13,7 @@ use toolyard_gateway::{
 use toolyard_mcp::{
     Implementation, McpServer, ServerParts, Upstreams,
     server::{
-        Client, Shelf, Shown, ShownTool, Skills, VaultNotes,
+        Client, Shelf, Shown, ShownTool, VaultNotes,
         http::{HttpBody, HttpDoor, MAX_BODY_BYTES},
     },
 };
@@ -52,17 +52,15 @@ impl Shelf for SearchShelf {
 }
 
 /// Makes the MCP server of a Toolyard.
-pub fn server(yard: &Yard, home: &Home) -> McpServer {
+pub fn server(yard: &Yard) -> McpServer {
     let config = &yard.mcp;
-    let mut folders = vec![home.path().join("skills")];
-    folders.extend(config.skills.iter().map(|folder| expanded(folder)));
     let upstreams = Arc::new(yard.upstreams.clone());
     let server = McpServer::new(ServerParts {
         engine: yard.service.engine().clone(),
         shelf: Arc::new(SearchShelf { search: yard.tool_search.clone(), exposure: config.exposure }),
         extras: Some(upstreams.clone()),
         resources: vec![Arc::new(VaultNotes), upstreams.clone()],
-        prompts: vec![Skills::new(folders), upstreams],
+        prompts: vec![yard.skills.clone(), upstreams],
         asks: yard.asks.clone(),
         info: Implementation {
             name: "toolyard".to_owned(),
@@ -95,7 +93,11 @@ impl MethodExtension for UpstreamMethods {
     ) -> BoxFuture<'a, Option<Result<Value, Failure>>> {
         Box::pin(async move {
             let answer = match method {
-                "mcp.servers" => Ok(json!({"servers": self.0.status()})),
+                "mcp.servers" => {
+                    // Plugins' processes are shown with their plugins.
+                    let servers = self.0.status().into_iter().filter(|server| server.plugin.is_none());
+                    Ok(json!({"servers": servers.collect::<Vec<_>>()}))
+                }
                 "mcp.start" | "mcp.stop" | "mcp.approve" | "mcp.forget" => self.named(caller, method, params).await,
                 _ => return None,
             };
@@ -122,10 +124,6 @@ impl UpstreamMethods {
             }
         }
     }
-}
-
-fn expanded(path: &std::path::Path) -> PathBuf {
-    crate::config::expand(path)
 }
 
 /// The MCP endpoint as the gateway mounts it.

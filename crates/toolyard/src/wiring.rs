@@ -15,12 +15,10 @@ use toolyard_engine::{
     system_clock,
 };
 use toolyard_gateway::Service;
-use toolyard_mcp::{
-    Asks, Upstreams,
-    client::{Launcher, Plain},
-};
+use toolyard_mcp::{Asks, Upstreams, client::ServerSpec, server::Skills};
+use toolyard_plugins::{Plugins, PluginsParts};
 use toolyard_protocol::{ErrorCode, Failure, RunStatus};
-use toolyard_sandbox::ScriptRunner;
+use toolyard_sandbox::{ScriptRunner, launch::ConfinedLauncher};
 use toolyard_store::{SqliteStore, StoreOptions};
 use toolyard_toolsearch::{StaticMeaning, ToolSearch};
 use toolyard_vault::{NoClients, Vault, VaultOptions, VaultProvider};
@@ -40,6 +38,10 @@ pub struct Yard {
     pub upstreams: Upstreams,
     /// Ways from calls to the MCP clients that made them.
     pub asks: Asks,
+    /// Plugins.
+    pub plugins: Plugins,
+    /// Skills of the user and of plugins.
+    pub skills: Arc<Skills>,
 }
 
 /// How much of a Toolyard a command needs.
@@ -97,13 +99,33 @@ impl Yard {
         service.show_models(Arc::new(crate::model_view::SearchView(tool_search.clone())));
         service.extend(Arc::new(crate::mcp::UpstreamMethods(upstreams.clone())));
         let mcp = resolved.config.mcp;
-        Ok(Self { service, run_files, vault, tool_search, mcp, upstreams, asks })
+        let mut folders = vec![home.path().join("skills")];
+        folders.extend(mcp.skills.iter().map(|folder| crate::config::expand(folder)));
+        let skills = Skills::new(folders);
+        let plugins = Plugins::new(PluginsParts {
+            engine: service.engine().clone(),
+            upstreams: upstreams.clone(),
+            skills: skills.clone(),
+            folder: home.plugins(),
+            config: resolved.config.plugins,
+            launcher: ConfinedLauncher::new(),
+        });
+        service.extend(Arc::new(crate::plugins::PluginMethods(plugins.clone())));
+        Ok(Self { service, run_files, vault, tool_search, mcp, upstreams, asks, plugins, skills })
     }
 
-    /// Takes the configured upstream servers in, in the background.
-    pub fn connect_upstreams(&self) -> tokio::task::JoinHandle<()> {
-        let plain: Arc<dyn Launcher> = Arc::new(Plain);
-        let servers = self.mcp.servers.iter().map(|(name, config)| (name.clone(), config.clone(), plain.clone()));
+    /// Takes upstream servers and plugins in, in the background.
+    pub fn connect(&self) -> tokio::task::JoinHandle<()> {
+        let plugins = self.plugins.clone();
+        let servers = self.connect_upstreams();
+        tokio::spawn(async move {
+            plugins.load().await;
+            let _ = servers.await;
+        })
+    }
+
+    fn connect_upstreams(&self) -> tokio::task::JoinHandle<()> {
+        let servers = self.mcp.servers.iter().map(|(name, config)| ServerSpec::plain(name.clone(), config.clone()));
         self.upstreams.add(servers.collect())
     }
 

@@ -11,5 +11,5 @@ mod snapshot;
 
 pub use entry::{RegistryError, SourceKind, ToolEntry, ToolSource};
 pub use names::{MAX_SAFE_NAME_BYTES, safe_name};
-pub use schema::{MAX_VIOLATIONS, Violation};
+pub use schema::{MAX_VIOLATIONS, Violation, check_once};
 pub use snapshot::{CATALOG_VERSION, Registry, Resolution, Snapshot};

@@ -56,6 +56,12 @@ pub(super) fn check_shape(schema: &Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks a value against a schema that is used once: a plugin's configuration, say. `Err` lists what does not fit, or
+/// says that the schema itself cannot be used.
+pub fn check_once(schema: &Map<String, Value>, value: &Map<String, Value>) -> Result<(), Vec<Violation>> {
+    CompiledSchema::new("config", schema).check(&Value::Object(value.clone()))
+}
+
 /// A schema ready to check with, or why it is not.
 #[derive(Debug)]
 pub(super) struct CompiledSchema {

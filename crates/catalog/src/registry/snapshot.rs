@@ -47,6 +47,11 @@ impl Registry {
         self.entries.retain(|_, entry| entry.source() != source);
     }
 
+    /// Removes one tool, by id.
+    pub fn remove(&mut self, id: &str) {
+        self.entries.remove(id);
+    }
+
     /// Puts these tools in place of all that the source had: all of them, or (on an error) none.
     pub fn replace_source(&mut self, source: &ToolSource, entries: Vec<ToolEntry>) -> Result<(), RegistryError> {
         let mut next = self.clone();

@@ -44,18 +44,24 @@ pub(super) async fn clear(
     let deadline = tokio::time::Instant::now() + hook_time(scope, &entry, call);
     for hook in hooks.iter() {
         let seen = HookCall { caller: &scope.caller, tool: &entry, args: fields(&args)? };
-        match ask_hook(&**hook, seen, deadline, stop).await? {
-            HookVerdict::Proceed => {}
-            HookVerdict::Rewrite(rewritten) => {
-                args = Value::Object(rewritten);
-                // What was asked about the arguments as they were is asked about what they are now.
-                policy_asks = weigh(scope, &entry, fields(&args)?)?;
-                (args_json, args_hash) = validate(scope, &entry, &args)?;
-            }
+        let mut verdict = ask_hook(&**hook, seen, deadline, stop).await?;
+        let rewritten = match &mut verdict {
+            HookVerdict::Rewrite(args) | HookVerdict::RewriteAndAsk { args, .. } => Some(std::mem::take(args)),
+            _ => None,
+        };
+        if let Some(rewritten) = rewritten {
+            args = Value::Object(rewritten);
+            // What was asked about the arguments as they were is asked about what they are now.
+            policy_asks = weigh(scope, &entry, fields(&args)?)?;
+            (args_json, args_hash) = validate(scope, &entry, &args)?;
+        }
+        match verdict {
+            HookVerdict::Proceed | HookVerdict::Rewrite(_) => {}
             HookVerdict::Block { reason } => {
                 return Err(Failure::new(ErrorCode::PolicyDenied, reason).detail("hook", hook.name()).retryable(false));
             }
-            HookVerdict::Ask { title, description, timeout_ms } => {
+            HookVerdict::Ask { title, description, timeout_ms }
+            | HookVerdict::RewriteAndAsk { title, description, timeout_ms, .. } => {
                 hook_asks.push(Question {
                     title,
                     reason: description,

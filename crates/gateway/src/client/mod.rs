@@ -1,8 +1,10 @@
 //! A small client of the Gateway's RPC, for the command line and for tests.
 
+mod bridge;
 mod identity;
 mod wire;
 
+pub use bridge::Dialler;
 pub use identity::Identity;
 
 use futures_util::{SinkExt, StreamExt};

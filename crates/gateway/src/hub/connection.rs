@@ -85,6 +85,7 @@ pub(crate) struct Connection {
     pub(crate) in_flight: AtomicUsize,
     pub(crate) online_since: i64,
     heard: LastHeard,
+    last_caller: Mutex<Option<Arc<Caller>>>,
     calls: Mutex<HashMap<String, CancellationToken>>,
     pub(crate) watches: Mutex<HashMap<String, CancellationToken>>,
     pub(super) approver: Option<ApproverPresence>,
@@ -100,6 +101,7 @@ impl Connection {
             in_flight: AtomicUsize::new(0),
             online_since: Timestamp::now().as_millisecond(),
             heard,
+            last_caller: Mutex::default(),
             calls: Mutex::default(),
             watches: Mutex::default(),
             approver: None,
@@ -117,16 +119,23 @@ impl Connection {
         (connection, outgoing)
     }
 
-    /// The caller that requests of this connection act as, in a session.
+    /// The caller that requests of this connection act as, in a session. The last one is kept: most connections work
+    /// in one session.
     pub(crate) fn caller(&self, agent: &str, session: Option<String>) -> Arc<Caller> {
-        Arc::new(Caller {
+        let mut last = lock(&self.last_caller);
+        if let Some(caller) = last.as_ref().filter(|c| c.agent == agent && c.session == session) {
+            return caller.clone();
+        }
+        let caller = Arc::new(Caller {
             door: Door::Gateway,
             principal: self.principal.clone(),
             agent: agent.to_owned(),
             session,
             scopes: self.scopes.clone(),
             is_person: false,
-        })
+        });
+        *last = Some(caller.clone());
+        caller
     }
 
     pub(crate) fn has(&self, scope: &str) -> bool {

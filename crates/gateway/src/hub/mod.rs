@@ -15,6 +15,7 @@ pub(crate) use places::{Place, Unproven};
 
 use crate::{
     auth::Guesses,
+    bridge::Bridge,
     devices::Devices,
     methods::Service,
     metrics::Metrics,
@@ -58,6 +59,7 @@ pub(crate) struct Inner {
     pub(crate) boot_id: String,
     pub(crate) instance_id: String,
     pub(crate) stop: CancellationToken,
+    pub(crate) bridge: Bridge,
     places: places::Places,
     connections: RwLock<HashMap<String, Arc<Connection>>>,
     presence_version: AtomicU64,
@@ -78,6 +80,7 @@ impl Gateway {
             health: HealthCache::default(),
             boot_id: uuid::Uuid::now_v7().to_string(),
             instance_id: uuid::Uuid::now_v7().to_string(),
+            bridge: Bridge::new(settings.bridge_buffer),
             places: places::Places::default(),
             connections: RwLock::default(),
             presence_version: AtomicU64::new(1),
@@ -90,6 +93,7 @@ impl Gateway {
             stop,
         });
         let gateway = Self { inner };
+        gateway.restore_bridge();
         gateway.start_telling();
         gateway
     }

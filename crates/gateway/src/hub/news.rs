@@ -25,6 +25,7 @@ impl Gateway {
         tokio::spawn(self.clone().tell_approvals());
         tokio::spawn(self.clone().tell_devices());
         tokio::spawn(self.clone().take_pulse());
+        tokio::spawn(self.clone().tell_bridge_tools());
     }
 
     async fn tick(self) {

@@ -4,6 +4,7 @@
 //! the real gateway know.
 
 pub(crate) mod approvals;
+pub(crate) mod bridge;
 pub(crate) mod health;
 pub(crate) mod nodes;
 pub(crate) mod operate;
@@ -14,7 +15,7 @@ pub(crate) mod tools;
 use crate::{
     hub::{Connection, Gateway},
     writes,
-    ws::frame::{Request, RpcError},
+    ws::frame::{Payload, Request, RpcError},
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -110,6 +111,12 @@ pub(crate) const METHODS: &[Method] = &[
     write("runs.cancel"),
     read("runs.subscribe"),
     read("runs.unsubscribe"),
+    write("bridge.open"),
+    write("bridge.close"),
+    write("bridge.inbound"),
+    read("bridge.outbound"),
+    read("bridge.status"),
+    approve("bridge.permission.reply"),
 ];
 
 /// Everything that is sent without being asked for.
@@ -135,6 +142,11 @@ pub(crate) const EVENTS: &[&str] = &[
     "step.progress",
     "step.finished",
     "step.failed",
+    "bridge.connection",
+    "bridge.dropped",
+    "bridge.outbound",
+    "bridge.permission.requested",
+    "bridge.permission.resolved",
 ];
 
 /// Nodes may ask for health and nothing else here.
@@ -149,7 +161,7 @@ pub(crate) async fn dispatch(
     connection: &Arc<Connection>,
     id: &Value,
     request: Request,
-) -> (&'static str, Result<Value, RpcError>) {
+) -> (&'static str, Result<Payload, RpcError>) {
     let known = METHODS.iter().find(|m| m.name == request.method);
     // What is not there is guarded like what only an administrator may do, so that probing tells nothing.
     let needed = known.map_or(Some("operator.admin"), |m| m.scope);
@@ -196,14 +208,21 @@ pub(crate) struct Ask<'a> {
     pub(crate) method: &'static str,
 }
 
-async fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+async fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Payload, RpcError> {
+    // The one that is asked for all the time. The others are boxed, so that it need not carry their size about.
+    if ask.method == "tools.invoke" {
+        return tools::invoke(ask, params).await;
+    }
+    Box::pin(seldom(ask, params)).await.map(Payload::Value)
+}
+
+async fn seldom(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
     match ask.method {
         "health" => health::answer(ask, params).await,
         "status" => health::status(ask, params).await,
         "system-presence" => health::presence(ask, params),
         "tools.catalog" => tools::catalog(ask, params),
         "tools.effective" => tools::effective(ask, params).await,
-        "tools.invoke" => tools::invoke(ask, params).await,
         "tools.cancel" => tools::cancel(ask, params),
         "sessions.create" => sessions::create(ask, params).await,
         "sessions.list" => sessions::list(ask, params).await,
@@ -216,6 +235,7 @@ async fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError>
         "runs.events" => runs::events(ask, params).await,
         "runs.subscribe" => runs::subscribe(ask, params),
         "runs.unsubscribe" => runs::unsubscribe(ask, params),
+        name if name.starts_with("bridge.") => bridge::answer(ask, params).await,
         name if name.starts_with("device.") => operate::devices(ask, params).await,
         name if name.contains("approval.") => approvals::answer(ask, params).await,
         _ => runs::shared(ask, params).await,

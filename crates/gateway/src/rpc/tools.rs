@@ -6,8 +6,12 @@ use crate::{
     hub::{Connection, Gateway},
     models::{ModelView, Turn},
     rpc::sessions::Key,
-    ws::params::{Field, Kind, check, count, flag, text},
+    ws::{
+        frame::Payload,
+        params::{Field, Kind, check, count, flag, text},
+    },
 };
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio_util::sync::CancellationToken;
@@ -258,9 +262,43 @@ pub(crate) struct Invocation {
 
 /// How a call ended, in the doors' words.
 pub(crate) struct Invoked {
-    pub(crate) outcome: Result<Value, Refused>,
+    pub(crate) outcome: Result<Output, Refused>,
     pub(crate) source: &'static str,
     pub(crate) deduplicated: bool,
+}
+
+/// What a tool gave, as `{content, details, meta}`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Output {
+    /// What a model reads.
+    content: Content,
+    details: Value,
+    /// What the tool gave beside the two.
+    #[serde(flatten)]
+    more: Map<String, Value>,
+    meta: Meta,
+}
+
+/// Parts as the tool gave them, or one part of text.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Content {
+    Given(Value),
+    Text([Text; 1]),
+}
+
+#[derive(Debug, Serialize)]
+struct Text {
+    r#type: &'static str,
+    text: String,
+}
+
+/// Where the call is on record.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    call_id: CallId,
+    run_id: RunId,
 }
 
 /// Why a tool did not do what was asked.
@@ -273,7 +311,33 @@ pub(crate) struct Refused {
     pub(crate) known: bool,
 }
 
-pub(super) async fn invoke(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+/// A call's answer on the wire.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    ok: bool,
+    tool_name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requires_approval: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<&'a Output>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Trouble<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deduplicated: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Trouble<'a> {
+    code: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    details: &'a Map<String, Value>,
+}
+
+pub(super) async fn invoke(ask: &Ask<'_>, params: Option<Value>) -> Result<Payload, RpcError> {
     let mut params = check(ask.method, params, INVOKE)?;
     let name = text(&params, "name").unwrap_or_default().to_owned();
     let key = Key::read(text(&params, "sessionKey").unwrap_or("main"), text(&params, "agentId"))?;
@@ -281,7 +345,8 @@ pub(super) async fn invoke(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
         let shown: String = key.agent.chars().take(80).collect();
         return Ok(json!({"ok": false, "toolName": name, "error": {
             "code": "validation_error", "message": format!("Unknown agent id \"{shown}\""),
-        }}));
+        }})
+        .into());
     }
     let args = match params.remove("args") {
         Some(Value::Object(args)) => args,
@@ -302,25 +367,22 @@ pub(super) async fn invoke(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
     };
     let invoked = run(ask.gateway, invocation).await;
     ask.connection.end_call(request_id);
-    let mut payload = match invoked.outcome {
-        Ok(output) => json!({"ok": true, "toolName": name, "output": output, "source": invoked.source}),
-        Err(refused) => {
-            let mut payload = json!({"ok": false, "toolName": name});
-            if refused.requires_approval {
-                payload["requiresApproval"] = true.into();
-            }
-            let mut error = json!({"code": refused.code, "message": refused.message});
-            if !refused.details.is_empty() {
-                error["details"] = Value::Object(refused.details);
-            }
-            payload["error"] = error;
-            payload
-        }
+    let (output, refused) = match &invoked.outcome {
+        Ok(output) => (Some(output), None),
+        Err(refused) => (None, Some(refused)),
     };
-    if invoked.deduplicated {
-        payload["deduplicated"] = true.into();
-    }
-    Ok(payload)
+    let answer = Answer {
+        ok: output.is_some(),
+        tool_name: &name,
+        requires_approval: refused.filter(|r| r.requires_approval).map(|_| true),
+        output,
+        source: output.map(|_| invoked.source),
+        error: refused.map(|r| Trouble { code: &r.code, message: &r.message, details: &r.details }),
+        deduplicated: invoked.deduplicated.then_some(true),
+    };
+    let written = serde_json::value::to_raw_value(&answer)
+        .map_err(|e| RpcError::new("UNAVAILABLE", format!("the answer cannot be written: {e}")))?;
+    Ok(Payload::Written(written))
 }
 
 /// Where a question of this caller would go: to somebody else, never to itself.
@@ -343,7 +405,7 @@ pub(crate) async fn run(gateway: &Gateway, invocation: Invocation) -> Invoked {
         SourceKind::Plugin | SourceKind::Client => "plugin",
         SourceKind::Mcp => "mcp",
     });
-    let visible = entry.as_ref().is_some_and(|e| !engine.policy_for(&invocation.caller).decide(e, None).is_denied());
+    let caller = invocation.caller.clone();
     let request = CallRequest {
         tool: invocation.name.clone(),
         args: invocation.args,
@@ -355,20 +417,24 @@ pub(crate) async fn run(gateway: &Gateway, invocation: Invocation) -> Invoked {
         cancel: invocation.cancel,
         run_id: None,
     };
-    let CallAnswer { result, deduplicated } = gateway.service().invoke(invocation.caller, request).await;
+    // Boxed: a call's way through the engine is long, and would be copied at each step on the way there.
+    let CallAnswer { result, deduplicated } = Box::pin(gateway.service().invoke(invocation.caller, request)).await;
     let parts = result.into_parts();
     gateway.inner.metrics.tool(parts.status.as_str());
-    let ids = [("callId", Value::from(parts.call_id.to_string())), ("runId", parts.run_id.to_string().into())];
+    let meta = Meta { call_id: parts.call_id, run_id: parts.run_id };
     let outcome = match (parts.data, parts.error) {
-        (Some(data), _) => Ok(output(data, ids)),
+        (Some(data), _) => Ok(output(data, meta)),
         (None, failure) => {
             let failure = failure.unwrap_or_else(|| {
                 Failure::new(ErrorCode::InternalError, parts.user_message.unwrap_or_else(|| "skipped".to_owned()))
             });
+            // Only a refusal may give away that there is such a tool.
+            let visible = entry.is_some_and(|e| !engine.policy_for(&caller).decide(&e, None).is_denied());
             let mut refused = refusal(&invocation.name, failure, visible);
             refused.message = hide(&gateway.settings().token, refused.message);
             if visible {
-                refused.details.extend(ids.map(|(key, value)| (key.to_owned(), value)));
+                refused.details.insert("callId".to_owned(), meta.call_id.to_string().into());
+                refused.details.insert("runId".to_owned(), meta.run_id.to_string().into());
             }
             Err(refused)
         }
@@ -377,19 +443,19 @@ pub(crate) async fn run(gateway: &Gateway, invocation: Invocation) -> Invoked {
 }
 
 /// A tool's data as `{content, details}`. What has that shape already (plugins, MCP) stays as it is.
-fn output(data: Map<String, Value>, ids: [(&str, Value); 2]) -> Value {
-    let meta: Map<String, Value> = ids.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+fn output(mut data: Map<String, Value>, meta: Meta) -> Output {
     let shaped = data.get("content").is_some_and(|content| {
         content.as_array().is_some_and(|parts| parts.iter().all(|part| part.get("type").is_some()))
     });
     if shaped {
-        let mut data = data;
-        data.entry("details").or_insert_with(|| json!({}));
-        data.insert("meta".to_owned(), Value::Object(meta));
-        return Value::Object(data);
+        let content = Content::Given(data.shift_remove("content").unwrap_or_default());
+        let details = data.shift_remove("details").unwrap_or_else(|| json!({}));
+        data.shift_remove("meta");
+        return Output { content, details, more: data, meta };
     }
-    let written = serde_json::to_string_pretty(&data).unwrap_or_default();
-    json!({"content": [{"type": "text", "text": written}], "details": data, "meta": meta})
+    let text = serde_json::to_string_pretty(&data).unwrap_or_default();
+    let content = Content::Text([Text { r#type: "text", text }]);
+    Output { content, details: Value::Object(data), more: Map::new(), meta }
 }
 
 fn refusal(name: &str, failure: Failure, known: bool) -> Refused {
@@ -467,14 +533,16 @@ mod tests {
 
     #[test]
     fn results_with_content_keep_their_shape_and_others_get_one() {
-        let ids = || [("callId", json!("c")), ("runId", json!("r"))];
-        let shaped = output(json!({"content":[{"type":"text","text":"hi"}]}).as_object().unwrap().clone(), ids());
+        let id = "01a1e17c-0385-7610-8843-1050c8653910";
+        let meta = Meta { call_id: CallId::parse(id).unwrap(), run_id: RunId::parse(id).unwrap() };
+        let shown = |data: Value| serde_json::to_value(output(data.as_object().unwrap().clone(), meta)).unwrap();
+        let shaped = shown(json!({"content":[{"type":"text","text":"hi"}], "isError": false}));
         assert_eq!(shaped["content"][0]["text"], "hi");
-        assert_eq!(shaped["details"], json!({}));
-        let plain = output(json!({"content":"a note","path":"a.md"}).as_object().unwrap().clone(), ids());
+        assert_eq!((&shaped["details"], &shaped["isError"]), (&json!({}), &json!(false)));
+        let plain = shown(json!({"content":"a note","path":"a.md"}));
         assert_eq!(plain["details"]["path"], "a.md");
         assert!(plain["content"][0]["text"].as_str().unwrap().contains("a note"));
-        assert_eq!(plain["meta"]["callId"], "c");
+        assert_eq!(plain["meta"]["callId"], id);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! and a client that goes away does not take its work with it.
 
 use super::{
-    frame::{self, BadFrame, EventBody, RpcError},
+    frame::{self, BadFrame, EventBody, Payload, RpcError},
     handshake,
     heard::Heard,
     trace,
@@ -15,10 +15,11 @@ use crate::{
     rpc,
     settings::{HANDSHAKE_TIMEOUT, MAX_PAYLOAD_BYTES, MAX_REQUESTS_PER_CONNECTION, WRITE_STALL},
 };
-use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use futures_util::{FutureExt, Sink, SinkExt, Stream, StreamExt};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::{
+    panic::AssertUnwindSafe,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -34,6 +35,8 @@ const GOODBYE: Duration = Duration::from_secs(2);
 const DRAIN: Duration = Duration::from_secs(10);
 /// What a client may still send after we said goodbye before we stop listening.
 const MAX_DRAIN: usize = 64 << 20;
+/// Messages read in a row before what is to be written gets its turn.
+const MAX_IN_A_ROW: u32 = 16;
 /// Consecutive calls with the wrong role before the connection is closed.
 const MAX_WRONG_ROLE: u32 = 10;
 
@@ -75,7 +78,9 @@ pub(crate) async fn serve<S>(
     let end = {
         let reading = Box::pin(read(&mut stream, &gateway, &connection));
         let writing = Box::pin(write(&mut sink, outgoing));
+        // Reading first: what it answers at once is then written in the same turn.
         tokio::select! {
+            biased;
             end = reading => end,
             end = writing => end,
             () = connection.outbox.overflow.cancelled() => {
@@ -132,7 +137,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
             let (admitted, auth) = welcome.into_parts();
             let hello = handshake::hello(gateway, &admitted, auth).await;
             let (connection, outgoing) = gateway.admit(admitted, socket.get_ref().last());
-            let hello = frame::response(&id, &Ok(hello));
+            let hello = frame::response(&id, &Ok(hello.into()));
             if socket.send(Message::text(hello)).await.is_err() {
                 gateway.dismiss(&connection);
                 return Err(End::Gone);
@@ -153,8 +158,13 @@ async fn read(
     gateway: &Gateway,
     connection: &Arc<Connection>,
 ) -> End {
-    let mut wrong_role = 0;
+    let (mut wrong_role, mut in_a_row) = (0, 0u32);
     while let Some(message) = stream.next().await {
+        // A client that sends very much at once gets its answers meanwhile.
+        in_a_row = in_a_row.wrapping_add(1);
+        if in_a_row.is_multiple_of(MAX_IN_A_ROW) {
+            tokio::task::yield_now().await;
+        }
         let message = match message {
             Ok(message) => message,
             Err(error) => return broken(&error),
@@ -194,7 +204,8 @@ fn broken(error: &Error) -> End {
     }
 }
 
-/// Starts a request in a task of its own, or says that there are too many.
+/// Starts a request, or says that there are too many. One that can be answered at once is; any other goes on in a task
+/// of its own.
 fn start(gateway: &Gateway, connection: &Arc<Connection>, request: frame::Request, bytes: usize) {
     let busy = |what: &str| RpcError::unavailable(format!("too many requests {what}"), 500);
     let id = Value::String(request.id.clone());
@@ -205,9 +216,10 @@ fn start(gateway: &Gateway, connection: &Arc<Connection>, request: frame::Reques
         return answer(connection, &id, &Err(busy("are waiting to start")));
     };
     connection.in_flight.fetch_add(1, Ordering::AcqRel);
+    let under_way = UnderWay(connection.clone());
     let (gateway, connection) = (gateway.clone(), connection.clone());
-    tokio::spawn(async move {
-        let _under_way = UnderWay(connection.clone());
+    let mut work = Box::pin(async move {
+        let _under_way = under_way;
         let _permit = match place {
             Place::Now(permit) => Some(permit),
             Place::Queued(place) => place.turn().await,
@@ -226,11 +238,19 @@ fn start(gateway: &Gateway, connection: &Arc<Connection>, request: frame::Reques
             }
         }
     });
+    // Most requests never wait for anything. A task for each would cost more than they do: it wakes another thread.
+    if (&mut work).now_or_never().is_none() {
+        tokio::spawn(work);
+    }
 }
 
 async fn respond(gateway: &Gateway, connection: &Arc<Connection>, id: &Value, request: frame::Request) {
     let began = Instant::now();
-    let (method, outcome) = rpc::dispatch(gateway, connection, id, request).await;
+    let answered = AssertUnwindSafe(rpc::dispatch(gateway, connection, id, request)).catch_unwind().await;
+    let (method, outcome) = answered.unwrap_or_else(|_| {
+        tracing::error!("a request made its method panic");
+        ("unknown", Err(RpcError::new("UNAVAILABLE", "the method failed unexpectedly")))
+    });
     let word = if outcome.is_ok() { "ok" } else { "error" };
     answer(connection, id, &outcome);
     gateway.inner.metrics.answered(method, word, began.elapsed());
@@ -245,7 +265,7 @@ impl Drop for UnderWay {
 }
 
 /// Queues a response.
-pub(crate) fn answer(connection: &Connection, id: &Value, outcome: &Result<Value, RpcError>) {
+pub(crate) fn answer(connection: &Connection, id: &Value, outcome: &Result<Payload, RpcError>) {
     connection.outbox.send(Out::Frame(frame::response(id, outcome)));
 }
 
@@ -283,6 +303,16 @@ async fn write(sink: &mut (impl Sink<Message, Error = Error> + Unpin), mut outgo
         }
     }
     End::Gone
+}
+
+/// Says goodbye, and lets the peer read it.
+pub(crate) async fn hang_up<S: AsyncRead + AsyncWrite + Unpin>(
+    mut socket: WebSocketStream<S>,
+    code: u16,
+    reason: &str,
+) {
+    close(&mut socket, code, reason).await;
+    drain(socket).await;
 }
 
 async fn close<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>, code: u16, reason: &str) {

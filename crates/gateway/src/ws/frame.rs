@@ -105,19 +105,33 @@ impl RpcError {
     }
 }
 
+/// What a method answers: a value, or text that is JSON already, for answers that are made often.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Payload {
+    Value(Value),
+    Written(Box<RawValue>),
+}
+
+impl From<Value> for Payload {
+    fn from(value: Value) -> Self {
+        Self::Value(value)
+    }
+}
+
 #[derive(Serialize)]
 struct Response<'a> {
     r#type: &'static str,
     id: &'a Value,
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<&'a Value>,
+    payload: Option<&'a Payload>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a RpcError>,
 }
 
 /// Writes a response.
-pub(crate) fn response(id: &Value, answer: &Result<Value, RpcError>) -> String {
+pub(crate) fn response(id: &Value, answer: &Result<Payload, RpcError>) -> String {
     let frame = match answer {
         Ok(payload) => Response { r#type: "res", id, ok: true, payload: Some(payload), error: None },
         Err(error) => Response { r#type: "res", id, ok: false, payload: None, error: Some(error) },

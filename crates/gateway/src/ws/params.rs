@@ -94,7 +94,7 @@ fn walk(value: &Value, fields: &[Field], path: &str, found: &mut Vec<String>) {
     }
     for (key, held) in map {
         match fields.iter().find(|f| f.name == key) {
-            Some(field) => one(held, field.kind, &format!("{path}/{key}"), found),
+            Some(field) => one(held, field.kind, (path, key), found),
             None => {
                 let shown: String = key.chars().take(80).collect();
                 let place = if path.is_empty() { "root" } else { path };
@@ -107,7 +107,8 @@ fn walk(value: &Value, fields: &[Field], path: &str, found: &mut Vec<String>) {
     }
 }
 
-fn one(value: &Value, kind: Kind, path: &str, found: &mut Vec<String>) {
+/// Its place is its parent's path and its own name; they are put together only where something is wrong.
+fn one(value: &Value, kind: Kind, (parent, key): (&str, &str), found: &mut Vec<String>) {
     let wrong = match (kind, value) {
         (Kind::Any, _) | (Kind::AnyText, Value::String(_)) => None,
         (Kind::TextOrNull | Kind::OneOfOrNull(_) | Kind::WordsOrNull(_) | Kind::ObjectOrNull, Value::Null) => None,
@@ -155,12 +156,12 @@ fn one(value: &Value, kind: Kind, path: &str, found: &mut Vec<String>) {
         }
         (Kind::Texts, _) => Some("must be array".to_owned()),
         (Kind::Fields(fields), held) => {
-            walk(held, fields, path, found);
+            walk(held, fields, &format!("{parent}/{key}"), found);
             None
         }
     };
     if let Some(text) = wrong {
-        found.push(format!("at {path}: {text}"));
+        found.push(format!("at {parent}/{key}: {text}"));
     }
 }
 

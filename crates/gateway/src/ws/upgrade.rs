@@ -2,8 +2,8 @@
 
 use super::{connection, heard::Heard};
 use crate::{
-    auth::{self, Unattributed},
-    hub::Gateway,
+    auth::{self, Origin, Unattributed},
+    hub::{Gateway, Unproven},
     settings::{MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_PREAUTH_BYTES},
 };
 use axum::{
@@ -34,8 +34,29 @@ pub(crate) fn is_wanted(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::GET && names(header::UPGRADE, "websocket") && names(header::CONNECTION, "upgrade")
 }
 
-/// Answers a request for a WebSocket and serves it once the connection has been handed over.
-pub(crate) fn accept(gateway: &Gateway, peer: IpAddr, mut request: Request) -> Response {
+/// A WebSocket that was handed over.
+pub(crate) type Socket = WebSocketStream<Heard<TokioIo<Upgraded>>>;
+
+/// Answers a request for the Gateway's WebSocket and serves it once the connection has been handed over.
+pub(crate) fn accept(gateway: &Gateway, peer: IpAddr, request: Request) -> Response {
+    let own = gateway.clone();
+    open(gateway, peer, request, MAX_PREAUTH_BYTES, move |socket, origin, unproven| {
+        connection::serve(socket, own, origin, unproven)
+    })
+}
+
+/// Answers a request for a WebSocket, and hands it over once the connection is ours. Messages are at most `most` bytes
+/// long until whoever serves it says otherwise.
+pub(crate) fn open<F>(
+    gateway: &Gateway,
+    peer: IpAddr,
+    mut request: Request,
+    most: usize,
+    serve: impl FnOnce(Socket, Origin, Unproven) -> F + Send + 'static,
+) -> Response
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let origin = match auth::origin(gateway.settings(), peer, request.headers()) {
         Ok(origin) => origin,
         Err(refused) => return unattributed(&refused),
@@ -50,17 +71,16 @@ pub(crate) fn accept(gateway: &Gateway, peer: IpAddr, mut request: Request) -> R
         Ok(agreed) => agreed,
         Err(refused) => return refused,
     };
-    let gateway = gateway.clone();
     tokio::spawn(async move {
         if let Ok(upgraded) = upgrade.await {
-            connection::serve(socket(upgraded, MAX_PREAUTH_BYTES), gateway, origin, unproven).await;
+            serve(socket(upgraded, most), origin, unproven).await;
         }
     });
     response
 }
 
 /// The socket behind an upgrade, with the longest message it takes.
-pub(crate) fn socket(upgraded: Upgraded, most: usize) -> WebSocketStream<Heard<TokioIo<Upgraded>>> {
+pub(crate) fn socket(upgraded: Upgraded, most: usize) -> Socket {
     // One frame a message: some small clients do not put pieces together.
     let config = Config::default().frame_size(MAX_BUFFERED_BYTES);
     let limits = Limits::default().max_payload_len(Some(most));

@@ -4,6 +4,7 @@
 
 mod approvals;
 mod bench_tools;
+mod bridge;
 mod devices;
 mod fuzz;
 mod harness;

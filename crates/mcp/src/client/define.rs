@@ -1,7 +1,10 @@
 //! An upstream server's tool as the catalog takes it: a namespaced name, a schema that can be checked, and no more
 //! harmlessness than the operator grants.
 
-use super::config::{ServerConfig, Trust};
+use super::{
+    config::{ServerConfig, Trust},
+    terms::{PluginTerms, ToolTerms},
+};
 use crate::headers::{self, Mirrored};
 use serde_json::{Map, Value, json};
 use toolyard_catalog::{ToolEntry, ToolSource};
@@ -38,38 +41,52 @@ pub fn pin_of(tool: &Map<String, Value>) -> String {
 }
 
 /// Makes a tool of what a server says. `Err` says why it is left out.
-pub(crate) fn define(server: &str, config: &ServerConfig, tool: &Map<String, Value>) -> Result<Defined, String> {
+pub(crate) fn define(
+    server: &str,
+    config: &ServerConfig,
+    terms: Option<&PluginTerms>,
+    tool: &Map<String, Value>,
+) -> Result<Defined, String> {
     let original = tool.get("name").and_then(Value::as_str).filter(|n| !n.is_empty()).ok_or("it has no name")?;
-    let name = tool_name(&config.prefix(server), original).ok_or_else(|| format!("{original:?} cannot be a name"))?;
+    let prefix = if terms.is_some() { String::new() } else { config.prefix(server) };
+    let name = tool_name(&prefix, original).ok_or_else(|| format!("{original:?} cannot be a name"))?;
     let annotations = tool.get("annotations").and_then(Value::as_object).cloned().unwrap_or_default();
     let hint = |key: &str| config.trust == Trust::Annotations && annotations.get(key) == Some(&Value::Bool(true));
-    let mut input = match tool.get("inputSchema") {
+    let mut input = match tool.get("inputSchema").or_else(|| tool.get("parameters")) {
         Some(Value::Object(schema)) => schema.clone(),
         None => Map::new(),
         Some(_) => return Err("its inputSchema is not an object".to_owned()),
     };
     input.entry("type").or_insert_with(|| "object".into());
     let mirrored = headers::mirrored(&input)?;
-    let title = tool.get("title").or_else(|| annotations.get("title")).and_then(Value::as_str);
+    let title =
+        tool.get("title").or_else(|| tool.get("label")).or_else(|| annotations.get("title")).and_then(Value::as_str);
     let title = title.map(str::trim).filter(|t| !t.is_empty()).unwrap_or(original);
     let description = tool.get("description").and_then(Value::as_str).map(str::trim).filter(|d| !d.is_empty());
-    let reads = hint("readOnlyHint");
+    let own = terms.map(|terms| terms.tools.get(original).cloned().unwrap_or_default());
+    let own_terms = own.as_ref();
+    let reads = match own_terms {
+        // What a manifest says, an operator installed. Silence means that it writes.
+        Some(own) => own.side_effecting.map_or_else(|| hint("readOnlyHint"), |changes| !changes),
+        None => hint("readOnlyHint"),
+    };
+    let again = hint("idempotentHint") || own_terms.is_some_and(|own| own.replay_safe);
     let definition = ToolDefinition {
         name,
         title: title.chars().take(MAX_TITLE).collect(),
         description: cut(description.unwrap_or("No description."), MAX_DESCRIPTION),
-        category: "mcp".to_owned(),
+        category: if terms.is_some() { "plugin" } else { "mcp" }.to_owned(),
         risk_level: if reads { RiskLevel::ReadOnly } else { RiskLevel::Writes },
         version: "1.0.0".to_owned(),
         input_schema: input,
         output_schema: tool.get("outputSchema").and_then(Value::as_object).and_then(wrapped),
         side_effects: if reads { Vec::new() } else { vec!["external".to_owned()] },
-        idempotency: match (reads, hint("idempotentHint")) {
+        idempotency: match (reads, again) {
             (true, _) => Idempotency::Pure,
             (false, true) => Idempotency::Idempotent,
             (false, false) => Idempotency::None,
         },
-        required_permissions: Vec::new(),
+        required_permissions: permissions(terms, own_terms, reads),
         availability: Availability::default(),
         cancellable: true,
         supports_dry_run: false,
@@ -77,10 +94,24 @@ pub(crate) fn define(server: &str, config: &ServerConfig, tool: &Map<String, Val
         max_timeout_ms: None,
         undo: Undo::None,
     };
-    let entry = ToolEntry::new(definition, ToolSource::mcp(server)).map_err(|e| e.to_string())?;
+    let source = terms.map_or_else(|| ToolSource::mcp(server), |terms| ToolSource::plugin(terms.plugin.clone()));
+    let mut entry = ToolEntry::new(definition, source).map_err(|e| e.to_string())?;
+    if let Some(own) = own {
+        let optional = own.optional || tool.get("optional") == Some(&Value::Bool(true));
+        entry = entry.with_optional(optional).with_profiles(own.profiles);
+    }
     let shown = ["annotations", "icons", "_meta", "outputSchema", "execution"];
     let extras = shown.iter().filter_map(|key| Some(((*key).to_owned(), tool.get(*key)?.clone()))).collect();
     Ok(Defined { entry, original: original.to_owned(), extras, mirrored })
+}
+
+/// A plugin's tool always needs a permission: those its manifest names, else to read or write at the plugin.
+fn permissions(terms: Option<&PluginTerms>, own: Option<&ToolTerms>, reads: bool) -> Vec<String> {
+    let Some(terms) = terms else { return Vec::new() };
+    match own {
+        Some(own) if !own.permissions.is_empty() => own.permissions.clone(),
+        _ => vec![format!("{}:{}", terms.plugin, if reads { "read" } else { "write" })],
+    }
 }
 
 /// Prefix and name in the catalog's alphabet; too long is cut and ends in a hash of the whole.
@@ -176,10 +207,10 @@ mod tests {
     fn a_server_is_not_believed_unless_told_to() {
         let reads = tool(json!({"name": "t", "inputSchema": {}, "annotations": {"readOnlyHint": true}}));
         let config = ServerConfig::default();
-        let doubted = define("s", &config, &reads).unwrap();
+        let doubted = define("s", &config, None, &reads).unwrap();
         assert_eq!(doubted.entry.definition().risk_level, RiskLevel::Writes);
         assert_eq!(doubted.entry.id(), "mcp:s:t");
-        let trusted = define("s", &ServerConfig { trust: Trust::Annotations, ..config }, &reads).unwrap();
+        let trusted = define("s", &ServerConfig { trust: Trust::Annotations, ..config }, None, &reads).unwrap();
         assert_eq!(trusted.entry.definition().risk_level, RiskLevel::ReadOnly);
     }
 

@@ -7,6 +7,7 @@ use super::{
     mux::{Inbox, LinkError, Mux},
     old_sse,
     pins::Seen,
+    terms::{Dialect, HookInterest},
 };
 use crate::{
     Revision, RpcError,
@@ -42,6 +43,8 @@ pub(crate) struct Live {
     pub(crate) server: Value,
     /// What we say we can do.
     offers: Value,
+    /// What a plugin answered to `start`, where it speaks the line protocol.
+    line: Option<Map<String, Value>>,
     max_tools: usize,
 }
 
@@ -52,6 +55,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) launcher: &'a dyn Launcher,
     pub(crate) client: Option<HttpClient>,
     pub(crate) inbox: Arc<dyn Inbox>,
+    pub(crate) dialect: &'a Dialect,
 }
 
 /// What we tell servers we can do: whatever the client of a call can.
@@ -73,6 +77,9 @@ impl Live {
                 env: config.environment(),
             };
             let child = ChildLink::start(&spec, opening.launcher, config.max_message_bytes, opening.inbox)?;
+            if let Dialect::Line { start } = opening.dialect {
+                return Self::begin(child, start, config).await.map_err(said);
+            }
             return Self::agree(Link::Child(child), config).await.map_err(|(_, error)| said(error));
         }
         let client = opening.client.ok_or("there is no HTTP client")?;
@@ -91,6 +98,24 @@ impl Live {
         Self::agree(Link::Sse(mux), config).await.map_err(|(_, error)| said(error))
     }
 
+    /// Starts a plugin that speaks the line protocol.
+    async fn begin(child: ChildLink, start: &Map<String, Value>, config: &ServerConfig) -> Result<Self, LinkError> {
+        let params = Value::Object(start.clone());
+        let answer = child.mux.request("start", &params, &CancellationToken::new()).await?;
+        let Value::Object(line) = answer else {
+            return Err(LinkError::Gone("the plugin's answer to start is no object".to_owned()));
+        };
+        Ok(Self {
+            link: Link::Child(child),
+            revision: Revision::V20251125,
+            capabilities: Map::new(),
+            server: line.get("plugin").cloned().unwrap_or_default(),
+            offers: Value::Null,
+            line: Some(line),
+            max_tools: config.max_tools,
+        })
+    }
+
     async fn agree(link: Link, config: &ServerConfig) -> Result<Self, (Link, LinkError)> {
         let mut live = Self {
             link,
@@ -98,6 +123,7 @@ impl Live {
             capabilities: Map::new(),
             server: Value::Null,
             offers: offers(),
+            line: None,
             max_tools: config.max_tools,
         };
         let first = match config.protocol {
@@ -279,6 +305,9 @@ impl Live {
         run_id: Option<RunId>,
         cancel: &CancellationToken,
     ) -> Result<Value, LinkError> {
+        if self.line.is_some() {
+            return self.line_call(method, &params, cancel).await;
+        }
         if self.revision.has_handshake() {
             return self.send(method, &params, mirrored, cancel).await;
         }
@@ -314,6 +343,27 @@ impl Live {
         Err(LinkError::Gone(format!("the server asked for more input {MAX_ROUNDS} times")))
     }
 
+    /// A call in the line protocol's words.
+    async fn line_call(&self, method: &str, params: &Value, cancel: &CancellationToken) -> Result<Value, LinkError> {
+        if method != "tools/call" {
+            return Err(LinkError::Rpc(RpcError::method(method)));
+        }
+        let token = params.get("_meta").and_then(|meta| meta.get("progressToken"));
+        let call = json!({"tool": params["name"], "args": params["arguments"], "progressToken": token});
+        let answer = self.send("call", &call, &[], cancel).await?;
+        let shaped = answer.get("content").is_some_and(Value::is_array);
+        Ok(match answer {
+            answer if shaped => answer,
+            // A plugin need not know what content is.
+            Value::String(text) => json!({"content": [{"type": "text", "text": text}]}),
+            Value::Null => json!({"content": []}),
+            other => {
+                let text = serde_json::to_string_pretty(&other).unwrap_or_default();
+                json!({"content": [{"type": "text", "text": text}], "details": if other.is_object() { other } else { json!({}) }})
+            }
+        })
+    }
+
     /// Everything on a list, over all its pages.
     async fn list(&self, method: &str, key: &str, most: usize) -> Result<Vec<Value>, LinkError> {
         let mut items = Vec::new();
@@ -338,6 +388,13 @@ impl Live {
 
     /// Its tools.
     pub(crate) async fn tools(&self) -> Result<Vec<Map<String, Value>>, LinkError> {
+        if let Some(line) = &self.line {
+            let tools = line.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
+            let tools = tools.into_iter().take(self.max_tools);
+            return Ok(tools
+                .filter_map(|tool| if let Value::Object(tool) = tool { Some(tool) } else { None })
+                .collect());
+        }
         if !self.can("tools") {
             return Ok(Vec::new());
         }
@@ -353,6 +410,13 @@ impl Live {
         let tools = self.tools().await?;
         let mut seen = Seen { tools, server: self.server.clone(), ..Seen::default() };
         self.revision.as_str().clone_into(&mut seen.protocol);
+        if let Some(line) = &self.line {
+            let hooks = line.get("hooks").cloned().unwrap_or_default();
+            seen.hooks = serde_json::from_value::<Vec<HookInterest>>(hooks).unwrap_or_default();
+            seen.health = line.get("health").cloned().unwrap_or_default();
+            "line".clone_into(&mut seen.protocol);
+            return Ok(seen);
+        }
         seen.prompts = self.prompts().await;
         (seen.resources, seen.templates) = self.resources().await;
         Ok(seen)

@@ -13,11 +13,13 @@ mod offers;
 mod old_sse;
 mod pins;
 mod sse;
+mod terms;
 mod upstream;
 
 pub use child::{ChildSpec, Launcher, Plain};
 pub use config::{MAX_SERVER_NAME, Pinning, ServerConfig, Speaks, Transport, Trust};
 pub use define::pin_of;
+pub use terms::{Dialect, HookInterest, PluginTerms, ToolTerms};
 pub use upstream::{Health, LeftOut, ServerStatus, Withheld};
 
 use crate::{
@@ -34,7 +36,7 @@ use std::{
 use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{ToolEntry, ToolSource};
-use toolyard_engine::{BoxFuture, CallContext, Engine, Failed, Output, Prepared, Provider};
+use toolyard_engine::{BoxFuture, CallContext, Engine, Failed, Output, Prepared, Provider, ToolExchange};
 use toolyard_protocol::{ErrorCode, Failure, ToolCall};
 use upstream::Upstream;
 
@@ -42,6 +44,25 @@ use upstream::Upstream;
 const LOOK_FOR_IDLE: Duration = Duration::from_secs(1);
 /// Servers that never were seen are met at most so many at once.
 const MEET_AT_ONCE: usize = 4;
+
+/// A server to take in.
+pub struct ServerSpec {
+    /// Its name, unique among all.
+    pub name: String,
+    /// How it is reached.
+    pub config: ServerConfig,
+    /// What starts its process.
+    pub launcher: Arc<dyn Launcher>,
+    /// What its plugin's manifest says, where it belongs to one.
+    pub terms: Option<PluginTerms>,
+}
+
+impl ServerSpec {
+    /// A configured server, started as it is.
+    pub fn plain(name: impl Into<String>, config: ServerConfig) -> Self {
+        Self { name: name.into(), config, launcher: Arc::new(Plain), terms: None }
+    }
+}
 
 /// What all servers share.
 pub(crate) struct Shared {
@@ -84,10 +105,12 @@ impl Shared {
         let batch = batch.into_iter().filter_map(|(upstream, entries)| {
             let upstream = upstream.upgrade()?;
             let provider: Arc<dyn Provider> = Arc::new(UpstreamTools(upstream.clone()));
-            Some((ToolSource::mcp(upstream.name.clone()), entries, provider))
+            let ids = entries.iter().map(|entry| entry.id().to_owned()).collect();
+            let out = std::mem::replace(&mut *upstream.published.lock().unwrap_or_else(PoisonError::into_inner), ids);
+            Some(ToolExchange { out, entries, provider })
         });
         self.engine
-            .replace_sources(batch.collect())
+            .exchange(batch.collect())
             .map_err(|e| Failure::new(ErrorCode::InternalError, format!("upstream tools were refused: {e}")))
     }
 }
@@ -125,14 +148,14 @@ impl Upstreams {
 
     /// Adds servers, each with what starts its process. Returns at once: tools that are remembered appear in the
     /// background, servers that never were seen are met there.
-    pub fn add(&self, configs: Vec<(String, ServerConfig, Arc<dyn Launcher>)>) -> tokio::task::JoinHandle<()> {
+    pub fn add(&self, specs: Vec<ServerSpec>) -> tokio::task::JoinHandle<()> {
         let mut added = Vec::new();
         {
             let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
-            for (name, config, launcher) in configs {
-                if config.enabled {
-                    let upstream = Upstream::new(&name, config, launcher, self.shared.clone());
-                    servers.insert(name, upstream.clone());
+            for spec in specs {
+                if spec.config.enabled {
+                    let upstream = Upstream::new(spec, self.shared.clone());
+                    servers.insert(upstream.name.clone(), upstream.clone());
                     added.push(upstream);
                 }
             }
@@ -152,6 +175,7 @@ impl Upstreams {
         let mut strangers = Vec::new();
         for upstream in added {
             match remembered.remove(&upstream.name) {
+                Some(_) if upstream.terms.as_ref().is_some_and(|terms| terms.on_startup) => strangers.push(upstream),
                 Some(seen) => match upstream.weigh(seen, true).await {
                     Ok(Some(entries)) => batch.push((Arc::downgrade(&upstream), entries)),
                     Ok(None) => {}
@@ -183,7 +207,7 @@ impl Upstreams {
     pub async fn remove(&self, name: &str) {
         let removed = self.servers.write().unwrap_or_else(PoisonError::into_inner).remove(name);
         if let Some(upstream) = removed {
-            self.shared.engine.unregister(&ToolSource::mcp(name));
+            let _ = self.shared.publish(vec![(Arc::downgrade(&upstream), Vec::new())]);
             upstream.stop().await;
         }
     }
@@ -230,6 +254,24 @@ impl Upstreams {
     /// A person approves tools that are held back: those named, or all.
     pub async fn approve(&self, name: &str, tools: &[String], by: &str) -> Result<Vec<String>, Failure> {
         self.named(name)?.approve(tools, by).await
+    }
+
+    /// The hooks a plugin's process registered, when last seen.
+    pub fn hooks(&self, name: &str) -> Vec<HookInterest> {
+        self.servers().get(name).map(|upstream| upstream.hooks()).unwrap_or_default()
+    }
+
+    /// A request of the plugins' line protocol, to a process that speaks it.
+    pub async fn line(&self, name: &str, method: &str, params: Value) -> Result<Value, Failure> {
+        self.named(name)?.line(method, params).await
+    }
+
+    /// Asks a plugin's process how it is, and notes the answer.
+    pub async fn probe(&self, name: &str) -> Result<ServerStatus, Failure> {
+        let upstream = self.named(name)?;
+        let health = upstream.line("health", json!({})).await?;
+        upstream.note_health(health);
+        Ok(upstream.status())
     }
 
     /// Stops everything.
@@ -314,7 +356,7 @@ fn output(upstream: &Upstream, result: Value) -> Result<Output, Failed> {
     }
     let mut data = Map::new();
     data.insert("content".to_owned(), content);
-    for key in ["structuredContent", "_meta"] {
+    for key in ["structuredContent", "details", "_meta"] {
         if let Some(value) = result.remove(key).filter(|value| !value.is_null()) {
             data.insert(key.to_owned(), value);
         }

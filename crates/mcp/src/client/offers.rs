@@ -12,6 +12,10 @@ use toolyard_engine::BoxFuture;
 
 /// What stands before a server's own URIs: `mcp-<server>+`, a scheme of its own for each. With an empty prefix, nothing.
 fn scheme(upstream: &Upstream) -> String {
+    if let Some(terms) = &upstream.terms {
+        // Several processes of one plugin are told apart by nothing a client could see.
+        return format!("mcp-plugin-{}+", terms.plugin.replace(['_', '/', '@'], "."));
+    }
     if upstream.config.prefix.as_deref() == Some("") {
         return String::new();
     }
@@ -146,7 +150,7 @@ impl PromptSource for Upstreams {
         Box::pin(async move {
             let mut all = Vec::new();
             for upstream in self.all() {
-                let prefix = upstream.config.prefix(&upstream.name);
+                let prefix = upstream.prefix();
                 for prompt in upstream.prompts().iter() {
                     let Some(name) = prompt.get("name").and_then(Value::as_str) else { continue };
                     let mut prompt = prompt.clone();
@@ -202,7 +206,7 @@ impl PromptSource for Upstreams {
 impl Upstreams {
     fn prompt(&self, name: &str) -> Option<(Arc<Upstream>, String)> {
         self.all().into_iter().find_map(|upstream| {
-            let prefix = upstream.config.prefix(&upstream.name);
+            let prefix = upstream.prefix();
             let inner = name.strip_prefix(&prefix)?;
             let prompts = upstream.prompts();
             let known = prompts.iter().any(|p| p.get("name").and_then(Value::as_str) == Some(inner));

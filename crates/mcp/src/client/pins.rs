@@ -1,6 +1,7 @@
 //! What is remembered of upstream servers: their last catalog, so that tools are there before a server has started, and
 //! the hash of each tool definition that was approved, so that a changed one is noticed.
 
+use super::terms::HookInterest;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -19,6 +20,8 @@ pub(crate) struct Seen {
     pub(crate) resources: Vec<Value>,
     pub(crate) templates: Vec<Value>,
     pub(crate) server: Value,
+    pub(crate) hooks: Vec<HookInterest>,
+    pub(crate) health: Value,
     pub(crate) protocol: String,
     pub(crate) at: Option<Timestamp>,
 }

@@ -9,6 +9,7 @@ use super::{
     live::{Live, Opening},
     mux::{Inbox, LinkError, unknown},
     pins::{Pin, Pins, Seen},
+    terms::{Dialect, HookInterest, PluginTerms},
 };
 use crate::{RpcError, headers::Mirrored, server::Change};
 use arc_swap::ArcSwapOption;
@@ -83,6 +84,12 @@ pub struct ServerStatus {
     pub retry_in_ms: Option<u64>,
     /// Times it was started.
     pub starts: u64,
+    /// The plugin it belongs to, where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<String>,
+    /// What it says about its own health.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub health: Value,
     /// The revision spoken, once it has been.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
@@ -124,6 +131,8 @@ struct Offers {
     templates: Arc<Vec<Value>>,
     withheld: Vec<Withheld>,
     left_out: Vec<LeftOut>,
+    hooks: Vec<HookInterest>,
+    health: Value,
     looked: Option<Instant>,
     protocol: Option<String>,
 }
@@ -150,6 +159,9 @@ pub(crate) struct Upstream {
     pub(crate) name: String,
     pub(crate) config: ServerConfig,
     launcher: Arc<dyn Launcher>,
+    pub(crate) terms: Option<PluginTerms>,
+    /// Ids of the tools it has in the catalog.
+    pub(crate) published: Mutex<Vec<String>>,
     pub(crate) shared: Arc<Shared>,
     this: Weak<Upstream>,
     live: ArcSwapOption<Live>,
@@ -182,9 +194,12 @@ impl Drop for Under<'_> {
 }
 
 impl Upstream {
-    pub(crate) fn new(name: &str, config: ServerConfig, launcher: Arc<dyn Launcher>, shared: Arc<Shared>) -> Arc<Self> {
+    pub(crate) fn new(spec: super::ServerSpec, shared: Arc<Shared>) -> Arc<Self> {
+        let super::ServerSpec { name, config, launcher, terms } = spec;
         Arc::new_cyclic(|this| Self {
-            name: name.to_owned(),
+            name,
+            terms,
+            published: Mutex::default(),
             permits: Semaphore::new(config.max_concurrent),
             config,
             launcher,
@@ -240,6 +255,7 @@ impl Upstream {
             launcher: &*self.launcher,
             client,
             inbox: inbox.clone(),
+            dialect: self.terms.as_ref().map_or(&Dialect::Mcp, |terms| &terms.dialect),
         })
         .await?;
         let live = Arc::new(live);
@@ -292,7 +308,11 @@ impl Upstream {
     }
 
     fn unavailable(&self, why: &str) -> Failure {
-        Failure::new(ErrorCode::Unavailable, format!("the MCP server {} is not available: {why}", self.name))
+        let who = match &self.terms {
+            Some(terms) => format!("the plugin {}", terms.plugin),
+            None => format!("the MCP server {}", self.name),
+        };
+        Failure::new(ErrorCode::Unavailable, format!("{who} is not available: {why}"))
             .detail("server", self.name.as_str())
             .retryable(true)
     }
@@ -323,6 +343,8 @@ impl Upstream {
             prompts: Arc::new(seen.prompts.clone()),
             resources: Arc::new(seen.resources.clone()),
             templates: Arc::new(seen.templates.clone()),
+            hooks: seen.hooks.clone(),
+            health: seen.health.clone(),
             looked: (!restored).then(Instant::now),
             protocol: Some(seen.protocol.clone()),
             ..Offers::default()
@@ -332,14 +354,18 @@ impl Upstream {
         for tool in &seen.tools {
             let original = tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
             let leave_out = |offers: &mut Offers, reason: String| {
-                tracing::warn!(server = self.name, tool = original, reason, "an upstream tool is left out");
+                tracing::info!(server = self.name, tool = original, reason, "an upstream tool is left out");
                 offers.left_out.push(LeftOut { tool: original.chars().take(128).collect(), reason });
             };
+            if self.terms.as_ref().is_some_and(|terms| !terms.declared.contains(&original)) {
+                leave_out(&mut offers, format!("plugin must declare contracts.tools for: {original}"));
+                continue;
+            }
             if let Some(withheld) = self.hold_back(tool, &original, is_first, &mut pins) {
                 offers.withheld.push(withheld);
                 continue;
             }
-            let defined = match define::define(&self.name, &self.config, tool) {
+            let defined = match define::define(&self.name, &self.config, self.terms.as_ref(), tool) {
                 Ok(defined) => defined,
                 Err(reason) => {
                     leave_out(&mut offers, reason);
@@ -359,6 +385,12 @@ impl Upstream {
             };
             offers.tools.insert(name, known);
             entries.push(entry);
+        }
+        for missing in self.terms.iter().flat_map(|terms| &terms.expected) {
+            if !seen.tools.iter().any(|tool| tool.get("name").and_then(Value::as_str) == Some(missing)) {
+                let reason = "declared in contracts.tools, but the plugin did not register it".to_owned();
+                offers.left_out.push(LeftOut { tool: missing.clone(), reason });
+            }
         }
         if pins != before || is_first {
             memory.keep_pins(&self.name, &pins)?;
@@ -426,6 +458,34 @@ impl Upstream {
             self.adopt(seen, true).await?;
         }
         Ok(names)
+    }
+
+    /// What stands before its prompts' names.
+    pub(crate) fn prefix(&self) -> String {
+        match &self.terms {
+            Some(terms) => format!("{}__", terms.plugin),
+            None => self.config.prefix(&self.name),
+        }
+    }
+
+    /// Hooks it registered, when last seen.
+    pub(crate) fn hooks(&self) -> Vec<HookInterest> {
+        lock(&self.offers).hooks.clone()
+    }
+
+    /// A request of the plugins' line protocol.
+    pub(crate) async fn line(&self, method: &str, params: Value) -> Result<Value, Failure> {
+        let live = self.live().await?;
+        let cancel = tokio_util::sync::CancellationToken::new();
+        let _stop = cancel.clone().drop_guard();
+        let answer = live.request(method, params, &cancel).await;
+        *lock(&self.last_used) = Instant::now();
+        answer.map_err(|error| failed(&self.name, error).failure)
+    }
+
+    /// Notes what it says about its health.
+    pub(crate) fn note_health(&self, health: Value) {
+        lock(&self.offers).health = health;
     }
 
     /// A tool by its name in the catalog.
@@ -526,7 +586,7 @@ impl Upstream {
     /// Asks a server that never was seen what it offers, and lets it go again.
     pub(crate) async fn meet(&self) {
         if let Err(failure) = self.live().await {
-            tracing::warn!(server = self.name, message = failure.message, "first contact failed");
+            tracing::debug!(server = self.name, message = failure.message, "first contact failed");
         }
     }
 
@@ -538,6 +598,8 @@ impl Upstream {
         let waits = attempts.not_before.and_then(|at| at.checked_duration_since(Instant::now()));
         let status = match (&live, &attempts.error) {
             (None, Some(_)) => Health::Unavailable,
+            _ if offers.health.get("status").and_then(Value::as_str) == Some("unavailable") => Health::Unavailable,
+            _ if offers.health.get("status").and_then(Value::as_str) == Some("degraded") => Health::Degraded,
             _ if !offers.withheld.is_empty() || !offers.left_out.is_empty() => Health::Degraded,
             _ => Health::Healthy,
         };
@@ -554,6 +616,8 @@ impl Upstream {
             error: attempts.error.clone(),
             retry_in_ms: waits.filter(|_| live.is_none()).map(|wait| wait.as_millis() as u64),
             starts: self.starts.load(Ordering::Relaxed),
+            plugin: self.terms.as_ref().map(|terms| terms.plugin.clone()),
+            health: offers.health.clone(),
             protocol: live.map(|l| l.revision().as_str().to_owned()).or_else(|| offers.protocol.clone()),
         }
     }

@@ -11,7 +11,7 @@ use toolyard_engine::{
 };
 use toolyard_mcp::{
     Asks, ClientCapabilities, ServerConfig, Upstreams,
-    client::{Health, Pinning, Plain, Trust},
+    client::{Health, Pinning, ServerSpec, Trust},
     server::{Asker, PromptSource, ResourceSource},
 };
 use toolyard_protocol::{ErrorCode, ToolResult};
@@ -53,7 +53,7 @@ impl Yard {
     }
 
     async fn add(&self, servers: Vec<(&str, ServerConfig)>) {
-        let servers = servers.into_iter().map(|(name, config)| (name.to_owned(), config, Arc::new(Plain) as _));
+        let servers = servers.into_iter().map(|(name, config)| ServerSpec::plain(name, config));
         self.upstreams.add(servers.collect()).await.unwrap();
     }
 

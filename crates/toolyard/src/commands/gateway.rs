@@ -59,14 +59,32 @@ fn remember(global: &Global, connect: &Connect, hello: &Value) -> Result<(), Fai
     Ok(())
 }
 
-async fn call(global: &Global, method: &str, params: &str, target: &GatewayTarget) -> Outcome {
-    let params = Value::Object(input::json_object(params)?);
+/// Calls one method of a gateway; the inner error is the gateway's own.
+pub(super) async fn ask(
+    global: &Global,
+    target: &GatewayTarget,
+    method: &str,
+    params: Value,
+) -> Result<Result<Value, Value>, Failure> {
     let connect = connect(global, target, client::scopes_for(method), "cli")?;
     let mut gateway = Client::connect(&connect).await?;
     remember(global, &connect, &gateway.hello)?;
     let answer = gateway.call(method, params).await;
     gateway.close().await;
-    match answer {
+    Ok(answer)
+}
+
+/// An object without its nulls.
+pub(super) fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(map.into_iter().filter(|(_, v)| !v.is_null()).collect()),
+        other => other,
+    }
+}
+
+async fn call(global: &Global, method: &str, params: &str, target: &GatewayTarget) -> Outcome {
+    let params = Value::Object(input::json_object(params)?);
+    match ask(global, target, method, params).await? {
         Ok(payload) => {
             output::json(&payload);
             Ok(ExitCode::SUCCESS)

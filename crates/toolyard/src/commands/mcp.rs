@@ -23,10 +23,9 @@ pub(super) async fn run(global: &Global, args: McpArgs) -> Outcome {
 
 async fn serve(global: &Global) -> Outcome {
     let resolved = config::resolve(global)?;
-    let home = resolved.home.clone();
     let yard = Yard::open(resolved, Needs::Store)?;
-    let server = mcp::server(&yard, &home);
-    let _meeting = yard.connect_upstreams();
+    let server = mcp::server(&yard);
+    let _meeting = yard.connect();
     let stop = CancellationToken::new();
     let (input, output) = crate::stdio::streams();
     let served = tokio::select! {
@@ -40,10 +39,6 @@ async fn serve(global: &Global) -> Outcome {
 
 async fn manage(global: &Global, command: McpCommand) -> Outcome {
     let mut backend = Backend::open(global, Needs::Store).await?;
-    if let Backend::Here(yard) = &backend {
-        // What is remembered is enough to look at; what was never seen is met.
-        let _ = yard.connect_upstreams().await;
-    }
     let (method, params) = match &command {
         McpCommand::Servers => ("mcp.servers", json!({})),
         McpCommand::Start { server } => ("mcp.start", json!({"server": server})),

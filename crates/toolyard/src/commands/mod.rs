@@ -1,6 +1,8 @@
 //! One file a command.
 
+mod bridge;
 mod call;
+mod claude;
 mod config;
 mod devices;
 mod doctor;
@@ -10,6 +12,7 @@ mod gateway;
 mod input;
 mod mcp;
 mod plan;
+mod plugins;
 mod runs;
 mod tools;
 mod up;
@@ -35,7 +38,11 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Plan(command) => plan::run(&global, command).await,
         Command::Runs(command) => runs::run(&global, command).await,
         Command::Gateway(command) => gateway::run(&global, command).await,
+        Command::Bridge(command) => bridge::run(&global, command).await,
+        Command::Claude(command) => claude::run(&global, command).await,
+        Command::ClaudePlugin(args) => claude::plugin(args).await,
         Command::Mcp(args) => mcp::run(&global, args).await,
+        Command::Plugins(command) => plugins::run(&global, command).await,
         Command::Devices(command) => devices::run(&global, command).await,
         Command::Config(command) => config::run(&global, command),
         Command::Eval(command) => eval::run(&global, command),

@@ -22,7 +22,17 @@ const MIN_TOKEN: usize = 16;
 /// How long open HTTP connections may take to end when stopping.
 const DOOR_CLOSES: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// As many open files as the system lets us have: every client is one.
+fn allow_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Nofile);
+    if now.current != now.maximum {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
+    }
+}
+
 pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
+    allow_many_files();
     let resolved = config::resolve(global)?;
     let home = resolved.home.clone();
     home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
@@ -49,7 +59,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         ),
         _ => None,
     };
-    let settings = resolved.config.gateway_settings(token.clone(), host, &home);
+    let mut settings = resolved.config.gateway_settings(token.clone(), host, &home);
 
     // Bind before any work: a port that is taken is known at once, and nothing has been touched.
     let listener = TcpListener::bind(SocketAddr::new(host, port)).await.map_err(|e| {
@@ -57,6 +67,11 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
             .suggest("Another program may use the port: choose one with --port N, or 0 for a free one.")
     })?;
     let address = listener.local_addr().map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
+    let bridge_scheme = if acceptor.is_some() { "wss" } else { "ws" };
+    settings.bridge_url.get_or_insert_with(|| format!("{bridge_scheme}://{}/bridge", reachable(address)));
+    if let Some(program) = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned)) {
+        settings.program = program;
+    }
     let socket = local::bind(&home.socket()).await.map_err(|e| {
         Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.socket().display()))
             .suggest("Stop the other Toolyard first, or use another --home.")
@@ -69,8 +84,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let owner = rustix::process::getuid().as_raw();
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner, home::user_name(), stop.clone()));
     let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
-    gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp::server(&yard, &home), stop.clone()));
-    let _meeting = yard.connect_upstreams();
+    gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp::server(&yard), stop.clone()));
+    let _meeting = yard.connect();
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     let network_door = match acceptor {
         Some(acceptor) => {
@@ -108,6 +123,15 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     yard.close().await;
     let _ = std::fs::remove_file(home.socket());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where somebody on this machine reaches a listener.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(a) if a.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], a.port())),
+        SocketAddr::V6(a) if a.ip().is_unspecified() => SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, a.port())),
+        other => other,
+    }
 }
 
 /// What killed processes staged in the vault goes once the runs that were taken up again have ended.

@@ -110,9 +110,14 @@ impl Place {
 
     /// Starts `toolyard up` on a free port and waits until it is ready.
     pub(crate) fn up(&self) -> Server {
+        self.up_on("0")
+    }
+
+    /// The same on a port of one's own: the one it had before.
+    pub(crate) fn up_on(&self, port: &str) -> Server {
         let vault = self.vault.display().to_string();
         let mut child = self
-            .command(&["--vault", &vault, "up", "--port", "0", "--token", "test-token-of-16-chars", "--json"])
+            .command(&["--vault", &vault, "up", "--port", port, "--token", "test-token-of-16-chars", "--json"])
             .spawn()
             .unwrap();
         let mut line = String::new();

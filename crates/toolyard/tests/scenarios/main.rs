@@ -1,14 +1,17 @@
 //! Scenarios that drive the real binary, as a user would.
 
 // The helpers of tests fail tests by panicking, just as the tests themselves do.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::print_stderr, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bad_input;
+mod bridge;
 mod commands;
 mod crash;
 mod gateway;
 mod harness;
+mod mcp;
 mod plans;
+mod plugins;
 mod server;
 mod tool_search;
 mod tool_search_gateway;

@@ -157,7 +157,8 @@ async fn both_lanes_reach_the_same_tool_and_the_compact_one_declares_less() {
 
         // Watchers of the session were told while it went on; operators read the sums.
         let events = std::iter::from_fn(|| heard.try_next());
-        let told = events.map(|event| serde_json::to_value(&*event).unwrap()).find(|e| !e["payload"]["catalogSize"].is_null());
+        let told =
+            events.map(|event| serde_json::to_value(&*event).unwrap()).find(|e| !e["payload"]["catalogSize"].is_null());
         let told = told.expect("progress with telemetry")["payload"].clone();
         assert_eq!((&told["callCount"], &told["catalogSize"]), (&json!(1), &json!(count + 1)));
         let metrics = compact.get("/metrics").await;
@@ -217,7 +218,7 @@ async fn failure_3_a_block_is_reported_and_not_bypassed() {
     // Without anybody to ask, a call that needs a yes is not made either.
     let script = "try { await openclaw.tools.call('write_report', {marker: 'x'}) } catch (e) { return e.code }";
     let asked = lane.invoke("tool_search_code", json!({"code": script})).await;
-    assert_eq!(asked["output"]["details"]["value"], "APPROVAL_REQUIRED", "{asked}");
+    assert_eq!(asked["output"]["details"]["value"], "CONFIRMATION_REQUIRED", "{asked}");
     assert_eq!(lane.yard.fake.calls.load(std::sync::atomic::Ordering::SeqCst), 0);
 }
 
@@ -249,5 +250,8 @@ async fn a_batch_of_a_model_is_bounded_and_its_answer_fits() {
     assert!(long["error"]["message"].as_str().unwrap().contains("at most 512"), "{long}");
     let few = lane.invoke("tool_search", json!({"queries": [{"query": "quarterly report", "limit": 2}]})).await;
     let first = &few["output"]["details"]["results"][0]["candidates"][0];
-    assert!(first["description"].is_string() && first["input"].is_string(), "nothing is cut where there is room: {few}");
+    assert!(
+        first["description"].is_string() && first["input"].is_string(),
+        "nothing is cut where there is room: {few}"
+    );
 }

@@ -225,7 +225,7 @@ async fn put(ask: &Ask<'_>, question: Question, mut params: Map<String, Value>) 
             "status": "accepted", "id": question.id, "deliveryRoute": if is_heard { "approval-client" } else { "none" },
             "createdAtMs": created, "expiresAtMs": expires,
         });
-        connection::answer(ask.connection, ask.id, &Ok(accepted));
+        connection::answer(ask.connection, ask.id, &Ok(accepted.into()));
     }
     approvals.wait(waiting, &CancellationToken::new()).await.map_err(from_failure)?;
     let id = question.id.clone();

@@ -1,0 +1,439 @@
+//! MCP through Toolyard to upstream servers: calls to one that does nothing but echo, and a hundred servers at once.
+//!
+//! The echo server, Toolyard over HTTP and over stdio, and another gateway (PyPI `mcp-proxy`, where it is installed) are
+//! measured in turns within one run.
+
+use crate::{
+    Setup,
+    process::{self, Running},
+    report::{Good, Report},
+    stats::{median, micros},
+    usage::resident_bytes,
+};
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+const TOKEN: &str = "bench-token-0123456789";
+/// Calls of one client in a round.
+const CALLS: usize = 400;
+/// Clients at once.
+const CLIENTS: usize = 16;
+/// Upstream servers, and the tools of each.
+const SERVERS: usize = 100;
+const TOOLS_EACH: usize = 50;
+/// Tools the echo server always has in the catalog.
+const OWN_TOOLS: usize = 11;
+
+/// One end of a line protocol.
+struct Lines {
+    _child: Running,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    next: u64,
+    line: String,
+}
+
+impl Lines {
+    fn start(mut command: Command) -> Result<Self> {
+        let mut child: Child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let input = child.stdin.take().context("no input")?;
+        let output = BufReader::new(child.stdout.take().context("no output")?);
+        let mut lines = Self { _child: Running(child), input, output, next: 0, line: String::new() };
+        lines.ask("initialize", &hello())?;
+        lines.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
+        Ok(lines)
+    }
+
+    fn write(&mut self, message: &Value) -> Result<()> {
+        self.input.write_all(format!("{message}\n").as_bytes())?;
+        Ok(self.input.flush()?)
+    }
+
+    fn send(&mut self, method: &str, params: &Value) -> Result<u64> {
+        self.next += 1;
+        let id = self.next;
+        self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))?;
+        Ok(id)
+    }
+
+    /// The next answer; notifications are passed over.
+    fn answer(&mut self) -> Result<Value> {
+        loop {
+            self.line.clear();
+            ensure!(self.output.read_line(&mut self.line)? > 0, "the server hung up");
+            let message: Value = serde_json::from_str(&self.line)?;
+            if message.get("id").is_some() && message.get("method").is_none() {
+                return Ok(message);
+            }
+        }
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Result<Value> {
+        self.send(method, params)?;
+        self.answer()
+    }
+
+    /// Calls one after another: microseconds of each.
+    fn one_by_one(&mut self, tool: &str, count: usize) -> Result<Vec<f64>> {
+        (0..count)
+            .map(|_| {
+                let begun = Instant::now();
+                let answer = self.ask("tools/call", &call(tool))?;
+                check(&answer)?;
+                Ok(micros(begun.elapsed()))
+            })
+            .collect()
+    }
+
+    /// Calls with several under way: calls a second.
+    fn together(&mut self, tool: &str, count: usize, at_once: usize) -> Result<f64> {
+        let begun = Instant::now();
+        let mut sent = 0;
+        let mut done = 0;
+        while done < count {
+            while sent < count && sent - done < at_once {
+                self.send("tools/call", &call(tool))?;
+                sent += 1;
+            }
+            check(&self.answer()?)?;
+            done += 1;
+        }
+        Ok(count as f64 / begun.elapsed().as_secs_f64())
+    }
+}
+
+fn hello() -> Value {
+    json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}})
+}
+
+fn call(tool: &str) -> Value {
+    json!({"name": tool, "arguments": {"text": "hello"}})
+}
+
+fn check(answer: &Value) -> Result<()> {
+    ensure!(answer["result"]["content"][0]["text"] == "hello", "a call failed: {answer}");
+    Ok(())
+}
+
+/// An HTTP client with one connection and one session.
+struct Http {
+    stream: BufReader<TcpStream>,
+    address: String,
+    path: String,
+    session: Option<String>,
+    next: u64,
+}
+
+impl Http {
+    fn open(address: &str, path: &str) -> Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        let (address, path) = (address.to_owned(), path.to_owned());
+        let mut http = Self { stream: BufReader::new(stream), address, path, session: None, next: 0 };
+        http.ask("initialize", &hello())?;
+        http.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
+        Ok(http)
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Result<Value> {
+        self.next += 1;
+        self.post(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}))
+    }
+
+    fn post(&mut self, body: &Value) -> Result<Value> {
+        let body = body.to_string();
+        let session = self.session.as_ref().map(|id| format!("mcp-session-id: {id}\r\n")).unwrap_or_default();
+        let request = format!(
+            "POST {} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{session}content-length: {}\r\n\r\n{body}",
+            self.path,
+            self.address,
+            body.len()
+        );
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        let status = line.split(' ').nth(1).unwrap_or_default().to_owned();
+        let (mut length, mut chunked, mut events) = (None, false, false);
+        loop {
+            line.clear();
+            self.stream.read_line(&mut line)?;
+            let header = line.trim_end().to_ascii_lowercase();
+            if header.is_empty() {
+                break;
+            }
+            if let Some(value) = header.strip_prefix("content-length:") {
+                length = value.trim().parse::<usize>().ok();
+            }
+            chunked |= header.starts_with("transfer-encoding:") && header.contains("chunked");
+            events |= header.starts_with("content-type:") && header.contains("event-stream");
+            if let Some(value) = header.strip_prefix("mcp-session-id:") {
+                self.session = Some(value.trim().to_owned());
+            }
+        }
+        let text = if chunked { self.chunks()? } else { self.bytes(length.unwrap_or_default())? };
+        ensure!(status.starts_with('2'), "HTTP {status}: {text}");
+        let text =
+            if events { text.lines().rev().find_map(|l| l.strip_prefix("data: ")).unwrap_or_default() } else { &text };
+        Ok(serde_json::from_str(text).unwrap_or_default())
+    }
+
+    fn bytes(&mut self, length: usize) -> Result<String> {
+        let mut bytes = vec![0; length];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(String::from_utf8(bytes)?)
+    }
+
+    fn chunks(&mut self) -> Result<String> {
+        let mut text = String::new();
+        loop {
+            let mut line = String::new();
+            self.stream.read_line(&mut line)?;
+            let length = usize::from_str_radix(line.trim(), 16)?;
+            let part = self.bytes(length + 2)?;
+            if length == 0 {
+                return Ok(text);
+            }
+            text.push_str(&part[..length]);
+        }
+    }
+
+    fn one_by_one(&mut self, tool: &str, count: usize) -> Result<Vec<f64>> {
+        (0..count)
+            .map(|_| {
+                let begun = Instant::now();
+                let answer = self.ask("tools/call", &call(tool))?;
+                check(&answer)?;
+                Ok(micros(begun.elapsed()))
+            })
+            .collect()
+    }
+}
+
+/// Calls of several clients at once: calls a second, and each call's microseconds.
+fn http_together(address: &str, path: &str, tool: &str, each: usize) -> Result<(f64, Vec<f64>)> {
+    let mut clients = (0..CLIENTS).map(|_| Http::open(address, path)).collect::<Result<Vec<_>>>()?;
+    let begun = Instant::now();
+    let times = std::thread::scope(|scope| {
+        let working: Vec<_> =
+            clients.iter_mut().map(|client| scope.spawn(move || client.one_by_one(tool, each))).collect();
+        let mut times = Vec::new();
+        for worker in working {
+            times.extend(worker.join().map_err(|_| anyhow::anyhow!("a client failed"))??);
+        }
+        Ok::<_, anyhow::Error>(times)
+    })?;
+    Ok((times.len() as f64 / begun.elapsed().as_secs_f64(), times))
+}
+
+/// The echo server, built beside this program.
+fn fixture(setup: &Setup) -> Result<PathBuf, String> {
+    let program = process::program(setup)?;
+    let path = program.with_file_name("mcp-fixture");
+    if path.is_file() { Ok(path) } else { Err(format!("there is no {}; build toolyard-mcp", path.display())) }
+}
+
+fn write_config(home: &TempDir, text: &str) -> Result<()> {
+    std::fs::create_dir_all(home.path().join("home"))?;
+    Ok(std::fs::write(home.path().join("home/config.toml"), text)?)
+}
+
+fn echo_config(fixture: &Path) -> String {
+    format!(
+        "[record]\nfiles = \"none\"\n[mcp.servers.echo]\ncommand = {:?}\ntrust = \"annotations\"\nidleSeconds = 0\n",
+        fixture.display().to_string()
+    )
+}
+
+/// A Toolyard that serves, and its address.
+fn up(setup: &Setup, home: &TempDir) -> Result<(Running, String, Duration)> {
+    let program = process::program(setup).map_err(anyhow::Error::msg)?;
+    let begun = Instant::now();
+    let mut command = process::command(&program, home);
+    let mut child =
+        Running(command.args(["up", "--port", "0", "--token", TOKEN, "--json"]).stdout(Stdio::piped()).spawn()?);
+    let mut line = String::new();
+    BufReader::new(child.0.stdout.take().context("no output")?).read_line(&mut line)?;
+    let took = begun.elapsed();
+    let ready: Value = serde_json::from_str(&line).with_context(|| format!("not ready: {line:?}"))?;
+    let address = ready["url"].as_str().unwrap_or_default().trim_start_matches("http://").to_owned();
+    Ok((child, address, took))
+}
+
+/// Waits until a tool is there.
+fn wait_for(address: &str, tool: &str) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let mut client = Http::open(address, "/mcp")?;
+    while Instant::now() < deadline {
+        let listed = client.ask("tools/list", &json!({}))?;
+        let tools = listed["result"]["tools"].as_array();
+        if tools.is_some_and(|tools| tools.iter().any(|t| t["name"] == tool)) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    anyhow::bail!("{tool} never came")
+}
+
+/// PyPI's `mcp-proxy`, where it is installed.
+fn other_gateway(fixture: &Path) -> Option<(Running, String)> {
+    let home = std::env::var_os("HOME").map(PathBuf::from)?;
+    let installed = home.join(".cache/toolyard/pypi/bin/mcp-proxy");
+    let program = if installed.is_file() { installed } else { PathBuf::from("mcp-proxy") };
+    let port = std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+    let mut command = Command::new(program);
+    command.args(["--port", &port.to_string(), "--host", "127.0.0.1", "--"]).arg(fixture);
+    let child = Running(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?);
+    let address = format!("127.0.0.1:{port}");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < deadline {
+        if Http::open(&address, "/mcp/").is_ok() {
+            return Some((child, address));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    None
+}
+
+/// `tools/call` through Toolyard to an echo server, against the echo server itself and another gateway.
+pub(crate) fn proxy(setup: &Setup) -> Result<Report> {
+    let report = Report::new("mcp-proxy", "httpCallsPerSecond16", Good::AtLeast, 5000.0);
+    let fixture = match fixture(setup) {
+        Ok(fixture) => fixture,
+        Err(why) => return Ok(report.skipped(why)),
+    };
+    let home = process::home(setup)?;
+    write_config(&home, &echo_config(&fixture))?;
+    let (_server, address, _) = up(setup, &home)?;
+    wait_for(&address, "echo__echo")?;
+    // Another home: two processes on one store would share its disk.
+    let stdio_home = process::home(setup)?;
+    write_config(&stdio_home, &echo_config(&fixture))?;
+    let program = process::program(setup).map_err(anyhow::Error::msg)?;
+    let mut command = process::command(&program, &stdio_home);
+    command.arg("mcp");
+    let mut stdio = Lines::start(command)?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while stdio.ask("tools/call", &call("echo__echo"))?["result"]["content"][0]["text"] != "hello" {
+        ensure!(Instant::now() < deadline, "the echo server never came");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mut direct = Lines::start(Command::new(&fixture))?;
+    let mut http = Http::open(&address, "/mcp")?;
+    let other = other_gateway(&fixture);
+    let (mut direct_us, mut http_us, mut stdio_us) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut http_rates, mut stdio_rates, mut other_rates, mut direct_rates) = (vec![], vec![], vec![], vec![]);
+    let mut http16_us = Vec::new();
+    for _ in 0..setup.rounds {
+        direct_us.extend(direct.one_by_one("echo", CALLS)?);
+        http_us.extend(http.one_by_one("echo__echo", CALLS)?);
+        stdio_us.extend(stdio.one_by_one("echo__echo", CALLS)?);
+        direct_rates.push(direct.together("echo", CALLS * CLIENTS, CLIENTS)?);
+        let (rate, times) = http_together(&address, "/mcp", "echo__echo", CALLS)?;
+        http_rates.push(rate);
+        http16_us.extend(times);
+        stdio_rates.push(stdio.together("echo__echo", CALLS * CLIENTS, CLIENTS)?);
+        if let Some((_, address)) = &other {
+            other_rates.push(http_together(address, "/mcp/", "echo", CALLS / 10)?.0);
+        }
+    }
+    let base = median(&direct_us);
+    let mut report = report
+        .figure("httpCallsPerSecond16", median(&http_rates))
+        .figure("stdioCallsPerSecond16", median(&stdio_rates))
+        .figure("directCallsPerSecond16", median(&direct_rates))
+        .figure("directP50Us", base)
+        .figure("httpAddedP50Us", median(&http_us) - base)
+        .figure("stdioAddedP50Us", median(&stdio_us) - base)
+        .figure("httpP50Us16", median(&http16_us));
+    if !other_rates.is_empty() {
+        report = report
+            .figure("mcpProxyCallsPerSecond16", median(&other_rates))
+            .figure("timesMcpProxy", median(&http_rates) / median(&other_rates));
+    }
+    Ok(report)
+}
+
+/// A hundred upstream servers with fifty tools each: what they cost at start, in memory, and in a list.
+pub(crate) fn many(setup: &Setup) -> Result<Report> {
+    let report = Report::new("mcp-many", "toolsListMs", Good::Below, 50.0);
+    let fixture = match fixture(setup) {
+        Ok(fixture) => fixture,
+        Err(why) => return Ok(report.skipped(why)),
+    };
+    // Without servers, for comparison.
+    let empty = process::home(setup)?;
+    let (first, _, _) = up(setup, &empty)?;
+    drop(first);
+    let (alone, _, alone_took) = up(setup, &empty)?;
+    std::thread::sleep(Duration::from_secs(2));
+    let alone_bytes = resident_bytes(alone.0.id())? as f64;
+    drop(alone);
+
+    let home = process::home(setup)?;
+    let mut config = String::from("[record]\nfiles = \"none\"\n");
+    for number in 0..SERVERS {
+        config.push_str(&format!(
+            "[mcp.servers.s{number:03}]\ncommand = {:?}\nargs = [\"--tools\", \"{}\"]\ntrust = \"annotations\"\nidleSeconds = 0\n",
+            fixture.display().to_string(),
+            TOOLS_EACH - OWN_TOOLS
+        ));
+    }
+    write_config(&home, &config)?;
+    let begun = Instant::now();
+    let (server, address, first_took) = up(setup, &home)?;
+    let deadline = Instant::now() + Duration::from_secs(300);
+    let mut client = Http::open(&address, "/mcp")?;
+    let wanted = SERVERS * TOOLS_EACH;
+    let count = |client: &mut Http| -> Result<usize> {
+        let listed = client.ask("tools/list", &json!({}))?;
+        let tools = listed["result"]["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Ok(tools.iter().filter(|t| t["name"].as_str().is_some_and(|n| n.contains("__"))).count())
+    };
+    while count(&mut client)? < wanted {
+        ensure!(Instant::now() < deadline, "only {} of {wanted} tools came", count(&mut client)?);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let met = begun.elapsed();
+    std::thread::sleep(Duration::from_secs(2));
+    let running_bytes = resident_bytes(server.0.id())? as f64;
+    let lists = (0..20)
+        .map(|_| {
+            let begun = Instant::now();
+            let text = client.ask("tools/list", &json!({}))?;
+            ensure!(text["result"]["tools"].is_array(), "no list");
+            Ok(micros(begun.elapsed()) / 1000.0)
+        })
+        .collect::<Result<Vec<f64>>>()?;
+    drop(client);
+    drop(server);
+    // The second start remembers them all and starts none.
+    let (again, address, again_took) = up(setup, &home)?;
+    wait_for(&address, "s099__echo")?;
+    std::thread::sleep(Duration::from_secs(2));
+    let remembered_bytes = resident_bytes(again.0.id())? as f64;
+    let mut client = Http::open(&address, "/mcp")?;
+    let begun = Instant::now();
+    check(&client.ask("tools/call", &call("s050__echo"))?)?;
+    let lazy = begun.elapsed();
+    drop(again);
+    let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+    Ok(report
+        .figure("toolsListMs", median(&lists))
+        .figure("tools", wanted as f64)
+        .figure("startMsWithoutServers", ms(alone_took))
+        .figure("startMsFirst", ms(first_took))
+        .figure("startMsRemembered", ms(again_took))
+        .figure("allMetMs", ms(met))
+        .figure("kilobytesPerServerRunning", (running_bytes - alone_bytes) / SERVERS as f64 / 1000.0)
+        .figure("kilobytesPerServerRemembered", (remembered_bytes - alone_bytes) / SERVERS as f64 / 1000.0)
+        .figure("firstCallMs", ms(lazy)))
+}

@@ -1,0 +1,87 @@
+//! A message's description as Claude Code takes it: flat, keys of letters, digits and underscores, values strings.
+
+use serde_json::{Map, Value};
+
+/// Entries at most; the rest is left out.
+const MAX_ENTRIES: usize = 64;
+/// A value is cut at this many bytes.
+const MAX_VALUE_BYTES: usize = 4 << 10;
+/// Attachments that are described one by one.
+const MAX_ATTACHMENTS: usize = 16;
+
+/// Flattens a description. Attachments become `attachment_count`, `attachment_1_path` and so on.
+pub fn flatten(meta: &Map<String, Value>) -> Map<String, Value> {
+    let mut flat = Map::new();
+    for (key, value) in meta {
+        match value {
+            Value::Array(items) if key == "attachments" => attachments(items, &mut flat),
+            other => put(&mut flat, key, other),
+        }
+    }
+    flat
+}
+
+fn attachments(items: &[Value], flat: &mut Map<String, Value>) {
+    put(flat, "attachment_count", &Value::from(items.len()));
+    for (at, item) in items.iter().take(MAX_ATTACHMENTS).enumerate() {
+        match item {
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    put(flat, &format!("attachment_{}_{key}", at + 1), value);
+                }
+            }
+            other => put(flat, &format!("attachment_{}", at + 1), other),
+        }
+    }
+}
+
+fn put(flat: &mut Map<String, Value>, key: &str, value: &Value) {
+    let key: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let mut text = match value {
+        Value::Null => return,
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    if key.is_empty() || flat.len() >= MAX_ENTRIES || flat.contains_key(&key) {
+        return;
+    }
+    if text.len() > MAX_VALUE_BYTES {
+        let mut cut = MAX_VALUE_BYTES;
+        while !text.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        text.truncate(cut);
+    }
+    flat.insert(key, Value::String(text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn everything_becomes_a_string_under_a_plain_key() {
+        let meta = json!({
+            "chat_id": "1", "ts": 5, "ok": true, "none": null, "message-id": "m", "nested": {"a": [1]},
+            "attachments": [{"path": "/a b.png", "mime": "image/png", "size": 3}, "id-2"],
+        });
+        let flat = Value::Object(flatten(meta.as_object().unwrap()));
+        assert_eq!(
+            flat,
+            json!({
+                "chat_id": "1", "ts": "5", "ok": "true", "message_id": "m", "nested": "{\"a\":[1]}",
+                "attachment_count": "2", "attachment_1_path": "/a b.png", "attachment_1_mime": "image/png",
+                "attachment_1_size": "3", "attachment_2": "id-2",
+            })
+        );
+    }
+
+    #[test]
+    fn long_and_many_are_cut() {
+        let meta: Map<String, Value> = (0..200).map(|n| (format!("k{n}"), json!("ä".repeat(4000)))).collect();
+        let flat = flatten(&meta);
+        assert_eq!(flat.len(), MAX_ENTRIES);
+        assert!(flat.values().all(|v| v.as_str().unwrap().len() <= MAX_VALUE_BYTES));
+    }
+}

@@ -1,0 +1,515 @@
+//! Claude's end: an MCP server on standard input and output that Claude Code starts, and a client of the bridge.
+//!
+//! [`Plugin`] is a state machine between the two. It works while the bridge is down: tools that are known stay listed,
+//! and a call says what is wrong. [`drive`] gives it its pipes.
+
+mod backoff;
+pub mod drive;
+mod mcp;
+mod meta;
+
+pub use mcp::{REPLY, REVISION};
+pub use meta::flatten;
+
+use crate::{
+    frames::{self, FromPlugin, FromServer, HEARTBEAT_MS, Hello, InboundMessage, OutboundMessage, Question, close},
+    verdict,
+};
+use backoff::Backoff;
+use serde_json::{Map, Value, json};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// Messages whose ids are remembered, so that none is told twice.
+const MAX_REMEMBERED: usize = 10_000;
+/// Messages that wait for Claude Code's `initialized`; beyond it they are left with the server, unconfirmed.
+const MAX_HELD: usize = 1_000;
+/// How long `tools/list` waits for the bridge before it is answered with what is known.
+const LIST_WAIT_MS: u64 = 5_000;
+/// Calls of Claude's under way at once.
+const MAX_CALLS: usize = 256;
+/// How long a call may take before it is given up; the server has its own, shorter limits.
+const CALL_WITHIN_MS: u64 = 60 * 60_000;
+/// How long a reply may take.
+const REPLY_WITHIN_MS: u64 = 30_000;
+/// Heartbeats without a word from the server after which the connection is given up, in halves.
+const SILENT_HALF_BEATS: u64 = 5;
+
+/// Who the plugin is, from the environment.
+#[derive(Clone)]
+pub struct Identity {
+    /// Where the bridge is, for messages.
+    pub url: String,
+    /// The session's secret.
+    pub token: String,
+    /// The session.
+    pub openclaw_session: String,
+    /// Claude's own session.
+    pub claude_session: String,
+    /// This process.
+    pub pid: u32,
+}
+
+impl std::fmt::Debug for Identity {
+    /// Without the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity")
+            .field("url", &self.url)
+            .field("session", &self.openclaw_session)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What to do, in order: a confirmation stands after what it confirms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// A line for Claude Code.
+    Line(String),
+    /// A frame for the bridge.
+    Frame(String),
+    /// Let go of the connection: it is dead.
+    Hangup,
+    /// Connect, after a pause.
+    Dial {
+        /// The pause.
+        after_ms: u64,
+    },
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Link {
+    /// Not connected; the reason is for people.
+    Down(String),
+    /// Connected, `hello` is on its way.
+    Greeting,
+    /// In.
+    Up,
+    /// Not connected, and it will not get better by trying again.
+    Refused(String),
+}
+
+struct Call {
+    id: Value,
+    give_up_at: u64,
+}
+
+/// The plugin.
+pub struct Plugin {
+    identity: Identity,
+    link: Link,
+    attempt: u64,
+    backoff: Backoff,
+    heard_at: u64,
+    heartbeat_ms: u64,
+    is_initialized: bool,
+    tools: Vec<Value>,
+    was_welcome: bool,
+    /// Whether an attempt to connect has failed or a connection was lost.
+    has_failed: bool,
+    /// Requests for the list that wait for the bridge, with the time they are answered anyway.
+    lists: Vec<(Value, u64)>,
+    calls: HashMap<String, Call>,
+    next_call: u64,
+    remembered: HashSet<String>,
+    order: VecDeque<String>,
+    held: VecDeque<InboundMessage>,
+    questions: HashSet<String>,
+}
+
+impl Plugin {
+    /// A plugin that has not connected yet. The seed spreads its pauses.
+    pub fn new(identity: Identity, seed: u64) -> Self {
+        Self {
+            identity,
+            link: Link::Down("it has not answered yet".to_owned()),
+            attempt: 0,
+            backoff: Backoff::new(seed),
+            heard_at: 0,
+            heartbeat_ms: HEARTBEAT_MS,
+            is_initialized: false,
+            tools: Vec::new(),
+            was_welcome: false,
+            has_failed: false,
+            lists: Vec::new(),
+            calls: HashMap::new(),
+            next_call: 0,
+            remembered: HashSet::new(),
+            order: VecDeque::new(),
+            held: VecDeque::new(),
+            questions: HashSet::new(),
+        }
+    }
+
+    /// Whether it is in.
+    pub fn is_up(&self) -> bool {
+        self.link == Link::Up
+    }
+
+    /// Why there will be no further attempt, if so.
+    pub fn refused(&self) -> Option<&str> {
+        match &self.link {
+            Link::Refused(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// The connection stands.
+    pub fn up(&mut self, now: u64) -> Vec<Output> {
+        self.attempt += 1;
+        self.link = Link::Greeting;
+        self.heard_at = now;
+        let hello = Hello {
+            openclaw_session: self.identity.openclaw_session.clone(),
+            claude_session: self.identity.claude_session.clone(),
+            pid: self.identity.pid,
+            token: self.identity.token.clone(),
+            acks: true,
+            attempt: Some(self.attempt),
+        };
+        vec![Output::Frame(frames::write(&FromPlugin::Hello(hello)))]
+    }
+
+    /// The connection is gone, or could not be made. `code` is the WebSocket's, where it was closed with one.
+    pub fn down(&mut self, code: Option<u16>, reason: &str) -> Vec<Output> {
+        let mut out = Vec::new();
+        if matches!(self.link, Link::Refused(_)) {
+            return out;
+        }
+        self.has_failed = true;
+        let refused = match code {
+            Some(close::BAD_TOKEN) => Some("it refused the token"),
+            Some(close::UNKNOWN_SESSION) => Some("it does not know the session"),
+            _ => None,
+        };
+        if code == Some(close::SUPERSEDED) {
+            // Somebody else serves the session now. Trying at once would only take it away again.
+            self.backoff.exhaust();
+        }
+        self.questions.clear();
+        let calls: Vec<Call> = self.calls.drain().map(|(_, call)| call).collect();
+        let lost = "The bridge to Toolyard was lost while this was under way. It may have been done or not: look before \
+                    you try again.";
+        out.extend(calls.iter().map(|call| Output::Line(mcp::response(&call.id, mcp::failure(lost)))));
+        match refused {
+            Some(why) => {
+                self.link =
+                    Link::Refused(format!("{why} ({reason}); start Claude Code anew with `toolyard claude start`"));
+            }
+            None => {
+                self.link = Link::Down(reason.to_owned());
+                out.push(Output::Dial { after_ms: self.backoff.pause() });
+            }
+        }
+        self.answer_lists(&mut out);
+        out
+    }
+
+    /// Time passes. Say it about every second.
+    pub fn tick(&mut self, now: u64) -> Vec<Output> {
+        let mut out = Vec::new();
+        let silent_ms = self.heartbeat_ms.saturating_mul(SILENT_HALF_BEATS) / 2;
+        if matches!(self.link, Link::Up | Link::Greeting) && now.saturating_sub(self.heard_at) > silent_ms {
+            out.push(Output::Hangup);
+            out.extend(self.down(None, "the bridge is silent"));
+        }
+        if self.lists.iter().any(|(_, until)| *until <= now) {
+            self.answer_lists(&mut out);
+        }
+        let late: Vec<String> =
+            self.calls.iter().filter(|(_, call)| call.give_up_at <= now).map(|(id, _)| id.clone()).collect();
+        for call_id in late {
+            if let Some(call) = self.calls.remove(&call_id) {
+                let text =
+                    "The bridge did not answer in time. It may have been done or not: look before you try again.";
+                out.push(Output::Line(mcp::response(&call.id, mcp::failure(text))));
+                out.push(Output::Frame(frames::write(&FromPlugin::ToolCancel { call_id })));
+            }
+        }
+        out
+    }
+
+    /// A frame from the bridge.
+    pub fn frame(&mut self, text: &str, now: u64) -> Vec<Output> {
+        let mut out = Vec::new();
+        if !matches!(self.link, Link::Up | Link::Greeting) {
+            return out;
+        }
+        self.heard_at = now;
+        let frame = match frames::read::<FromServer>(text) {
+            Ok(frame) => frame,
+            Err(error) => {
+                tracing::warn!(error, "a frame from the bridge cannot be read");
+                return out;
+            }
+        };
+        match frame {
+            FromServer::HelloAck { tools, session_meta } => {
+                self.link = Link::Up;
+                self.backoff.reset();
+                if let Some(every) = session_meta.get("heartbeat_ms").and_then(Value::as_u64).filter(|ms| *ms >= 1_000)
+                {
+                    self.heartbeat_ms = every;
+                }
+                self.set_tools(tools, &mut out);
+                self.was_welcome = true;
+                self.answer_lists(&mut out);
+            }
+            FromServer::ToolsChanged { tools } => self.set_tools(tools, &mut out),
+            FromServer::InboundMessage(message) => self.inbound(message, &mut out),
+            FromServer::PermissionReply { request_id, behavior } => {
+                // An answer to a question that was not asked on this connection, or was answered, is nobody's.
+                if self.questions.remove(&request_id) {
+                    let params = json!({"request_id": request_id, "behavior": behavior});
+                    out.push(Output::Line(mcp::notification("notifications/claude/channel/permission", Some(params))));
+                }
+            }
+            FromServer::ToolResult { call_id, ok, result, error } => {
+                if let Some(call) = self.calls.remove(&call_id) {
+                    let result = match (ok, result, error) {
+                        (true, result, _) => mcp::result(result.unwrap_or(Value::Null)),
+                        (false, _, error) => mcp::failure(error.as_deref().unwrap_or("the tool failed")),
+                    };
+                    out.push(Output::Line(mcp::response(&call.id, result)));
+                }
+            }
+            FromServer::Ping { ts } => out.push(Output::Frame(frames::write(&FromPlugin::Pong { ts }))),
+            FromServer::Pong { .. } | FromServer::Unknown => {}
+        }
+        out
+    }
+
+    fn set_tools(&mut self, mut tools: Vec<Value>, out: &mut Vec<Output>) {
+        // The reply tool is this plugin's own; one of the same name elsewhere would be shadowed.
+        tools.retain(|tool| tool.get("name").and_then(Value::as_str).is_some_and(|name| name != REPLY));
+        let changed = tools != self.tools;
+        self.tools = tools;
+        if changed && self.is_initialized && self.lists.is_empty() {
+            out.push(Output::Line(mcp::notification("notifications/tools/list_changed", None)));
+        }
+    }
+
+    fn answer_lists(&mut self, out: &mut Vec<Output>) {
+        for (id, _) in std::mem::take(&mut self.lists) {
+            out.push(Output::Line(self.list(&id)));
+        }
+    }
+
+    fn list(&self, id: &Value) -> String {
+        let mut tools = vec![mcp::reply_tool()];
+        tools.extend(self.tools.iter().cloned());
+        mcp::response(id, json!({"tools": tools}))
+    }
+
+    fn inbound(&mut self, message: InboundMessage, out: &mut Vec<Output>) {
+        if self.remembered.contains(&message.request_id) {
+            // Told already: the confirmation was lost. One that is held is confirmed when it is told.
+            if !self.held.iter().any(|held| held.request_id == message.request_id) {
+                out.push(ack(message.request_id));
+            }
+            return;
+        }
+        if !self.is_initialized {
+            if self.held.len() < MAX_HELD {
+                self.remember(&message.request_id);
+                self.held.push_back(message);
+            }
+            return;
+        }
+        self.remember(&message.request_id);
+        tell(message, out);
+    }
+
+    fn remember(&mut self, request_id: &str) {
+        if self.order.len() >= MAX_REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.remembered.remove(&oldest);
+        }
+        self.remembered.insert(request_id.to_owned());
+        self.order.push_back(request_id.to_owned());
+    }
+
+    /// A line from Claude Code.
+    pub fn line(&mut self, line: &str, now: u64) -> Vec<Output> {
+        let mut out = Vec::new();
+        let line = line.trim();
+        if line.is_empty() {
+            return out;
+        }
+        let message: Value = match serde_json::from_str(line) {
+            Ok(message) => message,
+            Err(error) => {
+                let text = format!("the line is not JSON: {error}");
+                out.push(Output::Line(mcp::error(&Value::Null, mcp::PARSE_ERROR, &text)));
+                return out;
+            }
+        };
+        let id = message.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
+        let method = message.get("method").and_then(Value::as_str);
+        let params = message.get("params");
+        match (method, id) {
+            (Some(method), Some(id)) => self.request(method, id, params, now, &mut out),
+            (Some(method), None) => self.notified(method, params, &mut out),
+            // We ask nothing of the client, so an answer of its is no answer to anything.
+            (None, Some(_)) if message.get("result").is_some() || message.get("error").is_some() => {}
+            (None, id) => {
+                let text = "a message needs a method; batches are not taken";
+                out.push(Output::Line(mcp::error(&id.unwrap_or(Value::Null), mcp::INVALID_REQUEST, text)));
+            }
+        }
+        out
+    }
+
+    fn request(&mut self, method: &str, id: Value, params: Option<&Value>, now: u64, out: &mut Vec<Output>) {
+        match method {
+            "initialize" => out.push(Output::Line(mcp::response(&id, mcp::initialize(params)))),
+            "ping" => out.push(Output::Line(mcp::response(&id, json!({})))),
+            "tools/list" => {
+                // Claude Code asks right at its start, while the bridge is just being joined.
+                let may_come = !self.was_welcome && (!self.has_failed || self.link == Link::Greeting);
+                if may_come && self.lists.len() < MAX_CALLS {
+                    self.lists.push((id, now + LIST_WAIT_MS));
+                } else {
+                    out.push(Output::Line(self.list(&id)));
+                }
+            }
+            "tools/call" => self.call(id, params, now, out),
+            other => {
+                let shown: String = other.chars().take(80).collect();
+                out.push(Output::Line(mcp::error(&id, mcp::METHOD_NOT_FOUND, &format!("Method not found: {shown}"))));
+            }
+        }
+    }
+
+    fn notified(&mut self, method: &str, params: Option<&Value>, out: &mut Vec<Output>) {
+        match method {
+            "notifications/initialized" => {
+                self.is_initialized = true;
+                for message in std::mem::take(&mut self.held) {
+                    tell(message, out);
+                }
+            }
+            "notifications/cancelled" => {
+                let wanted = params.and_then(|p| p.get("requestId"));
+                let call_id = self.calls.iter().find(|(_, call)| Some(&call.id) == wanted).map(|(id, _)| id.clone());
+                if let Some(call_id) = call_id {
+                    // Whoever takes a request back wants no answer.
+                    self.calls.remove(&call_id);
+                    out.push(Output::Frame(frames::write(&FromPlugin::ToolCancel { call_id })));
+                }
+            }
+            "notifications/claude/channel/permission_request" => self.permission(params, out),
+            _ => {}
+        }
+    }
+
+    fn permission(&mut self, params: Option<&Value>, out: &mut Vec<Output>) {
+        let text = |key: &str| params.and_then(|p| p.get(key)).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let request_id = text("request_id");
+        // While the bridge is down nobody can be asked; Claude Code's own dialogue stays open for the person there.
+        if !verdict::is_request_id(&request_id) || self.link != Link::Up {
+            return;
+        }
+        let preview = text("input_preview");
+        // The preview may be cut; only a whole one is the arguments.
+        let args = serde_json::from_str::<Map<String, Value>>(&preview).unwrap_or_default();
+        self.questions.insert(request_id.clone());
+        out.push(Output::Frame(frames::write(&FromPlugin::PermissionRequest(Question {
+            request_id,
+            tool: text("tool_name"),
+            args,
+            rationale: text("description"),
+            input_preview: Some(preview),
+        }))));
+    }
+
+    fn call(&mut self, id: Value, params: Option<&Value>, now: u64, out: &mut Vec<Output>) {
+        let name = params.and_then(|p| p.get("name")).and_then(Value::as_str).unwrap_or_default();
+        let arguments = match params.and_then(|p| p.get("arguments")) {
+            None | Some(Value::Null) => Some(Map::new()),
+            Some(Value::Object(map)) => Some(map.clone()),
+            Some(_) => None,
+        };
+        let (Some(args), false) = (arguments, name.is_empty()) else {
+            let text = "tools/call needs a name, and arguments that are an object";
+            return out.push(Output::Line(mcp::error(&id, mcp::INVALID_PARAMS, text)));
+        };
+        if let Some(why) = self.why_not() {
+            return out.push(Output::Line(mcp::response(&id, mcp::failure(&why))));
+        }
+        self.next_call += 1;
+        let call_id = format!("tc_{}_{}", self.identity.pid, self.next_call);
+        let (frame, within) = if name == REPLY {
+            match reply(&call_id, &args) {
+                Ok(message) => (FromPlugin::OutboundMessage(message), REPLY_WITHIN_MS),
+                Err(why) => return out.push(Output::Line(mcp::response(&id, mcp::failure(&why)))),
+            }
+        } else {
+            (FromPlugin::ToolCall { call_id: call_id.clone(), tool: name.to_owned(), args }, CALL_WITHIN_MS)
+        };
+        let text = frames::write(&frame);
+        if text.len() > frames::MAX_FRAME_BYTES {
+            let why = format!(
+                "The arguments have {} bytes; the bridge carries at most {}.",
+                text.len(),
+                frames::MAX_FRAME_BYTES
+            );
+            return out.push(Output::Line(mcp::response(&id, mcp::failure(&why))));
+        }
+        self.calls.insert(call_id, Call { id, give_up_at: now + within });
+        out.push(Output::Frame(text));
+    }
+
+    /// Why a call cannot be made now.
+    fn why_not(&self) -> Option<String> {
+        let url = &self.identity.url;
+        match &self.link {
+            Link::Up if self.calls.len() >= MAX_CALLS => Some(format!("{MAX_CALLS} calls are under way already.")),
+            Link::Up => None,
+            Link::Refused(why) => Some(format!("The bridge to Toolyard at {url} is closed: {why}.")),
+            Link::Down(why) => Some(format!(
+                "The bridge to Toolyard at {url} is down: {why}. It is tried again by itself; nothing was done. Is \
+                 `toolyard up` running?"
+            )),
+            Link::Greeting => Some(format!("The bridge to Toolyard at {url} is just being joined. Try again shortly.")),
+        }
+    }
+}
+
+fn ack(request_id: String) -> Output {
+    Output::Frame(frames::write(&FromPlugin::Ack { request_id }))
+}
+
+/// The notification, and then its confirmation.
+fn tell(message: InboundMessage, out: &mut Vec<Output>) {
+    let params = json!({"content": message.content, "meta": flatten(&message.meta)});
+    out.push(Output::Line(mcp::notification("notifications/claude/channel", Some(params))));
+    out.push(ack(message.request_id));
+}
+
+fn reply(call_id: &str, args: &Map<String, Value>) -> Result<OutboundMessage, String> {
+    let text = |key: &str| match args.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone()).filter(|t| !t.is_empty())),
+        Some(_) => Err(format!("reply: {key} must be a string")),
+    };
+    let needed = |key: &str| text(key)?.ok_or_else(|| format!("reply: {key} is missing"));
+    let files = match args.get("files") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(items)) => items
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned).ok_or_else(|| "reply: files must hold strings".to_owned()))
+            .collect::<Result<_, _>>()?,
+        Some(_) => return Err("reply: files must be a list".to_owned()),
+    };
+    if let Some(other) = args.keys().find(|key| !["chat_id", "text", "reply_to", "files"].contains(&key.as_str())) {
+        let shown: String = other.chars().take(80).collect();
+        return Err(format!("reply: {shown} is not known; there are chat_id, text, reply_to and files"));
+    }
+    Ok(OutboundMessage {
+        call_id: call_id.to_owned(),
+        chat_id: needed("chat_id")?,
+        text: needed("text")?,
+        reply_to: text("reply_to")?,
+        files,
+    })
+}

@@ -1,0 +1,483 @@
+//! [`Hub`]: from what happens on connections and in sessions to what must be done.
+
+use super::{
+    Action, CallOrder, ConnectionId,
+    session::{Bound, NewSession, Session, SessionView},
+};
+use crate::{
+    frames::{
+        self, Behavior, FromPlugin, FromServer, HEARTBEAT_MS, HELLO_WITHIN_MS, Hello, InboundMessage,
+        MAX_CONTENT_BYTES, MAX_FRAME_BYTES, MAX_HELLO_BYTES, MAX_ID_BYTES, MAX_IN_FLIGHT, OutboundMessage, PROTOCOL,
+        close,
+    },
+    verdict,
+};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+
+/// Pings that may go unanswered; then the plugin is gone.
+const MAX_MISSED: u32 = 2;
+
+/// All sessions and connections of one bridge.
+#[derive(Debug, Default)]
+pub struct Hub {
+    sessions: HashMap<String, Session>,
+    connections: HashMap<ConnectionId, Connection>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Connection {
+    since: u64,
+    /// Set by `hello`.
+    session: Option<String>,
+    pinged_at: u64,
+    /// Pings since the plugin was last heard.
+    unanswered: u32,
+    /// Told to close: nothing it says counts any more.
+    is_closing: bool,
+}
+
+/// What became of a message for Claude.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is on its way, or waits for the plugin.
+    Message {
+        /// Whether it was sent at once.
+        sent: bool,
+    },
+    /// It answered a question and goes no further.
+    Verdict(Permitted),
+}
+
+/// What became of an answer in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permitted {
+    /// It counts.
+    Counted(Behavior),
+    /// The sender may not answer.
+    NotAllowed,
+    /// The question is closed.
+    TooLate,
+}
+
+/// Why an answer does not count, or a session is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplyError {
+    /// Nobody opened the session.
+    UnknownSession,
+    /// It never was open, or is closed: an answer counts once, in time, and while the plugin is connected.
+    NotOpen,
+}
+
+impl Hub {
+    /// Opens a session. One that is open already gets the new secret and keeps its mailbox and its plugin.
+    pub fn open(&mut self, new: NewSession) {
+        match self.sessions.get_mut(&new.opening.session) {
+            Some(session) => session.opening = new.opening,
+            None => {
+                self.sessions.insert(new.opening.session.clone(), Session::new(new));
+            }
+        }
+    }
+
+    /// Puts back a message that was kept when the process ended.
+    pub fn restore(&mut self, session: &str, message: InboundMessage) {
+        if let Some(session) = self.sessions.get_mut(session) {
+            session.mailbox.put(message);
+        }
+    }
+
+    /// Closes a session. Its plugin is told that it is unknown now.
+    pub fn close(&mut self, session: &str) -> Option<Vec<Action>> {
+        let mut gone = self.sessions.remove(session)?;
+        let mut actions = Vec::new();
+        let bound = gone.bound.as_ref().map(|b| b.connection);
+        gone.unbind(&mut actions);
+        for message in gone.mailbox.take_unsent() {
+            actions.push(Action::Forget { session: session.to_owned(), request_id: message.request_id });
+        }
+        if let Some(connection) = bound {
+            self.end(connection, close::UNKNOWN_SESSION, "the session was closed", &mut actions);
+        }
+        Some(actions)
+    }
+
+    /// How many sessions are open.
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// Whether a session is open.
+    pub fn is_open(&self, session: &str) -> bool {
+        self.sessions.contains_key(session)
+    }
+
+    /// A session, or all of them by name.
+    pub fn view(&self, session: Option<&str>) -> Vec<SessionView> {
+        let mut views: Vec<SessionView> = self
+            .sessions
+            .values()
+            .filter(|s| session.is_none_or(|name| name == s.opening.session))
+            .map(Session::view)
+            .collect();
+        views.sort_by(|a, b| a.session_key.cmp(&b.session_key));
+        views
+    }
+
+    /// What Claude said after a number.
+    pub fn said_after(&self, session: &str, seq: u64) -> Option<Vec<(u64, OutboundMessage)>> {
+        self.sessions.get(session).map(|s| s.said_after(seq))
+    }
+
+    /// Somebody connected.
+    pub fn connected(&mut self, now: u64) -> ConnectionId {
+        self.next += 1;
+        let id = ConnectionId(self.next);
+        let connection = Connection { since: now, session: None, pinged_at: now, unanswered: 0, is_closing: false };
+        self.connections.insert(id, connection);
+        id
+    }
+
+    /// A connection is gone, for whatever reason.
+    pub fn disconnected(&mut self, id: ConnectionId) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if let Some(connection) = self.connections.remove(&id) {
+            self.release(id, connection.session.as_deref(), &mut actions);
+        }
+        actions
+    }
+
+    fn release(&mut self, id: ConnectionId, session: Option<&str>, actions: &mut Vec<Action>) {
+        if let Some(session) = session.and_then(|name| self.sessions.get_mut(name))
+            && session.bound.as_ref().is_some_and(|b| b.connection == id)
+        {
+            session.unbind(actions);
+        }
+    }
+
+    fn end(&mut self, id: ConnectionId, code: u16, reason: &'static str, actions: &mut Vec<Action>) {
+        let Some(connection) = self.connections.get_mut(&id).filter(|c| !c.is_closing) else { return };
+        connection.is_closing = true;
+        let session = connection.session.take();
+        self.release(id, session.as_deref(), actions);
+        actions.push(Action::Close { to: id, code, reason });
+    }
+
+    /// A text came in.
+    pub fn text(&mut self, id: ConnectionId, text: &str, now: u64) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let Some(connection) = self.connections.get_mut(&id).filter(|c| !c.is_closing) else { return actions };
+        connection.unanswered = 0;
+        let limit = if connection.session.is_some() { MAX_FRAME_BYTES } else { MAX_HELLO_BYTES };
+        if text.len() > limit {
+            self.end(id, close::TOO_BIG, "the frame is too big", &mut actions);
+            return actions;
+        }
+        let frame = frames::read::<FromPlugin>(text);
+        match (connection.session.clone(), frame) {
+            (None, Ok(FromPlugin::Hello(hello))) => self.hello(id, hello, now, &mut actions),
+            (None, _) => self.end(id, close::NOT_HELLO, "the first frame must be hello", &mut actions),
+            (Some(session), Ok(frame)) => self.frame(id, &session, frame, now, &mut actions),
+            (Some(session), Err(error)) => {
+                // One bad frame is not worth a connection.
+                tracing::warn!(session, error, "a frame from the plugin cannot be read");
+            }
+        }
+        actions
+    }
+
+    fn hello(&mut self, id: ConnectionId, hello: Hello, now: u64, actions: &mut Vec<Action>) {
+        let Some(session) = self.sessions.get_mut(&hello.openclaw_session) else {
+            return self.end(id, close::UNKNOWN_SESSION, "unknown session", actions);
+        };
+        if !session.opening.fits(&hello.token) {
+            return self.end(id, close::BAD_TOKEN, "bad token", actions);
+        }
+        let older = session.bound.clone();
+        if let Some(held) = &older
+            && held.pid == hello.pid
+            && held.claude_session == hello.claude_session
+            && let (Some(there), Some(here)) = (held.attempt, hello.attempt)
+            && here < there
+        {
+            // It was on its way for so long that the same plugin has connected again meanwhile.
+            return self.end(id, close::SUPERSEDED, "superseded by a newer connection", actions);
+        }
+        if let Some(older) = older {
+            self.end(older.connection, close::SUPERSEDED, "superseded by a newer connection", actions);
+        }
+        let Some(session) = self.sessions.get_mut(&hello.openclaw_session) else { return };
+        session.bound = Some(Bound {
+            connection: id,
+            acks: hello.acks,
+            is_welcome: false,
+            pid: hello.pid,
+            claude_session: hello.claude_session,
+            attempt: hello.attempt,
+        });
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.session = Some(hello.openclaw_session.clone());
+            connection.pinged_at = now;
+        }
+        actions.push(Action::Welcome { to: id, session: hello.openclaw_session });
+    }
+
+    /// Whether a connection has shown its session's secret.
+    pub fn is_bound(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_some_and(|c| c.session.is_some() && !c.is_closing)
+    }
+
+    /// The tools of a session whose plugin said `hello`: it is in, and gets what waits for it.
+    pub fn welcome(&mut self, id: ConnectionId, tools: Vec<Value>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let Some(session) = self.session_of(id) else { return actions };
+        let Some(bound) = session.bound.as_mut().filter(|b| !b.is_welcome) else { return actions };
+        bound.is_welcome = true;
+        let mut session_meta = session.opening.meta.clone();
+        for (key, value) in [
+            ("protocol", json!(PROTOCOL)),
+            ("openclaw_session", json!(session.opening.session)),
+            ("heartbeat_ms", json!(HEARTBEAT_MS)),
+            ("limits", json!({"max_frame": MAX_FRAME_BYTES, "max_inflight": MAX_IN_FLIGHT})),
+            ("outbound", json!(true)),
+        ] {
+            session_meta.insert(key.to_owned(), value);
+        }
+        actions.push(send(id, &FromServer::HelloAck { tools, session_meta }));
+        actions.push(Action::Presence { session: session.opening.session.clone(), connected: true });
+        flush(session, &mut actions);
+        actions
+    }
+
+    fn session_of(&mut self, id: ConnectionId) -> Option<&mut Session> {
+        let name = self.connections.get(&id).filter(|c| !c.is_closing)?.session.as_ref()?;
+        self.sessions.get_mut(name).filter(|s| s.bound.as_ref().is_some_and(|b| b.connection == id))
+    }
+
+    fn frame(&mut self, id: ConnectionId, name: &str, frame: FromPlugin, now: u64, actions: &mut Vec<Action>) {
+        let Some(session) = self.session_of(id) else { return };
+        match frame {
+            // A second hello on the same connection says nothing new.
+            FromPlugin::Hello(_) | FromPlugin::Pong { .. } | FromPlugin::Unknown => {}
+            FromPlugin::Ping { ts } => actions.push(send(id, &FromServer::Pong { ts })),
+            FromPlugin::Ack { request_id } => confirm(session, request_id, actions),
+            FromPlugin::ToolCancel { call_id } => {
+                if session.calls.contains(&call_id) {
+                    actions.push(Action::Cancel { session: name.to_owned(), call_id });
+                }
+            }
+            FromPlugin::ToolCall { call_id, tool, args } => {
+                if let Some(refused) = refuse_call(session, &call_id) {
+                    return actions.push(send(id, &failed(call_id, refused)));
+                }
+                // Sent twice while it runs: it has one result, which is told when it is there.
+                if session.calls.insert(call_id.clone())
+                    && let Some(bound) = &session.bound
+                {
+                    let once = format!("bridge:{}:{}:{call_id}", bound.claude_session, bound.pid);
+                    actions.push(Action::Call(CallOrder { session: name.to_owned(), call_id, once, tool, args }));
+                }
+            }
+            FromPlugin::PermissionRequest(question) => {
+                if verdict::is_request_id(&question.request_id) {
+                    session.ask(question, now, actions);
+                } else {
+                    tracing::warn!(session = name, "a permission question without a proper id is ignored");
+                }
+            }
+            FromPlugin::OutboundMessage(message) => {
+                let call_id = message.call_id.clone();
+                let too_long = message.text.len() > MAX_CONTENT_BYTES;
+                let answer = if let Some(refused) = bad_id(&call_id) {
+                    failed(call_id, refused)
+                } else if too_long {
+                    failed(call_id, format!("the text is longer than {MAX_CONTENT_BYTES} bytes"))
+                } else {
+                    session.say(message, actions);
+                    FromServer::ToolResult { call_id, ok: true, result: Some(json!({"sent": true})), error: None }
+                };
+                actions.push(send(id, &answer));
+            }
+        }
+    }
+
+    /// How a call ended. Nobody is told when the plugin that made it is gone.
+    pub fn call_done(&mut self, session: &str, call_id: &str, outcome: Result<Value, String>) -> Vec<Action> {
+        let Some(session) = self.sessions.get_mut(session) else { return Vec::new() };
+        if !session.calls.remove(call_id) {
+            return Vec::new();
+        }
+        let Some((to, _)) = session.welcome_connection() else { return Vec::new() };
+        let frame = match outcome {
+            Ok(result) => {
+                FromServer::ToolResult { call_id: call_id.to_owned(), ok: true, result: Some(result), error: None }
+            }
+            Err(error) => failed(call_id.to_owned(), error),
+        };
+        let mut text = frames::write(&frame);
+        if text.len() > MAX_FRAME_BYTES {
+            let error = format!("the result has {} bytes; the bridge carries at most {MAX_FRAME_BYTES}", text.len());
+            text = frames::write(&failed(call_id.to_owned(), error));
+        }
+        vec![Action::Send { to, frame: text, receipt: None }]
+    }
+
+    /// A frame with a receipt is written. Where the plugin confirms by itself, that is waited for instead.
+    pub fn written(&mut self, id: ConnectionId, receipt: &str) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if let Some(session) = self.session_of(id) {
+            confirm(session, receipt.to_owned(), &mut actions);
+        }
+        actions
+    }
+
+    /// A message for Claude, or an answer in words to one of Claude Code's questions.
+    pub fn inbound(&mut self, session: &str, message: InboundMessage) -> Result<(Accepted, Vec<Action>), ReplyError> {
+        let held = self.sessions.get_mut(session).ok_or(ReplyError::UnknownSession)?;
+        let mut actions = Vec::new();
+        if let Some((behavior, id)) = verdict::read(&message.content)
+            && (held.is_open(&id) || held.was_open(&id))
+        {
+            // Who wrote it counts, not where: anybody in a room could say yes otherwise.
+            let sender = message.meta.get("user_id").and_then(Value::as_str).unwrap_or_default();
+            let allowed = !sender.is_empty() && held.opening.allowed_senders.iter().any(|known| known == sender);
+            let permitted = if !allowed {
+                Permitted::NotAllowed
+            } else {
+                match self.permission_reply(session, &id, behavior, &format!("sender:{sender}")) {
+                    Ok(more) => {
+                        actions.extend(more);
+                        Permitted::Counted(behavior)
+                    }
+                    Err(_) => Permitted::TooLate,
+                }
+            };
+            return Ok((Accepted::Verdict(permitted), actions));
+        }
+        actions.push(Action::Keep { session: session.to_owned(), message: message.clone() });
+        for request_id in held.mailbox.put(message) {
+            held.dropped += 1;
+            actions.push(Action::Forget { session: session.to_owned(), request_id: request_id.clone() });
+            actions.push(Action::Dropped { session: session.to_owned(), request_id });
+        }
+        let sent = held.welcome_connection().is_some();
+        flush(held, &mut actions);
+        Ok((Accepted::Message { sent }, actions))
+    }
+
+    /// A person's answer. It counts once.
+    pub fn permission_reply(
+        &mut self,
+        session: &str,
+        request_id: &str,
+        behavior: Behavior,
+        by: &str,
+    ) -> Result<Vec<Action>, ReplyError> {
+        let session = self.sessions.get_mut(session).ok_or(ReplyError::UnknownSession)?;
+        let (to, _) = session.welcome_connection().ok_or(ReplyError::NotOpen)?;
+        let mut actions = Vec::new();
+        if !session.answer(request_id, behavior, by, &mut actions) {
+            return Err(ReplyError::NotOpen);
+        }
+        actions.push(send(to, &FromServer::PermissionReply { request_id: request_id.to_owned(), behavior }));
+        Ok(actions)
+    }
+
+    /// Sessions whose plugin is in, to be told of changed tools.
+    pub fn connected_sessions(&self) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .sessions
+            .values()
+            .filter(|s| s.welcome_connection().is_some())
+            .map(|s| s.opening.session.clone())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// A session's tools have changed.
+    pub fn tools_changed(&mut self, session: &str, tools: Vec<Value>) -> Vec<Action> {
+        let to = self.sessions.get(session).and_then(Session::welcome_connection);
+        to.map(|(to, _)| send(to, &FromServer::ToolsChanged { tools })).into_iter().collect()
+    }
+
+    /// Time passes for a connection: `hello`, heartbeats and questions have their time. Say it about every second.
+    pub fn tick(&mut self, id: ConnectionId, now: u64) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let Some(connection) = self.connections.get_mut(&id).filter(|c| !c.is_closing) else { return actions };
+        let Some(name) = connection.session.clone() else {
+            if now.saturating_sub(connection.since) >= HELLO_WITHIN_MS {
+                self.end(id, close::NO_HELLO, "no hello in time", &mut actions);
+            }
+            return actions;
+        };
+        if now.saturating_sub(connection.pinged_at) >= HEARTBEAT_MS {
+            if connection.unanswered >= MAX_MISSED {
+                self.end(id, close::HEARTBEAT_LOST, "two pings were not answered", &mut actions);
+                return actions;
+            }
+            connection.pinged_at = now;
+            connection.unanswered += 1;
+            if self.session_of(id).is_some_and(|s| s.welcome_connection().is_some()) {
+                actions.push(send(id, &FromServer::Ping { ts: json!(now) }));
+            }
+        }
+        if let Some(session) = self.sessions.get_mut(&name) {
+            session.expire(now, &mut actions);
+        }
+        actions
+    }
+}
+
+fn send(to: ConnectionId, frame: &FromServer) -> Action {
+    Action::Send { to, frame: frames::write(frame), receipt: None }
+}
+
+fn failed(call_id: String, error: String) -> FromServer {
+    FromServer::ToolResult { call_id, ok: false, result: None, error: Some(error) }
+}
+
+/// Sends what was not sent on this connection yet.
+fn flush(session: &mut Session, actions: &mut Vec<Action>) {
+    let Some((to, acks)) = session.welcome_connection() else { return };
+    for message in session.mailbox.take_unsent() {
+        let receipt = (!acks).then(|| message.request_id.clone());
+        actions.push(Action::Send { to, frame: frames::write(&FromServer::InboundMessage(message)), receipt });
+    }
+}
+
+fn confirm(session: &mut Session, request_id: String, actions: &mut Vec<Action>) {
+    if session.mailbox.confirm(&request_id) {
+        actions.push(Action::Forget { session: session.opening.session.clone(), request_id });
+    }
+}
+
+fn bad_id(call_id: &str) -> Option<String> {
+    let bad = call_id.is_empty() || call_id.len() > MAX_ID_BYTES || call_id.chars().any(char::is_control);
+    bad.then(|| format!("call_id must have 1 to {MAX_ID_BYTES} bytes without control characters"))
+}
+
+fn refuse_call(session: &Session, call_id: &str) -> Option<String> {
+    bad_id(call_id).or_else(|| {
+        (session.calls.len() >= MAX_IN_FLIGHT && !session.calls.contains(call_id))
+            .then(|| format!("{MAX_IN_FLIGHT} calls are under way already; wait for one to end"))
+    })
+}
+
+/// What a message may be; the error says what is wrong.
+pub fn check_message(content: &str, meta: &Map<String, Value>) -> Result<(), String> {
+    if content.len() > MAX_CONTENT_BYTES {
+        return Err(format!("content has {} bytes; at most {MAX_CONTENT_BYTES} are allowed", content.len()));
+    }
+    let described = frames::write(meta).len();
+    if described > frames::MAX_META_BYTES {
+        return Err(format!("meta has {described} bytes; at most {} are allowed", frames::MAX_META_BYTES));
+    }
+    Ok(())
+}

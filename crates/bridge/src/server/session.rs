@@ -1,0 +1,224 @@
+//! One open session: its secret, its mailbox, and what its plugin has under way.
+
+use super::{Action, ConnectionId, MAX_CLOSED, MAX_OUTBOUND, MAX_QUESTIONS, QUESTION_OPEN_MS, Settled};
+use crate::{
+    frames::{Behavior, OutboundMessage, Question},
+    mailbox::{Mailbox, MailboxLimits},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use std::collections::{HashSet, VecDeque};
+use subtle::ConstantTimeEq;
+
+/// What is fixed when a session is opened. It can be kept and opened again after a restart: the secret itself is not in it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Opening {
+    /// The session.
+    pub session: String,
+    /// The secret's SHA-256, in hex.
+    pub token_sha256: String,
+    /// Claude's own session.
+    pub claude_session: String,
+    /// Who may answer a permission question in words, by `meta.user_id`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_senders: Vec<String>,
+    /// Given to the plugin: agent, channel, chat.
+    #[serde(default)]
+    pub meta: Map<String, Value>,
+}
+
+/// A session about to be opened.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    /// Everything but the secret.
+    pub opening: Opening,
+    /// How much its mailbox holds.
+    pub limits: MailboxLimits,
+}
+
+impl Opening {
+    /// How a secret is kept.
+    pub fn digest(token: &str) -> String {
+        Sha256::digest(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether this is the secret, in a time that tells nothing about where it differs.
+    pub fn fits(&self, token: &str) -> bool {
+        Self::digest(token).as_bytes().ct_eq(self.token_sha256.as_bytes()).into()
+    }
+}
+
+/// A session as people see it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionView {
+    /// The session.
+    pub session_key: String,
+    /// Claude's own session.
+    pub claude_session: String,
+    /// Whether a plugin is in.
+    pub connected: bool,
+    /// The plugin's process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Messages that wait for Claude.
+    pub waiting: usize,
+    /// Their bytes.
+    pub waiting_bytes: usize,
+    /// Messages that were dropped since the session was opened.
+    pub dropped: u64,
+    /// Calls under way.
+    pub calls: usize,
+    /// Questions that are open.
+    pub questions: Vec<Question>,
+}
+
+/// A plugin that said `hello`.
+#[derive(Debug, Clone)]
+pub(super) struct Bound {
+    pub(super) connection: ConnectionId,
+    pub(super) acks: bool,
+    /// Whether it has been welcomed: before that, nothing else is sent.
+    pub(super) is_welcome: bool,
+    pub(super) pid: u32,
+    pub(super) claude_session: String,
+    pub(super) attempt: Option<u64>,
+}
+
+#[derive(Debug)]
+struct OpenQuestion {
+    question: Question,
+    closes_at: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) opening: Opening,
+    pub(super) mailbox: Mailbox,
+    pub(super) bound: Option<Bound>,
+    /// Calls under way that the plugin still waits for.
+    pub(super) calls: HashSet<String>,
+    questions: Vec<OpenQuestion>,
+    closed: VecDeque<String>,
+    outbound: VecDeque<(u64, OutboundMessage)>,
+    next_outbound: u64,
+    pub(super) dropped: u64,
+}
+
+impl Session {
+    pub(super) fn new(new: NewSession) -> Self {
+        Self {
+            opening: new.opening,
+            mailbox: Mailbox::new(new.limits),
+            bound: None,
+            calls: HashSet::new(),
+            questions: Vec::new(),
+            closed: VecDeque::new(),
+            outbound: VecDeque::new(),
+            next_outbound: 1,
+            dropped: 0,
+        }
+    }
+
+    fn name(&self) -> String {
+        self.opening.session.clone()
+    }
+
+    /// The connection that may be sent to.
+    pub(super) fn welcome_connection(&self) -> Option<(ConnectionId, bool)> {
+        self.bound.as_ref().filter(|b| b.is_welcome).map(|b| (b.connection, b.acks))
+    }
+
+    pub(super) fn ask(&mut self, question: Question, now: u64, actions: &mut Vec<Action>) {
+        // The same question again is the same question.
+        if self.questions.iter().any(|open| open.question.request_id == question.request_id) {
+            return;
+        }
+        if self.questions.len() >= MAX_QUESTIONS {
+            let oldest = self.questions.remove(0);
+            self.settle(oldest.question.request_id, Settled::Withdrawn, actions);
+        }
+        // An id may come round again.
+        self.closed.retain(|id| *id != question.request_id);
+        let closes_at = now + QUESTION_OPEN_MS;
+        self.questions.push(OpenQuestion { question: question.clone(), closes_at });
+        actions.push(Action::Asked { session: self.name(), question, closes_at });
+    }
+
+    pub(super) fn is_open(&self, request_id: &str) -> bool {
+        self.questions.iter().any(|open| open.question.request_id == request_id)
+    }
+
+    /// Whether a question of this id was closed lately.
+    pub(super) fn was_open(&self, request_id: &str) -> bool {
+        self.closed.iter().any(|id| id == request_id)
+    }
+
+    /// Closes a question with an answer. False when it is not open: only the first answer counts.
+    pub(super) fn answer(&mut self, request_id: &str, behavior: Behavior, by: &str, actions: &mut Vec<Action>) -> bool {
+        let Some(at) = self.questions.iter().position(|open| open.question.request_id == request_id) else {
+            return false;
+        };
+        self.questions.remove(at);
+        self.settle(request_id.to_owned(), Settled::Answered { behavior, by: by.to_owned() }, actions);
+        true
+    }
+
+    pub(super) fn expire(&mut self, now: u64, actions: &mut Vec<Action>) {
+        while let Some(at) = self.questions.iter().position(|open| open.closes_at <= now) {
+            let gone = self.questions.remove(at);
+            self.settle(gone.question.request_id, Settled::Expired, actions);
+        }
+    }
+
+    fn settle(&mut self, request_id: String, how: Settled, actions: &mut Vec<Action>) {
+        if self.closed.len() >= MAX_CLOSED {
+            self.closed.pop_front();
+        }
+        self.closed.push_back(request_id.clone());
+        actions.push(Action::Settled { session: self.name(), request_id, how });
+    }
+
+    /// The plugin is gone: what was bound to its connection goes with it, the mailbox stays.
+    pub(super) fn unbind(&mut self, actions: &mut Vec<Action>) {
+        let Some(bound) = self.bound.take() else { return };
+        self.mailbox.rewind();
+        self.calls.clear();
+        for open in std::mem::take(&mut self.questions) {
+            self.settle(open.question.request_id, Settled::Withdrawn, actions);
+        }
+        if bound.is_welcome {
+            actions.push(Action::Presence { session: self.name(), connected: false });
+        }
+    }
+
+    pub(super) fn say(&mut self, message: OutboundMessage, actions: &mut Vec<Action>) {
+        let seq = self.next_outbound;
+        self.next_outbound += 1;
+        if self.outbound.len() >= MAX_OUTBOUND {
+            self.outbound.pop_front();
+        }
+        self.outbound.push_back((seq, message.clone()));
+        actions.push(Action::Outbound { session: self.name(), seq, message });
+    }
+
+    pub(super) fn said_after(&self, seq: u64) -> Vec<(u64, OutboundMessage)> {
+        self.outbound.iter().filter(|(n, _)| *n > seq).cloned().collect()
+    }
+
+    pub(super) fn view(&self) -> SessionView {
+        SessionView {
+            session_key: self.name(),
+            claude_session: self.opening.claude_session.clone(),
+            connected: self.welcome_connection().is_some(),
+            pid: self.bound.as_ref().map(|b| b.pid),
+            waiting: self.mailbox.len(),
+            waiting_bytes: self.mailbox.bytes(),
+            dropped: self.dropped,
+            calls: self.calls.len(),
+            questions: self.questions.iter().map(|open| open.question.clone()).collect(),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The server's end, frame by frame.
+
+use crate::network::{SESSION, TOKEN, message, opening};
+use serde_json::{Value, json};
+use toolyard_bridge::{
+    frames::Behavior,
+    server::{Accepted, Action, ConnectionId, Hub, Permitted, QUESTION_OPEN_MS, ReplyError, Settled},
+};
+
+fn hub() -> Hub {
+    let mut hub = Hub::default();
+    hub.open(opening());
+    hub
+}
+
+fn hello(acks: bool, pid: u32) -> String {
+    json!({"type": "hello", "openclaw_session": SESSION, "claude_session": "c", "pid": pid, "token": TOKEN, "acks": acks})
+        .to_string()
+}
+
+fn join(hub: &mut Hub, acks: bool, pid: u32) -> (ConnectionId, Vec<Action>) {
+    let id = hub.connected(0);
+    let mut actions = hub.text(id, &hello(acks, pid), 0);
+    assert!(matches!(actions.last(), Some(Action::Welcome { .. })), "{actions:?}");
+    actions.extend(hub.welcome(id, vec![json!({"name": "t"})]));
+    (id, actions)
+}
+
+fn frames(actions: &[Action]) -> Vec<Value> {
+    let texts = actions.iter().filter_map(|a| match a {
+        Action::Send { frame, .. } => Some(frame),
+        _ => None,
+    });
+    texts.map(|t| serde_json::from_str(t).unwrap()).collect()
+}
+
+fn closes(actions: &[Action]) -> Vec<u16> {
+    actions.iter().filter_map(|a| if let Action::Close { code, .. } = a { Some(*code) } else { None }).collect()
+}
+
+#[test]
+fn hello_is_checked_and_answered_with_tools_and_meta() {
+    let mut hub = hub();
+    let (_, actions) = join(&mut hub, true, 1);
+    let ack = &frames(&actions)[0];
+    assert_eq!((&ack["type"], &ack["tools"][0]["name"]), (&json!("hello_ack"), &json!("t")));
+    let meta = &ack["session_meta"];
+    assert_eq!((&meta["protocol"], &meta["heartbeat_ms"]), (&json!(1), &json!(30_000)));
+    assert_eq!(meta["openclaw_session"], SESSION);
+    assert!(meta["limits"]["max_frame"].is_u64());
+    for (text, code) in [
+        (hello(true, 1).replace(TOKEN, "wrong"), 4001),
+        (hello(true, 1).replace(SESSION, "nobody"), 4002),
+        (r#"{"type":"ping"}"#.to_owned(), 4004),
+        ("nonsense".to_owned(), 4004),
+        ("x".repeat(100_000), 1009),
+    ] {
+        let id = hub.connected(0);
+        assert_eq!(closes(&hub.text(id, &text, 0)), [code], "{}", &text[..20.min(text.len())]);
+        assert!(hub.text(id, &hello(true, 1), 0).is_empty(), "nothing counts after the close");
+    }
+    let silent = hub.connected(0);
+    assert!(hub.tick(silent, 4_999).is_empty());
+    assert_eq!(closes(&hub.tick(silent, 5_000)), [4003]);
+    assert!(hub.view(None)[0].connected, "none of them touched the plugin that is in");
+}
+
+#[test]
+fn the_newest_hello_wins() {
+    let mut hub = hub();
+    let (first, _) = join(&mut hub, true, 1);
+    let (second, actions) = join(&mut hub, true, 2);
+    assert!(actions.iter().any(|a| matches!(a, Action::Close { to, code: 4005, .. } if *to == first)));
+    assert!(hub.disconnected(first).is_empty(), "the old one's end is nobody's");
+    let (_, actions) = hub.inbound(SESSION, message("m")).unwrap();
+    assert!(actions.iter().any(|a| matches!(a, Action::Send { to, .. } if *to == second)));
+}
+
+#[test]
+fn heartbeats_close_after_two_misses_and_any_frame_is_a_sign_of_life() {
+    let mut hub = hub();
+    let (id, _) = join(&mut hub, true, 1);
+    assert_eq!(frames(&hub.tick(id, 30_000))[0]["type"], "ping");
+    hub.text(id, r#"{"type":"pong","ts":30000}"#, 30_010);
+    assert_eq!(frames(&hub.tick(id, 60_000)).len(), 1);
+    assert_eq!(frames(&hub.tick(id, 90_000)).len(), 1, "one miss is no end");
+    assert_eq!(closes(&hub.tick(id, 120_000)), [4006]);
+    let (id, _) = join(&mut hub, true, 1);
+    for at in 1..20 {
+        assert!(closes(&hub.tick(id, at * 30_000)).is_empty());
+        hub.text(id, r#"{"type":"something_new"}"#, at * 30_000);
+    }
+    let answered = hub.text(id, r#"{"type":"ping","ts":7}"#, 0);
+    assert_eq!(frames(&answered), [json!({"type": "pong", "ts": 7})]);
+}
+
+#[test]
+fn messages_wait_for_the_plugin_and_the_oldest_give_way_with_a_warning() {
+    let mut hub = hub();
+    let mut dropped = Vec::new();
+    for n in 0..103 {
+        let (accepted, actions) = hub.inbound(SESSION, message(&format!("m{n}"))).unwrap();
+        assert_eq!(accepted, Accepted::Message { sent: false });
+        dropped.extend(actions.into_iter().filter_map(|a| match a {
+            Action::Dropped { request_id, .. } => Some(request_id),
+            _ => None,
+        }));
+    }
+    assert_eq!(dropped, ["m0", "m1", "m2"]);
+    let (id, actions) = join(&mut hub, true, 1);
+    let sent = frames(&actions);
+    assert_eq!((sent.len(), &sent[0]["type"], &sent[1]["request_id"]), (101, &json!("hello_ack"), &json!("m3")));
+    assert_eq!(hub.view(None)[0].waiting, 100, "until they are confirmed");
+    let acked = hub.text(id, r#"{"type":"ack","request_id":"m3"}"#, 0);
+    assert!(matches!(&acked[..], [Action::Forget { request_id, .. }] if request_id == "m3"));
+    hub.disconnected(id);
+    let (_, actions) = join(&mut hub, true, 1);
+    assert_eq!(frames(&actions)[1]["request_id"], "m4");
+}
+
+#[test]
+fn towards_a_plugin_without_acks_written_is_delivered() {
+    let mut hub = hub();
+    let (id, _) = join(&mut hub, false, 1);
+    let (_, actions) = hub.inbound(SESSION, message("m")).unwrap();
+    let receipt = actions.iter().find_map(|a| match a {
+        Action::Send { receipt, .. } => receipt.clone(),
+        _ => None,
+    });
+    assert_eq!(receipt.as_deref(), Some("m"));
+    assert_eq!(hub.view(None)[0].waiting, 1);
+    hub.written(id, "m");
+    assert_eq!(hub.view(None)[0].waiting, 0);
+}
+
+#[test]
+fn a_call_runs_once_and_its_result_finds_the_plugin_that_asked() {
+    let mut hub = hub();
+    let (first, _) = join(&mut hub, true, 1);
+    let call = r#"{"type":"tool_call","call_id":"tc_001","tool":"echo","args":{"a":1}}"#;
+    let ordered = hub.text(first, call, 0);
+    let [Action::Call(order)] = &ordered[..] else { panic!("{ordered:?}") };
+    assert_eq!((order.tool.as_str(), &order.args["a"]), ("echo", &json!(1)));
+    assert!(hub.text(first, call, 0).is_empty(), "under way already");
+    hub.disconnected(first);
+    assert!(hub.call_done(SESSION, "tc_001", Ok(json!({}))).is_empty(), "nobody waits any more");
+    let (second, _) = join(&mut hub, true, 1);
+    let again = hub.text(second, call, 0);
+    let [Action::Call(same)] = &again[..] else { panic!("{again:?}") };
+    assert_eq!(same.once, order.once, "so that the engine gives the recorded result");
+    let done = hub.call_done(SESSION, "tc_001", Ok(json!({"x": 1})));
+    assert_eq!(frames(&done), [json!({"type": "tool_result", "call_id": "tc_001", "ok": true, "result": {"x": 1}})]);
+    hub.disconnected(second);
+    let (other, _) = join(&mut hub, true, 2);
+    let [Action::Call(another)] = &hub.text(other, call, 0)[..] else { panic!() };
+    assert_ne!(another.once, order.once, "another process counts its calls anew");
+    let failed = hub.call_done(SESSION, "tc_001", Err("no".into()));
+    assert_eq!(frames(&failed)[0], json!({"type": "tool_result", "call_id": "tc_001", "ok": false, "error": "no"}));
+}
+
+#[test]
+fn calls_have_limits_that_are_told() {
+    let mut hub = hub();
+    let (id, _) = join(&mut hub, true, 1);
+    let call = |n: &str| json!({"type": "tool_call", "call_id": n, "tool": "echo"}).to_string();
+    for n in 0..64 {
+        assert!(matches!(&hub.text(id, &call(&n.to_string()), 0)[..], [Action::Call(_)]));
+    }
+    let refused = frames(&hub.text(id, &call("64"), 0));
+    assert!(refused[0]["error"].as_str().unwrap().contains("64 calls"), "{refused:?}");
+    assert_eq!(frames(&hub.text(id, &call(&"x".repeat(500)), 0))[0]["ok"], false);
+    let huge = hub.call_done(SESSION, "1", Ok(json!("x".repeat(17 << 20))));
+    assert!(frames(&huge)[0]["error"].as_str().unwrap().contains("carries at most"));
+    assert!(matches!(&hub.text(id, r#"{"type":"tool_cancel","call_id":"2"}"#, 0)[..], [Action::Cancel { .. }]));
+    assert!(hub.text(id, r#"{"type":"tool_cancel","call_id":"unknown"}"#, 0).is_empty());
+    assert!(hub.text(id, "{broken", 0).is_empty(), "one bad frame is not worth a connection");
+    assert!(hub.view(None)[0].connected);
+}
+
+const ASK: &str =
+    r#"{"type":"permission_request","request_id":"abxyz","tool":"Bash","args":{"command":"ls"},"rationale":"look"}"#;
+
+fn say(hub: &mut Hub, text: &str, user: &str) -> (Accepted, Vec<Action>) {
+    let mut message = message("v");
+    message.content = text.to_owned();
+    message.meta.insert("user_id".to_owned(), json!(user));
+    hub.inbound(SESSION, message).unwrap()
+}
+
+#[test]
+fn a_question_is_answered_once_by_whoever_may() {
+    let mut hub = hub();
+    let (id, _) = join(&mut hub, true, 1);
+    let asked = hub.text(id, ASK, 0);
+    assert!(matches!(&asked[..], [Action::Asked { question, .. }] if question.tool == "Bash"), "{asked:?}");
+    assert!(hub.text(id, ASK, 0).is_empty(), "the same question is asked once");
+    let (stranger, actions) = say(&mut hub, "yes abxyz", "u2");
+    assert_eq!((stranger, actions), (Accepted::Verdict(Permitted::NotAllowed), vec![]), "and it is no chat either");
+    let (friend, actions) = say(&mut hub, " YES abxyz ", "u1");
+    assert_eq!(friend, Accepted::Verdict(Permitted::Counted(Behavior::Allow)));
+    assert_eq!(frames(&actions), [json!({"type": "permission_reply", "request_id": "abxyz", "behavior": "allow"})]);
+    let how = Settled::Answered { behavior: Behavior::Allow, by: "sender:u1".into() };
+    assert!(actions.iter().any(|a| matches!(a, Action::Settled { how: h, .. } if *h == how)));
+    assert_eq!(say(&mut hub, "no abxyz", "u1").0, Accepted::Verdict(Permitted::TooLate));
+    assert_eq!(hub.permission_reply(SESSION, "abxyz", Behavior::Deny, "p"), Err(ReplyError::NotOpen));
+    let (chat, actions) = say(&mut hub, "yes maybe", "u1");
+    assert_eq!((chat, frames(&actions).len()), (Accepted::Message { sent: true }, 1), "nobody asked that");
+}
+
+#[test]
+fn a_question_expires_and_goes_with_its_connection() {
+    let mut hub = hub();
+    let (id, _) = join(&mut hub, true, 1);
+    hub.text(id, ASK, 0);
+    let mut settled = Vec::new();
+    for at in 1..=QUESTION_OPEN_MS / 1_000 {
+        settled.extend(hub.tick(id, at * 1_000).into_iter().filter(|a| matches!(a, Action::Settled { .. })));
+        hub.text(id, r#"{"type":"pong"}"#, at * 1_000);
+    }
+    assert!(matches!(&settled[..], [Action::Settled { how: Settled::Expired, .. }]), "{settled:?}");
+    hub.text(id, ASK, 0);
+    let gone = hub.disconnected(id);
+    assert!(gone.iter().any(|a| matches!(a, Action::Settled { how: Settled::Withdrawn, .. })), "{gone:?}");
+    assert_eq!(hub.permission_reply(SESSION, "abxyz", Behavior::Allow, "p"), Err(ReplyError::NotOpen));
+    let (id, _) = join(&mut hub, true, 1);
+    assert!(hub.text(id, &ASK.replace("abxyz", "ablyz"), 0).is_empty(), "no proper id");
+}
+
+#[test]
+fn replies_of_claude_are_told_and_kept_for_later() {
+    let mut hub = hub();
+    let (id, _) = join(&mut hub, true, 1);
+    let said = json!({"type": "outbound_message", "call_id": "o1", "chat_id": "c", "text": "hi", "files": ["/a"]});
+    let actions = hub.text(id, &said.to_string(), 0);
+    assert!(matches!(&actions[0], Action::Outbound { seq: 1, message, .. } if message.text == "hi"));
+    assert_eq!(frames(&actions)[0]["ok"], true);
+    assert_eq!(hub.said_after(SESSION, 0).unwrap().len(), 1);
+    assert!(hub.said_after(SESSION, 1).unwrap().is_empty());
+    let long = json!({"type": "outbound_message", "call_id": "o2", "chat_id": "c", "text": "x".repeat(2 << 20)});
+    assert_eq!(frames(&hub.text(id, &long.to_string(), 0))[0]["ok"], false);
+}
+
+#[test]
+fn a_closed_session_is_unknown_and_an_opened_one_keeps_what_waits() {
+    let mut hub = hub();
+    hub.inbound(SESSION, message("m")).unwrap();
+    hub.open(opening());
+    assert_eq!(hub.view(None)[0].waiting, 1);
+    let (id, _) = join(&mut hub, true, 1);
+    let actions = hub.close(SESSION).unwrap();
+    assert!(actions.iter().any(|a| matches!(a, Action::Close { to, code: 4002, .. } if *to == id)));
+    assert!(actions.iter().any(|a| matches!(a, Action::Forget { request_id, .. } if request_id == "m")));
+    assert_eq!(hub.inbound(SESSION, message("n")).unwrap_err(), ReplyError::UnknownSession);
+    assert!(hub.is_empty() && hub.close(SESSION).is_none());
+}

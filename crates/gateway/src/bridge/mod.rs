@@ -1,0 +1,308 @@
+//! The Claude bridge's server end: its sockets, its sessions in the store, and who is told what. The rules are in
+//! `toolyard_bridge::server::Hub`; here its actions are carried out.
+//!
+//! What goes to a plugin is put into its queue while the hub is locked, so that nothing overtakes anything.
+
+mod socket;
+mod tools;
+
+pub(crate) use socket::{accept, not_a_socket};
+pub use tools::EngineTools;
+
+use crate::{
+    hub::{Gateway, lock},
+    rpc::sessions::Key,
+    ws::frame::EventBody,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+use tokio::sync::{mpsc, watch};
+use toolyard_bridge::{
+    frames::InboundMessage,
+    mailbox::MailboxLimits,
+    server::{Action, CallOrder, ConnectionId, Hub, NewSession, Opening, Settled, ToolRequest, Tools},
+};
+use toolyard_engine::{Store, store::StoreError};
+
+/// Open sessions, without their secrets.
+const OPENINGS: &str = "bridge.sessions";
+/// Messages that wait for Claude.
+const INBOX: &str = "bridge.inbox";
+/// Bytes waiting to be written to one plugin; beyond it, it does not read.
+const MAX_QUEUED_BYTES: usize = 64 << 20;
+
+/// What is on its way to a plugin.
+enum Out {
+    Frame { text: String, receipt: Option<String> },
+    Close(u16, &'static str),
+}
+
+/// The queue of one plugin.
+#[derive(Clone)]
+struct Queue {
+    sender: mpsc::UnboundedSender<Out>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Queue {
+    fn put(&self, out: Out) {
+        if let Out::Frame { text, .. } = &out {
+            let waiting = self.bytes.fetch_add(text.len(), Ordering::AcqRel) + text.len();
+            if waiting > MAX_QUEUED_BYTES {
+                let slow = Out::Close(toolyard_bridge::frames::close::SLOW, "the plugin does not read");
+                let _ = self.sender.send(slow);
+                return;
+            }
+        }
+        let _ = self.sender.send(out);
+    }
+}
+
+/// The bridge of a gateway.
+pub(crate) struct Bridge {
+    hub: Mutex<Hub>,
+    queues: Mutex<HashMap<ConnectionId, Queue>>,
+    calls: Mutex<HashMap<(String, String), watch::Sender<bool>>>,
+    tools: OnceLock<Arc<dyn Tools>>,
+    limits: MailboxLimits,
+    began: Instant,
+}
+
+impl Bridge {
+    pub(crate) fn new(limits: MailboxLimits) -> Self {
+        Self {
+            hub: Mutex::default(),
+            queues: Mutex::default(),
+            calls: Mutex::default(),
+            tools: OnceLock::new(),
+            limits,
+            began: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+}
+
+impl Gateway {
+    /// Sets who lists and runs the tools of bridged sessions, before anybody connects; otherwise the engine does.
+    pub fn set_bridge_tools(&self, tools: Arc<dyn Tools>) {
+        let _ = self.inner.bridge.tools.set(tools);
+    }
+
+    fn bridge_tools(&self) -> Arc<dyn Tools> {
+        self.inner.bridge.tools.get_or_init(|| Arc::new(EngineTools::new(self))).clone()
+    }
+
+    /// Takes up again what was open when the last process ended.
+    pub(crate) fn restore_bridge(&self) {
+        let store = self.service().engine().store().clone();
+        let (openings, inbox) = match (store.list(OPENINGS), store.list(INBOX)) {
+            (Ok(openings), Ok(inbox)) => (openings, inbox),
+            (Err(error), _) | (_, Err(error)) => {
+                return tracing::error!(%error, "the bridge's sessions cannot be read");
+            }
+        };
+        let mut hub = lock(&self.inner.bridge.hub);
+        for opening in openings.iter().filter_map(|(_, bytes)| serde_json::from_slice::<Opening>(bytes).ok()) {
+            hub.open(NewSession { opening, limits: self.inner.bridge.limits });
+        }
+        // Ids sort by time, and so do the keys of one session.
+        for (key, bytes) in inbox {
+            let session = key.rsplit_once('\n').map(|(session, _)| session).unwrap_or_default();
+            if let Ok(message) = serde_json::from_slice::<InboundMessage>(&bytes) {
+                hub.restore(session, message);
+            }
+        }
+    }
+
+    /// Opens a session for a plugin, durably. The secret is given back once and not kept.
+    pub(crate) async fn open_bridge(&self, opening: Opening) -> Result<(), StoreError> {
+        let store = self.service().engine().store();
+        let bytes = serde_json::to_vec(&opening).map_err(|e| StoreError(e.to_string()))?;
+        let position = store.put(OPENINGS, &opening.session, bytes, None)?;
+        store.durable(position).await?;
+        let limits = self.inner.bridge.limits;
+        lock(&self.inner.bridge.hub).open(NewSession { opening, limits });
+        Ok(())
+    }
+
+    /// Closes a session. False when it was not open.
+    pub(crate) async fn close_bridge(&self, session: &str) -> Result<bool, StoreError> {
+        let store = self.service().engine().store();
+        let position = store.remove(OPENINGS, session)?;
+        let was_open = self.with_bridge(|hub| match hub.close(session) {
+            Some(actions) => (true, actions),
+            None => (false, Vec::new()),
+        });
+        store.durable(position).await?;
+        Ok(was_open)
+    }
+
+    /// Looks at the hub.
+    pub(crate) fn see_bridge<T>(&self, look: impl FnOnce(&Hub) -> T) -> T {
+        look(&lock(&self.inner.bridge.hub))
+    }
+
+    /// Tells the hub something and carries out what it wants.
+    pub(crate) fn with_bridge<T>(&self, tell: impl FnOnce(&mut Hub) -> (T, Vec<Action>)) -> T {
+        let (answer, rest) = {
+            let mut hub = lock(&self.inner.bridge.hub);
+            let (answer, actions) = tell(&mut hub);
+            let queues = lock(&self.inner.bridge.queues);
+            let mut rest = Vec::new();
+            for action in actions {
+                match action {
+                    Action::Send { to, frame, receipt } => {
+                        if let Some(queue) = queues.get(&to) {
+                            queue.put(Out::Frame { text: frame, receipt });
+                        }
+                    }
+                    Action::Close { to, code, reason } => {
+                        if let Some(queue) = queues.get(&to) {
+                            queue.put(Out::Close(code, reason));
+                        }
+                    }
+                    // In the hub's order too: a message is kept before it is forgotten.
+                    Action::Keep { session, message } => self.keep(&session, &message),
+                    Action::Forget { session, request_id } => {
+                        self.warn_store(self.store().remove(INBOX, &format!("{session}\n{request_id}")).map(drop));
+                    }
+                    other => rest.push(other),
+                }
+            }
+            (answer, rest)
+        };
+        for action in rest {
+            self.carry_out(action);
+        }
+        answer
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        self.service().engine().store()
+    }
+
+    fn keep(&self, session: &str, message: &InboundMessage) {
+        let bytes = serde_json::to_vec(message).unwrap_or_default();
+        let key = format!("{session}\n{}", message.request_id);
+        self.warn_store(self.store().put(INBOX, &key, bytes, None).map(drop));
+    }
+
+    fn warn_store(&self, outcome: Result<(), StoreError>) {
+        if let Err(error) = outcome {
+            tracing::error!(%error, "a message of the bridge is only in memory: the store does not take it");
+        }
+    }
+
+    fn carry_out(&self, action: Action) {
+        match action {
+            Action::Welcome { to, session } => {
+                let gateway = self.clone();
+                tokio::spawn(async move {
+                    let tools = gateway.bridge_tools().list(&session).await;
+                    gateway.with_bridge(|hub| ((), hub.welcome(to, tools)));
+                });
+            }
+            Action::Call(order) => self.start_bridged_call(order),
+            Action::Cancel { session, call_id } => {
+                if let Some(stop) = lock(&self.inner.bridge.calls).get(&(session, call_id)) {
+                    stop.send_replace(true);
+                }
+            }
+            Action::Asked { session, question, closes_at } => {
+                let left = closes_at.saturating_sub(self.inner.bridge.now());
+                let now = Timestamp::now().as_millisecond();
+                let payload = json!({
+                    "sessionKey": session, "requestId": question.request_id, "tool": question.tool,
+                    "args": question.args, "rationale": question.rationale, "inputPreview": question.input_preview,
+                    "createdAtMs": now, "expiresAtMs": now.saturating_add_unsigned(left),
+                });
+                self.tell("bridge.permission.requested", &payload, "operator.approvals");
+            }
+            Action::Settled { session, request_id, how } => {
+                let (decision, by) = match how {
+                    Settled::Answered { behavior, by } => (behavior.as_str(), Some(by)),
+                    Settled::Expired => ("expired", None),
+                    Settled::Withdrawn => ("withdrawn", None),
+                };
+                let payload = json!({
+                    "sessionKey": session, "requestId": request_id, "decision": decision, "by": by,
+                    "ts": Timestamp::now().as_millisecond(),
+                });
+                self.tell("bridge.permission.resolved", &payload, "operator.approvals");
+            }
+            Action::Outbound { session, seq, message } => {
+                let payload = json!({
+                    "sessionKey": session, "seq": seq, "chatId": message.chat_id, "text": message.text,
+                    "replyTo": message.reply_to, "files": message.files, "ts": Timestamp::now().as_millisecond(),
+                });
+                self.tell("bridge.outbound", &payload, "operator.read");
+            }
+            Action::Dropped { session, request_id } => {
+                tracing::warn!(session, request_id, "the oldest message for Claude was dropped: too many wait");
+                let payload = json!({"sessionKey": session, "requestId": request_id});
+                self.tell("bridge.dropped", &payload, "operator.read");
+            }
+            Action::Presence { session, connected } => {
+                let payload = json!({"sessionKey": session, "connected": connected});
+                self.tell("bridge.connection", &payload, "operator.read");
+            }
+            Action::Send { .. } | Action::Close { .. } | Action::Keep { .. } | Action::Forget { .. } => {}
+        }
+    }
+
+    fn tell(&self, event: &'static str, payload: &Value, scope: &str) {
+        self.broadcast(EventBody::new(event, payload), |c| c.role == "operator" && c.has(scope));
+    }
+
+    /// The call goes on when the plugin goes away; its result is recorded either way.
+    fn start_bridged_call(&self, order: CallOrder) {
+        let (stop, stopped) = watch::channel(false);
+        let place = (order.session.clone(), order.call_id.clone());
+        lock(&self.inner.bridge.calls).insert(place.clone(), stop);
+        let gateway = self.clone();
+        tokio::spawn(async move {
+            let CallOrder { session, call_id, once, tool, args } = order;
+            let request = ToolRequest { session: session.clone(), once, tool, args };
+            let outcome = gateway.bridge_tools().call(request, stopped).await;
+            lock(&gateway.inner.bridge.calls).remove(&place);
+            gateway.with_bridge(|hub| ((), hub.call_done(&session, &call_id, outcome)));
+        });
+    }
+
+    /// Tells plugins when tools come or go.
+    pub(crate) async fn tell_bridge_tools(self) {
+        let tools = self.bridge_tools();
+        let mut changes = tools.changes();
+        loop {
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                () = self.inner.stop.cancelled() => return,
+            }
+            for session in self.see_bridge(Hub::connected_sessions) {
+                let list = tools.list(&session).await;
+                self.with_bridge(|hub| ((), hub.tools_changed(&session, list)));
+            }
+        }
+    }
+
+    /// Where plugins connect.
+    pub(crate) fn bridge_url(&self) -> Option<String> {
+        self.settings().bridge_url.clone()
+    }
+}
+
+/// The agent of a session's key.
+fn agent_of(session: &str) -> String {
+    Key::read(session, None).map_or_else(|_| crate::rpc::sessions::DEFAULT_AGENT.to_owned(), |key| key.agent)
+}

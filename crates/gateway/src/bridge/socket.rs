@@ -1,0 +1,161 @@
+//! One plugin's socket: reading, writing and the time side by side until one of them ends.
+
+use super::{Out, Queue};
+use crate::{
+    hub::{Gateway, Unproven, lock},
+    settings::WRITE_STALL,
+    ws::{connection::hang_up, heard::Heard, upgrade},
+};
+use axum::{extract::Request, http::StatusCode, response::Response};
+use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use std::{
+    net::IpAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+};
+use tokio_websockets::{Error, Message, WebSocketStream};
+use toolyard_bridge::{
+    frames::{MAX_FRAME_BYTES, MAX_HELLO_BYTES, close},
+    server::ConnectionId,
+};
+
+/// How often the hub is told the time.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Answers a request for the bridge's WebSocket.
+pub(crate) fn accept(gateway: &Gateway, peer: IpAddr, request: Request) -> Response {
+    let own = gateway.clone();
+    upgrade::open(gateway, peer, request, MAX_HELLO_BYTES, move |socket, origin, unproven| async move {
+        if !origin.browser_allowed || own.inner.guesses.locked(&origin).is_some() {
+            return hang_up(socket, 1008, "not allowed").await;
+        }
+        if serve(socket, own.clone(), unproven).await == Some(close::BAD_TOKEN) {
+            own.inner.guesses.wrong(&origin);
+        }
+    })
+}
+
+/// The refusal of what is no WebSocket.
+pub(crate) fn not_a_socket() -> (StatusCode, &'static str) {
+    (StatusCode::UPGRADE_REQUIRED, "the bridge speaks WebSocket")
+}
+
+/// Serves a connection. Gives the code it was closed with, if we closed it.
+async fn serve<S>(mut socket: WebSocketStream<Heard<S>>, gateway: Gateway, unproven: Unproven) -> Option<u16>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let queue = Queue { sender, bytes: Arc::default() };
+    let id = {
+        let mut hub = lock(&gateway.inner.bridge.hub);
+        let id = hub.connected(gateway.inner.bridge.now());
+        lock(&gateway.inner.bridge.queues).insert(id, queue.clone());
+        id
+    };
+    // The library refuses what is longer; the hub knows that the first frame must be short.
+    socket.limits_mut().set_max_payload_len(Some(MAX_FRAME_BYTES));
+    let (mut sink, mut stream) = socket.split();
+    let ended = {
+        let reading = Box::pin(read(&mut stream, &gateway, id, unproven));
+        let writing = Box::pin(write(&mut sink, &mut receiver, &queue, &gateway, id));
+        let ticking = async {
+            let mut every = tokio::time::interval(TICK);
+            loop {
+                every.tick().await;
+                let now = gateway.inner.bridge.now();
+                gateway.with_bridge(|hub| ((), hub.tick(id, now)));
+            }
+        };
+        tokio::select! {
+            ended = reading => ended,
+            ended = writing => ended,
+            () = ticking => None,
+            () = gateway.inner.stop.cancelled() => Some((close::GOING_AWAY, "Toolyard is stopping")),
+        }
+    };
+    lock(&gateway.inner.bridge.queues).remove(&id);
+    gateway.with_bridge(|hub| ((), hub.disconnected(id)));
+    let Ok(socket) = sink.reunite(stream) else { return None };
+    match ended {
+        Some((code, reason)) => {
+            hang_up(socket, code, reason).await;
+            Some(code)
+        }
+        None => None,
+    }
+}
+
+type End = Option<(u16, &'static str)>;
+
+async fn read(
+    stream: &mut (impl Stream<Item = Result<Message, Error>> + Unpin),
+    gateway: &Gateway,
+    id: ConnectionId,
+    unproven: Unproven,
+) -> End {
+    let mut unproven = Some(unproven);
+    loop {
+        match stream.next().await {
+            Some(Ok(message)) => {
+                if let Some(text) = message.as_text() {
+                    let now = gateway.inner.bridge.now();
+                    gateway.with_bridge(|hub| ((), hub.text(id, text, now)));
+                    if unproven.is_some() && gateway.see_bridge(|hub| hub.is_bound(id)) {
+                        unproven = None;
+                    }
+                } else if message.is_close() {
+                    return None;
+                }
+            }
+            Some(Err(Error::PayloadTooLong { .. })) => return Some((close::TOO_BIG, "the frame is too big")),
+            Some(Err(_)) | None => return None,
+        }
+    }
+}
+
+async fn write(
+    sink: &mut (impl Sink<Message, Error = Error> + Unpin),
+    receiver: &mut mpsc::UnboundedReceiver<Out>,
+    queue: &Queue,
+    gateway: &Gateway,
+    id: ConnectionId,
+) -> End {
+    while let Some(first) = receiver.recv().await {
+        let (mut bytes, mut receipts) = (0, Vec::new());
+        let mut next = Some(first);
+        // What is waiting goes out together, in one flush.
+        while let Some(out) = next {
+            match out {
+                Out::Close(code, reason) => {
+                    let _ = tokio::time::timeout(TICK, sink.flush()).await;
+                    return Some((code, reason));
+                }
+                Out::Frame { text, receipt } => {
+                    bytes += text.len();
+                    receipts.extend(receipt);
+                    match tokio::time::timeout(WRITE_STALL, sink.feed(Message::text(text))).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(_)) => return None,
+                        Err(_) => return Some((close::SLOW, "the plugin does not read")),
+                    }
+                }
+            }
+            next = receiver.try_recv().ok();
+        }
+        match tokio::time::timeout(WRITE_STALL, sink.flush()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return None,
+            Err(_) => return Some((close::SLOW, "the plugin does not read")),
+        }
+        queue.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        for receipt in receipts {
+            gateway.with_bridge(|hub| ((), hub.written(id, &receipt)));
+        }
+    }
+    None
+}

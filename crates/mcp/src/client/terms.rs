@@ -1,0 +1,61 @@
+//! What a plugin's manifest says about its process and its tools. A configured server has no terms: its tools are all
+//! taken, under its name.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use toolyard_catalog::Profile;
+
+/// How a plugin's process speaks.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Dialect {
+    /// MCP.
+    Mcp,
+    /// The plugins' own line protocol; this is what `start` is told.
+    Line {
+        /// The parameters of `start`.
+        start: Map<String, Value>,
+    },
+}
+
+/// What a manifest says about one tool.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ToolTerms {
+    /// Whether it changes anything; unknown counts as yes.
+    pub side_effecting: Option<bool>,
+    /// Whether the same call may be made twice.
+    pub replay_safe: bool,
+    /// Whether it is off until an allow list names it.
+    pub optional: bool,
+    /// The profiles it belongs to.
+    pub profiles: Vec<Profile>,
+    /// Permissions a caller needs.
+    pub permissions: Vec<String>,
+}
+
+/// What a plugin's manifest says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PluginTerms {
+    /// The plugin.
+    pub plugin: String,
+    /// Tools it may have; any other is refused.
+    pub declared: BTreeSet<String>,
+    /// Declared tools that this process must have; another process of the plugin may bring the rest.
+    pub expected: BTreeSet<String>,
+    /// More about them.
+    pub tools: BTreeMap<String, ToolTerms>,
+    /// How it speaks.
+    pub dialect: Dialect,
+    /// Whether it is started with Toolyard rather than with the first call.
+    pub on_startup: bool,
+}
+
+/// A hook that a plugin's process registered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HookInterest {
+    /// `before_tool_call`.
+    pub event: String,
+    /// Tools it is about; all when empty.
+    pub matcher: Vec<String>,
+}

@@ -1,0 +1,272 @@
+//! A plugin's processes: what to start, within which walls, and what it may bring.
+
+use crate::{
+    manifest::Manifest,
+    settings::{Grant, SandboxMode},
+};
+use serde_json::{Map, Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use toolyard_mcp::client::{
+    ChildSpec, Dialect, Launcher, Pinning, Plain, PluginTerms, ServerConfig, ServerSpec, Speaks, ToolTerms, Transport,
+    Trust,
+};
+use toolyard_sandbox::launch::{ConfinedLauncher, Confinement, Program};
+
+/// Runs plugins written for OpenClaw.
+const HOST: &str = include_str!("../assets/plugin-host.mjs");
+/// The line protocol's version.
+const PROTOCOL: u32 = 1;
+/// A plugin may take this long to start: it may be fetching something.
+const START_WITHIN_MS: u64 = 60_000;
+/// Programs under these need no further rights.
+const SYSTEM: [&str; 6] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/opt/"];
+
+/// What all plugins share.
+pub(crate) struct Hosting {
+    pub(crate) launcher: ConfinedLauncher,
+    pub(crate) sandbox: SandboxMode,
+    pub(crate) node: Option<PathBuf>,
+    /// Where the Node host and the plugins' own data lie.
+    pub(crate) place: PathBuf,
+}
+
+/// A plugin that is about to run.
+pub(crate) struct Running<'a> {
+    pub(crate) manifest: &'a Manifest,
+    pub(crate) folder: &'a Path,
+    /// The installed package, dependencies and all.
+    pub(crate) package: &'a Path,
+    pub(crate) config: &'a Map<String, Value>,
+    pub(crate) grant: &'a Grant,
+}
+
+/// Starts a child within walls.
+struct Walled {
+    launcher: ConfinedLauncher,
+    walls: Confinement,
+}
+
+impl Launcher for Walled {
+    fn command(&self, spec: &ChildSpec) -> Result<tokio::process::Command, String> {
+        let program = Program { program: &spec.program, args: &spec.args, cwd: spec.cwd.as_deref(), env: &spec.env };
+        self.launcher.command(&self.walls, &program)
+    }
+}
+
+/// The name of a plugin's process that speaks the line protocol.
+pub(crate) fn line_name(plugin: &str) -> String {
+    format!("plugin:{plugin}")
+}
+
+impl Hosting {
+    /// The folder that is the plugin's own.
+    pub(crate) fn data(&self, plugin: &str) -> PathBuf {
+        self.place.join(".data").join(plugin)
+    }
+
+    /// What to start for a plugin.
+    pub(crate) fn processes(&self, running: &Running<'_>) -> Result<Vec<ServerSpec>, String> {
+        let manifest = running.manifest;
+        let data = self.data(&manifest.id);
+        std::fs::create_dir_all(data.join("tmp")).map_err(|e| format!("{}: {e}", data.display()))?;
+        let mut specs = Vec::new();
+        if let Some(process) = &manifest.process {
+            let (command, args) = (here(running.folder, &process.command), &process.args);
+            let args = args.iter().map(|arg| here(running.folder, arg)).collect();
+            specs.push(self.line(running, &data, command, args, &[])?);
+        } else if !manifest.extensions.is_empty() {
+            let node = self.node()?;
+            let script = self.host_script()?;
+            let args = vec!["--no-warnings".to_owned(), script.display().to_string()];
+            let reads = [script];
+            specs.push(self.line(running, &data, node, args, &reads)?);
+        }
+        let only_process = specs.is_empty() && manifest.mcp_servers.len() == 1;
+        for (name, process) in &manifest.mcp_servers {
+            let command = here(running.folder, &process.command);
+            let args = process.args.iter().map(|arg| here(running.folder, arg)).collect();
+            let mut spec = self.spec(running, &data, command, args, &[], Dialect::Mcp)?;
+            spec.name = format!("{}/{name}", spec.name);
+            spec.config.env.extend(process.env.clone());
+            if let (Some(terms), true) = (&mut spec.terms, only_process) {
+                terms.expected = terms.declared.clone();
+            }
+            specs.push(spec);
+        }
+        Ok(specs)
+    }
+
+    fn line(
+        &self,
+        running: &Running<'_>,
+        data: &Path,
+        command: String,
+        args: Vec<String>,
+        reads: &[PathBuf],
+    ) -> Result<ServerSpec, String> {
+        let manifest = running.manifest;
+        let start = json!({
+            "protocol": PROTOCOL, "id": manifest.id, "name": manifest.name, "version": manifest.version,
+            "description": manifest.description, "folder": running.folder, "dataDir": data,
+            "config": running.config, "extensions": manifest.extensions,
+        });
+        let Value::Object(start) = start else { return Err("start is no object".to_owned()) };
+        let mut spec = self.spec(running, data, command, args, reads, Dialect::Line { start })?;
+        if let (Some(terms), true) = (&mut spec.terms, manifest.mcp_servers.is_empty()) {
+            terms.expected = terms.declared.clone();
+        }
+        Ok(spec)
+    }
+
+    fn spec(
+        &self,
+        running: &Running<'_>,
+        data: &Path,
+        command: String,
+        args: Vec<String>,
+        reads: &[PathBuf],
+        dialect: Dialect,
+    ) -> Result<ServerSpec, String> {
+        let manifest = running.manifest;
+        let program = find(&command).ok_or_else(|| format!("the program {command} is not there"))?;
+        let text = |path: PathBuf| path.display().to_string();
+        let env = BTreeMap::from([
+            ("HOME".to_owned(), text(data.to_owned())),
+            ("TMPDIR".to_owned(), text(data.join("tmp"))),
+            ("TOOLYARD_PLUGIN_ID".to_owned(), manifest.id.clone()),
+            ("TOOLYARD_PLUGIN_DATA".to_owned(), text(data.to_owned())),
+        ]);
+        let config = ServerConfig {
+            command: Some(text(program.clone())),
+            args,
+            cwd: Some(running.folder.to_owned()),
+            env,
+            pass_env: running.grant.env.clone(),
+            transport: Transport::Stdio,
+            trust: Trust::Annotations,
+            pin: Pinning::Off, // what runs was installed; an update is a person's act
+            protocol: Speaks::Auto,
+            start_timeout_ms: START_WITHIN_MS,
+            idle_seconds: if manifest.activation.on_startup { 0 } else { 600 },
+            ..ServerConfig::default()
+        };
+        let tools = manifest.tool_metadata.iter().map(|(name, about)| {
+            let terms = ToolTerms {
+                side_effecting: about.side_effecting,
+                replay_safe: about.replay_safe,
+                optional: about.optional,
+                profiles: about.profiles.clone(),
+                permissions: about.required_permissions.clone(),
+            };
+            (name.clone(), terms)
+        });
+        let terms = PluginTerms {
+            plugin: manifest.id.clone(),
+            declared: manifest.contracts.tools.iter().cloned().collect(),
+            expected: BTreeSet::new(),
+            tools: tools.collect(),
+            dialect,
+            on_startup: manifest.activation.on_startup,
+        };
+        let launcher: Arc<dyn Launcher> = match self.sandbox {
+            SandboxMode::Off => Arc::new(Plain),
+            SandboxMode::Require => {
+                let mut read = vec![running.package.to_owned(), running.folder.to_owned()];
+                read.extend(reads.iter().cloned());
+                read.extend(prefix(&program));
+                read.extend(running.grant.read.iter().cloned());
+                let mut write = vec![data.to_owned()];
+                write.extend(running.grant.write.iter().cloned());
+                let walls = Confinement { read, write, network: running.grant.network };
+                Arc::new(Walled { launcher: self.launcher.clone(), walls })
+            }
+        };
+        Ok(ServerSpec { name: line_name(&manifest.id), config, launcher, terms: Some(terms) })
+    }
+
+    /// The Node to run plugins with.
+    pub(crate) fn node(&self) -> Result<String, String> {
+        match &self.node {
+            Some(node) if node.exists() => Ok(node.display().to_string()),
+            Some(node) => Err(format!("plugins.node: {} is not there", node.display())),
+            None => find("node").map(|node| node.display().to_string()).ok_or_else(|| {
+                "Node.js is not installed; plugins written for OpenClaw need it (22.18 or newer for those in TypeScript)"
+                    .to_owned()
+            }),
+        }
+    }
+
+    /// Writes the Node host where children can read it. Its name holds a hash, so that an old one is never taken.
+    fn host_script(&self) -> Result<PathBuf, String> {
+        let hash = toolyard_protocol::canonical::sha256_hex(HOST.as_bytes());
+        let folder = self.place.join(".host");
+        let file = folder.join(format!("plugin-host-{}.mjs", &hash[..16]));
+        if std::fs::read(&file).is_ok_and(|text| text == HOST.as_bytes()) {
+            return Ok(file);
+        }
+        let write = || -> std::io::Result<()> {
+            std::fs::create_dir_all(&folder)?;
+            let staged = folder.join(format!(".{}", uuid::Uuid::new_v4().simple()));
+            std::fs::write(&staged, HOST)?;
+            std::fs::rename(&staged, &file)
+        };
+        write().map_err(|e| format!("{}: {e}", file.display()))?;
+        Ok(file)
+    }
+}
+
+/// A path that begins with `./`, in full.
+fn here(folder: &Path, text: &str) -> String {
+    match text.strip_prefix("./") {
+        Some(rest) => folder.join(rest).display().to_string(),
+        None => text.to_owned(),
+    }
+}
+
+/// A program by its path, or by its name in PATH.
+fn find(command: &str) -> Option<PathBuf> {
+    if command.contains('/') {
+        return Path::new(command).exists().then(|| PathBuf::from(command));
+    }
+    let path = std::env::var_os("PATH")?;
+    let found: Vec<PathBuf> =
+        std::env::split_paths(&path).map(|folder| folder.join(command)).filter(|path| path.is_file()).collect();
+    // A version manager's shim starts the manager, which is not within the plugin's walls.
+    let is_shim = |path: &&PathBuf| path.parent().is_some_and(|folder| folder.ends_with("shims"));
+    found.iter().find(|path| !is_shim(path)).or_else(|| found.first()).cloned()
+}
+
+/// What a program that was not installed with the system needs to read: the tree it was installed in.
+fn prefix(program: &Path) -> Vec<PathBuf> {
+    let mut needed = Vec::new();
+    let mut places = vec![program.to_owned()];
+    places.extend(program.canonicalize().ok());
+    for place in places {
+        if SYSTEM.iter().any(|system| place.starts_with(system)) {
+            continue;
+        }
+        // `…/bin/node` belongs to `…`; the program itself always.
+        let tree =
+            place.parent().filter(|p| p.ends_with("bin")).and_then(Path::parent).filter(|p| p.parent().is_some());
+        needed.push(tree.map_or_else(|| place.clone(), Path::to_owned));
+    }
+    needed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_outside_the_system_brings_its_own_tree_and_no_more() {
+        assert!(prefix(Path::new("/usr/bin/python3")).is_empty());
+        assert_eq!(prefix(Path::new("/home/a/.nvm/v24/bin/node")), [PathBuf::from("/home/a/.nvm/v24")]);
+        assert_eq!(prefix(Path::new("/home/a/tool")), [PathBuf::from("/home/a/tool")]);
+        assert_eq!(here(Path::new("/p"), "./x"), "/p/x");
+        assert_eq!(here(Path::new("/p"), "python3"), "python3");
+    }
+}

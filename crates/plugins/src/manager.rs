@@ -1,0 +1,566 @@
+//! [`Plugins`]: which plugins there are, which of them are used, and how they are.
+
+use crate::{
+    Source,
+    hooks::PluginHooks,
+    host::{Hosting, Running, line_name},
+    install,
+    manifest::{Manifest, Permissions, inside},
+    settings::{Entry, Grant, PluginsConfig},
+    state::{self, Record, State},
+};
+use jiff::Timestamp;
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use toolyard_engine::Engine;
+use toolyard_mcp::{
+    Upstreams,
+    client::{Health, LeftOut, ServerStatus},
+    server::Skills,
+};
+use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_sandbox::launch::ConfinedLauncher;
+
+/// What plugins are managed with.
+pub struct PluginsParts {
+    /// Runs calls; hooks are added to it.
+    pub engine: Engine,
+    /// Runs processes.
+    pub upstreams: Upstreams,
+    /// Takes the plugins' skills.
+    pub skills: Arc<Skills>,
+    /// Where plugins are kept.
+    pub folder: PathBuf,
+    /// What the configuration says.
+    pub config: PluginsConfig,
+    /// Confines processes.
+    pub launcher: ConfinedLauncher,
+}
+
+/// All plugins. Cheap to clone.
+#[derive(Clone)]
+pub struct Plugins {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) upstreams: Upstreams,
+    skills: Arc<Skills>,
+    folder: PathBuf,
+    config: PluginsConfig,
+    hosting: Hosting,
+    loaded: Mutex<BTreeMap<String, Loaded>>,
+    /// One change at a time.
+    changing: tokio::sync::Mutex<()>,
+}
+
+/// A plugin that is there.
+#[derive(Clone)]
+struct Loaded {
+    manifest: Option<Arc<Manifest>>,
+    /// Where it came from.
+    source: String,
+    version: String,
+    folder: PathBuf,
+    enabled: bool,
+    grant: Grant,
+    /// Why it is not used although it should be.
+    problem: Option<Failure>,
+    /// Names of its processes.
+    processes: Vec<String>,
+}
+
+/// A plugin as people are shown it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginInfo {
+    /// Its id.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// Its version.
+    pub version: String,
+    /// Where it came from.
+    pub source: String,
+    /// Where it lies.
+    pub folder: PathBuf,
+    /// Whether it is used.
+    pub enabled: bool,
+    /// `healthy`, `degraded` or `unavailable`.
+    pub status: Health,
+    /// What is wrong.
+    pub problems: Vec<String>,
+    /// Tools it declares.
+    pub declared: Vec<String>,
+    /// Tools that can be called.
+    pub tools: usize,
+    /// Tools left out, and why.
+    pub left_out: Vec<LeftOut>,
+    /// Tools its hooks look at; `*` for all.
+    pub hooks: Vec<String>,
+    /// Skills folders.
+    pub skills: Vec<String>,
+    /// What it says it needs to touch; absent when it does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asks: Option<Permissions>,
+    /// What it may touch.
+    pub grant: Grant,
+    /// Its processes.
+    pub processes: Vec<ServerStatus>,
+}
+
+/// What an installation led to.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Added {
+    /// The plugin, as it is now.
+    pub plugin: PluginInfo,
+    /// What it says it needs and was not granted.
+    pub not_granted: Vec<String>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Plugins {
+    /// Puts them together and hooks them into the engine. Nothing is started yet.
+    pub fn new(parts: PluginsParts) -> Self {
+        let PluginsParts { engine, upstreams, skills, folder, config, launcher } = parts;
+        let hosting = Hosting { launcher, sandbox: config.sandbox, node: config.node.clone(), place: folder.clone() };
+        let inner = Arc::new(Inner {
+            upstreams,
+            skills,
+            folder,
+            config,
+            hosting,
+            loaded: Mutex::default(),
+            changing: tokio::sync::Mutex::new(()),
+        });
+        engine.add_hook(Arc::new(PluginHooks(Arc::downgrade(&inner))));
+        Self { inner }
+    }
+
+    /// Takes all plugins in that are to be used. Returns when those that had never been seen have been met.
+    pub async fn load(&self) {
+        let _one = self.inner.changing.lock().await;
+        let state = match state::read(&self.inner.folder) {
+            Ok(state) => state,
+            Err(failure) => {
+                tracing::error!(%failure, "installed plugins are not used");
+                return;
+            }
+        };
+        let mut meetings = Vec::new();
+        for (id, record) in &state {
+            meetings.extend(self.inner.take_in(id, record));
+        }
+        for folder in self.inner.config.paths.clone() {
+            meetings.extend(self.inner.take_in_place(&folder));
+        }
+        for meeting in meetings {
+            let _ = meeting.await;
+        }
+    }
+
+    /// All plugins.
+    pub fn list(&self) -> Vec<PluginInfo> {
+        let loaded = lock(&self.inner.loaded).clone();
+        let statuses = self.inner.upstreams.status();
+        loaded.iter().map(|(id, plugin)| plugin.info(id, &statuses, &self.inner.upstreams)).collect()
+    }
+
+    /// One plugin.
+    pub fn info(&self, id: &str) -> Result<PluginInfo, Failure> {
+        self.list().into_iter().find(|plugin| plugin.id == id).ok_or_else(|| self.inner.unknown(id))
+    }
+
+    /// Installs a plugin. Its manifest is checked before anything else happens with it.
+    pub async fn install(&self, source: &Source, grant: Grant) -> Result<Added, Failure> {
+        let _one = self.inner.changing.lock().await;
+        self.inner.install(source, Some(grant), None).await
+    }
+
+    /// Fetches a plugin again from where it came.
+    pub async fn update(&self, id: &str) -> Result<Added, Failure> {
+        let _one = self.inner.changing.lock().await;
+        let record = state::read(&self.inner.folder)?.remove(id).ok_or_else(|| self.inner.unknown(id))?;
+        self.inner.install(&Source::parse(&record.source)?, None, Some(id)).await
+    }
+
+    /// Turns a plugin on or off, and grants it more if wanted.
+    pub async fn set_enabled(&self, id: &str, enabled: bool, grant: &Grant) -> Result<PluginInfo, Failure> {
+        let _one = self.inner.changing.lock().await;
+        let mut state = state::read(&self.inner.folder)?;
+        let record = state.get_mut(id).ok_or_else(|| self.inner.unknown(id))?;
+        record.enabled = Some(enabled);
+        record.grant = record.grant.with(grant);
+        let record = record.clone();
+        state::write(&self.inner.folder, &state)?;
+        self.inner.let_go(id).await;
+        if let Some(meeting) = self.inner.take_in(id, &record) {
+            let _ = meeting.await;
+        }
+        self.info(id)
+    }
+
+    /// Removes a plugin, with its own data if wanted.
+    pub async fn remove(&self, id: &str, with_data: bool) -> Result<(), Failure> {
+        let _one = self.inner.changing.lock().await;
+        let mut state = state::read(&self.inner.folder)?;
+        if state.remove(id).is_none() {
+            return Err(self.inner.unknown(id));
+        }
+        self.inner.let_go(id).await;
+        self.inner.forget(id).await;
+        lock(&self.inner.loaded).remove(id);
+        state::write(&self.inner.folder, &state)?;
+        let mut places = vec![self.inner.folder.join(id)];
+        if with_data {
+            places.push(self.inner.hosting.data(id));
+        }
+        for place in places {
+            remove_folder(&place)?;
+        }
+        Ok(())
+    }
+
+    /// Starts every plugin that is used and asks it how it is.
+    pub async fn doctor(&self) -> Vec<PluginInfo> {
+        let processes: Vec<(String, String)> = lock(&self.inner.loaded)
+            .iter()
+            .flat_map(|(id, plugin)| plugin.processes.iter().map(|name| (id.clone(), name.clone())))
+            .collect();
+        for (id, process) in processes {
+            let probed = if process == line_name(&id) {
+                self.inner.upstreams.probe(&process).await.map(drop)
+            } else {
+                self.inner.upstreams.start(&process).await.map(drop)
+            };
+            if let Err(failure) = probed {
+                tracing::info!(plugin = id, %failure, "a plugin's probe failed");
+            }
+        }
+        self.list()
+    }
+}
+
+impl Inner {
+    fn unknown(&self, id: &str) -> Failure {
+        let known: Vec<String> = lock(&self.loaded).keys().cloned().collect();
+        let shown: String = id.chars().take(80).collect();
+        let failure = Failure::new(ErrorCode::NotFound, format!("there is no plugin {shown:?}"));
+        if known.is_empty() {
+            failure.suggest("None is installed: `toolyard plugins install`.")
+        } else {
+            failure.suggest(format!("There is {}.", known.join(", ")))
+        }
+    }
+
+    /// Plugins whose hooks want to see calls of a tool.
+    pub(crate) fn hooked(&self, tool: &str) -> Vec<String> {
+        let plugins: Vec<String> = lock(&self.loaded)
+            .iter()
+            .filter(|(id, plugin)| plugin.processes.contains(&line_name(id)))
+            .map(|(id, _)| id.clone())
+            .collect();
+        let wants = |id: &String| {
+            let hooks = self.upstreams.hooks(&line_name(id));
+            hooks
+                .iter()
+                .any(|h| h.event == "before_tool_call" && (h.matcher.is_empty() || h.matcher.iter().any(|m| m == tool)))
+        };
+        plugins.into_iter().filter(wants).collect()
+    }
+
+    fn entry(&self, id: &str) -> Entry {
+        self.config.entries.get(id).cloned().unwrap_or_default()
+    }
+
+    /// Takes an installed plugin in.
+    fn take_in(&self, id: &str, record: &Record) -> Option<tokio::task::JoinHandle<()>> {
+        let package = self.folder.join(id);
+        let folder = package.join(&record.root);
+        let manifest = Manifest::read(&folder).and_then(|manifest| {
+            if manifest.id == id {
+                return Ok(manifest);
+            }
+            let why = format!("the manifest in {} is that of {}", folder.display(), manifest.id);
+            Err(Failure::new(ErrorCode::ValidationError, why))
+        });
+        self.use_it(id, manifest, record, &folder, &package)
+    }
+
+    /// Takes a plugin in that stays where it is.
+    fn take_in_place(&self, folder: &Path) -> Option<tokio::task::JoinHandle<()>> {
+        let manifest = match Manifest::read(folder) {
+            Ok(manifest) => manifest,
+            Err(failure) => {
+                tracing::warn!(%failure, "a plugin in plugins.paths is not used");
+                return None;
+            }
+        };
+        let id = manifest.id.clone();
+        if lock(&self.loaded).contains_key(&id) {
+            tracing::warn!(plugin = id, folder = %folder.display(), "a plugin of that id is installed; this one is not used");
+            return None;
+        }
+        let record = Record {
+            source: folder.display().to_string(),
+            root: ".".to_owned(),
+            version: manifest.version.clone(),
+            installed_at: Timestamp::now(),
+            enabled: None,
+            grant: Grant::default(),
+        };
+        self.use_it(&id, Ok(manifest), &record, folder, folder)
+    }
+
+    fn use_it(
+        &self,
+        id: &str,
+        manifest: Result<Manifest, Failure>,
+        record: &Record,
+        folder: &Path,
+        package: &Path,
+    ) -> Option<tokio::task::JoinHandle<()>> {
+        let entry = self.entry(id);
+        let mut loaded = Loaded {
+            manifest: None,
+            source: record.source.clone(),
+            version: record.version.clone(),
+            folder: folder.to_owned(),
+            enabled: false,
+            grant: record.grant.with(&entry.grant),
+            problem: None,
+            processes: Vec::new(),
+        };
+        let mut specs = Vec::new();
+        match manifest {
+            Err(failure) => loaded.problem = Some(failure),
+            Ok(manifest) => {
+                let wanted = entry.enabled.or(record.enabled).unwrap_or_else(|| manifest.starts_enabled());
+                loaded.enabled = wanted && self.config.admits(id);
+                loaded.grant = loaded.grant.within(manifest.permissions.as_ref());
+                if loaded.enabled {
+                    match self.prepare(&manifest, &entry, &loaded, folder, package) {
+                        Ok(ready) => specs = ready,
+                        Err(failure) => loaded.problem = Some(failure),
+                    }
+                }
+                loaded.manifest = Some(Arc::new(manifest));
+            }
+        }
+        if let Some(failure) = &loaded.problem {
+            tracing::warn!(plugin = id, %failure, "a plugin cannot be used");
+        }
+        loaded.processes = specs.iter().map(|spec| spec.name.clone()).collect();
+        let has_processes = !specs.is_empty();
+        lock(&self.loaded).insert(id.to_owned(), loaded);
+        has_processes.then(|| self.upstreams.add(specs))
+    }
+
+    /// Everything that must be good before code runs, and then what to run.
+    fn prepare(
+        &self,
+        manifest: &Manifest,
+        entry: &Entry,
+        loaded: &Loaded,
+        folder: &Path,
+        package: &Path,
+    ) -> Result<Vec<toolyard_mcp::client::ServerSpec>, Failure> {
+        manifest.check_config(&entry.config)?;
+        let missing: Vec<&String> = {
+            let there = lock(&self.loaded);
+            manifest.requires_plugins.iter().filter(|id| !there.contains_key(*id)).collect()
+        };
+        if let Some(missing) = missing.first() {
+            return Err(Failure::new(
+                ErrorCode::PreconditionFailed,
+                format!("the plugin {} needs the plugin {missing}, which is not installed", manifest.id),
+            ));
+        }
+        let running = Running { manifest, folder, package, config: &entry.config, grant: &loaded.grant };
+        let specs = self.hosting.processes(&running).map_err(|why| {
+            Failure::new(ErrorCode::Unavailable, format!("the plugin {} cannot be run: {why}", manifest.id))
+        })?;
+        for skills in &manifest.skills {
+            if let Ok(place) = inside(folder, skills) {
+                self.skills.add(&manifest.id, place);
+            }
+        }
+        Ok(specs)
+    }
+
+    /// Stops using a plugin.
+    async fn let_go(&self, id: &str) {
+        let processes = lock(&self.loaded).get_mut(id).map(|plugin| std::mem::take(&mut plugin.processes));
+        self.skills.remove(id);
+        for process in processes.into_iter().flatten() {
+            self.upstreams.remove(&process).await;
+        }
+    }
+
+    /// Forgets what was seen of a plugin's processes.
+    async fn forget(&self, id: &str) {
+        let prefix = format!("{}/", line_name(id));
+        let statuses = self.upstreams.status();
+        let names = statuses.into_iter().map(|s| s.name).filter(|name| name.starts_with(&prefix));
+        for name in names.chain([line_name(id)]) {
+            if let Err(failure) = self.upstreams.forget(&name).await {
+                tracing::warn!(plugin = id, %failure, "what was seen of a plugin could not be forgotten");
+            }
+        }
+    }
+
+    async fn install(&self, source: &Source, grant: Option<Grant>, update: Option<&str>) -> Result<Added, Failure> {
+        let broken =
+            |e: std::io::Error| Failure::new(ErrorCode::StoreUnavailable, format!("{}: {e}", self.folder.display()));
+        let stage = self.folder.join(".staging").join(uuid::Uuid::new_v4().simple().to_string());
+        std::fs::create_dir_all(&stage).map_err(broken)?;
+        let _swept = Swept(stage.clone());
+        let root = install::fetch(source, &stage).await?;
+        let manifest = Manifest::read(&stage.join(&root))?;
+        let id = manifest.id.clone();
+        let mut state: State = state::read(&self.folder)?;
+        match (update, state.contains_key(&id)) {
+            (None, true) => {
+                return Err(Failure::new(ErrorCode::Conflict, format!("the plugin {id} is installed already"))
+                    .suggest(format!("`toolyard plugins update {id}`, or remove it first.")));
+            }
+            (Some(asked), _) if asked != id => {
+                return Err(Failure::new(
+                    ErrorCode::Conflict,
+                    format!("{source} has become another plugin: {id} instead of {asked}"),
+                ));
+            }
+            _ => {}
+        }
+        // From here on the new one takes the old one's place.
+        self.let_go(&id).await;
+        self.forget(&id).await;
+        let place = self.folder.join(&id);
+        let aside = self.folder.join(".staging").join(format!("old-{}", uuid::Uuid::new_v4().simple()));
+        let had = place.exists();
+        if had {
+            std::fs::rename(&place, &aside).map_err(broken)?;
+        }
+        if let Err(e) = std::fs::rename(&stage, &place) {
+            if had {
+                let _ = std::fs::rename(&aside, &place);
+            }
+            return Err(broken(e));
+        }
+        if had {
+            remove_folder(&aside)?;
+        }
+        let before = state.get(&id);
+        let record = Record {
+            source: source.to_string(),
+            root: root.display().to_string(),
+            version: manifest.version.clone(),
+            installed_at: Timestamp::now(),
+            enabled: before.and_then(|record| record.enabled),
+            grant: grant.or_else(|| before.map(|record| record.grant.clone())).unwrap_or_default(),
+        };
+        state.insert(id.clone(), record.clone());
+        state::write(&self.folder, &state)?;
+        if let Some(meeting) = self.take_in(&id, &record) {
+            let _ = meeting.await;
+        }
+        let statuses = self.upstreams.status();
+        let plugin = lock(&self.loaded).get(&id).cloned().ok_or_else(|| self.unknown(&id))?;
+        let not_granted = manifest.permissions.as_ref().map(|asked| lacking(asked, &plugin.grant)).unwrap_or_default();
+        Ok(Added { plugin: plugin.info(&id, &statuses, &self.upstreams), not_granted })
+    }
+}
+
+/// What a plugin asks for and does not have, in the words of `--grant`.
+fn lacking(asked: &Permissions, grant: &Grant) -> Vec<String> {
+    let mut words = Vec::new();
+    if asked.network && !grant.network {
+        words.push("network".to_owned());
+    }
+    let lacks = |asked: &[PathBuf], given: &[PathBuf], word: &str| {
+        let missing = asked.iter().filter(|path| !given.iter().any(|g| path.starts_with(g)) && *path != Path::new("*"));
+        missing.map(|path| format!("{word}:{}", path.display())).collect::<Vec<_>>()
+    };
+    words.extend(lacks(&asked.read, &grant.read, "read"));
+    words.extend(lacks(&asked.write, &grant.write, "write"));
+    words.extend(asked.env.iter().filter(|name| !grant.env.contains(name)).map(|name| format!("env:{name}")));
+    words
+}
+
+/// Removes a staging folder however the installation ended.
+struct Swept(PathBuf);
+
+impl Drop for Swept {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn remove_folder(place: &Path) -> Result<(), Failure> {
+    match std::fs::remove_dir_all(place) {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(Failure::new(ErrorCode::StoreUnavailable, format!("{}: {e}", place.display()))),
+    }
+}
+
+impl Loaded {
+    fn info(&self, id: &str, statuses: &[ServerStatus], upstreams: &Upstreams) -> PluginInfo {
+        let processes: Vec<ServerStatus> =
+            statuses.iter().filter(|status| self.processes.contains(&status.name)).cloned().collect();
+        let mut problems: Vec<String> = self.problem.iter().map(|failure| failure.message.clone()).collect();
+        for process in &processes {
+            problems.extend(process.error.clone());
+            let health = &process.health;
+            let notes = health.get("notes").and_then(|n| n.as_array()).into_iter().flatten().filter_map(|n| n.as_str());
+            problems.extend(notes.map(str::to_owned));
+            let checks = health.get("checks").and_then(|c| c.as_array()).into_iter().flatten();
+            for check in checks.filter(|check| check.get("status").and_then(|s| s.as_str()) != Some("healthy")) {
+                let word = |key: &str| check.get(key).and_then(|v| v.as_str()).unwrap_or_default();
+                problems.push(format!("{}: {}", word("name"), word("message")));
+            }
+        }
+        // A plugin is as well as the worst of its parts.
+        let status = if self.problem.is_some() || processes.iter().any(|p| p.status == Health::Unavailable) {
+            Health::Unavailable
+        } else if processes.iter().any(|p| p.status == Health::Degraded) {
+            Health::Degraded
+        } else {
+            Health::Healthy
+        };
+        let manifest = self.manifest.clone().unwrap_or_default();
+        let mut hooks: Vec<String> = Vec::new();
+        for hook in upstreams.hooks(&line_name(id)).into_iter().filter(|_| !self.processes.is_empty()) {
+            if hook.matcher.is_empty() { hooks.push("*".to_owned()) } else { hooks.extend(hook.matcher) }
+        }
+        PluginInfo {
+            id: id.to_owned(),
+            name: if manifest.name.is_empty() { id.to_owned() } else { manifest.name.clone() },
+            description: manifest.description.clone(),
+            version: self.version.clone(),
+            source: self.source.clone(),
+            folder: self.folder.clone(),
+            enabled: self.enabled,
+            status,
+            problems,
+            declared: manifest.contracts.tools.clone(),
+            tools: processes.iter().map(|p| p.tools).sum(),
+            left_out: processes.iter().flat_map(|p| p.left_out.clone()).collect(),
+            hooks,
+            skills: manifest.skills.clone(),
+            asks: manifest.permissions.clone(),
+            grant: self.grant.clone(),
+            processes,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What the configuration says about plugins. Doc comments here are the configuration reference.
+
+use crate::manifest::Permissions;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// Whether plugins run without walls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxMode {
+    /// Never: where they cannot be put up, plugins do not run.
+    #[default]
+    Require,
+    /// Always. Only for plugins you wrote yourself.
+    Off,
+}
+
+/// Plugins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PluginsConfig {
+    /// Whether plugins are used at all.
+    pub enabled: bool,
+    /// If set, only these plugins are used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// These are not used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+    /// Folders of plugins that are used where they are, beside those that are installed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathBuf>,
+    /// The Node that runs plugins written for OpenClaw. Unset: `node` in PATH.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<PathBuf>,
+    /// `require`: plugins run within walls or not at all. `off`: without walls.
+    pub sandbox: SandboxMode,
+    /// Each plugin's own settings, by id.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub entries: BTreeMap<String, Entry>,
+}
+
+impl Default for PluginsConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            allow: None,
+            deny: Vec::new(),
+            paths: Vec::new(),
+            node: None,
+            sandbox: SandboxMode::Require,
+            entries: BTreeMap::new(),
+        }
+    }
+}
+
+impl PluginsConfig {
+    /// Whether the operator's lists let a plugin be used.
+    pub fn admits(&self, id: &str) -> bool {
+        let named = |list: &[String]| list.iter().any(|name| name == id);
+        self.enabled && self.allow.as_deref().is_none_or(named) && !named(&self.deny)
+    }
+}
+
+/// One plugin's settings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Entry {
+    /// Whether it is used; unset: as `toolyard plugins enable` and `disable` say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// Its configuration, checked against the manifest's configSchema.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub config: Map<String, Value>,
+    /// What it may touch, beside its own folder; `toolyard plugins install --grant` adds to it.
+    pub grant: Grant,
+}
+
+/// What a plugin may touch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Grant {
+    /// The network.
+    pub network: bool,
+    /// Files and folders it may read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<PathBuf>,
+    /// Files and folders it may change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<PathBuf>,
+    /// Variables of Toolyard's environment that it gets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+}
+
+impl Grant {
+    /// Reads `network`, `read:PATH`, `write:PATH` or `env:NAME`.
+    pub fn parse(words: &[String]) -> Result<Self, String> {
+        let mut grant = Self::default();
+        for word in words {
+            let path = |text: &str| std::path::absolute(text).map_err(|e| format!("{text}: {e}"));
+            match word.split_once(':') {
+                None if word == "network" => grant.network = true,
+                Some(("read", text)) if !text.is_empty() => grant.read.push(path(text)?),
+                Some(("write", text)) if !text.is_empty() => grant.write.push(path(text)?),
+                Some(("env", name)) if !name.is_empty() => grant.env.push(name.to_owned()),
+                _ => return Err(format!("{word:?} is none of network, read:PATH, write:PATH, env:NAME")),
+            }
+        }
+        Ok(grant)
+    }
+
+    /// This and another together.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        let both = |a: &[PathBuf], b: &[PathBuf]| {
+            let mut all: Vec<PathBuf> = a.iter().chain(b).cloned().collect();
+            all.sort();
+            all.dedup();
+            all
+        };
+        let mut env: Vec<String> = self.env.iter().chain(&other.env).cloned().collect();
+        env.sort();
+        env.dedup();
+        Self {
+            network: self.network || other.network,
+            read: both(&self.read, &other.read),
+            write: both(&self.write, &other.write),
+            env,
+        }
+    }
+
+    /// What is left of it for a plugin whose manifest says what it needs: no more than that.
+    #[must_use]
+    pub fn within(&self, asked: Option<&Permissions>) -> Self {
+        let Some(asked) = asked else { return self.clone() };
+        let under = |path: &PathBuf, asked: &[PathBuf]| {
+            asked.iter().any(|folder| path.starts_with(folder) || folder == Path::new("*"))
+        };
+        Self {
+            network: self.network && asked.network,
+            read: self
+                .read
+                .iter()
+                .filter(|path| under(path, &asked.read) || under(path, &asked.write))
+                .cloned()
+                .collect(),
+            write: self.write.iter().filter(|path| under(path, &asked.write)).cloned().collect(),
+            env: self.env.iter().filter(|name| asked.env.contains(name)).cloned().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_gives_no_more_than_the_manifest_asks_for() {
+        let words: Vec<String> = ["network", "read:/data", "write:/out", "env:KEY"].map(str::to_owned).into();
+        let grant = Grant::parse(&words).unwrap();
+        assert_eq!(grant.within(None), grant, "a manifest that says nothing is held by the grant alone");
+        let asked = Permissions { network: false, read: vec!["/data".into()], ..Permissions::default() };
+        let left = grant.within(Some(&asked));
+        assert_eq!(left, Grant { read: vec!["/data".into()], ..Grant::default() });
+        let anywhere = Permissions { read: vec!["*".into()], ..Permissions::default() };
+        assert_eq!(grant.within(Some(&anywhere)).read, grant.read);
+        assert!(Grant::parse(&["everything".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn lists_decide_before_anything_else() {
+        let mut config = PluginsConfig {
+            allow: Some(vec!["a".into(), "b".into()]),
+            deny: vec!["b".into()],
+            ..PluginsConfig::default()
+        };
+        assert!(config.admits("a") && !config.admits("b") && !config.admits("c"));
+        config.enabled = false;
+        assert!(!config.admits("a"));
+    }
+}

@@ -1,0 +1,48 @@
+//! `toolyard bridge`: the bridge's methods of a running gateway, for people and scripts.
+
+use super::{Outcome, gateway, input};
+use crate::{
+    cli::{BridgeCommand, Global, Verdict},
+    output,
+};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+pub(super) async fn run(global: &Global, command: BridgeCommand) -> Outcome {
+    let (method, params, target) = match command {
+        BridgeCommand::Open { session, opening, target } => {
+            ("bridge.open", gateway::without_nulls(opening.params(&session)), target)
+        }
+        BridgeCommand::Close { session, target } => ("bridge.close", json!({"sessionKey": session}), target),
+        BridgeCommand::Inbound { session, content, meta, target } => {
+            let content =
+                if content == "-" { String::from_utf8_lossy(&input::read_source("-")?).into_owned() } else { content };
+            let meta = Value::Object(input::json_object(&meta)?);
+            ("bridge.inbound", json!({"sessionKey": session, "content": content, "meta": meta}), target)
+        }
+        BridgeCommand::Outbound { session, after, target } => {
+            ("bridge.outbound", json!({"sessionKey": session, "after": after}), target)
+        }
+        BridgeCommand::Reply { session, request_id, verdict, target } => {
+            let behavior = match verdict {
+                Verdict::Allow => "allow",
+                Verdict::Deny => "deny",
+            };
+            let params = json!({"sessionKey": session, "request_id": request_id, "behavior": behavior});
+            ("bridge.permission.reply", params, target)
+        }
+        BridgeCommand::Status { session, target } => {
+            ("bridge.status", gateway::without_nulls(json!({"sessionKey": session})), target)
+        }
+    };
+    match gateway::ask(global, &target, method, params).await? {
+        Ok(payload) => {
+            output::json(&payload);
+            Ok(if payload["ok"] == false { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        }
+        Err(error) => {
+            output::json(&json!({"ok": false, "error": error}));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}

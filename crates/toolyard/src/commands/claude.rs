@@ -1,0 +1,142 @@
+//! `toolyard claude-plugin`: the MCP server that Claude Code starts, joined to the bridge. `toolyard claude start`: Claude
+//! Code with everything it needs to be joined, for as long as this command runs.
+
+use super::{Outcome, gateway};
+use crate::{
+    cli::{ClaudeCommand, ClaudePluginArgs, ClaudeStart, Global},
+    config, home, output, stdio,
+};
+use serde_json::{Value, json};
+use std::{
+    path::{Path, PathBuf},
+    process::{ExitCode, ExitStatus},
+    time::Duration,
+};
+use tokio::{
+    process::{Child, Command},
+    signal::unix::{SignalKind, signal},
+};
+use toolyard_bridge::plugin::{Identity, drive};
+use toolyard_gateway::client::Dialler;
+use toolyard_protocol::{ErrorCode, Failure};
+
+/// How long Claude Code may take to end once it was asked to.
+const GRACE: Duration = Duration::from_secs(10);
+
+pub(super) async fn plugin(args: ClaudePluginArgs) -> Outcome {
+    let needed = |name: &str| {
+        std::env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(|| {
+            Failure::new(ErrorCode::UsageError, format!("{name} is not set")).suggest(
+                "Claude Code starts this command; `toolyard claude start` or bridge.open make its environment.",
+            )
+        })
+    };
+    let identity = Identity {
+        url: needed("SYNTHESIS_BRIDGE_URL")?,
+        token: needed("SYNTHESIS_BRIDGE_TOKEN")?,
+        openclaw_session: needed("SYNTHESIS_OPENCLAW_SESSION")?,
+        claude_session: std::env::var("SYNTHESIS_CLAUDE_SESSION").unwrap_or_default(),
+        pid: std::process::id(),
+    };
+    let dialler = Dialler { url: identity.url.clone(), ca_file: args.ca_file };
+    let seed = u64::from(identity.pid) ^ uuid::Uuid::new_v4().as_u64_pair().0;
+    let (input, output) = stdio::streams();
+    drive::run(identity, seed, &dialler, input, output)
+        .await
+        .map_err(|e| Failure::new(ErrorCode::Unavailable, format!("Claude Code cannot be reached: {e}")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn run(global: &Global, command: ClaudeCommand) -> Outcome {
+    let ClaudeCommand::Start(start) = command;
+    let params = gateway::without_nulls(start.opening.params(&start.session));
+    let opened = gateway::ask(global, &start.target, "bridge.open", params).await?.map_err(|error| {
+        let text = error["message"].as_str().unwrap_or("the gateway refused");
+        Failure::new(ErrorCode::Unavailable, format!("the session cannot be opened: {text}"))
+    })?;
+    let home = config::resolve(global)?.home;
+    home.create().map_err(trouble)?;
+    let file = ConfigFile::write(&home, &opened["mcpConfig"])?;
+    let outcome = supervise(&start, &opened, &file.0).await;
+    // Whatever happened: the session's secret is worth nothing from here on.
+    let closed = json!({"sessionKey": opened["sessionKey"]});
+    if gateway::ask(global, &start.target, "bridge.close", closed).await.is_err() && !global.quiet {
+        output::note("the gateway could not be told that Claude Code has ended");
+    }
+    outcome
+}
+
+fn trouble(error: anyhow::Error) -> Failure {
+    Failure::new(ErrorCode::StoreUnavailable, format!("{error:#}"))
+}
+
+/// The MCP configuration, readable by its owner alone and removed with this.
+struct ConfigFile(PathBuf);
+
+impl ConfigFile {
+    fn write(home: &home::Home, config: &Value) -> Result<Self, Failure> {
+        let path = home.state().join(format!("claude-{}.json", uuid::Uuid::new_v4().simple()));
+        home::write_private(&path, &config.to_string()).map_err(trouble)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for ConfigFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Starts Claude Code and waits for it. A signal to us is one to it.
+async fn supervise(start: &ClaudeStart, opened: &Value, file: &Path) -> Outcome {
+    let mut command = Command::new(&start.claude);
+    command.arg("--mcp-config").arg(file).arg("--strict-mcp-config");
+    for channel in &start.channel {
+        if channel.starts_with("plugin:") {
+            command.arg("--channels").arg(channel);
+        } else if channel.starts_with("server:") {
+            command.arg("--dangerously-load-development-channels").arg(channel);
+        } else if channel != "none" {
+            return Err(Failure::new(ErrorCode::UsageError, format!("--channel {channel:?} is not known"))
+                .suggest("Write server:toolyard, plugin:NAME@MARKETPLACE, or none."));
+        }
+    }
+    command.args(&start.args).kill_on_drop(true);
+    for (name, value) in opened["env"].as_object().into_iter().flatten() {
+        command.env(name, value.as_str().unwrap_or_default());
+    }
+    let mut child = command.spawn().map_err(|e| {
+        Failure::new(ErrorCode::Unavailable, format!("{} cannot be started: {e}", start.claude.display()))
+            .suggest("Install Claude Code, or say where it is with --claude PATH.")
+    })?;
+    let broken = |e: std::io::Error| Failure::new(ErrorCode::InternalError, format!("signals cannot be awaited: {e}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(broken)?;
+    // A terminal sends Ctrl-C to Claude Code as well, which knows better what it means.
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break status,
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => break stop(&mut child).await,
+            _ = hangup.recv() => break stop(&mut child).await,
+        }
+    };
+    let status = status.map_err(|e| Failure::new(ErrorCode::InternalError, format!("Claude Code was lost: {e}")))?;
+    Ok(match status.code() {
+        Some(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        None => ExitCode::FAILURE,
+    })
+}
+
+async fn stop(child: &mut Child) -> std::io::Result<ExitStatus> {
+    let pid = child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));
+    if let Some(pid) = pid {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+    if let Ok(status) = tokio::time::timeout(GRACE, child.wait()).await {
+        return status;
+    }
+    child.kill().await?;
+    child.wait().await
+}

@@ -1,0 +1,152 @@
+//! The MCP doors of the real binary: standard input and output, and HTTP behind the gateway's checks.
+
+use crate::harness::{Place, Server};
+use serde_json::{Value, json};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    process::{Child, ChildStdin, Stdio},
+};
+
+/// A client of `toolyard mcp`.
+struct Stdio2 {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    next: u64,
+}
+
+impl Stdio2 {
+    fn start(place: &Place) -> Self {
+        let vault = place.vault.display().to_string();
+        let mut command = place.command(&["--vault", &vault, "mcp"]);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut client = Self { input: child.stdin.take(), child, lines, next: 0 };
+        let hello = client.ask(
+            "initialize",
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}),
+        );
+        assert_eq!(hello["result"]["serverInfo"]["name"], "toolyard");
+        client
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.next += 1;
+        let request = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
+        writeln!(self.input.as_mut().unwrap(), "{request}").unwrap();
+        loop {
+            let line = self.lines.next().expect("the server hung up").unwrap();
+            let message: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+            if message["id"] == self.next {
+                return message;
+            }
+        }
+    }
+
+    fn end(mut self) -> i32 {
+        drop(self.input.take());
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+impl Server {
+    fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String) {
+        let url = self.ready["url"].as_str().unwrap();
+        let address = url.strip_prefix("http://").unwrap();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let body = body.to_string();
+        let mut request = format!(
+            "POST {path} HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n",
+            body.len()
+        );
+        if !headers.iter().any(|(name, _)| *name == "Host") {
+            request.push_str(&format!("Host: {address}\r\n"));
+        }
+        for (name, value) in headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        stream.write_all(format!("{request}\r\n{body}").as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, text)
+    }
+}
+
+#[test]
+fn standard_input_and_output_serve_tools_and_notes() {
+    let place = Place::new();
+    place.note("a.md", "# Alpha\n");
+    let mut client = Stdio2::start(&place);
+    let tools = client.ask("tools/list", json!({}));
+    let names: Vec<&str> =
+        tools["result"]["tools"].as_array().unwrap().iter().filter_map(|t| t["name"].as_str()).collect();
+    assert!(names.contains(&"vault_readFile"), "{names:?}");
+    assert!(!names.iter().any(|n| n.starts_with("tool_search")), "shown directly: {names:?}");
+    let read = client.ask("tools/call", json!({"name": "vault_readFile", "arguments": {"path": "a.md"}}));
+    assert_eq!(read["result"]["structuredContent"]["content"], "# Alpha\n");
+    let notes = client.ask("resources/list", json!({}));
+    assert_eq!(notes["result"]["resources"][0]["uri"], "vault:///a.md");
+    let note = client.ask("resources/read", json!({"uri": "vault:///a.md"}));
+    assert_eq!(note["result"]["contents"][0]["text"], "# Alpha\n");
+    let gone = client.ask("resources/read", json!({"uri": "vault:///../secret.md"}));
+    assert!(gone.get("error").is_some(), "{gone}");
+    let written =
+        client.ask("tools/call", json!({"name": "vault_createFile", "arguments": {"path": "b.md", "content": "x"}}));
+    assert_eq!(written["result"]["isError"], true, "nobody can be asked: {written}");
+    assert!(!place.exists("b.md"));
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn tool_search_replaces_the_list_where_it_is_configured() {
+    let place = Place::new();
+    place.config("[tools.toolSearch]\nmode = \"tools\"\n");
+    let mut client = Stdio2::start(&place);
+    let tools = client.ask("tools/list", json!({}));
+    let shown = tools["result"]["tools"].as_array().unwrap();
+    assert!(shown.iter().any(|t| t["name"] == "tool_search"), "{tools}");
+    let found = client.ask("tools/call", json!({"name": "tool_search", "arguments": {"query": "read a note"}}));
+    assert!(found["result"]["content"][0]["text"].as_str().unwrap().contains("vault.readFile"), "{found}");
+    client.end();
+    place.config("[mcp]\nexposure = \"direct\"\n[tools.toolSearch]\nmode = \"tools\"\n");
+    let mut client = Stdio2::start(&place);
+    let tools = client.ask("tools/list", json!({}));
+    assert!(!tools.to_string().contains("\"tool_search\""), "{tools}");
+    client.end();
+}
+
+#[test]
+fn http_wants_the_credential_and_a_host_and_origin_that_are_ours() {
+    let place = Place::new();
+    let server = place.up();
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    let token = ("Authorization", "Bearer test-token-of-16-chars");
+    assert_eq!(server.post("/mcp", &[], &hello).0, 401);
+    assert!(server.post("/mcp", &[], &hello).1.contains("www-authenticate"), "says how");
+    assert_eq!(server.post("/mcp", &[("Authorization", "Bearer wrong")], &hello).0, 401);
+    assert_eq!(server.post("/mcp", &[token, ("Host", "evil.example")], &hello).0, 403);
+    assert_eq!(server.post("/mcp", &[token, ("Origin", "http://evil.example")], &hello).0, 403);
+    let (status, text) = server.post("/mcp", &[token], &hello);
+    assert_eq!(status, 200, "{text}");
+    let session = text.lines().find_map(|l| l.strip_prefix("mcp-session-id: ")).unwrap().trim().to_owned();
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    let (status, text) = server.post("/mcp", &[token, ("Mcp-Session-Id", &session)], &list);
+    assert!(status == 200 && text.contains("vault_readFile"), "{text}");
+    assert_eq!(server.stop(), 0);
+}
+
+#[test]
+fn upstream_servers_are_configured_listed_and_called() {
+    let place = Place::new();
+    place.config("[mcp.servers.broken]\ncommand = \"/no/such/program\"\n[mcp.servers.secret]\nurl = \"http://127.0.0.1:9/\"\nheaders = { Authorization = \"Bearer hush\" }\nenabled = false\n");
+    let listed = place.run(&["mcp", "servers", "--json"]).json();
+    assert_eq!(listed["servers"][0]["name"], "broken");
+    assert_eq!(listed["servers"][0]["status"], "unavailable");
+    let shown = place.run(&["config", "show"]);
+    assert!(!shown.stdout.contains("hush"), "{}", shown.stdout);
+    assert_eq!(place.run(&["mcp", "approve", "nobody", "--json"]).error_code(), "NOT_FOUND");
+    place.config("[mcp.servers.a__b]\ncommand = \"x\"\n");
+    assert_eq!(place.run(&["mcp", "servers", "--json"]).error_code(), "CONFIG_INVALID");
+}
