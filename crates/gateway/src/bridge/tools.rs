@@ -87,7 +87,7 @@ impl Tools for EngineTools {
                     call.await
                 }
             };
-            invoked.outcome.map(rendered).map_err(|refused| told(&refused))
+            invoked.outcome.map(|output| rendered(output.into_value())).map_err(|refused| told(&refused))
         })
     }
 
