@@ -42,6 +42,8 @@ use upstream::Upstream;
 
 /// How often idle servers are looked for.
 const LOOK_FOR_IDLE: Duration = Duration::from_secs(1);
+/// How long the last children may take to end.
+const CHILDREN_GO: Duration = Duration::from_secs(5);
 /// Servers that never were seen are met at most so many at once.
 const MEET_AT_ONCE: usize = 4;
 
@@ -71,7 +73,9 @@ pub(crate) struct Shared {
     pub(crate) asks: Asks,
     teller: OnceLock<broadcast::Sender<Change>>,
     client: OnceLock<Result<http::HttpClient, String>>,
-    stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
+    /// One reference a child that is not wholly gone, and ours.
+    pub(crate) children: Arc<()>,
     /// The catalog is changed by one at a time, so that names are looked up and taken in one go.
     publishing: Mutex<()>,
 }
@@ -126,6 +130,7 @@ impl Upstreams {
             teller: OnceLock::new(),
             client: OnceLock::new(),
             stop,
+            children: Arc::default(),
             publishing: Mutex::default(),
         };
         let all = Self { shared: Arc::new(shared), servers: Arc::default() };
@@ -281,6 +286,11 @@ impl Upstreams {
             self.all().into_iter().map(|upstream| tokio::spawn(async move { upstream.stop().await })).collect();
         for stop in stops {
             let _ = stop.await;
+        }
+        // Children that were only just being started go by themselves, and are waited for as well.
+        let give_up = tokio::time::Instant::now() + CHILDREN_GO;
+        while Arc::strong_count(&self.shared.children) > 1 && tokio::time::Instant::now() < give_up {
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 

@@ -235,7 +235,11 @@ impl Upstream {
             }
         }
         self.starts.fetch_add(1, Ordering::Relaxed);
-        match tokio::time::timeout(self.config.start_timeout(), self.start()).await {
+        let started = tokio::select! {
+            started = tokio::time::timeout(self.config.start_timeout(), self.start()) => started,
+            () = self.shared.stop.cancelled() => return Err(self.unavailable("Toolyard is stopping")),
+        };
+        match started {
             Ok(Ok(live)) => Ok(live),
             Ok(Err(why)) => Err(self.failed(&why)),
             Err(_) => Err(self.failed(&format!("it did not start within {} ms", self.config.start_timeout_ms))),
@@ -255,6 +259,7 @@ impl Upstream {
             launcher: &*self.launcher,
             client,
             inbox: inbox.clone(),
+            children: self.shared.children.clone(),
             dialect: self.terms.as_ref().map_or(&Dialect::Mcp, |terms| &terms.dialect),
         })
         .await?;

@@ -20,7 +20,8 @@ fn install(place: &Place, source: &Path, more: &[&str]) -> Ran {
 
 /// Whether a program can be started here; tests that need it say so when they are skipped.
 fn has(program: &str) -> bool {
-    let there = Command::new(program).env("PATH", "/usr/bin:/bin").arg("--version").output().is_ok_and(|o| o.status.success());
+    let there =
+        Command::new(program).env("PATH", "/usr/bin:/bin").arg("--version").output().is_ok_and(|o| o.status.success());
     if !there {
         eprintln!("SKIPPED: {program} is not installed");
     }
@@ -180,6 +181,8 @@ for line in sys.stdin:
     assert_eq!(attempt("run", &secret_text), "nothing", "nor may what it starts");
     assert!(attempt("connect", &address).starts_with("refused"));
     assert_eq!(attempt("env", "TOOLYARD_HOME"), "unset");
+    let environment = format!("/proc/{}/environ", std::process::id());
+    assert!(attempt("read", &environment).starts_with("refused"), "nor into other processes of the same user");
     let grant =
         ["plugins", "enable", "nosy", "--grant", "network", "--grant", &format!("read:{secret_text}"), "--json"];
     assert_eq!(place.run(&grant).json()["status"], "healthy");
