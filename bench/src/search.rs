@@ -26,23 +26,95 @@ const LARGE: usize = 20_000;
 const SEARCHES: usize = 200;
 
 const VERBS: [&str; 20] = [
-    "create", "delete", "list", "update", "search", "convert", "send", "schedule", "translate", "calculate", "fetch",
-    "upload", "compare", "book", "cancel", "summarize", "validate", "export", "share", "monitor",
+    "create",
+    "delete",
+    "list",
+    "update",
+    "search",
+    "convert",
+    "send",
+    "schedule",
+    "translate",
+    "calculate",
+    "fetch",
+    "upload",
+    "compare",
+    "book",
+    "cancel",
+    "summarize",
+    "validate",
+    "export",
+    "share",
+    "monitor",
 ];
 const THINGS: [&str; 40] = [
-    "invoice", "calendar event", "flight", "hotel room", "weather forecast", "exchange rate", "email", "contact",
-    "customer order", "shipment", "stock price", "news article", "recipe", "workout plan", "song", "playlist", "movie",
-    "photo album", "database table", "server log", "container image", "pull request", "support ticket", "chat channel",
-    "tax return", "mortgage payment", "clinical trial", "protein sequence", "bus route", "parking space", "job posting",
-    "resume", "course lesson", "exam result", "football match", "lottery number", "horoscope", "translation memory",
-    "sensor reading", "payment card",
+    "invoice",
+    "calendar event",
+    "flight",
+    "hotel room",
+    "weather forecast",
+    "exchange rate",
+    "email",
+    "contact",
+    "customer order",
+    "shipment",
+    "stock price",
+    "news article",
+    "recipe",
+    "workout plan",
+    "song",
+    "playlist",
+    "movie",
+    "photo album",
+    "database table",
+    "server log",
+    "container image",
+    "pull request",
+    "support ticket",
+    "chat channel",
+    "tax return",
+    "mortgage payment",
+    "clinical trial",
+    "protein sequence",
+    "bus route",
+    "parking space",
+    "job posting",
+    "resume",
+    "course lesson",
+    "exam result",
+    "football match",
+    "lottery number",
+    "horoscope",
+    "translation memory",
+    "sensor reading",
+    "payment card",
 ];
 const PLACES: [&str; 25] = [
-    "in the cloud", "for a team", "by identifier", "within a date range", "from a spreadsheet", "with attachments",
-    "near a location", "for the current user", "across regions", "in batches", "as a draft", "with a discount code",
-    "by keyword", "for a given city", "on behalf of a client", "with pagination", "in another language",
-    "before a deadline", "with approval", "from an archive", "per department", "as a chart", "in real time",
-    "with encryption", "for beginners",
+    "in the cloud",
+    "for a team",
+    "by identifier",
+    "within a date range",
+    "from a spreadsheet",
+    "with attachments",
+    "near a location",
+    "for the current user",
+    "across regions",
+    "in batches",
+    "as a draft",
+    "with a discount code",
+    "by keyword",
+    "for a given city",
+    "on behalf of a client",
+    "with pagination",
+    "in another language",
+    "before a deadline",
+    "with approval",
+    "from an archive",
+    "per department",
+    "as a chart",
+    "in real time",
+    "with encryption",
+    "for beginners",
 ];
 
 /// Tools as varied as a catalog's, the same every time: a verb, a thing and a circumstance in each description.
@@ -50,7 +122,8 @@ fn generated(count: usize) -> Result<Arc<Snapshot>> {
     let mut registry = Registry::new();
     for number in 0..count {
         let pick = |list: &[&'static str], step: usize| list[(number / step) % list.len()];
-        let (verb, thing, place) = (pick(&VERBS, 1), pick(&THINGS, VERBS.len()), pick(&PLACES, VERBS.len() * THINGS.len()));
+        let (verb, thing, place) =
+            (pick(&VERBS, 1), pick(&THINGS, VERBS.len()), pick(&PLACES, VERBS.len() * THINGS.len()));
         let name = format!("{verb}_{}_{number}", thing.replace(' ', "_"));
         let description = format!(
             "{verb} a {thing} {place}. Takes the {thing}'s details and returns the result with its identifier and status."
@@ -76,7 +149,9 @@ fn question(number: usize) -> String {
     match number % 3 {
         0 => format!("{verb} {thing}"),
         1 => format!("Can you {verb} a {thing} {place} for me?"),
-        _ => format!("I have a {thing} that I want to {verb} {place}, please find the right way and tell me the status afterwards"),
+        _ => format!(
+            "I have a {thing} that I want to {verb} {place}, please find the right way and tell me the status afterwards"
+        ),
     }
 }
 
@@ -98,8 +173,7 @@ fn searched(index: &SearchIndex, rounds: usize) -> Result<(Vec<f64>, f64)> {
 
 /// Searches by words and meaning over two sizes of catalog.
 pub(crate) fn search(setup: &Setup) -> Result<Report> {
-    let mut report =
-        Report::new("tools-search", "p50Ms2500", Good::Below, 1.0).also("p50Ms20000", Good::Below, 3.0);
+    let mut report = Report::new("tools-search", "p50Ms2500", Good::Below, 1.0).also("p50Ms20000", Good::Below, 3.0);
     for (size, count) in [("2500", SMALL), ("20000", LARGE)] {
         let index = SearchIndex::build(&generated(count)?).with_meaning(&StaticMeaning);
         let (times, cpu) = searched(&index, setup.rounds)?;
@@ -164,7 +238,8 @@ pub(crate) fn context(setup: &Setup) -> Result<Report> {
     let subject = Subject { agent: "main", session: None, door: "mcp", scopes: &[] };
     let catalog = Effectives::new(None).of(&snapshot, &policy.effective(&subject), &[]);
     let settings = ToolSearchConfig::Switch(true).settings();
-    let surface = Surface::of(&catalog, &settings, Mode::Code, &SurfaceRequest::default()).map_err(|e| anyhow!(e.message))?;
+    let surface =
+        Surface::of(&catalog, &settings, Mode::Code, &SurfaceRequest::default()).map_err(|e| anyhow!(e.message))?;
     let (compact, direct) = (surface.bytes as f64, catalog.direct_bytes() as f64);
     Ok(report
         .figure("ratio", compact / direct)

@@ -2,11 +2,13 @@
 
     python export.py table.npz ../../crates/embed/assets/minilm-static.bin
 
-Left out: special and unused pieces, which no text has. Rows are rounded to 8 bits with a scale each.
+Left out: special and unused pieces, which no text has, and pieces in scripts other than Latin and Greek: the teacher
+read English, and knows of other scripts little more than single letters, whose vectors would only mislead. Rows are rounded to 8 bits with a scale each.
 """
 
 import struct
 import sys
+import unicodedata
 
 import numpy as np
 
@@ -14,6 +16,12 @@ from teacher import tokenizer
 
 LARGEST = 8_000_000
 SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
+
+
+def is_known_script(piece):
+    """Whether its letters are Latin or Greek; marks, digits and signs are always fine."""
+    letters = [c for c in piece if unicodedata.category(c).startswith(("L", "M"))]
+    return all(unicodedata.name(c, "").startswith(("LATIN", "GREEK", "MICRO", "FEMININE", "MASCULINE", "MODIFIER")) for c in letters)
 
 
 def quantise(table):
@@ -30,6 +38,7 @@ def main():
     table = table / np.linalg.norm(table, axis=1).max()
     pieces = sorted(tokenizer().get_vocab().items(), key=lambda item: item[1])
     kept = [(piece, row) for piece, row in pieces if piece not in SPECIAL and not piece.startswith("[unused")]
+    kept = [(piece, row) for piece, row in kept if is_known_script(piece)]
     values, scales = quantise(table[[row for _, row in kept]])
     vocabulary = "".join(piece + "\n" for piece, _ in kept).encode()
     header = b"TYEMBED1" + struct.pack("<III", len(kept), table.shape[1], len(vocabulary))

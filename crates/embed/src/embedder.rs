@@ -37,6 +37,11 @@ impl StaticEmbedder {
         ASSET.rows()
     }
 
+    /// A word piece as the vocabulary spells it; `##` stands before one that continues a word.
+    pub fn piece(&self, row: u16) -> Option<&'static str> {
+        (usize::from(row) < self.pieces()).then(|| std::str::from_utf8(self.vocabulary.piece(row)).unwrap_or_default())
+    }
+
     /// Calls `emit` with the row of each word piece of a text, in order. Time goes with the text's length; memory does
     /// not.
     pub fn tokenize(&self, text: &str, emit: impl FnMut(u16)) {

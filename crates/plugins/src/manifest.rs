@@ -145,6 +145,9 @@ impl Manifest {
                 return Err(invalid(&file, format_args!("{key} is missing")));
             }
         }
+        if !value.get("configSchema").is_some_and(Value::is_object) {
+            return Err(invalid(&file, "configSchema must be a JSON Schema, an object"));
+        }
         let mut manifest: Self = serde_json::from_value(value).map_err(|e| invalid(&file, e))?;
         let package = folder.join("package.json");
         if let Ok(text) = std::fs::read(&package) {

@@ -40,12 +40,7 @@ pub(crate) enum Wanted {
 }
 
 /// Reads the arguments of `tool_search`.
-pub(crate) fn search(
-    args: &Map<String, Value>,
-    default: usize,
-    most: usize,
-    asker: Asker,
-) -> Result<Wanted, Failure> {
+pub(crate) fn search(args: &Map<String, Value>, default: usize, most: usize, asker: Asker) -> Result<Wanted, Failure> {
     let limit_value = args.get("limit").or_else(|| args.get("options").and_then(|options| options.get("limit")));
     let top = limit_value.filter(|limit| !limit.is_null()).map(|limit| positive(limit, most)).transpose()?;
     let single = match args.get("query") {

@@ -130,7 +130,8 @@ impl Server<'_> {
     async fn find(&self, args: &[Value]) -> Result<Value, Failure> {
         let catalog = self.catalog().await?;
         let settings = &self.search.settings;
-        let wanted = arguments::search(&search_arguments(args), settings.default_limit, settings.max_limit, Asker::Script)?;
+        let wanted =
+            arguments::search(&search_arguments(args), settings.default_limit, settings.max_limit, Asker::Script)?;
         self.note(|telemetry| telemetry.search_count += 1);
         Ok(match &wanted {
             Wanted::One(query) => Value::Array(self.search.hits(&catalog, &query.text, query.limit, false)),

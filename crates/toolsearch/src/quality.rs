@@ -62,9 +62,10 @@ pub fn read_lines<T: DeserializeOwned>(bytes: &[u8], origin: &str) -> Result<Vec
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        items.push(serde_json::from_slice(line).map_err(|e| {
-            Failure::new(ErrorCode::ValidationError, format!("{origin}, line {}: {e}", number + 1))
-        })?);
+        items
+            .push(serde_json::from_slice(line).map_err(|e| {
+                Failure::new(ErrorCode::ValidationError, format!("{origin}, line {}: {e}", number + 1))
+            })?);
     }
     if items.is_empty() {
         return Err(Failure::new(ErrorCode::UsageError, format!("{origin} is empty")));
@@ -218,7 +219,8 @@ mod tests {
         let catalog = LabelledCatalog::new(&tools).unwrap();
         assert_eq!(catalog.registry.snapshot().len(), 3);
         let index = SearchIndex::build(&catalog.registry.snapshot());
-        let queries = read_lines(br#"{"query":"weather of today","gold":["Weather & More.today"]}"#, "queries").unwrap();
+        let queries =
+            read_lines(br#"{"query":"weather of today","gold":["Weather & More.today"]}"#, "queries").unwrap();
         let (quality, with_steps) = catalog.measure(&index, &queries, true);
         assert_eq!((quality.recall1, with_steps), (1.0, 0));
         assert!(read_lines::<LabelledTool>(b"\n \n", "x").is_err() && read_lines::<LabelledTool>(b"{", "x").is_err());

@@ -87,7 +87,10 @@ impl Tools for EngineTools {
                     call.await
                 }
             };
-            invoked.outcome.map(rendered).map_err(|refused| told(&refused))
+            invoked
+                .outcome
+                .map(|output| rendered(serde_json::to_value(&output).unwrap_or_default()))
+                .map_err(|refused| told(&refused))
         })
     }
 

@@ -1,7 +1,7 @@
 //! Scenarios that drive the real binary, as a user would.
 
 // The helpers of tests fail tests by panicking, just as the tests themselves do.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::print_stderr, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bad_input;
 mod bridge;
@@ -14,3 +14,4 @@ mod plans;
 mod plugins;
 mod server;
 mod tool_search;
+mod tool_search_gateway;

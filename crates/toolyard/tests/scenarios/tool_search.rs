@@ -22,14 +22,14 @@ use toolyard_engine::{
 };
 use toolyard_protocol::{ErrorCode, ToolCall, ToolDefinition, ToolResult};
 use toolyard_sandbox::ScriptRunner;
-use toolyard_toolsearch::{Mode, Surface, SurfaceRequest, ToolSearch, ToolSearchConfig};
+use toolyard_toolsearch::{Mode, StaticMeaning, Surface, SurfaceRequest, ToolSearch, ToolSearchConfig};
 
-const PLUGIN: &str = "tool-search-e2e-fixture";
+pub(crate) const PLUGIN: &str = "tool-search-e2e-fixture";
 
 /// Answers every call with its name and arguments.
 #[derive(Default)]
-struct Fake {
-    calls: AtomicUsize,
+pub(crate) struct Fake {
+    pub(crate) calls: AtomicUsize,
     /// Called by `fake_plugin_tool_02`.
     on_two: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
@@ -77,20 +77,20 @@ fn tool(name: &str, description: &str, writes: bool) -> ToolDefinition {
     .unwrap()
 }
 
-struct Yard {
-    engine: Engine,
-    search: Arc<ToolSearch>,
-    fake: Arc<Fake>,
+pub(crate) struct Yard {
+    pub(crate) engine: Engine,
+    pub(crate) search: Arc<ToolSearch>,
+    pub(crate) fake: Arc<Fake>,
     agent: Arc<Caller>,
 }
 
 impl Yard {
     /// An engine with `count` fake plugin tools, under a policy and Tool Search settings.
-    fn new(count: usize, policy: Value, settings: Value) -> Self {
+    pub(crate) fn new(count: usize, policy: Value, settings: Value) -> Self {
         Self::with_runner(count, policy, settings, ScriptRunner::with_program(env!("CARGO_BIN_EXE_toolyard")))
     }
 
-    fn with_runner(count: usize, policy: Value, settings: Value, runner: ScriptRunner) -> Self {
+    pub(crate) fn with_runner(count: usize, policy: Value, settings: Value, runner: ScriptRunner) -> Self {
         let policy: PolicyConfig = serde_json::from_value(policy).unwrap();
         let engine = Engine::new(EngineParts {
             store: Arc::new(MemoryStore::new()),
@@ -114,7 +114,7 @@ impl Yard {
         let entries = definitions.into_iter().map(|d| ToolEntry::new(d, ToolSource::plugin(PLUGIN)).unwrap()).collect();
         engine.register(entries, fake.clone()).unwrap();
         let config: ToolSearchConfig = serde_json::from_value(settings).unwrap();
-        let search = Arc::new(ToolSearch::new(config.settings(), runner, None));
+        let search = Arc::new(ToolSearch::new(config.settings(), runner, Some(Arc::new(StaticMeaning))));
         ToolSearch::register(&search, &engine).unwrap();
         let agent = Arc::new(Caller {
             door: Door::Gateway,
@@ -157,7 +157,7 @@ fn ids(found: &Value) -> Vec<&str> {
 }
 
 /// What a model would write after seeing nothing but the control tool.
-const FIND_AND_CALL: &str = "
+pub(crate) const FIND_AND_CALL: &str = "
     const [step] = await openclaw.tools.search(['fake_plugin_tool_17'], {limit: 3});
     const found = step.candidates[0];
     const described = await openclaw.tools.describe(found.id);
@@ -275,7 +275,7 @@ async fn a_tool_that_disappears_fails() {
     assert_eq!(yard.fake.calls.load(Ordering::SeqCst), 1);
 }
 
-struct Blocks;
+pub(crate) struct Blocks;
 
 impl Hook for Blocks {
     fn name(&self) -> &str {
