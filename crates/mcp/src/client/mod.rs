@@ -26,6 +26,7 @@ use crate::{
     Asks,
     server::{Change, ToolExtras},
 };
+use mux::LinkError;
 use pins::Memory;
 use serde_json::{Map, Value, json};
 use std::{
@@ -330,17 +331,27 @@ impl Provider for UpstreamTools {
             let upstream = &self.0;
             let known = upstream.known(call.tool.as_str());
             let known = known.ok_or_else(|| Failed::new(ErrorCode::Unavailable, format!("{} is gone", call.tool)))?;
-            let live = tokio::select! {
-                live = upstream.live() => live?,
-                () = context.cancel.cancelled() => return Err(Failed::new(ErrorCode::Cancelled, "the call was stopped")),
+            let connect = async || {
+                tokio::select! {
+                    live = upstream.live() => Ok(live?),
+                    () = context.cancel.cancelled() => Err(Failed::new(ErrorCode::Cancelled, "the call was stopped")),
+                }
             };
+            let mut live = connect().await?;
             let under = upstream.begin(Some(call.run_id), Some(context.progress.clone())).await?;
             let mirrored: Vec<(String, String)> =
                 known.mirrored.iter().filter_map(|m| Some((m.name(), m.value(&call.args)?))).collect();
             let params =
                 json!({"name": &*known.original, "arguments": call.args, "_meta": {"progressToken": under.token}});
             let asks = &upstream.shared.asks;
-            let answer = live.converse("tools/call", params, &mirrored, asks, Some(call.run_id), &context.cancel).await;
+            let run_id = Some(call.run_id);
+            let mut answer =
+                live.converse("tools/call", params.clone(), &mirrored, asks, run_id, &context.cancel).await;
+            if answer == Err(LinkError::Forgotten) {
+                upstream.let_go(&live);
+                live = connect().await?;
+                answer = live.converse("tools/call", params, &mirrored, asks, run_id, &context.cancel).await;
+            }
             drop(under);
             output(upstream, answer.map_err(|error| upstream::failed(&upstream.name, error))?)
         })

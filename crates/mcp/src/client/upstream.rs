@@ -498,6 +498,14 @@ impl Upstream {
         lock(&self.offers).tools.get(name).cloned()
     }
 
+    /// Lets go of a connection whose session the server has forgotten. The next use opens another; that is no failure.
+    pub(crate) fn let_go(&self, live: &Arc<Live>) {
+        let ours = self.live.load_full().is_some_and(|now| Arc::ptr_eq(&now, live));
+        if ours {
+            self.live.store(None);
+        }
+    }
+
     /// Takes a place among the calls under way.
     pub(crate) async fn begin(&self, run_id: Option<RunId>, progress: Option<Progress>) -> Result<Under<'_>, Failed> {
         let permit = self.permits.acquire().await;
@@ -706,6 +714,7 @@ pub(crate) fn failed(server: &str, error: LinkError) -> Failed {
             .suggest("The server may have done part of it; look before trying again.")
             .detail("server", server)
             .into(),
+        LinkError::Forgotten => Failed::new(ErrorCode::Unavailable, format!("{server}: it has forgotten our session")),
         LinkError::Cancelled => Failed::new(ErrorCode::Cancelled, "the call was stopped"),
     }
 }
