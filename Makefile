@@ -10,7 +10,7 @@ PORT ?= 18789
 CRASH_POINTS ?= 40
 CASES ?= *
 
-.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients openclaw-cli autobahn dist clean-home tools-needed
+.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openclaw-cli autobahn dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -29,7 +29,7 @@ up: build ## set up and run Toolyard on embedded defaults with a sample vault
 	@test -d $(HOME_DIR)/vault || cp -r examples/vault $(HOME_DIR)/vault
 	exec "$$CARGO_TARGET_DIR/release/toolyard" --home $(HOME_DIR) up --port $(PORT)
 
-test: fmt clippy deny unit docs-check clients crash ## every check
+test: fmt clippy deny unit docs-check clients conformance plugins-npm crash ## every check
 
 fmt: tools-needed
 	$(CARGO) fmt --all --check
@@ -51,6 +51,14 @@ clients: tools-needed ## drive a running Toolyard with OpenClaw's own client (in
 	$(CARGO) build -q --workspace --locked
 	tests/clients/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
 
+conformance: tools-needed ## the official MCP conformance suite, both directions, and MCP Inspector (installs npm packages, once)
+	$(CARGO) build -q --workspace --locked
+	tests/conformance/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
+
+plugins-npm: tools-needed ## run somebody else's OpenClaw plugin from npm (installed for the test; skipped without npm)
+	$(CARGO) build -q --workspace --locked
+	tests/plugins/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
+
 openclaw-cli: build ## call a running Toolyard with OpenClaw's command line (downloads 647 MB, once)
 	tests/clients/openclaw-cli.sh "$$CARGO_TARGET_DIR/release/toolyard"
 
@@ -70,7 +78,7 @@ docs-check: tools-needed ## generated pages are current, links resolve
 	python3 scripts/check_links.py
 
 bench: tools-needed ## measure; one JSON line each
-	$(CARGO) build --release -p toolyard -p toolyard-bench
+	$(CARGO) build --release -p toolyard -p toolyard-bench -p toolyard-mcp
 	"$$CARGO_TARGET_DIR/release/toolyard-bench" all --binary "$$CARGO_TARGET_DIR/release/toolyard"
 
 dist: tools-needed ## build the program with everything the optimiser can do (slow)

@@ -41,7 +41,7 @@ struct Options {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// How long gateway-soak lasts; what it promises is about 600
-    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(70..=86_400))]
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(75..=86_400))]
     seconds: u64,
     /// The `toolyard` program, for cold-start, idle-rss and gateway-start [default: beside this program]
     #[arg(long, value_name = "FILE")]

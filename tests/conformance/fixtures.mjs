@@ -196,6 +196,21 @@ const tools = {
   }],
 };
 
+// Lists that change, and a word about it to whoever listens.
+let listening;
+const changed = (what) => say({ method: `notifications/${what}/list_changed`, params: { _meta: { 'io.modelcontextprotocol/subscriptionId': listening } } });
+let changes = 0;
+tools.test_trigger_tool_change = ['Adds a tool.', object(), () => {
+  tools[`test_added_${(changes += 1)}`] = ['Was added.', object(), () => text('added')];
+  changed('tools');
+  return text('A tool was added.');
+}];
+tools.test_trigger_prompt_change = ['Adds a prompt.', object(), () => {
+  prompts[`test_added_${(changes += 1)}`] = ['Was added.', [], () => [plain('added')]];
+  changed('prompts');
+  return text('A prompt was added.');
+}];
+
 const message = (content) => ({ role: 'user', content });
 const plain = (words) => message({ type: 'text', text: words });
 const argument = (name, description) => ({ name, description, required: true });
@@ -232,7 +247,7 @@ const read = (uri) => {
 
 const kept = { ttlMs: 0, cacheScope: 'private' };
 const methods = {
-  'server/discover': () => ({ supportedVersions: ['2026-07-28'], capabilities: { tools: {}, prompts: {}, resources: {}, completions: {}, logging: {} }, ...kept }),
+  'server/discover': () => ({ supportedVersions: ['2026-07-28'], capabilities: { tools: { listChanged: true }, prompts: { listChanged: true }, resources: {}, completions: {}, logging: {} }, ...kept }),
   'tools/list': () => ({
     tools: Object.entries(tools).map(([name, [description, inputSchema]]) => ({ name, description, inputSchema, annotations: { readOnlyHint: true } })),
     ...kept,
@@ -262,7 +277,11 @@ const methods = {
 
 createInterface({ input: process.stdin }).on('line', async (line) => {
   const { id, method, params = {} } = JSON.parse(line);
-  if (id === undefined || method === undefined || method === 'subscriptions/listen') return;
+  if (method === 'subscriptions/listen') {
+    listening = id;
+    return say({ method: 'notifications/subscriptions/acknowledged', params: { _meta: { 'io.modelcontextprotocol/subscriptionId': id }, notifications: params.notifications } });
+  }
+  if (id === undefined || method === undefined) return;
   try {
     if (!methods[method]) throw new Refusal(-32601, 'Method not found');
     const result = await methods[method](params);

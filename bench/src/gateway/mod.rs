@@ -266,8 +266,9 @@ pub(crate) fn start(setup: &Setup) -> Result<Report> {
 /// A mixed load for a while: memory at the end against memory after the first minute.
 pub(crate) fn soak(setup: &Setup) -> Result<Report> {
     const FIRST: Duration = Duration::from_secs(60);
+    const LOOK: Duration = Duration::from_secs(15);
     const CALLERS: usize = 8;
-    let length = setup.seconds.max(FIRST + Duration::from_secs(10));
+    let length = setup.seconds.max(FIRST + LOOK);
     let served = Served::start(setup)?;
     generator()?.block_on(async {
         let stop = Arc::new(AtomicBool::new(false));
@@ -319,9 +320,15 @@ pub(crate) fn soak(setup: &Setup) -> Result<Report> {
         let watched = served.clone();
         tasks.push(Box::pin(async move {
             let began = Instant::now();
+            // What waits for the disk comes and goes: the middle of a quarter of a minute says more than one moment.
             for at in [FIRST, length] {
-                tokio::time::sleep(at.saturating_sub(began.elapsed())).await;
-                memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(watched.memory()?);
+                tokio::time::sleep((at - LOOK).saturating_sub(began.elapsed())).await;
+                let mut looks = Vec::new();
+                while began.elapsed() < at {
+                    looks.push(watched.memory()?);
+                    tokio::time::sleep(Duration::from_millis(250)).await;
+                }
+                memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(median(&looks));
             }
             stopped.store(true, Ordering::Relaxed);
             Ok(())

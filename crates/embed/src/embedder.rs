@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 pub type Vector = [f32; DIMENSIONS];
 
 /// Which table this build carries. Vectors made with another one cannot be compared: make them anew.
-pub const MODEL_ID: &str = "toolyard-static-minilm-256/1";
+pub const MODEL_ID: &str = "toolyard-static-minilm-256/2";
 
 static SHARED: LazyLock<StaticEmbedder> = LazyLock::new(StaticEmbedder::new);
 

@@ -34,8 +34,8 @@ const RIGHTS: ABI = ABI::V6;
 const MAX_OPEN_FILES: u64 = 1024;
 
 /// What every program may read: the system's programs and libraries, and what they need to know of the machine. Nothing
-/// of the user's.
-const SYSTEM: [&str; 24] = [
+/// of the user's; of `/proc` only itself and the machine, because other processes' environments hold secrets.
+const SYSTEM: [&str; 32] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -43,7 +43,15 @@ const SYSTEM: [&str; 24] = [
     "/lib32",
     "/lib64",
     "/opt",
-    "/proc",
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/uptime",
+    "/proc/loadavg",
+    "/proc/version",
+    "/proc/filesystems",
+    "/proc/sys",
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
     "/dev/urandom",

@@ -69,7 +69,7 @@ impl Backend {
     }
 }
 
-async fn running(resolved: &Resolved, global: &Global) -> Option<Client> {
+pub(crate) async fn running(resolved: &Resolved, global: &Global) -> Option<Client> {
     let mut client = Client::connect(&resolved.home.socket()).await.ok()?;
     let status = client.call("status", json!({}), None).await.ok()?;
     let served = status.get("vault").and_then(Value::as_str).unwrap_or_default();

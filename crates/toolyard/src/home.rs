@@ -57,6 +57,10 @@ impl Home {
     pub fn plugins(&self) -> PathBuf {
         self.path().join("plugins")
     }
+    /// The socket of `toolyard mcp`.
+    pub fn mcp_socket(&self) -> PathBuf {
+        self.state().join("mcp.sock")
+    }
     /// Lock files of vaults.
     pub fn locks(&self) -> PathBuf {
         self.state().join("locks")

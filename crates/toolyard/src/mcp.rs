@@ -4,6 +4,7 @@
 use crate::{config::Exposure, wiring::Yard};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tokio::{net::UnixListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::{BoxFuture, Caller, Engine};
 use toolyard_gateway::{
@@ -71,6 +72,36 @@ pub fn server(yard: &Yard) -> McpServer {
     });
     yard.upstreams.tell_changes(server.teller());
     server
+}
+
+/// Clients of `toolyard mcp` on this machine at once.
+const MAX_LOCAL: usize = 256;
+
+/// Serves those who start `toolyard mcp` while this Toolyard runs: their lines come over a socket of the owner's.
+pub async fn serve_local(listener: UnixListener, server: McpServer, owner: u32, principal: String, stop: CancellationToken) {
+    let places = Arc::new(Semaphore::new(MAX_LOCAL));
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            continue;
+        };
+        if stream.peer_cred().map(|c| c.uid()).ok() != Some(owner) {
+            continue; // dropped: somebody else's process
+        }
+        let Ok(place) = places.clone().try_acquire_owned() else { continue };
+        let (server, client, stop) = (server.clone(), Client::owner(principal.clone()), stop.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            let (input, output) = stream.into_split();
+            if let Err(error) = server.serve_stdio(client, input, output, stop).await {
+                tracing::info!(%error, "an MCP client is gone");
+            }
+        });
+    }
 }
 
 /// The methods about upstream servers, for every door.

@@ -91,6 +91,17 @@ impl Service {
         ))
     }
 
+    /// Plugins and how they are, where there are any.
+    pub(crate) async fn plugins(&self) -> Vec<Value> {
+        let caller = Caller::cli("internal");
+        let listed = self.extended(&caller, "plugins.list", &json!({})).await;
+        let mut listed = listed.unwrap_or_default();
+        match listed.get_mut("plugins").map(Value::take) {
+            Some(Value::Array(plugins)) => plugins,
+            _ => Vec::new(),
+        }
+    }
+
     /// The engine.
     pub fn engine(&self) -> &Engine {
         &self.inner.engine

@@ -82,18 +82,38 @@ async fn summary(gateway: &Gateway, began: Instant) -> Result<Value, RpcError> {
         .filter(|e| e.source().kind == toolyard_catalog::SourceKind::Plugin)
         .map(|e| e.source().name.as_str())
         .collect();
+    let report = gateway.service().plugins().await;
+    plugins.extend(report.iter().filter(|p| is_used(p) && works(p)).filter_map(|p| p["id"].as_str()));
     plugins.sort_unstable();
     plugins.dedup();
     let health = json!({
         "ok": true, "ts": Timestamp::now().as_millisecond(), "durationMs": began.elapsed().as_millis() as u64,
         "runtimeVersion": env!("CARGO_PKG_VERSION"),
-        "plugins": {"loaded": plugins, "errors": []},
+        "plugins": {
+            "loaded": plugins, "errors": wrong_plugins(&report),
+            "unavailable": report.iter().filter(|p| !works(p)).map(|p| &p["id"]).collect::<Vec<_>>(),
+        },
         "defaultAgentId": sessions::DEFAULT_AGENT,
         "sessions": {"path": gateway.settings().state_path, "count": count, "recent": recent},
         "eventLoop": gateway.inner.pulse.report(),
     });
     *lock(&gateway.inner.health.kept) = Some((Instant::now(), health.clone()));
     Ok(health)
+}
+
+fn is_used(plugin: &Value) -> bool {
+    plugin["enabled"] == true
+}
+
+fn works(plugin: &Value) -> bool {
+    plugin["status"] != "unavailable"
+}
+
+/// What is wrong with plugins that are used or cannot be.
+fn wrong_plugins(plugins: &[Value]) -> Vec<Value> {
+    let wrong = plugins.iter().filter(|p| (is_used(p) && p["status"] != "healthy") || !works(p));
+    let shown = |p: &Value| json!({"id": p["id"], "status": p["status"], "problems": p["problems"], "leftOut": p["leftOut"]});
+    wrong.map(shown).collect()
 }
 
 pub(super) async fn status(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {

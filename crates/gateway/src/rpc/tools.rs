@@ -279,6 +279,13 @@ pub(crate) struct Output {
     meta: Meta,
 }
 
+impl Output {
+    /// As a value, for doors that take it apart.
+    pub(crate) fn into_value(self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
 /// Parts as the tool gave them, or one part of text.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]

@@ -76,6 +76,7 @@ impl ChildLink {
         launcher: &dyn Launcher,
         max_message: usize,
         inbox: Arc<dyn Inbox>,
+        counted: Arc<()>,
     ) -> Result<Self, String> {
         let mut command = launcher.command(spec)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
@@ -92,7 +93,7 @@ impl ChildLink {
         let eof = CancellationToken::new();
         tokio::spawn(write(stdin, outgoing, eof.clone()));
         let reading = tokio::spawn(read(stdout, max_message, mux.clone(), inbox));
-        let watched = Watched { child, pid, mux: mux.clone(), errors, stop: stop.clone(), eof, ended: ended.clone() };
+        let watched = Watched { child, pid, mux: mux.clone(), errors, stop: stop.clone(), eof, ended: ended.clone(), _counted: counted };
         tokio::spawn(watch(watched, reading));
         Ok(Self { mux, stop, ended, pid })
     }
@@ -118,6 +119,8 @@ struct Watched {
     stop: CancellationToken,
     eof: CancellationToken,
     ended: CancellationToken,
+    /// Held until nothing is left of the child.
+    _counted: Arc<()>,
 }
 
 /// Waits for a child's end, or brings it about, and reaps the whole group.
@@ -142,7 +145,7 @@ async fn watch(mut watched: Watched, reading: tokio::task::JoinHandle<String>) {
     };
     watched.mux.close(&why);
     watched.eof.cancel();
-    let Watched { mut child, pid, ended, .. } = watched;
+    let Watched { mut child, pid, ended, _counted, .. } = watched;
     let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let signal = |signal| group.map(|group| kill_process_group(group, signal));
     if tokio::time::timeout(EOF_GRACE, child.wait()).await.is_err() {

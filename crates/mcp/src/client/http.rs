@@ -206,8 +206,7 @@ impl HttpLink {
                 Exchanged::Answer(outcome) => outcome.map_err(LinkError::Rpc),
                 Exchanged::Refused(status, said) => {
                     if status == StatusCode::NOT_FOUND && lock(&self.session).is_some() {
-                        // The server has forgotten us: whoever supervises begins anew.
-                        self.closed.cancel();
+                        return Err(LinkError::Forgotten);
                     }
                     Err(LinkError::Gone(format!("the server answered {status}{said}")))
                 }

@@ -56,6 +56,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) client: Option<HttpClient>,
     pub(crate) inbox: Arc<dyn Inbox>,
     pub(crate) dialect: &'a Dialect,
+    /// Counts children.
+    pub(crate) children: Arc<()>,
 }
 
 /// What we tell servers we can do: whatever the client of a call can.
@@ -76,7 +78,7 @@ impl Live {
                 cwd: config.cwd.clone(),
                 env: config.environment(),
             };
-            let child = ChildLink::start(&spec, opening.launcher, config.max_message_bytes, opening.inbox)?;
+            let child = ChildLink::start(&spec, opening.launcher, config.max_message_bytes, opening.inbox, opening.children)?;
             if let Dialect::Line { start } = opening.dialect {
                 return Self::begin(child, start, config).await.map_err(said);
             }

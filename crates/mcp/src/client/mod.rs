@@ -26,6 +26,7 @@ use crate::{
     Asks,
     server::{Change, ToolExtras},
 };
+use mux::LinkError;
 use pins::Memory;
 use serde_json::{Map, Value, json};
 use std::{
@@ -42,6 +43,8 @@ use upstream::Upstream;
 
 /// How often idle servers are looked for.
 const LOOK_FOR_IDLE: Duration = Duration::from_secs(1);
+/// How long the last children may take to end.
+const CHILDREN_GO: Duration = Duration::from_secs(5);
 /// Servers that never were seen are met at most so many at once.
 const MEET_AT_ONCE: usize = 4;
 
@@ -71,7 +74,9 @@ pub(crate) struct Shared {
     pub(crate) asks: Asks,
     teller: OnceLock<broadcast::Sender<Change>>,
     client: OnceLock<Result<http::HttpClient, String>>,
-    stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
+    /// One reference a child that is not wholly gone, and ours.
+    pub(crate) children: Arc<()>,
     /// The catalog is changed by one at a time, so that names are looked up and taken in one go.
     publishing: Mutex<()>,
 }
@@ -126,6 +131,7 @@ impl Upstreams {
             teller: OnceLock::new(),
             client: OnceLock::new(),
             stop,
+            children: Arc::default(),
             publishing: Mutex::default(),
         };
         let all = Self { shared: Arc::new(shared), servers: Arc::default() };
@@ -282,6 +288,11 @@ impl Upstreams {
         for stop in stops {
             let _ = stop.await;
         }
+        // Children that were only just being started go by themselves, and are waited for as well.
+        let give_up = tokio::time::Instant::now() + CHILDREN_GO;
+        while Arc::strong_count(&self.shared.children) > 1 && tokio::time::Instant::now() < give_up {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     async fn look_for_idle(self) {
@@ -320,17 +331,27 @@ impl Provider for UpstreamTools {
             let upstream = &self.0;
             let known = upstream.known(call.tool.as_str());
             let known = known.ok_or_else(|| Failed::new(ErrorCode::Unavailable, format!("{} is gone", call.tool)))?;
-            let live = tokio::select! {
-                live = upstream.live() => live?,
-                () = context.cancel.cancelled() => return Err(Failed::new(ErrorCode::Cancelled, "the call was stopped")),
+            let connect = async || {
+                tokio::select! {
+                    live = upstream.live() => Ok(live?),
+                    () = context.cancel.cancelled() => Err(Failed::new(ErrorCode::Cancelled, "the call was stopped")),
+                }
             };
+            let mut live = connect().await?;
             let under = upstream.begin(Some(call.run_id), Some(context.progress.clone())).await?;
             let mirrored: Vec<(String, String)> =
                 known.mirrored.iter().filter_map(|m| Some((m.name(), m.value(&call.args)?))).collect();
             let params =
                 json!({"name": &*known.original, "arguments": call.args, "_meta": {"progressToken": under.token}});
             let asks = &upstream.shared.asks;
-            let answer = live.converse("tools/call", params, &mirrored, asks, Some(call.run_id), &context.cancel).await;
+            let run_id = Some(call.run_id);
+            let mut answer =
+                live.converse("tools/call", params.clone(), &mirrored, asks, run_id, &context.cancel).await;
+            if answer == Err(LinkError::Forgotten) {
+                upstream.let_go(&live);
+                live = connect().await?;
+                answer = live.converse("tools/call", params, &mirrored, asks, run_id, &context.cancel).await;
+            }
             drop(under);
             output(upstream, answer.map_err(|error| upstream::failed(&upstream.name, error))?)
         })

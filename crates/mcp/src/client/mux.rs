@@ -29,6 +29,8 @@ pub(crate) enum LinkError {
     Gone(String),
     /// We took the request back.
     Cancelled,
+    /// The server does not know our session any more; it has done nothing.
+    Forgotten,
 }
 
 /// Takes what a server sends of its own accord.
@@ -161,6 +163,7 @@ impl From<LinkError> for RpcError {
             LinkError::Rpc(error) => error,
             LinkError::Gone(reason) => Self::new(INTERNAL_ERROR, reason),
             LinkError::Cancelled => Self::new(INTERNAL_ERROR, "the request was taken back"),
+            LinkError::Forgotten => Self::new(INTERNAL_ERROR, "the server has forgotten our session"),
         }
     }
 }

@@ -235,7 +235,11 @@ impl Upstream {
             }
         }
         self.starts.fetch_add(1, Ordering::Relaxed);
-        match tokio::time::timeout(self.config.start_timeout(), self.start()).await {
+        let started = tokio::select! {
+            started = tokio::time::timeout(self.config.start_timeout(), self.start()) => started,
+            () = self.shared.stop.cancelled() => return Err(self.unavailable("Toolyard is stopping")),
+        };
+        match started {
             Ok(Ok(live)) => Ok(live),
             Ok(Err(why)) => Err(self.failed(&why)),
             Err(_) => Err(self.failed(&format!("it did not start within {} ms", self.config.start_timeout_ms))),
@@ -255,6 +259,7 @@ impl Upstream {
             launcher: &*self.launcher,
             client,
             inbox: inbox.clone(),
+            children: self.shared.children.clone(),
             dialect: self.terms.as_ref().map_or(&Dialect::Mcp, |terms| &terms.dialect),
         })
         .await?;
@@ -493,6 +498,14 @@ impl Upstream {
         lock(&self.offers).tools.get(name).cloned()
     }
 
+    /// Lets go of a connection whose session the server has forgotten. The next use opens another; that is no failure.
+    pub(crate) fn let_go(&self, live: &Arc<Live>) {
+        let ours = self.live.load_full().is_some_and(|now| Arc::ptr_eq(&now, live));
+        if ours {
+            self.live.store(None);
+        }
+    }
+
     /// Takes a place among the calls under way.
     pub(crate) async fn begin(&self, run_id: Option<RunId>, progress: Option<Progress>) -> Result<Under<'_>, Failed> {
         let permit = self.permits.acquire().await;
@@ -701,6 +714,7 @@ pub(crate) fn failed(server: &str, error: LinkError) -> Failed {
             .suggest("The server may have done part of it; look before trying again.")
             .detail("server", server)
             .into(),
+        LinkError::Forgotten => Failed::new(ErrorCode::Unavailable, format!("{server}: it has forgotten our session")),
         LinkError::Cancelled => Failed::new(ErrorCode::Cancelled, "the call was stopped"),
     }
 }

@@ -115,12 +115,7 @@ impl McpServer {
         let ServerParts { engine, shelf, extras, resources, prompts, asks, info, agent } = parts;
         let (changes, _) = broadcast::channel(CHANGE_BUFFER);
         let mut tools = engine.watch_tools();
-        let teller = changes.clone();
-        tokio::spawn(async move {
-            while tools.changed().await.is_ok() {
-                let _ = teller.send(Change::Tools);
-            }
-        });
+        let mut version = engine.tools().snapshot.version().to_owned();
         let inner = Inner {
             engine,
             shelf,
@@ -135,7 +130,21 @@ impl McpServer {
             suspended: call::Suspensions::default(),
             watches_notes: AtomicBool::new(false),
         };
-        Self { inner: Arc::new(inner) }
+        let inner = Arc::new(inner);
+        let watching = Arc::downgrade(&inner);
+        tokio::spawn(async move {
+            while tools.changed().await.is_ok() {
+                let Some(inner) = watching.upgrade() else { return };
+                // What upstream servers say beside the catalog may have changed with it, or alone.
+                lock(&inner.lists).clear();
+                let now = inner.engine.tools().snapshot.version().to_owned();
+                if now != version {
+                    version = now;
+                    let _ = inner.changes.send(Change::Tools);
+                }
+            }
+        });
+        Self { inner }
     }
 
     /// Tells clients that something changed that the engine does not know of.

@@ -6,3 +6,4 @@ mod harness;
 mod http;
 mod stdio;
 mod upstream;
+mod upstream_http;

@@ -18,9 +18,9 @@ use toolyard_protocol::{ErrorCode, ToolResult};
 
 const FIXTURE: &str = env!("CARGO_BIN_EXE_mcp-fixture");
 
-struct Yard {
+pub(crate) struct Yard {
     engine: Engine,
-    upstreams: Upstreams,
+    pub(crate) upstreams: Upstreams,
     asks: Asks,
 }
 
@@ -48,16 +48,16 @@ fn fixture(args: &[&str]) -> ServerConfig {
 }
 
 impl Yard {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         yard_on(Arc::new(MemoryStore::new()))
     }
 
-    async fn add(&self, servers: Vec<(&str, ServerConfig)>) {
+    pub(crate) async fn add(&self, servers: Vec<(&str, ServerConfig)>) {
         let servers = servers.into_iter().map(|(name, config)| ServerSpec::plain(name, config));
         self.upstreams.add(servers.collect()).await.unwrap();
     }
 
-    async fn call(&self, tool: &str, args: Value) -> ToolResult {
+    pub(crate) async fn call(&self, tool: &str, args: Value) -> ToolResult {
         self.call_with(CallRequest {
             tool: tool.to_owned(),
             args: args.as_object().unwrap().clone(),
@@ -71,7 +71,7 @@ impl Yard {
         tokio::time::timeout(PATIENCE, self.engine.call(caller(), request)).await.expect("no result").result
     }
 
-    fn status(&self, name: &str) -> toolyard_mcp::client::ServerStatus {
+    pub(crate) fn status(&self, name: &str) -> toolyard_mcp::client::ServerStatus {
         self.upstreams.status().into_iter().find(|s| s.name == name).unwrap()
     }
 
@@ -100,7 +100,7 @@ fn caller() -> Arc<Caller> {
     })
 }
 
-fn said(result: &ToolResult) -> &str {
+pub(crate) fn said(result: &ToolResult) -> &str {
     result.data.as_ref().unwrap_or_else(|| panic!("{result:?}"))["content"][0]["text"].as_str().unwrap()
 }
 

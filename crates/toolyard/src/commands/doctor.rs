@@ -138,6 +138,29 @@ async fn store_findings(global: &Global) -> Vec<(&'static str, Result<String, St
             Err(failure) => Err(failure.message),
         },
     ));
+    for (method, what, key) in [("mcp.servers", "mcp servers", "servers"), ("plugins.list", "plugins", "plugins")] {
+        if let Ok(answer) = backend.call(method, json!({}), None).await {
+            findings.extend(others(what, answer[key].as_array().map(Vec::as_slice).unwrap_or_default()));
+        }
+    }
     backend.close().await;
+    findings
+}
+
+/// What others bring: how many work, and what is wrong with those that do not.
+fn others(what: &'static str, all: &[Value]) -> Vec<(&'static str, Result<String, String>)> {
+    let is_used = |one: &&Value| one["enabled"] != false || one["status"] == "unavailable";
+    let used: Vec<&Value> = all.iter().filter(is_used).collect();
+    if used.is_empty() {
+        return Vec::new();
+    }
+    let well = used.iter().filter(|one| one["status"] == "healthy").count();
+    let mut findings = vec![(what, Ok(format!("{well} of {} healthy", used.len())))];
+    for one in used.iter().filter(|one| one["status"] != "healthy") {
+        let name = one["id"].as_str().or(one["name"].as_str()).unwrap_or_default();
+        let why = one["error"].as_str().or(one["problems"][0].as_str()).or(one["leftOut"][0]["reason"].as_str());
+        let text = format!("{name}: {}, {}", one["status"].as_str().unwrap_or_default(), why.unwrap_or("see its list"));
+        findings.push((what, if one["status"] == "unavailable" { Err(text) } else { Ok(text) }));
+    }
     findings
 }

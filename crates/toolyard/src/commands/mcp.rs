@@ -10,6 +10,10 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::UnixStream,
+};
 use tokio_util::sync::CancellationToken;
 use toolyard_mcp::server::Client;
 use toolyard_protocol::{ErrorCode, Failure};
@@ -23,6 +27,12 @@ pub(super) async fn run(global: &Global, args: McpArgs) -> Outcome {
 
 async fn serve(global: &Global) -> Outcome {
     let resolved = config::resolve(global)?;
+    if !global.in_process
+        && crate::backend::running(&resolved, global).await.is_some()
+        && let Ok(stream) = UnixStream::connect(resolved.home.mcp_socket()).await
+    {
+        return relay(stream).await;
+    }
     let yard = Yard::open(resolved, Needs::Store)?;
     let server = mcp::server(&yard);
     let _meeting = yard.connect();
@@ -35,6 +45,40 @@ async fn serve(global: &Global) -> Outcome {
     yard.close().await;
     served.map_err(|e| Failure::new(ErrorCode::Unavailable, format!("the client cannot be read: {e}")))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Passes lines to a running Toolyard and back, until either side ends.
+async fn relay(stream: UnixStream) -> Outcome {
+    let (mut input, mut output) = crate::stdio::streams();
+    let (mut from, mut to) = stream.into_split();
+    let sending = async {
+        let _ = tokio::io::copy(&mut input, &mut to).await;
+        // The client is done; what it asked for is still answered.
+        let _ = to.shutdown().await;
+        std::future::pending::<()>().await;
+    };
+    let ended = tokio::select! {
+        () = sending => Ok(0),
+        passed = pass(&mut from, &mut output) => passed,
+        ended = super::up::wait_for_signal() => ended.map(|()| Ok(0))?,
+    };
+    ended.map_err(|e| Failure::new(ErrorCode::Unavailable, format!("the connection broke: {e}")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Passes bytes on as they come.
+async fn pass(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<u64> {
+    let mut buffer = vec![0; 64 << 10];
+    let mut passed = 0;
+    loop {
+        let count = from.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(passed);
+        }
+        to.write_all(&buffer[..count]).await?;
+        to.flush().await?;
+        passed += count as u64;
+    }
 }
 
 async fn manage(global: &Global, command: McpCommand) -> Outcome {

@@ -84,7 +84,12 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let owner = rustix::process::getuid().as_raw();
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner, home::user_name(), stop.clone()));
     let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
-    gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp::server(&yard), stop.clone()));
+    let mcp_server = mcp::server(&yard);
+    gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp_server, stop.clone()));
+    let mcp_socket = local::bind(&home.mcp_socket())
+        .await
+        .map_err(|e| Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.mcp_socket().display())))?;
+    let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, mcp_server, owner, home::user_name(), stop.clone()));
     let _meeting = yard.connect();
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     let network_door = match acceptor {
@@ -118,10 +123,12 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     gateway.farewell("stopping").await;
     stop.cancel();
     let _ = local_door.await;
+    let _ = mcp_door.await;
     // A client that keeps its HTTP connection open does not keep the process from ending.
     let _ = tokio::time::timeout(DOOR_CLOSES, network_door).await;
     yard.close().await;
     let _ = std::fs::remove_file(home.socket());
+    let _ = std::fs::remove_file(home.mcp_socket());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -138,6 +138,23 @@ fn http_wants_the_credential_and_a_host_and_origin_that_are_ours() {
 }
 
 #[test]
+fn a_running_toolyard_answers_those_who_start_toolyard_mcp() {
+    let place = Place::new();
+    place.note("a.md", "# Alpha\n");
+    let server = place.up();
+    let mut client = Stdio2::start(&place);
+    let read = client.ask("tools/call", json!({"name": "vault_readFile", "arguments": {"path": "a.md"}}));
+    let run = read["result"]["_meta"]["dev.toolyard/runId"].as_str().unwrap().to_owned();
+    let shown = place.run(&["runs", "show", &run, "--json"]).json();
+    assert_eq!(shown["run"]["caller"]["door"], "mcp", "{shown}");
+    assert_eq!(client.end(), 0);
+    assert_eq!(server.stop(), 0);
+    let mut alone = Stdio2::start(&place);
+    assert!(alone.ask("tools/list", json!({}))["result"]["tools"].is_array(), "and without one it answers itself");
+    assert_eq!(alone.end(), 0);
+}
+
+#[test]
 fn upstream_servers_are_configured_listed_and_called() {
     let place = Place::new();
     place.config("[mcp.servers.broken]\ncommand = \"/no/such/program\"\n[mcp.servers.secret]\nurl = \"http://127.0.0.1:9/\"\nheaders = { Authorization = \"Bearer hush\" }\nenabled = false\n");

@@ -181,6 +181,8 @@ for line in sys.stdin:
     assert_eq!(attempt("run", &secret_text), "nothing", "nor may what it starts");
     assert!(attempt("connect", &address).starts_with("refused"));
     assert_eq!(attempt("env", "TOOLYARD_HOME"), "unset");
+    let environment = format!("/proc/{}/environ", std::process::id());
+    assert!(attempt("read", &environment).starts_with("refused"), "nor into other processes of the same user");
     let grant =
         ["plugins", "enable", "nosy", "--grant", "network", "--grant", &format!("read:{secret_text}"), "--json"];
     assert_eq!(place.run(&grant).json()["status"], "healthy");

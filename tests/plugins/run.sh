@@ -1,0 +1,38 @@
+#!/bin/bash
+# Installs a plugin from npm that was written for OpenClaw by somebody else, unmodified, and uses its tools. The service
+# it talks to is played by service.mjs on loopback. Usage: run.sh <toolyard>. Skipped, with the reason, where it cannot run.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+toolyard=$(realpath "$1")
+package=npm:@mem0/openclaw-mem0@1.0.16
+
+skip() { echo "SKIPPED plugins-npm: $1"; exit 0; }
+command -v npm >/dev/null || skip "npm is missing (install Node.js)"
+command -v node >/dev/null || skip "node is missing"
+work=$(mktemp -d)
+pid=
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$work"' EXIT
+mkdir -p "$work/home" "$work/vault"
+node "$here/service.mjs" > "$work/service" 2> "$work/requests" &
+pid=$!
+for _ in $(seq 100); do [ -s "$work/service" ] && break; sleep 0.1; done
+ty() { "$toolyard" --home "$work/home" --vault "$work/vault" "$@"; }
+ty plugins install "$package" --grant network --json > "$work/installed.json" 2> "$work/log" \
+  || { grep -q 'npm install' "$work/installed.json" "$work/log" && skip "npm cannot install $package"; cat "$work/installed.json" "$work/log"; exit 1; }
+cat > "$work/home/config.toml" <<TOML
+[plugins.entries.openclaw-mem0.config]
+mode = "platform"
+apiKey = "m0-not-a-real-key"
+userId = "tester"
+baseUrl = "$(cat "$work/service")"
+TOML
+ty plugins update openclaw-mem0 --json > "$work/plugin.json" 2>> "$work/log"
+expect() {
+  if grep -q "$2" "$1"; then echo "ok      $3"; else echo "FAILED  $3"; cat "$1" "$work/log"; exit 1; fi
+}
+expect "$work/plugin.json" '"tools":8' "an unmodified plugin of eight tools is loaded"
+ty call memory_add --args '{"text":"Ada likes tea"}' --json > "$work/add.json" 2>> "$work/log" || true
+expect "$work/add.json" '"ok":true' "its tool writes"
+ty call memory_search --args '{"query":"tea"}' --json > "$work/search.json" 2>> "$work/log" || true
+expect "$work/search.json" 'Ada likes tea' "its tool reads what was written"
+expect "$work/requests" 'Ada likes tea' "the plugin itself spoke to the service"
