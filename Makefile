@@ -8,9 +8,10 @@ CARGO ?= cargo
 HOME_DIR ?= .toolyard
 PORT ?= 18789
 CRASH_POINTS ?= 40
+NOTES_CRASH_POINTS ?= 6
 CASES ?= *
 
-.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openclaw-cli autobahn dist clean-home tools-needed
+.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openclaw-cli autobahn object-store dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -18,10 +19,11 @@ help: ## list the targets
 tools-needed: ## check that what cannot be installed by us is there
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or newer with rustup"; exit 1; }
 	@command -v cc >/dev/null || { echo "a C compiler is missing (SQLite and zstd are built from source): install gcc"; exit 1; }
+	@command -v protoc >/dev/null || { echo "installing protoc (LanceDB generates its formats with it)"; { apt-get install -y -q protobuf-compiler || { apt-get update -q && apt-get install -y -q protobuf-compiler; }; } >/dev/null 2>&1 || { echo "protoc is missing: install protobuf-compiler"; exit 1; }; }
 	@command -v python3 >/dev/null || { echo "python3 is missing: it checks the links in the documentation"; exit 1; }
 
 build: tools-needed ## build the program, optimised
-	@test -x "$$CARGO_TARGET_DIR/release/toolyard" || echo "building Toolyard for the first time: about 6 minutes on 2 cores"
+	@test -x "$$CARGO_TARGET_DIR/release/toolyard" || echo "building Toolyard for the first time: about 20 minutes on 2 cores, most of it for LanceDB and the 400 crates it brings; later builds take seconds"
 	$(CARGO) build --release -p toolyard -p toolyard-sandbox
 
 up: build ## set up and run Toolyard on embedded defaults with a sample vault
@@ -44,8 +46,8 @@ deny: tools-needed ## licences, sources and the dependency rules between crates
 unit: tools-needed ## unit, property, contract and scenario tests
 	$(CARGO) test --workspace --locked
 
-crash: tools-needed ## kill the process at seeded random points of a plan and count effects (CRASH_POINTS=1000 for the full run)
-	TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) $(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture crash
+crash: tools-needed ## kill the process at seeded random points of a plan and of an indexing job (CRASH_POINTS=1000 NOTES_CRASH_POINTS=50 for the full run)
+	TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) TOOLYARD_NOTES_CRASH_POINTS=$(NOTES_CRASH_POINTS) $(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture crash
 
 clients: tools-needed ## drive a running Toolyard with OpenClaw's own client (installs npm packages, once; skipped without npm)
 	$(CARGO) build -q --workspace --locked
@@ -65,6 +67,10 @@ openclaw-cli: build ## call a running Toolyard with OpenClaw's command line (dow
 autobahn: tools-needed ## test our WebSockets with Autobahn's RFC 6455 suite (needs Python 2.7; CASES=1.*,5.* for some)
 	$(CARGO) build -q -p toolyard-gateway --example ws_echo --locked
 	tests/autobahn/run.sh "$$CARGO_TARGET_DIR/debug/examples/ws_echo" "$(CASES)"
+
+object-store: tools-needed ## the notes' index on an S3-compatible server (installs PyPI's moto into a folder of its own, once)
+	$(CARGO) test -q -p toolyard-lance --test it --locked --no-run
+	tests/object-store/run.sh
 
 schema: tools-needed ## write schema/ anew from the types
 	TOOLYARD_BLESS=1 $(CARGO) test -p toolyard-protocol --test schema_drift

@@ -11,6 +11,8 @@ mod disk;
 mod durable;
 mod gateway;
 mod mcp;
+mod notes;
+mod notes_text;
 mod plans;
 mod process;
 mod recovery;
@@ -52,6 +54,12 @@ struct Options {
     /// Folders with catalog.jsonl and queries.jsonl, for tools-quality
     #[arg(long, value_name = "DIR", num_args = 1..)]
     sets: Vec<PathBuf>,
+    /// The labelled set of notes-quality: a folder with corpus.jsonl, queries.jsonl and qrels.tsv
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// How many chunks notes-million makes
+    #[arg(long, default_value_t = 1_000_000, value_name = "N")]
+    chunks: usize,
     /// End with a failure when a target is missed
     #[arg(long)]
     strict: bool,
@@ -96,6 +104,14 @@ enum Name {
     ToolsContext,
     /// nDCG of the ranking on labelled sets (--sets)
     ToolsQuality,
+    /// nDCG@10 of note search on a labelled set
+    NotesQuality,
+    /// Indexing 6,500 notes, then nothing, then one changed note
+    NotesIndex,
+    /// Searching 40,000 chunks
+    NotesSearch,
+    /// Searching a million chunks beyond the vectors' memory
+    NotesMillion,
     /// A call through the Gateway: one connection, sixteen, CPU
     GatewayEcho,
     /// Ten thousand idle connections: memory each, ticks on time
@@ -123,12 +139,14 @@ struct Setup {
     dir: PathBuf,
     rounds: usize,
     binary: Option<PathBuf>,
+    data: Option<PathBuf>,
+    chunks: usize,
     catalog: Option<PathBuf>,
     sets: Vec<PathBuf>,
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 24] = [
+const IN_ORDER: [Name; 28] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -153,6 +171,10 @@ const IN_ORDER: [Name; 24] = [
     Name::McpProxy,
     Name::McpMany,
     Name::BridgeInbound,
+    Name::NotesQuality,
+    Name::NotesIndex,
+    Name::NotesSearch,
+    Name::NotesMillion,
 ];
 
 fn measure(name: Name, setup: &Setup) -> Result<Report> {
@@ -172,6 +194,10 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::CodemodeStart => codemode::start(setup),
         Name::ToolsContext => search::context(setup),
         Name::ToolsQuality => search::quality(setup),
+        Name::NotesQuality => notes::quality(setup),
+        Name::NotesIndex => notes::indexing(setup),
+        Name::NotesSearch => notes::searching(setup),
+        Name::NotesMillion => notes::million(setup),
         Name::GatewayEcho => gateway::echoes(setup),
         Name::GatewayIdle => gateway::idle(setup),
         Name::GatewayMany => gateway::many(setup),
@@ -196,6 +222,8 @@ fn main() -> Result<ExitCode> {
         binary: options.binary,
         catalog: options.catalog,
         sets: options.sets,
+        data: options.data,
+        chunks: options.chunks,
         seconds: Duration::from_secs(options.seconds),
     };
     if options.name == Name::ServeGateway {

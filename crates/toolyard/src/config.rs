@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::EngineOptions;
+use toolyard_knowledge::KnowledgeConfig;
 use toolyard_mcp::ServerConfig;
 use toolyard_plugins::PluginsConfig;
 use toolyard_protocol::{ErrorCode, Failure};
@@ -22,6 +23,8 @@ pub struct Config {
     pub policy: PolicyConfig,
     /// How models are shown the tools.
     pub tools: ToolsConfig,
+    /// Notes that can be asked: what is indexed, how it is embedded, what is held back.
+    pub knowledge: KnowledgeConfig,
     /// What holds for all agents.
     pub agents: AgentsConfig,
     /// Where clients connect.
@@ -380,6 +383,7 @@ fn check_numbers(config: &Config) -> Result<(), Failure> {
     if g.tls.cert_file.is_some() != g.tls.key_file.is_some() {
         return Err(invalid("gateway.tls needs both certFile and keyFile".to_owned()));
     }
+    config.knowledge.check().map_err(invalid)?;
     if config.gateway.token.as_ref().is_some_and(|t| t.trim().is_empty()) {
         return Err(invalid("gateway.token is empty; leave the key out to have one made".to_owned()));
     }
@@ -471,6 +475,12 @@ impl Config {
         }
         for server in shown.mcp.servers.values_mut() {
             *server = server.redacted();
+        }
+        for (key, value) in &mut shown.knowledge.index.storage_options {
+            let key = key.to_lowercase();
+            if ["secret", "token", "password", "key"].iter().any(|word| key.contains(word)) {
+                *value = "(hidden)".to_owned();
+            }
         }
         shown
     }
@@ -587,6 +597,7 @@ mod tests {
             "engine.graceMs",
             "record.files",
             "log.level",
+            "knowledge.embedding.kind",
         ] {
             assert!(page.contains(&format!("`{key}`")), "{key}");
         }

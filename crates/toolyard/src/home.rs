@@ -45,6 +45,10 @@ impl Home {
     pub fn state(&self) -> PathBuf {
         self.0.join("state")
     }
+    /// The notes' indexes, one folder for each vault.
+    pub fn index(&self) -> PathBuf {
+        self.0.join("index")
+    }
     /// The four files of each run.
     pub fn runs(&self) -> PathBuf {
         self.0.join("runs")

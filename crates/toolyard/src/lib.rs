@@ -10,6 +10,7 @@ pub mod config;
 pub mod home;
 pub mod mcp;
 pub mod model_view;
+mod notes;
 pub mod output;
 pub mod plugins;
 pub mod progress;

@@ -47,3 +47,32 @@ impl PlanProgress {
         self.bar.finish_and_clear();
     }
 }
+
+/// A bar over the notes of an indexing job.
+pub struct IndexProgress {
+    bar: ProgressBar,
+}
+
+impl IndexProgress {
+    /// Silent when nobody watches.
+    pub fn new(global: &Global) -> Self {
+        let shown = std::io::stderr().is_terminal() && !global.quiet && !global.json;
+        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(0), target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} notes {elapsed}") {
+            bar.set_style(style);
+        }
+        Self { bar }
+    }
+
+    /// How far it is.
+    pub fn show(&self, done: u64, total: u64) {
+        self.bar.set_length(total.max(1));
+        self.bar.set_position(done);
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

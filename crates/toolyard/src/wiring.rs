@@ -1,12 +1,13 @@
-//! Puts the parts together: store, engine, vault, tool search, method table.
+//! Puts the parts together: store, engine, vault, notes, tool search, method table.
 
 use crate::{
     config::{Resolved, RunFilesMode},
-    home,
+    home, notes,
     run_files::RunFiles,
 };
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{ToolEntry, ToolSource};
 use toolyard_engine::{
     Engine, EngineParts, Store,
@@ -15,9 +16,10 @@ use toolyard_engine::{
     system_clock,
 };
 use toolyard_gateway::Service;
+use toolyard_knowledge::Knowledge;
 use toolyard_mcp::{Asks, Upstreams, client::ServerSpec, server::Skills};
 use toolyard_plugins::{Plugins, PluginsParts};
-use toolyard_protocol::{ErrorCode, Failure, RunStatus};
+use toolyard_protocol::{ErrorCode, Failure, RunStatus, ToolDefinition};
 use toolyard_sandbox::{ScriptRunner, launch::ConfinedLauncher};
 use toolyard_store::{SqliteStore, StoreOptions};
 use toolyard_toolsearch::{StaticMeaning, ToolSearch};
@@ -30,6 +32,9 @@ pub struct Yard {
     /// Writes the four files of each run; absent when nothing is recorded.
     pub run_files: Option<RunFiles>,
     vault: Option<Arc<Vault>>,
+    /// The notes that can be asked.
+    notes: Option<Arc<Knowledge>>,
+    watching: Watching,
     /// Tool Search: what models are shown, and what it saved.
     pub tool_search: Arc<ToolSearch>,
     /// What MCP clients are shown.
@@ -75,6 +80,18 @@ impl Yard {
         });
         let vault =
             register_vault(&engine, &resolved.vault, &home, resolved.config.policy.sandbox.follow_symlinks, needs)?;
+        let notes = match &vault {
+            Some(vault) if resolved.config.knowledge.enabled => {
+                let knowledge = notes::open(&resolved, vault.clone());
+                notes::register(&engine, notes::provider(&knowledge))?;
+                Some(knowledge)
+            }
+            None if resolved.config.knowledge.enabled => {
+                notes::register(&engine, Arc::new(Described))?;
+                None
+            }
+            _ => None,
+        };
         let settings = resolved.config.tool_search();
         let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), Some(Arc::new(StaticMeaning))));
         ToolSearch::register(&tool_search, &engine).map_err(refused)?;
@@ -111,7 +128,19 @@ impl Yard {
             launcher: ConfinedLauncher::new(),
         });
         service.extend(Arc::new(crate::plugins::PluginMethods(plugins.clone())));
-        Ok(Self { service, run_files, vault, tool_search, mcp, upstreams, asks, plugins, skills })
+        Ok(Self {
+            service,
+            run_files,
+            vault,
+            notes,
+            watching: Watching::default(),
+            tool_search,
+            mcp,
+            upstreams,
+            asks,
+            plugins,
+            skills,
+        })
     }
 
     /// Takes upstream servers and plugins in, in the background.
@@ -151,8 +180,33 @@ impl Yard {
         }
     }
 
+    /// Probes the notes, watches the vault and indexes what changes, until closed.
+    pub fn watch_notes(&self) {
+        if let Some(notes) = self.notes.clone()
+            && let Ok(mut task) = self.watching.task.lock()
+            && task.is_none()
+        {
+            *task = Some(tokio::spawn(toolyard_knowledge::serve(notes, self.watching.stop.clone())));
+        }
+    }
+
+    /// Asks the indexing job to stop, if one runs here; the next one goes on where it stopped.
+    pub fn cancel_indexing(&self) {
+        if let Some(notes) = &self.notes {
+            notes.jobs.cancel();
+        }
+    }
+
     /// Stops what runs, seals the ledger and finishes writing files.
     pub async fn close(self) {
+        self.watching.stop.cancel();
+        let watching = self.watching.task.lock().ok().and_then(|mut task| task.take());
+        if let Some(task) = watching {
+            let _ = task.await;
+        }
+        if let Some(notes) = &self.notes {
+            notes.close().await;
+        }
         self.tidy().await;
         self.service.engine().shutdown().await;
         self.upstreams.shutdown().await;
@@ -160,6 +214,13 @@ impl Yard {
             let _ = tokio::task::spawn_blocking(move || files.finish()).await;
         }
     }
+}
+
+/// The task that looks after the notes, and how it is stopped.
+#[derive(Default)]
+struct Watching {
+    stop: CancellationToken,
+    task: std::sync::Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
 struct StoreFailure(StoreError);
@@ -183,7 +244,7 @@ fn register_vault(
     };
     if needs == Needs::Catalog {
         // Describing tools touches no file: a slow or missing vault does not matter.
-        register(engine, Arc::new(Described))?;
+        register(engine, toolyard_vault::definitions(), Arc::new(Described))?;
         return Ok(None);
     }
     if !root.exists() && root == home.default_vault() {
@@ -192,12 +253,16 @@ fn register_vault(
     }
     let options = VaultOptions { follow_symlinks, ..VaultOptions::new(home.locks()) };
     let vault = Arc::new(Vault::open(root, options).map_err(|e| unusable(e.to_string()))?);
-    register(engine, Arc::new(VaultProvider::new(vault.clone(), Arc::new(NoClients))))?;
+    register(engine, toolyard_vault::definitions(), Arc::new(VaultProvider::new(vault.clone(), Arc::new(NoClients))))?;
     Ok(Some(vault))
 }
 
-fn register(engine: &Engine, provider: Arc<dyn toolyard_engine::Provider>) -> Result<(), Failure> {
-    let entries = toolyard_vault::definitions()
+pub(crate) fn register(
+    engine: &Engine,
+    definitions: Vec<ToolDefinition>,
+    provider: Arc<dyn toolyard_engine::Provider>,
+) -> Result<(), Failure> {
+    let entries = definitions
         .into_iter()
         .map(|definition| ToolEntry::new(definition, ToolSource::core()))
         .collect::<Result<Vec<_>, _>>()

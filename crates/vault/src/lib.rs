@@ -28,6 +28,7 @@ pub mod process;
 #[cfg(test)]
 mod properties;
 mod provider;
+mod reading;
 mod reconcile;
 mod resolve;
 mod root;
@@ -45,6 +46,7 @@ pub use etag::{ETAG_DIGITS, etag};
 pub use locks::STRIPES;
 pub use path::{MAX_DEPTH, MAX_PATH_BYTES, MAX_SEGMENT_BYTES, PathError, VaultPath};
 pub use provider::VaultProvider;
-pub use tools::definitions;
+pub use reading::{HeadingAt, NoteContent, Outline, Surveyed, outline};
+pub use tools::{args_schema, definitions};
 pub use vault::{Vault, VaultOptions};
 pub use view::MAX_FILE_BYTES;

@@ -14,10 +14,20 @@ use toolyard_toolsearch::{
     quality::{DEPTH, LabelledCatalog, LabelledQuery, LabelledTool, read_lines},
 };
 
-pub(super) fn run(global: &Global, command: EvalCommand) -> Outcome {
-    let EvalCommand::Tools { catalog, queries, steps, words_only } = command;
-    let tools: Vec<LabelledTool> = lines(&catalog)?;
-    let labelled: Vec<LabelledQuery> = lines(&queries)?;
+pub(super) async fn run(global: &Global, command: EvalCommand) -> Outcome {
+    match command {
+        EvalCommand::Tools { catalog, queries, steps, words_only } => {
+            tools(global, &catalog, &queries, steps, words_only)
+        }
+        EvalCommand::Notes { corpus, queries, qrels } => {
+            super::eval_notes::run(global, &corpus, &queries, &qrels).await
+        }
+    }
+}
+
+fn tools(global: &Global, catalog: &Path, queries: &Path, steps: bool, words_only: bool) -> Outcome {
+    let tools: Vec<LabelledTool> = lines(catalog)?;
+    let labelled: Vec<LabelledQuery> = lines(queries)?;
     let start = Instant::now();
     let labels = LabelledCatalog::new(&tools)?;
     let mut index = SearchIndex::build(&labels.registry.snapshot());
@@ -43,7 +53,7 @@ pub(super) fn run(global: &Global, command: EvalCommand) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Failure> {
+pub(super) fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Failure> {
     let origin = path.display().to_string();
     read_lines(&input::read_source(&origin)?, &origin)
 }

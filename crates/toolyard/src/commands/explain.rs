@@ -7,20 +7,36 @@ use crate::{
 };
 use serde_json::json;
 use std::process::ExitCode;
+use toolyard_knowledge::envelope::ProblemCode;
 use toolyard_protocol::{ErrorCode, Failure};
 
 pub(super) fn run(global: &Global, args: ExplainArgs) -> Outcome {
     let Some(code) = args.code else {
         if global.json {
-            let all: Vec<_> = ErrorCode::ALL.iter().map(|c| json!({"code": c, "suggestion": c.suggestion()})).collect();
+            let mut all: Vec<_> =
+                ErrorCode::ALL.iter().map(|c| json!({"code": c, "suggestion": c.suggestion()})).collect();
+            all.extend(
+                ProblemCode::PAGES.iter().map(|(code, page)| json!({"code": code, "suggestion": what_to_do(page)})),
+            );
             output::json(&json!({"codes": all}));
         } else {
-            let rows: Vec<Vec<String>> =
+            let mut rows: Vec<Vec<String>> =
                 ErrorCode::ALL.iter().map(|c| vec![c.to_string(), c.suggestion().to_owned()]).collect();
+            rows.extend(ProblemCode::PAGES.iter().map(|(code, page)| vec![(*code).to_owned(), what_to_do(page)]));
             output::data(&output::table(&rows));
         }
         return Ok(ExitCode::SUCCESS);
     };
+    // What the notes' tools say has pages of its own.
+    let wanted = code.trim().replace('-', "_").to_ascii_uppercase();
+    if let Some((code, page)) = ProblemCode::PAGES.iter().find(|(code, _)| *code == wanted) {
+        if global.json {
+            output::json(&json!({"code": code, "suggestion": what_to_do(page), "markdown": page}));
+        } else {
+            output::data(page.trim_end());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let found = ErrorCode::parse(&code).ok_or_else(|| {
         Failure::new(
             ErrorCode::NotFound,
@@ -34,4 +50,11 @@ pub(super) fn run(global: &Global, args: ExplainArgs) -> Outcome {
         output::data(found.page().markdown.trim_end());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The first sentence of a page's advice.
+fn what_to_do(page: &str) -> String {
+    let advice =
+        page.split("## What to do").nth(1).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    advice.split_inclusive(". ").next().unwrap_or_default().trim().to_owned()
 }

@@ -7,6 +7,7 @@ mod config;
 mod devices;
 mod doctor;
 mod eval;
+mod eval_notes;
 mod explain;
 mod gateway;
 mod input;
@@ -16,6 +17,7 @@ mod plugins;
 mod runs;
 mod tools;
 mod up;
+mod vault;
 
 use crate::{
     cli::{Cli, Command, Global},
@@ -45,7 +47,8 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Plugins(command) => plugins::run(&global, command).await,
         Command::Devices(command) => devices::run(&global, command).await,
         Command::Config(command) => config::run(&global, command),
-        Command::Eval(command) => eval::run(&global, command),
+        Command::Vault(command) => vault::run(&global, command).await,
+        Command::Eval(command) => eval::run(&global, command).await,
         Command::Explain(args) => explain::run(&global, args),
         Command::Doctor => doctor::run(&global).await,
         Command::Completions { shell } => completions(shell),

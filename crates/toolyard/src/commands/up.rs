@@ -80,6 +80,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let vault = resolved.vault.clone();
     let yard = Yard::open(resolved, Needs::Store)?;
     let recovered = yard.service.recover().await?;
+    yard.watch_notes();
     let stop = CancellationToken::new();
     let owner = rustix::process::getuid().as_raw();
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner, home::user_name(), stop.clone()));

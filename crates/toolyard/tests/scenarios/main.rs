@@ -10,6 +10,7 @@ mod crash;
 mod gateway;
 mod harness;
 mod mcp;
+mod notes;
 mod plans;
 mod plugins;
 mod server;

@@ -55,6 +55,11 @@ impl<'a> Scan<'a> {
         self.opaque.get(index)
     }
 
+    /// Code and comments, in order, not overlapping.
+    pub(crate) fn into_opaque(self) -> Vec<Range<usize>> {
+        self.opaque
+    }
+
     /// One-based line number of an offset.
     pub(crate) fn line_number(&self, offset: usize) -> usize {
         self.lines.partition_point(|line| line.start <= offset).max(1)

@@ -26,7 +26,8 @@ use crate::{
     locks::LockScope,
     view::{Stop, View},
 };
-use schema::{args_schema, output_schema};
+pub use schema::args_schema;
+use schema::output_schema;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};

@@ -22,7 +22,8 @@ impl JsonSchema for PathArg {
     }
 }
 
-pub(super) fn args_schema<T: JsonSchema>() -> Map<String, Value> {
+/// The schema of a tool's arguments, from their type.
+pub fn args_schema<T: JsonSchema>() -> Map<String, Value> {
     generate::<T>(SchemaSettings::draft2020_12().for_deserialize())
 }
 

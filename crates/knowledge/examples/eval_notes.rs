@@ -1,0 +1,43 @@
+//! Evaluates a corpus in memory, without LanceDB: `eval_notes FOLDER [WEIGHT]...`, for tuning. People use
+//! `toolyard eval notes`.
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+use serde_json::Value;
+use std::{collections::HashMap, path::Path, sync::Arc};
+use toolyard_knowledge::{
+    KnowledgeConfig,
+    embed::{Embedder, StaticTable},
+    evaluate::{Document, Judged, evaluate},
+    index::memory::MemoryIndex,
+};
+
+#[tokio::main]
+async fn main() {
+    let mut args = std::env::args().skip(1);
+    let folder = args.next().unwrap();
+    let weights: Vec<f32> = args.map(|w| w.parse().unwrap()).collect();
+    let lines = |name: &str| std::fs::read_to_string(Path::new(&folder).join(name)).unwrap();
+    let text = |v: &Value, key: &str| v[key].as_str().unwrap_or_default().to_owned();
+    let documents: Vec<Document> = lines("corpus.jsonl")
+        .lines()
+        .map(|l| serde_json::from_str::<Value>(l).unwrap())
+        .map(|v| Document { id: text(&v, "_id"), title: text(&v, "title"), text: text(&v, "text") })
+        .collect();
+    let mut grades: HashMap<String, HashMap<String, f64>> = HashMap::new();
+    for line in lines("qrels.tsv").lines().skip(1) {
+        let parts: Vec<&str> = line.split('\t').collect();
+        grades.entry(parts[0].to_owned()).or_default().insert(parts[1].to_owned(), parts[2].parse().unwrap());
+    }
+    let questions: Vec<Judged> = lines("queries.jsonl")
+        .lines()
+        .map(|l| serde_json::from_str::<Value>(l).unwrap())
+        .map(|v| Judged { text: text(&v, "text"), grades: grades.remove(&text(&v, "_id")).unwrap_or_default() })
+        .collect();
+    let embedder: Arc<dyn Embedder> = Arc::new(StaticTable::new());
+    for weight in weights {
+        let index = MemoryIndex::new();
+        let config = KnowledgeConfig::default();
+        let report = evaluate(&index, &embedder, &config, &documents, &questions, weight).await.unwrap();
+        println!("{}", serde_json::to_string(&report).unwrap());
+    }
+}

@@ -1,0 +1,256 @@
+//! The `[knowledge]` table of the configuration. Doc comments here are the configuration reference.
+
+use crate::{
+    note::{ChunkSizes, MAX_CHUNK_CHARS, MIN_CHUNK_CHARS},
+    sensitive::{Category, Matching},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Notes that can be asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct KnowledgeConfig {
+    /// Whether the `obsidian_rag_*` tools are there.
+    pub enabled: bool,
+    /// Which notes are indexed, and how.
+    pub indexing: IndexingConfig,
+    /// Where the index lies and how much memory it takes.
+    pub index: IndexConfig,
+    /// What turns text into vectors.
+    pub embedding: EmbeddingConfig,
+    /// How results are ranked.
+    pub search: SearchConfig,
+    /// What is held back until somebody confirms.
+    pub sensitive: SensitiveConfig,
+}
+
+impl Default for KnowledgeConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            indexing: IndexingConfig::default(),
+            index: IndexConfig::default(),
+            embedding: EmbeddingConfig::default(),
+            search: SearchConfig::default(),
+            sensitive: SensitiveConfig::default(),
+        }
+    }
+}
+
+/// Which notes are indexed, and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct IndexingConfig {
+    /// Files with these extensions are notes.
+    pub extensions: Vec<String>,
+    /// Only these folders, if any are named.
+    pub allow_folders: Vec<String>,
+    /// Never these folders. Hidden folders are never indexed, whatever stands here.
+    pub deny_folders: Vec<String>,
+    /// A file in the vault's root with lines as in `.gitignore`: what matches is not indexed.
+    pub ignore_file: String,
+    /// Larger files are skipped, in bytes.
+    #[schemars(range(min = 1024, max = 67_108_864))]
+    pub max_file_bytes: u64,
+    /// A section longer than this many characters is cut into chunks; 200 to 2000.
+    #[schemars(range(min = 200, max = 2000))]
+    pub chunk_chars: usize,
+    /// Characters that a chunk repeats of the one before it, where a section is cut.
+    #[schemars(range(max = 500))]
+    pub chunk_overlap: usize,
+    /// Whether a running Toolyard watches the vault and indexes what changes. It does so once there is an index.
+    pub watch: bool,
+    /// Milliseconds without a further change before changes are indexed.
+    #[schemars(range(min = 10, max = 60_000))]
+    pub debounce_ms: u64,
+    /// Milliseconds after which changes are indexed even if more keep coming.
+    #[schemars(range(min = 100, max = 600_000))]
+    pub window_ms: u64,
+    /// Seconds between two looks at the whole vault, for changes that the watcher was not told of.
+    #[schemars(range(min = 10, max = 86_400))]
+    pub rescan_secs: u64,
+}
+
+impl Default for IndexingConfig {
+    fn default() -> Self {
+        let list = |items: &[&str]| items.iter().map(|i| (*i).to_owned()).collect();
+        Self {
+            extensions: list(&["md", "markdown", "txt"]),
+            allow_folders: Vec::new(),
+            deny_folders: list(&[".obsidian", ".trash", ".git", "zzz-Archive"]),
+            ignore_file: ".obsidian-ragignore".to_owned(),
+            max_file_bytes: 8 << 20,
+            chunk_chars: 1_500,
+            chunk_overlap: 100,
+            watch: true,
+            debounce_ms: 250,
+            window_ms: 5_000,
+            rescan_secs: 600,
+        }
+    }
+}
+
+impl IndexingConfig {
+    /// How large chunks are.
+    pub fn sizes(&self) -> ChunkSizes {
+        ChunkSizes { chars: self.chunk_chars, overlap: self.chunk_overlap }
+    }
+}
+
+/// Where the index lies and how much memory it takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct IndexConfig {
+    /// A folder or an object store (`s3://bucket/prefix`). Unset means `index` inside TOOLYARD_HOME.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uri: Option<String>,
+    /// Options for the object store, for example `endpoint` and `region`. Credentials come from the environment.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub storage_options: BTreeMap<String, String>,
+    /// Megabytes that vectors may take in memory, at 8 bits a dimension. While they fit they are searched exactly;
+    /// beyond that LanceDB's vector index is used.
+    #[schemars(range(max = 1_048_576))]
+    pub vector_memory_mb: u64,
+    /// Megabytes of LanceDB's own caches.
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub cache_mb: u64,
+    /// How many complete versions are kept for `toolyard vault rollback`.
+    #[schemars(range(min = 2, max = 1000))]
+    pub keep_versions: usize,
+}
+
+impl Default for IndexConfig {
+    fn default() -> Self {
+        Self { uri: None, storage_options: BTreeMap::new(), vector_memory_mb: 128, cache_mb: 24, keep_versions: 5 }
+    }
+}
+
+/// What makes vectors.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EmbedderKind {
+    /// The table that comes with Toolyard: no server, nothing leaves the process.
+    #[default]
+    Static,
+    /// An Ollama server.
+    Ollama,
+    /// Any server with OpenAI's `/embeddings`.
+    Openai,
+    /// Full text only.
+    None,
+}
+
+/// What turns text into vectors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct EmbeddingConfig {
+    /// `static` (the default), `ollama`, `openai` or `none`.
+    pub kind: EmbedderKind,
+    /// Where the server is. Unset means `http://127.0.0.1:11434` for Ollama; for `openai` it must be set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The model. Unset means `mxbai-embed-large` for Ollama; for `openai` it must be set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The environment variable that holds the key for an `openai` server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
+    /// Whether the server may be on another machine. Sensitive text is not sent there even then.
+    pub allow_remote: bool,
+    /// Texts in one request.
+    #[schemars(range(min = 1, max = 1024))]
+    pub batch: usize,
+    /// Milliseconds one request may take.
+    #[schemars(range(min = 100, max = 600_000))]
+    pub timeout_ms: u64,
+}
+
+impl Default for EmbeddingConfig {
+    fn default() -> Self {
+        Self {
+            kind: EmbedderKind::Static,
+            url: None,
+            model: None,
+            api_key_env: None,
+            allow_remote: false,
+            batch: 32,
+            timeout_ms: 60_000,
+        }
+    }
+}
+
+/// How results are ranked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SearchConfig {
+    /// How much the likeness of vectors counts against full text; 0 to 1. Unset means what suits the embedder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub vector_weight: Option<f32>,
+    /// How much a note gains that many others link to; 0 to 1.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub link_weight: f32,
+    /// An index whose last sync is older than this many seconds, in a vault that changed since, is stale.
+    #[schemars(range(min = 1, max = 31_536_000))]
+    pub stale_after_secs: u64,
+}
+
+impl Default for SearchConfig {
+    fn default() -> Self {
+        Self { vector_weight: None, link_weight: 0.02, stale_after_secs: 3_600 }
+    }
+}
+
+/// What is held back until somebody confirms.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SensitiveConfig {
+    /// Results of these categories are withheld unless the search says `confirm_sensitive`. Empty (the default) flags
+    /// them only.
+    pub require_confirmation_for: Vec<Category>,
+    /// `words` (the default) or `strict`, which counts parts of words too.
+    pub matching: Matching,
+    /// Headings whose sections count as relations.
+    pub sections: Vec<String>,
+}
+
+impl KnowledgeConfig {
+    /// What is wrong with the numbers, if anything.
+    pub fn check(&self) -> Result<(), String> {
+        let range = |key: &str, value: u64, least: u64, most: u64| {
+            if (least..=most).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("knowledge.{key} is {value}; it must be {least} to {most}"))
+            }
+        };
+        let i = &self.indexing;
+        range("indexing.maxFileBytes", i.max_file_bytes, 1024, 64 << 20)?;
+        range("indexing.chunkChars", i.chunk_chars as u64, MIN_CHUNK_CHARS as u64, MAX_CHUNK_CHARS as u64)?;
+        range("indexing.chunkOverlap", i.chunk_overlap as u64, 0, 500)?;
+        range("indexing.debounceMs", i.debounce_ms, 10, 60_000)?;
+        range("indexing.windowMs", i.window_ms, 100, 600_000)?;
+        range("indexing.rescanSecs", i.rescan_secs, 10, 86_400)?;
+        range("index.vectorMemoryMb", self.index.vector_memory_mb, 0, 1 << 20)?;
+        range("index.cacheMb", self.index.cache_mb, 1, 1 << 20)?;
+        range("index.keepVersions", self.index.keep_versions as u64, 2, 1000)?;
+        range("embedding.batch", self.embedding.batch as u64, 1, 1024)?;
+        range("embedding.timeoutMs", self.embedding.timeout_ms, 100, 600_000)?;
+        range("search.staleAfterSecs", self.search.stale_after_secs, 1, 31_536_000)?;
+        for (key, value) in
+            [("vectorWeight", self.search.vector_weight.unwrap_or(0.0)), ("linkWeight", self.search.link_weight)]
+        {
+            if !(0.0..=1.0).contains(&value) {
+                return Err(format!("knowledge.search.{key} is {value}; it must be 0 to 1"));
+            }
+        }
+        if self.embedding.kind == EmbedderKind::Openai
+            && (self.embedding.url.is_none() || self.embedding.model.is_none())
+        {
+            return Err("knowledge.embedding needs url and model for kind \"openai\"".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! Asking embedding servers: one client, no proxies, no redirects, retries for what may pass, and errors in our words.
+
+use super::EmbedError;
+use reqwest::{Client, StatusCode, Url};
+use serde_json::Value;
+use std::{net::IpAddr, time::Duration};
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(3);
+/// A request is made this often at most.
+const TRIES: u32 = 3;
+/// The pause before the second try; it grows fourfold.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// An answer is at most this large: 1,024 vectors of 16,384 numbers as text would be more, and are never asked for.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+
+/// A server that embeds.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    pub(super) service: &'static str,
+    base: Url,
+    client: Client,
+    key: Option<String>,
+}
+
+/// How an answer came out.
+pub(super) enum Answer {
+    Ok(Value),
+    /// The status and the server's own word for it, which is looked at but not passed on.
+    Refused(StatusCode, String),
+}
+
+impl Server {
+    pub(super) fn new(
+        service: &'static str,
+        url: &str,
+        allow_remote: bool,
+        timeout: Duration,
+        key: Option<String>,
+    ) -> Result<Self, EmbedError> {
+        let mut base = Url::parse(url)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some())
+            .ok_or_else(|| EmbedError::NotAllowed(format!("{url:?} is no http address")))?;
+        if !base.path().ends_with('/') {
+            let path = format!("{}/", base.path());
+            base.set_path(&path);
+        }
+        if !allow_remote && !is_loopback(&base) {
+            return Err(EmbedError::NotAllowed(format!(
+                "{} is not on this machine; set knowledge.embedding.allowRemote to send notes there",
+                base.host_str().unwrap_or_default()
+            )));
+        }
+        // Notes must not take a detour: neither a proxy nor a redirect may choose where they go.
+        let client = Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT)
+            .timeout(timeout)
+            .build()
+            .map_err(|_| EmbedError::NotAllowed("no HTTP client can be made on this system".to_owned()))?;
+        Ok(Self { service, base, client, key })
+    }
+
+    pub(super) fn is_local(&self) -> bool {
+        is_loopback(&self.base)
+    }
+
+    pub(super) fn url(&self) -> String {
+        // Whatever stands before the host is nobody's business.
+        let mut shown = self.base.clone();
+        let _ = shown.set_username("");
+        let _ = shown.set_password(None);
+        shown.as_str().trim_end_matches('/').to_owned()
+    }
+
+    pub(super) fn unreachable(&self) -> EmbedError {
+        EmbedError::Unreachable { service: self.service, url: self.url() }
+    }
+
+    pub(super) fn refused(&self, reason: impl Into<String>) -> EmbedError {
+        EmbedError::Refused { service: self.service, reason: reason.into() }
+    }
+
+    pub(super) async fn get(&self, path: &str, limit: Duration) -> Result<Answer, EmbedError> {
+        self.once(path, None, Some(limit)).await.map_err(|_| self.unreachable())
+    }
+
+    /// Tries again what may pass: no answer, too many requests, trouble on the server's side.
+    pub(super) async fn post(&self, path: &str, body: &Value, patient: bool) -> Result<Answer, EmbedError> {
+        let mut pause = FIRST_PAUSE;
+        let tries = if patient { TRIES } else { 1 };
+        for attempt in 1..=tries {
+            match self.once(path, Some(body), None).await {
+                Ok(Answer::Refused(status, _)) if attempt < tries && may_pass(status) => {}
+                Err(()) if attempt < tries => {}
+                Ok(answer) => return Ok(answer),
+                Err(()) => return Err(self.unreachable()),
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 4;
+        }
+        Err(self.unreachable())
+    }
+
+    async fn once(&self, path: &str, body: Option<&Value>, limit: Option<Duration>) -> Result<Answer, ()> {
+        let url = self.base.join(path).map_err(|_| ())?;
+        let mut request = match body {
+            Some(body) => self.client.post(url).json(body),
+            None => self.client.get(url),
+        };
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key);
+        }
+        if let Some(limit) = limit {
+            request = request.timeout(limit);
+        }
+        let mut response = request.send().await.map_err(|_| ())?;
+        let status = response.status();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|_| ())? {
+            if bytes.len() + chunk.len() > MAX_ANSWER_BYTES {
+                return Ok(Answer::Refused(StatusCode::PAYLOAD_TOO_LARGE, String::new()));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        if status.is_success() {
+            return Ok(match serde_json::from_slice(&bytes) {
+                Ok(value) => Answer::Ok(value),
+                Err(_) => Answer::Refused(StatusCode::UNPROCESSABLE_ENTITY, "not JSON".to_owned()),
+            });
+        }
+        let said: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let word = said["error"].as_str().or_else(|| said["error"]["message"].as_str()).unwrap_or_default();
+        Ok(Answer::Refused(status, word.to_lowercase()))
+    }
+}
+
+fn may_pass(status: StatusCode) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Numbers of a JSON array; `None` when something in it is no number.
+pub(super) fn numbers(value: &Value) -> Option<Vec<f32>> {
+    let list = value.as_array().filter(|list| !list.is_empty() && list.len() <= super::MAX_DIMENSIONS)?;
+    list.iter().map(|number| number.as_f64().map(|n| n as f32)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_unless_allowed() {
+        let server = |url: &str, remote: bool| Server::new("x", url, remote, Duration::from_secs(1), None);
+        for local in ["http://127.0.0.1:1", "http://localhost:2/v1", "http://[::1]:3/"] {
+            assert!(server(local, false).is_ok(), "{local}");
+        }
+        for remote in ["http://10.0.0.1", "https://api.example.org/v1", "http://127.0.0.1.example.org"] {
+            assert!(matches!(server(remote, false), Err(EmbedError::NotAllowed(_))), "{remote}");
+            assert!(!server(remote, true).unwrap().is_local());
+        }
+        assert!(matches!(server("file:///etc/passwd", true), Err(EmbedError::NotAllowed(_))));
+        assert_eq!(server("http://u:p@localhost:5/v1/", false).unwrap().url(), "http://localhost:5/v1");
+    }
+}

@@ -1,0 +1,57 @@
+//! [`StaticTable`]: the table of word vectors that comes with Toolyard. No server, nothing leaves the process, a vector
+//! takes microseconds.
+
+use super::{EmbedError, Embedder, EmbedderInfo, Purpose, Vectors};
+use std::sync::Arc;
+use toolyard_embed::{DIMENSIONS, DocumentCounts, MODEL_ID, PieceWeights, StaticEmbedder};
+use toolyard_engine::BoxFuture;
+
+/// Texts that are embedded before other tasks get their turn.
+const TURN: usize = 32;
+
+/// The table that comes with Toolyard.
+#[derive(Default)]
+pub struct StaticTable {
+    /// How much each word piece of a question counts, from how rare it is in the notes. Notes are embedded without, so
+    /// that their vectors hold whatever is added later.
+    weights: Option<PieceWeights>,
+}
+
+impl StaticTable {
+    /// Attuned to nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Embedder for StaticTable {
+    fn is_local(&self) -> bool {
+        true
+    }
+
+    fn describe(&self) -> BoxFuture<'_, Result<EmbedderInfo, EmbedError>> {
+        Box::pin(async { Ok(EmbedderInfo { id: format!("static/{MODEL_ID}"), dimensions: DIMENSIONS }) })
+    }
+
+    fn embed<'a>(&'a self, texts: &'a [String], purpose: Purpose) -> BoxFuture<'a, Vectors> {
+        Box::pin(async move {
+            let weights = match purpose {
+                Purpose::Query => self.weights.as_ref(),
+                Purpose::Passage => None,
+            };
+            let embedder = StaticEmbedder::shared();
+            let mut out = Vec::with_capacity(texts.len());
+            for part in texts.chunks(TURN) {
+                out.extend(part.iter().map(|text| embedder.embed(text, weights).map(|vector| vector.to_vec())));
+                tokio::task::yield_now().await;
+            }
+            Ok(out)
+        })
+    }
+
+    fn attuned(&self, samples: &[String]) -> Option<Arc<dyn Embedder>> {
+        let mut counts = DocumentCounts::new();
+        samples.iter().for_each(|text| counts.add(StaticEmbedder::shared(), text));
+        Some(Arc::new(Self { weights: Some(counts.weights()) }))
+    }
+}

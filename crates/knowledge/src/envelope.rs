@@ -1,0 +1,311 @@
+//! The answer of every `obsidian_rag_*` tool: `{status, data, error, meta}`. Trouble is told in a few codes that an agent
+//! can act on; what went wrong underneath goes to the log, never to the agent.
+
+use crate::{embed::EmbedError, index::IndexError};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// How well the notes can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// Everything works.
+    Healthy,
+    /// Answers come, but something is missing or old.
+    Degraded,
+    /// No answers.
+    Unavailable,
+}
+
+impl Health {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+/// What an agent branches on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ProblemCode {
+    /// Ollama does not answer, or lacks the model.
+    OllamaUnreachable,
+    /// Another embedding server does not answer.
+    EmbedderUnreachable,
+    /// Nothing was indexed yet, or there is nothing to index.
+    IndexNotFound,
+    /// The index cannot be read, or does not fit the embedder.
+    IndexCorrupted,
+    /// A path that leads out of the vault or may not be touched.
+    SecurityViolation,
+    /// Results are withheld until somebody confirms.
+    SensitiveFiltered,
+    /// The indexer stopped before it was done.
+    IndexerFailed,
+    /// The index is old and the vault has changed.
+    IndexStale,
+    /// The vault or the disk cannot be reached.
+    VaultUnavailable,
+}
+
+impl ProblemCode {
+    /// Every code with its page.
+    pub const PAGES: [(&'static str, &'static str); 9] = [
+        ("OLLAMA_UNREACHABLE", include_str!("../../../docs/errors/notes/OLLAMA_UNREACHABLE.md")),
+        ("EMBEDDER_UNREACHABLE", include_str!("../../../docs/errors/notes/EMBEDDER_UNREACHABLE.md")),
+        ("INDEX_NOT_FOUND", include_str!("../../../docs/errors/notes/INDEX_NOT_FOUND.md")),
+        ("INDEX_CORRUPTED", include_str!("../../../docs/errors/notes/INDEX_CORRUPTED.md")),
+        ("SECURITY_VIOLATION", include_str!("../../../docs/errors/notes/SECURITY_VIOLATION.md")),
+        ("SENSITIVE_FILTERED", include_str!("../../../docs/errors/notes/SENSITIVE_FILTERED.md")),
+        ("INDEXER_FAILED", include_str!("../../../docs/errors/notes/INDEXER_FAILED.md")),
+        ("INDEX_STALE", include_str!("../../../docs/errors/notes/INDEX_STALE.md")),
+        ("VAULT_UNAVAILABLE", include_str!("../../../docs/errors/notes/VAULT_UNAVAILABLE.md")),
+    ];
+}
+
+/// What is wrong and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Problem {
+    /// What an agent branches on.
+    pub code: ProblemCode,
+    /// For people.
+    pub message: String,
+    /// Whether trying again can help.
+    pub recoverable: bool,
+    /// What to do.
+    pub suggestion: String,
+}
+
+impl Problem {
+    fn new(code: ProblemCode, message: impl Into<String>, recoverable: bool, suggestion: impl Into<String>) -> Self {
+        Self { code, message: message.into(), recoverable, suggestion: suggestion.into() }
+    }
+
+    /// The status the error matrix gives it.
+    pub fn status(&self) -> Health {
+        match self.code {
+            ProblemCode::OllamaUnreachable
+            | ProblemCode::EmbedderUnreachable
+            | ProblemCode::SensitiveFiltered
+            | ProblemCode::IndexStale => Health::Degraded,
+            ProblemCode::IndexNotFound
+            | ProblemCode::IndexCorrupted
+            | ProblemCode::SecurityViolation
+            | ProblemCode::IndexerFailed
+            | ProblemCode::VaultUnavailable => Health::Unavailable,
+        }
+    }
+
+    /// No vectors can be made.
+    pub fn of_embedder(error: &EmbedError) -> Self {
+        let code = match error {
+            EmbedError::Unreachable { service, .. }
+            | EmbedError::ModelMissing { service, .. }
+            | EmbedError::Refused { service, .. }
+                if *service != "Ollama" =>
+            {
+                ProblemCode::EmbedderUnreachable
+            }
+            EmbedError::NotAllowed(_) => ProblemCode::EmbedderUnreachable,
+            _ => ProblemCode::OllamaUnreachable,
+        };
+        let suggestion = match error {
+            EmbedError::Unreachable { service: "Ollama", .. } => {
+                "Start Ollama (`ollama serve`) and search again; until then only words are matched.".to_owned()
+            }
+            EmbedError::ModelMissing { service: "Ollama", model } => {
+                format!("Run `ollama pull {model}`, then call obsidian_rag_index with mode sync.")
+            }
+            EmbedError::NotAllowed(_) => "Correct [knowledge.embedding] in config.toml.".to_owned(),
+            _ => "Check the server named in knowledge.embedding and search again; until then only words are matched."
+                .to_owned(),
+        };
+        Self::new(code, capital(&error.to_string()), true, suggestion)
+    }
+
+    /// The vectors in the index are not of the configured embedder.
+    pub fn other_embedder(rebuilding: bool) -> Self {
+        let suggestion = if rebuilding {
+            "The index is being rebuilt; until it is done only words are matched. Poll obsidian_rag_status."
+        } else {
+            "Call obsidian_rag_index with mode reindex; until then only words are matched."
+        };
+        let message = "The index was made with another embedding model, whose vectors cannot be compared.";
+        Self::new(ProblemCode::IndexCorrupted, message, true, suggestion)
+    }
+
+    /// There is no index.
+    pub fn no_index() -> Self {
+        let message = "There is no index of this vault yet.";
+        let suggestion = "Call obsidian_rag_index with mode full (or run `toolyard vault index`), then poll \
+                          obsidian_rag_status until it is done.";
+        Self::new(ProblemCode::IndexNotFound, message, true, suggestion)
+    }
+
+    /// There is an index of nothing.
+    pub fn empty_vault() -> Self {
+        let message = "The vault has no notes that could be searched.";
+        let suggestion = "Add notes, or check the folders in [knowledge.indexing], then call obsidian_rag_index with \
+                          mode sync.";
+        Self::new(ProblemCode::IndexNotFound, message, true, suggestion)
+    }
+
+    /// The index does not work.
+    pub fn of_index(error: &IndexError) -> Self {
+        match error {
+            IndexError::Corrupted(_) => {
+                let suggestion = "Call obsidian_rag_index with mode reindex: it is built anew from the notes, which are \
+                                  not affected. `toolyard vault rollback` returns to the version before.";
+                Self::new(ProblemCode::IndexCorrupted, "The index is damaged and cannot be read.", true, suggestion)
+            }
+            IndexError::NoEarlierVersion => Self::new(
+                ProblemCode::IndexNotFound,
+                "There is no earlier complete version of the index.",
+                false,
+                "Call obsidian_rag_index with mode reindex to build the index anew.",
+            ),
+            IndexError::Busy => Self::new(
+                ProblemCode::IndexerFailed,
+                "Another process is indexing this vault.",
+                true,
+                "Poll obsidian_rag_status until its job is done, then call again.",
+            ),
+            IndexError::Unavailable(_) => Self::new(
+                ProblemCode::VaultUnavailable,
+                "The place where the index lies cannot be reached or written.",
+                true,
+                "Check the disk (or the object store) with `toolyard doctor`, then try again.",
+            ),
+        }
+    }
+
+    /// A path that must not be.
+    pub fn path(which: &str) -> Self {
+        let message = format!("{which} is not a path inside the vault that may be read.");
+        let suggestion = "Give a path from the vault's root with forward slashes, for example Projects/Plan.md.";
+        Self::new(ProblemCode::SecurityViolation, message, false, suggestion)
+    }
+
+    /// Results are withheld.
+    pub fn sensitive(count: usize, categories: &str) -> Self {
+        let message = format!("{count} results are withheld because they touch on: {categories}.");
+        let suggestion = "Ask the user, and search again with confirm_sensitive true if they agree.";
+        Self::new(ProblemCode::SensitiveFiltered, message, true, suggestion)
+    }
+
+    /// The indexer stopped.
+    pub fn indexer(message: impl Into<String>, recoverable: bool) -> Self {
+        let suggestion = "Call obsidian_rag_index with mode sync once: it goes on where the last one stopped. If it fails \
+                          again, tell the user and look at the log.";
+        Self::new(ProblemCode::IndexerFailed, message, recoverable, suggestion)
+    }
+
+    /// The index is old.
+    pub fn stale() -> Self {
+        let message = "Notes have changed since the index was last brought up to date.";
+        Self::new(ProblemCode::IndexStale, message, true, "Call obsidian_rag_index with mode sync.")
+    }
+
+    /// The vault is gone.
+    pub fn no_vault() -> Self {
+        let message = "The vault's folder cannot be read.";
+        let suggestion = "Check that it is mounted and that vault.path in config.toml is right.";
+        Self::new(ProblemCode::VaultUnavailable, message, true, suggestion)
+    }
+
+    /// Facts cannot be kept.
+    pub fn memory(message: impl Into<String>) -> Self {
+        let suggestion = "Check the disk and the permissions of TOOLYARD_HOME, then call again.";
+        Self::new(ProblemCode::VaultUnavailable, message, true, suggestion)
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
+}
+
+/// Facts about the answer itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Meta {
+    /// Milliseconds it took.
+    pub query_time_ms: f64,
+    /// Chunks that were looked at.
+    pub chunks_scanned: u64,
+    /// The table's version; empty without an index.
+    pub index_version: String,
+    /// When the newest note was written (ISO 8601); empty in an empty vault.
+    pub vault_mtime: String,
+}
+
+/// The answer of every tool.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Envelope<T> {
+    /// How well the notes can be asked.
+    pub status: Health,
+    /// The answer; null when there is none.
+    pub data: Option<T>,
+    /// What is wrong, if anything. Data may come with it.
+    pub error: Option<Problem>,
+    /// Facts about the answer itself.
+    pub meta: Meta,
+}
+
+impl<T: Serialize> Envelope<T> {
+    /// As the engine wants it.
+    pub fn into_map(self) -> Map<String, Value> {
+        match serde_json::to_value(&self) {
+            Ok(Value::Object(map)) => map,
+            _ => Map::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_page_and_every_row_of_the_matrix_its_status() {
+        use ProblemCode::{
+            EmbedderUnreachable, IndexCorrupted, IndexNotFound, IndexStale, IndexerFailed, OllamaUnreachable,
+            SecurityViolation, SensitiveFiltered, VaultUnavailable,
+        };
+        let all = [
+            (OllamaUnreachable, Health::Degraded),
+            (EmbedderUnreachable, Health::Degraded),
+            (IndexNotFound, Health::Unavailable),
+            (IndexCorrupted, Health::Unavailable),
+            (SecurityViolation, Health::Unavailable),
+            (SensitiveFiltered, Health::Degraded),
+            (IndexerFailed, Health::Unavailable),
+            (IndexStale, Health::Degraded),
+            (VaultUnavailable, Health::Unavailable),
+        ];
+        assert_eq!(all.len(), ProblemCode::PAGES.len());
+        for (code, status) in all {
+            let word = serde_json::to_value(code).unwrap();
+            let (_, page) = ProblemCode::PAGES.iter().find(|(name, _)| word == *name).unwrap();
+            assert!(
+                page.starts_with(&format!("# {}\n", word.as_str().unwrap())) && page.contains("## What to do"),
+                "{word}"
+            );
+            assert_eq!(Problem::new(code, "m", true, "s").status(), status, "{word}");
+        }
+    }
+
+    #[test]
+    fn an_envelope_costs_little() {
+        let envelope: Envelope<()> =
+            Envelope { status: Health::Healthy, data: None, error: None, meta: Meta::default() };
+        assert!(serde_json::to_string(&envelope.into_map()).unwrap().len() < 200);
+    }
+}

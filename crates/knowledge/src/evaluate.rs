@@ -1,0 +1,256 @@
+//! Measures search on a labelled corpus: documents as notes, questions, and which documents answer them. What people
+//! measure with it is what searches do: the same cutting, terms, vectors and fusion.
+
+use crate::{
+    config::KnowledgeConfig,
+    embed::{EmbedError, Embedder, Purpose},
+    index::{ChunkFilter, IndexError, IndexSpec, NoteIndex, Start, WriteBatch},
+    indexer::{Prepared, Stat},
+    note::Note,
+    search::{Library, Question, Weights, rank},
+};
+use serde::Serialize;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Instant,
+};
+
+/// Chunks in one write.
+const BATCH: usize = 4_096;
+/// How deep rankings are looked at.
+const DEPTH: usize = 100;
+/// Chunks that are ranked, so that enough documents are among them.
+const CHUNKS: usize = 400;
+/// Chunks that the embedder is attuned with.
+const SAMPLES: usize = 2_000;
+
+/// A document.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// Names it in the judgements.
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// A question with the documents that answer it, by their grades.
+#[derive(Debug, Clone)]
+pub struct Judged {
+    /// The question.
+    pub text: String,
+    /// Grades above 0, by document.
+    pub grades: HashMap<String, f64>,
+}
+
+/// How well one way of searching did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Scores {
+    /// Normalised discounted cumulative gain of the first ten.
+    pub ndcg10: f64,
+    /// Share of the answers among the first ten,
+    pub recall10: f64,
+    /// and among the first hundred.
+    pub recall100: f64,
+    /// Mean of 1 through the rank of the first answer.
+    pub mrr: f64,
+    /// Half the questions took at most this long,
+    pub p50_ms: f64,
+    /// and all but one in a hundred this long.
+    pub p99_ms: f64,
+}
+
+/// What an evaluation found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Words alone.
+    pub full_text: Scores,
+    /// Vectors alone.
+    pub vector: Scores,
+    /// Both, as searches do.
+    pub fused: Scores,
+    /// What was measured.
+    pub config: Measured,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    /// Documents.
+    pub documents: usize,
+    /// Their chunks.
+    pub chunks: u64,
+    /// Questions with at least one answer.
+    pub queries: usize,
+    /// The embedder.
+    pub embedder: String,
+    /// How much vectors counted.
+    pub vector_weight: f32,
+    /// How long indexing took.
+    pub index_ms: f64,
+}
+
+/// Why it did not come to that.
+#[derive(Debug, thiserror::Error)]
+pub enum EvaluateError {
+    /// The index.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The embedder.
+    #[error(transparent)]
+    Embed(#[from] EmbedError),
+}
+
+/// Indexes the documents and asks the questions in all three ways.
+pub async fn evaluate(
+    index: &dyn NoteIndex,
+    embedder: &Arc<dyn Embedder>,
+    config: &KnowledgeConfig,
+    documents: &[Document],
+    questions: &[Judged],
+    vector_weight: f32,
+) -> Result<Report, EvaluateError> {
+    let info = embedder.describe().await?;
+    let spec = IndexSpec { embedder: info.id.clone(), dimensions: info.dimensions, recipe: "evaluation".to_owned() };
+    let started = Instant::now();
+    fill(index, &**embedder, config, documents, &spec).await?;
+    let reader = index.current().await?.ok_or_else(|| IndexError::Corrupted("nothing was written".to_owned()))?;
+    let library = Library::load(reader, None, config.index.vector_memory_mb << 20).await?;
+    let index_ms = started.elapsed().as_secs_f64() * 1e3;
+    let samples = library.reader.sample(SAMPLES).await?;
+    let attuned = embedder.attuned(&samples).unwrap_or_else(|| embedder.clone());
+    let judged: Vec<&Judged> = questions.iter().filter(|question| !question.grades.is_empty()).collect();
+    let mut tallies = [Tally::default(), Tally::default(), Tally::default()];
+    for question in &judged {
+        for (way, tally) in tallies.iter_mut().enumerate() {
+            let start = Instant::now();
+            let vector = match way {
+                0 => None,
+                _ => attuned.embed(&[question.text.clone()], Purpose::Query).await?.into_iter().next().flatten(),
+            };
+            let asked = Question {
+                text: if way == 1 { "" } else { &question.text },
+                vector: vector.as_deref(),
+                filter: &ChunkFilter::default(),
+                allowed: None,
+                limit: CHUNKS,
+            };
+            let weights = Weights { vector: vector_weight, links: 0.0 };
+            let (ranked, _) = rank(&library, &asked, &weights).await?;
+            tally.times.push(start.elapsed().as_secs_f64() * 1e3);
+            let mut seen = HashSet::new();
+            let documents: Vec<&str> = ranked
+                .iter()
+                .filter(|fused| seen.insert(fused.file))
+                .filter_map(|fused| library.file(fused.file))
+                .map(|file| file.path.as_str())
+                .take(DEPTH)
+                .collect();
+            tally.add(&documents, &question.grades);
+        }
+    }
+    let [full_text, vector, fused] = tallies.map(|tally| tally.scores());
+    let config = Measured {
+        documents: documents.len(),
+        chunks: library.info().chunks,
+        queries: judged.len(),
+        embedder: info.id,
+        vector_weight,
+        index_ms: round(index_ms),
+    };
+    Ok(Report { full_text, vector, fused, config })
+}
+
+async fn fill(
+    index: &dyn NoteIndex,
+    embedder: &dyn Embedder,
+    config: &KnowledgeConfig,
+    documents: &[Document],
+    spec: &IndexSpec,
+) -> Result<(), EvaluateError> {
+    let mut writer = index.write(spec, Start::Fresh).await?;
+    let mut batch = WriteBatch::default();
+    for (number, document) in documents.iter().enumerate() {
+        // A title in front matter, as notes have it; what YAML would not take as it is is quoted.
+        let title = document.title.replace(['\n', '\r'], " ").replace('\\', "\\\\").replace('"', "\\\"");
+        let text = format!("---\ntitle: \"{title}\"\n---\n{}", document.text);
+        let note = Note::parse(&document.id, &text, config.indexing.sizes());
+        let stat = Stat { hash: number as u64, size: text.len() as u64, mtime_ms: 0, recipe: 0 };
+        let mut prepared = Prepared::new(&document.id, &note, stat, None);
+        let inputs: Vec<String> = prepared.inputs.into_iter().map(Option::unwrap_or_default).collect();
+        for (chunk, vector) in prepared.chunks.iter_mut().zip(embedder.embed(&inputs, Purpose::Passage).await?) {
+            chunk.vector = vector;
+        }
+        batch.files.push(prepared.file);
+        batch.chunks.extend(prepared.chunks);
+        if batch.chunks.len() >= BATCH {
+            writer.put(std::mem::take(&mut batch)).await?;
+        }
+    }
+    writer.put(batch).await?;
+    writer.complete().await?;
+    Ok(())
+}
+
+#[derive(Default)]
+struct Tally {
+    ndcg: f64,
+    recall10: f64,
+    recall100: f64,
+    reciprocal: f64,
+    times: Vec<f64>,
+}
+
+impl Tally {
+    fn add(&mut self, ranked: &[&str], grades: &HashMap<String, f64>) {
+        let discount = |rank: usize| 1.0 / ((rank + 2) as f64).log2();
+        let grade = |id: &&str| grades.get(*id).copied().unwrap_or(0.0);
+        let gained: f64 = ranked.iter().take(10).enumerate().map(|(rank, id)| grade(id) * discount(rank)).sum();
+        let mut best: Vec<f64> = grades.values().copied().collect();
+        best.sort_by(|a, b| b.total_cmp(a));
+        let ideal: f64 = best.iter().take(10).enumerate().map(|(rank, grade)| grade * discount(rank)).sum();
+        let recall =
+            |depth: usize| ranked.iter().take(depth).filter(|id| grade(id) > 0.0).count() as f64 / grades.len() as f64;
+        self.ndcg += if ideal > 0.0 { gained / ideal } else { 0.0 };
+        self.recall10 += recall(10);
+        self.recall100 += recall(100);
+        self.reciprocal += ranked.iter().position(|id| grade(id) > 0.0).map_or(0.0, |rank| 1.0 / (rank + 1) as f64);
+    }
+
+    fn scores(mut self) -> Scores {
+        self.times.sort_by(f64::total_cmp);
+        let count = self.times.len().max(1) as f64;
+        let at =
+            |part: f64| self.times.get(((self.times.len().max(1) - 1) as f64 * part) as usize).copied().unwrap_or(0.0);
+        Scores {
+            ndcg10: round(self.ndcg / count),
+            recall10: round(self.recall10 / count),
+            recall100: round(self.recall100 / count),
+            mrr: round(self.reciprocal / count),
+            p50_ms: round(at(0.5)),
+            p99_ms: round(at(0.99)),
+        }
+    }
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_as_the_textbook_says() {
+        let grades = HashMap::from([("a".to_owned(), 1.0), ("b".to_owned(), 1.0)]);
+        let mut tally = Tally { times: vec![1.0], ..Tally::default() };
+        tally.add(&["x", "a", "y"], &grades);
+        let scores = tally.scores();
+        let ideal = 1.0 + 1.0 / 3f64.log2();
+        assert!((scores.ndcg10 - (1.0 / 3f64.log2()) / ideal).abs() < 1e-3);
+        assert_eq!((scores.recall10, scores.recall100, scores.mrr), (0.5, 0.5, 0.5));
+    }
+}

@@ -1,0 +1,114 @@
+//! The health of the notes: healthy, degraded or unavailable, from what the probes saw. A pure function, so that every
+//! transition can be tested.
+
+use crate::envelope::{Health, Problem, ProblemCode};
+
+/// What was seen of the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IndexState {
+    /// It can be read.
+    Ready,
+    /// There is none, or it is empty.
+    Missing(Problem),
+    /// It cannot be read.
+    Broken(Problem),
+}
+
+/// What the probes saw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observed {
+    /// Whether the vault's folder can be listed.
+    pub vault: bool,
+    /// The index.
+    pub index: IndexState,
+    /// What keeps vectors from being made, if anything does.
+    pub embedder: Option<Problem>,
+    /// Why the last indexing failed, if it did.
+    pub indexer: Option<Problem>,
+    /// Whether the index is old and the vault has changed.
+    pub stale: bool,
+}
+
+impl Observed {
+    /// What it comes to, and the problem that matters most.
+    pub fn health(&self) -> (Health, Option<Problem>) {
+        match &self.index {
+            // The answers of an index do not need the notes themselves.
+            IndexState::Broken(problem) => return (Health::Unavailable, Some(problem.clone())),
+            IndexState::Missing(problem) => {
+                let why = if !self.vault {
+                    Problem::no_vault()
+                } else {
+                    self.indexer.clone().unwrap_or_else(|| problem.clone())
+                };
+                return (Health::Unavailable, Some(why));
+            }
+            IndexState::Ready => {}
+        }
+        let problem = if !self.vault { Some(Problem::no_vault()) } else { None };
+        let problem = problem
+            .or_else(|| self.embedder.clone())
+            .or_else(|| self.indexer.clone())
+            .or_else(|| self.stale.then(Problem::stale));
+        match problem {
+            None => (Health::Healthy, None),
+            Some(problem) => (Health::Degraded, Some(problem)),
+        }
+    }
+
+    /// Whether the index is damaged.
+    pub fn is_corrupted(&self) -> bool {
+        matches!(&self.index, IndexState::Broken(problem) if problem.code == ProblemCode::IndexCorrupted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{embed::EmbedError, index::IndexError};
+
+    fn good() -> Observed {
+        Observed { vault: true, index: IndexState::Ready, embedder: None, indexer: None, stale: false }
+    }
+    fn ollama() -> Option<Problem> {
+        Some(Problem::of_embedder(&EmbedError::Unreachable { service: "Ollama", url: "x".to_owned() }))
+    }
+    fn broken() -> IndexState {
+        IndexState::Broken(Problem::of_index(&IndexError::Corrupted(String::new())))
+    }
+
+    /// The contract's transitions, one after another on one state.
+    #[test]
+    fn health_moves_as_the_contract_says() {
+        use Health::{Degraded, Healthy, Unavailable};
+        let mut seen = good();
+        assert_eq!(seen.health().0, Healthy);
+        seen.embedder = ollama();
+        assert_eq!(seen.health().0, Degraded, "healthy -> degraded: Ollama stops");
+        seen.index = broken();
+        assert_eq!(seen.health().0, Unavailable, "degraded -> unavailable: the index breaks");
+        seen.index = IndexState::Ready;
+        assert_eq!(seen.health().0, Degraded, "unavailable -> degraded: the index is back, Ollama is not");
+        seen.embedder = None;
+        assert_eq!(seen.health(), (Healthy, None), "degraded -> healthy");
+        seen.index = IndexState::Missing(Problem::no_index());
+        assert_eq!(seen.health().0, Unavailable, "healthy -> unavailable: the index is deleted");
+        seen.index = IndexState::Ready;
+        assert_eq!(seen.health().0, Healthy, "unavailable -> healthy: a good reindex");
+        seen.stale = true;
+        let (health, problem) = seen.health();
+        assert_eq!((health, problem.map(|p| p.code)), (Degraded, Some(ProblemCode::IndexStale)));
+    }
+
+    #[test]
+    fn the_problem_that_matters_most_is_told() {
+        let mut seen = Observed { stale: true, embedder: ollama(), ..good() };
+        assert_eq!(seen.health().1.map(|p| p.code), Some(ProblemCode::OllamaUnreachable));
+        seen.index = IndexState::Missing(Problem::no_index());
+        assert_eq!(seen.health().1.map(|p| p.code), Some(ProblemCode::IndexNotFound));
+        seen.indexer = Some(Problem::indexer("x", true));
+        assert_eq!(seen.health().1.map(|p| p.code), Some(ProblemCode::IndexerFailed));
+        seen.vault = false;
+        assert_eq!(seen.health().1.map(|p| p.code), Some(ProblemCode::VaultUnavailable));
+    }
+}

@@ -1,0 +1,310 @@
+//! [`MemoryIndex`]: an index that lives in this process. For evaluations of other people's corpora and for tests; the
+//! contract suite holds it and LanceDB's to the same behaviour.
+
+use super::{
+    ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex,
+    Start, VectorColumns, VectorRow, VectorSink, VersionInfo, WriteBatch,
+};
+use jiff::Timestamp;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use toolyard_engine::BoxFuture;
+
+/// BM25: how quickly repetition stops counting,
+const K1: f32 = 1.2;
+/// and how much the length of a chunk matters.
+const B: f32 = 0.75;
+
+/// An index that lives in this process.
+#[derive(Default)]
+pub struct MemoryIndex(Arc<Mutex<Shared>>);
+
+#[derive(Default)]
+struct Shared {
+    versions: Vec<Arc<MemoryVersion>>,
+    /// What the last writer left: the files by path, with their chunks.
+    draft: Draft,
+    writing: bool,
+    last_generation: u64,
+}
+
+#[derive(Clone, Default)]
+struct Draft {
+    spec: Option<IndexSpec>,
+    files: BTreeMap<String, (FileRow, Vec<Arc<ChunkRow>>)>,
+    changed: bool,
+}
+
+struct MemoryVersion {
+    info: VersionInfo,
+    draft: Draft,
+    rows: Vec<Arc<ChunkRow>>,
+    postings: HashMap<String, Vec<(u32, f32)>>,
+    lengths: Vec<f32>,
+    average: f32,
+}
+
+impl MemoryIndex {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl NoteIndex for MemoryIndex {
+    fn current(&self) -> BoxFuture<'_, IndexResult<Option<Arc<dyn IndexReader>>>> {
+        let current = self.shared().versions.last().cloned();
+        Box::pin(async move { Ok(current.map(|version| version as Arc<dyn IndexReader>)) })
+    }
+
+    fn generation(&self) -> BoxFuture<'_, IndexResult<Option<u64>>> {
+        let current = self.shared().versions.last().map(|version| version.info.generation);
+        Box::pin(async move { Ok(current) })
+    }
+
+    fn write<'a>(&'a self, spec: &'a IndexSpec, start: Start) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>> {
+        Box::pin(async move {
+            let mut shared = self.shared();
+            if shared.writing {
+                return Err(IndexError::Busy);
+            }
+            let goes_on = start == Start::Continue && shared.draft.spec.as_ref().is_some_and(|s| s.shares_table(spec));
+            if !goes_on {
+                shared.draft = Draft { changed: true, ..Draft::default() };
+            }
+            shared.draft.spec = Some(spec.clone());
+            shared.writing = true;
+            let before = shared.draft.files.values().flat_map(|(_, rows)| rows.iter().cloned()).collect();
+            Ok(Box::new(MemoryWriter(self.0.clone(), before)) as Box<dyn IndexWriter>)
+        })
+    }
+
+    fn versions(&self) -> BoxFuture<'_, IndexResult<Vec<VersionInfo>>> {
+        let versions = self.shared().versions.iter().map(|version| version.info.clone()).collect();
+        Box::pin(async move { Ok(versions) })
+    }
+
+    fn rollback(&self) -> BoxFuture<'_, IndexResult<VersionInfo>> {
+        Box::pin(async move {
+            let mut shared = self.shared();
+            if shared.writing {
+                return Err(IndexError::Busy);
+            }
+            if shared.versions.len() < 2 {
+                return Err(IndexError::NoEarlierVersion);
+            }
+            shared.versions.pop();
+            let Some(current) = shared.versions.last().cloned() else { return Err(IndexError::NoEarlierVersion) };
+            shared.draft = Draft { changed: false, ..current.draft.clone() };
+            Ok(current.info.clone())
+        })
+    }
+}
+
+/// The index, and the chunks as they were when this began.
+struct MemoryWriter(Arc<Mutex<Shared>>, Vec<Arc<ChunkRow>>);
+
+impl MemoryWriter {
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for MemoryWriter {
+    fn drop(&mut self) {
+        self.shared().writing = false;
+    }
+}
+
+impl IndexWriter for MemoryWriter {
+    fn files(&self) -> BoxFuture<'_, IndexResult<Vec<FileRow>>> {
+        let files = self.shared().draft.files.values().map(|(file, _)| file.clone()).collect();
+        Box::pin(async move { Ok(files) })
+    }
+
+    fn known_vectors<'a>(&'a self, hashes: &'a [u64]) -> BoxFuture<'a, IndexResult<HashMap<u64, Vec<f32>>>> {
+        let wanted: std::collections::HashSet<u64> = hashes.iter().copied().collect();
+        let rows = self.1.iter().filter(|row| wanted.contains(&row.hash));
+        let found = rows.filter_map(|row| Some((row.hash, row.vector.clone()?))).collect();
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn put(&mut self, batch: WriteBatch) -> BoxFuture<'_, IndexResult<()>> {
+        let mut shared = self.shared();
+        let draft = &mut shared.draft;
+        draft.changed |= !batch.is_empty();
+        for path in &batch.removed {
+            draft.files.remove(path);
+        }
+        for file in batch.touched {
+            let chunks = draft.files.remove(&file.path).map(|(_, chunks)| chunks).unwrap_or_default();
+            draft.files.insert(file.path.clone(), (file, chunks));
+        }
+        for file in batch.files {
+            draft.files.insert(file.path.clone(), (file, Vec::new()));
+        }
+        for chunk in batch.chunks {
+            if let Some((_, chunks)) = draft.files.get_mut(&chunk.source_file) {
+                chunks.push(Arc::new(chunk));
+            }
+        }
+        Box::pin(async { Ok(()) })
+    }
+
+    fn is_changed(&self) -> bool {
+        self.shared().draft.changed
+    }
+
+    fn complete(self: Box<Self>) -> BoxFuture<'static, IndexResult<VersionInfo>> {
+        Box::pin(async move {
+            let mut shared = self.shared();
+            shared.last_generation += 1;
+            shared.draft.changed = false;
+            let version = MemoryVersion::new(shared.draft.clone(), shared.last_generation);
+            let info = version.info.clone();
+            shared.versions.push(Arc::new(version));
+            Ok(info)
+        })
+    }
+}
+
+impl MemoryVersion {
+    fn new(draft: Draft, generation: u64) -> Self {
+        let rows: Vec<Arc<ChunkRow>> = draft.files.values().flat_map(|(_, rows)| rows.iter().cloned()).collect();
+        let mut postings: HashMap<String, Vec<(u32, f32)>> = HashMap::new();
+        let mut lengths = Vec::with_capacity(rows.len());
+        for (number, row) in rows.iter().enumerate() {
+            let mut counts: HashMap<&str, f32> = HashMap::new();
+            let mut length = 0.0;
+            for term in row.terms.split_ascii_whitespace() {
+                *counts.entry(term).or_default() += 1.0;
+                length += 1.0;
+            }
+            lengths.push(length);
+            for (term, count) in counts {
+                postings.entry(term.to_owned()).or_default().push((number as u32, count));
+            }
+        }
+        let average = (lengths.iter().sum::<f32>() / lengths.len().max(1) as f32).max(1.0);
+        let spec =
+            draft.spec.clone().unwrap_or(IndexSpec { embedder: String::new(), dimensions: 0, recipe: String::new() });
+        let info = VersionInfo {
+            generation,
+            version: generation.to_string(),
+            spec,
+            chunks: rows.len() as u64,
+            files: draft.files.len() as u64,
+            completed_at: Timestamp::now(),
+        };
+        Self { info, draft, rows, postings, lengths, average }
+    }
+
+    fn admits(&self, filter: &ChunkFilter, row: usize) -> bool {
+        self.rows.get(row).is_some_and(|row| filter.admits(&row.source_file, &row.tags, row.day))
+    }
+}
+
+impl IndexReader for MemoryVersion {
+    fn info(&self) -> &VersionInfo {
+        &self.info
+    }
+
+    fn files(&self) -> BoxFuture<'_, IndexResult<Vec<FileRow>>> {
+        Box::pin(async { Ok(self.draft.files.values().map(|(file, _)| file.clone()).collect()) })
+    }
+
+    fn full_text<'a>(
+        &'a self,
+        terms: &'a [String],
+        filter: &'a ChunkFilter,
+        limit: usize,
+    ) -> BoxFuture<'a, IndexResult<Vec<Found>>> {
+        let total = self.rows.len() as f32;
+        let mut scores = vec![0.0f32; self.rows.len()];
+        for postings in terms.iter().filter_map(|term| self.postings.get(term)) {
+            let count = postings.len() as f32;
+            let idf = (1.0 + (total - count + 0.5) / (count + 0.5)).ln();
+            for &(row, frequency) in postings {
+                let length = self.lengths[row as usize] / self.average;
+                scores[row as usize] += idf * frequency * (K1 + 1.0) / (frequency + K1 * (1.0 - B + B * length));
+            }
+        }
+        let found = scores.iter().enumerate().filter(|&(row, score)| *score > 0.0 && self.admits(filter, row));
+        let found = found.map(|(row, score)| Found { row: row as u64, file: self.rows[row].file_id(), score: *score });
+        let found = best(found.collect(), limit);
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn nearest<'a>(
+        &'a self,
+        vector: &'a [f32],
+        filter: &'a ChunkFilter,
+        limit: usize,
+    ) -> BoxFuture<'a, IndexResult<Vec<Found>>> {
+        let rows = self.rows.iter().enumerate().filter(|(row, _)| self.admits(filter, *row));
+        let found = rows.filter_map(|(row, chunk)| {
+            let score = cosine(vector, chunk.vector.as_deref()?);
+            Some(Found { row: row as u64, file: chunk.file_id(), score })
+        });
+        let found = best(found.collect(), limit);
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn vectors<'a>(&'a self, columns: VectorColumns, sink: VectorSink<'a>) -> BoxFuture<'a, IndexResult<()>> {
+        Box::pin(async move {
+            for (row, chunk) in self.rows.iter().enumerate() {
+                if let Some(vector) = &chunk.vector {
+                    let vector = (columns == VectorColumns::All).then_some(vector.as_slice());
+                    sink(VectorRow { row: row as u64, file: chunk.file_id(), hash: chunk.hash, vector });
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn vectors_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<Vec<f32>>>> {
+        Box::pin(async move {
+            let vector = |row: &u64| self.rows.get(*row as usize).and_then(|chunk| chunk.vector.clone());
+            rows.iter().map(|row| vector(row).ok_or_else(|| no_such(*row))).collect()
+        })
+    }
+
+    fn sample(&self, count: usize) -> BoxFuture<'_, IndexResult<Vec<String>>> {
+        let step = self.rows.len().div_ceil(count.max(1)).max(1);
+        Box::pin(async move { Ok(self.rows.iter().step_by(step).map(|row| row.text.clone()).collect()) })
+    }
+
+    fn fetch<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<ChunkRow>>> {
+        Box::pin(async move {
+            let chunk = |row: &u64| self.rows.get(*row as usize).ok_or_else(|| no_such(*row));
+            rows.iter().map(|row| chunk(row).map(|chunk| ChunkRow { vector: None, ..(**chunk).clone() })).collect()
+        })
+    }
+}
+
+fn no_such(row: u64) -> IndexError {
+    IndexError::Corrupted(format!("row {row} is missing"))
+}
+
+fn best(mut found: Vec<Found>, limit: usize) -> Vec<Found> {
+    found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
+    found.truncate(limit);
+    found
+}
+
+/// The cosine of the angle between two vectors.
+pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    let (mut dot, mut left, mut right) = (0.0, 0.0, 0.0);
+    for (x, y) in a.iter().zip(b) {
+        dot += x * y;
+        left += x * x;
+        right += y * y;
+    }
+    if left == 0.0 || right == 0.0 { 0.0 } else { dot / (left * right).sqrt() }
+}

@@ -1,0 +1,220 @@
+//! [`Job`]: one run of the indexer, as it is polled and as it is kept on disk. The record on disk is how a process that
+//! was killed is noticed by the next one.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{
+    io::Write,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+use toolyard_vault::process::start_time;
+
+/// Problems with single files that a job lists; the rest is counted, and stands in the files' own status.
+pub(crate) const MAX_LISTED_ERRORS: usize = 50;
+
+/// What a job does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum JobMode {
+    /// Looks at the content of every note.
+    Full,
+    /// Looks at notes whose time or size changed.
+    Sync,
+    /// Builds a new index from nothing.
+    Reindex,
+}
+
+/// Where a job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum JobState {
+    /// At work.
+    Running,
+    /// Done; what it indexed can be searched.
+    Done,
+    /// Stopped on request; the next job goes on where it stopped.
+    Cancelled,
+    /// Stopped by trouble; the next job goes on where it stopped.
+    Failed,
+    /// Its process was killed; the next job goes on where it stopped.
+    Interrupted,
+}
+
+/// Trouble with one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileProblem {
+    /// The file.
+    pub file: String,
+    /// What is wrong with it, without its content.
+    pub message: String,
+}
+
+/// One run of the indexer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Job {
+    /// Names it.
+    pub id: String,
+    /// What it does.
+    pub mode: JobMode,
+    /// Where it stands.
+    pub state: JobState,
+    /// Files it has to look at.
+    pub total_files: u64,
+    /// Files it has looked at.
+    pub done_files: u64,
+    /// Files it indexed because they were new or had changed.
+    pub indexed_files: u64,
+    /// Files that are gone.
+    pub removed_files: u64,
+    /// Chunks it wrote.
+    pub written_chunks: u64,
+    /// Chunks it had to embed; the others were known.
+    pub embedded_chunks: u64,
+    /// Chunks in the index when it was done.
+    pub total_chunks: u64,
+    /// Trouble with single files, the first of them.
+    pub errors: Vec<FileProblem>,
+    /// How many files had trouble.
+    pub error_count: u64,
+    /// Why it failed, or what was missing, in our words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// How long it took so far.
+    pub duration_ms: u64,
+    /// How often in a row an interrupted job was taken up again by itself.
+    pub attempt: u32,
+    /// The process at work.
+    pub pid: u32,
+    /// When that process started, because ids are used again.
+    pub process_started: u64,
+}
+
+impl Job {
+    /// One that begins now.
+    pub fn new(mode: JobMode, attempt: u32) -> Self {
+        Self {
+            id: uuid::Uuid::now_v7().to_string(),
+            mode,
+            state: JobState::Running,
+            total_files: 0,
+            done_files: 0,
+            indexed_files: 0,
+            removed_files: 0,
+            written_chunks: 0,
+            embedded_chunks: 0,
+            total_chunks: 0,
+            errors: Vec::new(),
+            error_count: 0,
+            message: None,
+            started_at: Timestamp::now(),
+            ended_at: None,
+            duration_ms: 0,
+            attempt,
+            pid: std::process::id(),
+            process_started: start_time(std::process::id()).unwrap_or(0),
+        }
+    }
+
+    /// How far it is, 0 to 1.
+    pub fn progress(&self) -> f64 {
+        match (self.state, self.total_files) {
+            (JobState::Done, _) => 1.0,
+            (_, 0) => 0.0,
+            (_, total) => (self.done_files as f64 / total as f64).min(1.0),
+        }
+    }
+
+    /// Notes trouble with a file.
+    pub fn problem(&mut self, file: &str, message: &str) {
+        self.error_count += 1;
+        if self.errors.len() < MAX_LISTED_ERRORS {
+            self.errors.push(FileProblem { file: file.to_owned(), message: message.to_owned() });
+        }
+    }
+
+    /// Whether the process that ran it is still there.
+    fn is_alive(&self) -> bool {
+        start_time(self.pid).is_some_and(|started| started == self.process_started)
+    }
+}
+
+/// What is kept of jobs: the last one, and the last that was done.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct JobRecord {
+    /// The last job, finished or not.
+    pub last: Option<Job>,
+    /// When a job last found the index equal to the vault, or made it so.
+    pub last_sync: Option<Timestamp>,
+}
+
+/// Where jobs are kept.
+#[derive(Debug, Clone)]
+pub struct JobFile(PathBuf);
+
+impl JobFile {
+    /// In this folder.
+    pub fn new(folder: &Path) -> Self {
+        Self(folder.join("job.json"))
+    }
+
+    /// What is kept. A job whose process is gone is interrupted. A file that cannot be read holds nothing.
+    pub fn read(&self) -> JobRecord {
+        let mut record: JobRecord =
+            std::fs::read(&self.0).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        if let Some(job) = &mut record.last
+            && job.state == JobState::Running
+            && !job.is_alive()
+        {
+            job.state = JobState::Interrupted;
+            job.message = Some("The process that indexed ended before it was done.".to_owned());
+        }
+        record
+    }
+
+    /// Keeps it: all of it or nothing, readable by the user alone.
+    pub fn write(&self, record: &JobRecord) -> std::io::Result<()> {
+        let staged = self.0.with_extension(format!("tmp-{}", std::process::id()));
+        let mut file = std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&staged)?;
+        file.write_all(&serde_json::to_vec(record)?)?;
+        file.sync_data()?;
+        std::fs::rename(&staged, &self.0)
+    }
+}
+
+/// Makes a folder that the user alone can look into.
+pub fn private_folder(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let mode = std::fs::metadata(path)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_of_a_dead_process_is_interrupted() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = JobFile::new(dir.path());
+        assert!(file.read().last.is_none());
+        let mut job = Job::new(JobMode::Full, 0);
+        file.write(&JobRecord { last: Some(job.clone()), last_sync: None }).unwrap();
+        assert_eq!(file.read().last.unwrap().state, JobState::Running);
+        job.process_started += 1;
+        file.write(&JobRecord { last: Some(job), last_sync: None }).unwrap();
+        assert_eq!(file.read().last.unwrap().state, JobState::Interrupted);
+        std::fs::write(dir.path().join("job.json"), b"{half").unwrap();
+        assert!(file.read().last.is_none());
+    }
+}

@@ -1,0 +1,306 @@
+//! Indexing as jobs: one at a time in a process and over processes, polled, cancelled, and taken up again where it
+//! stopped.
+
+mod job;
+mod prepare;
+mod run;
+
+pub use job::{FileProblem, Job, JobFile, JobMode, JobRecord, JobState, private_folder};
+pub use prepare::{Prepared, Stat};
+pub use run::{JobError, Outcome, Worker};
+
+use crate::{
+    config::KnowledgeConfig,
+    embed::Embedder,
+    envelope::Problem,
+    index::{IndexError, NoteIndex},
+    sensitive::Guard,
+};
+use jiff::Timestamp;
+use std::{
+    fs::{File, OpenOptions},
+    os::unix::fs::OpenOptionsExt,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use toolyard_vault::Vault;
+
+/// An interrupted job is taken up again by itself this often in a row.
+pub const MAX_AUTOMATIC_ATTEMPTS: u32 = 1;
+/// How often the record of a running job is written, at most.
+const CHECKPOINT_EVERY: Duration = Duration::from_millis(500);
+
+/// What every job of a vault needs.
+pub struct Workshop {
+    /// The notes.
+    pub vault: Arc<Vault>,
+    /// Where they are indexed.
+    pub index: Arc<dyn NoteIndex>,
+    /// What makes vectors.
+    pub embedder: Option<Arc<dyn Embedder>>,
+    /// The settings.
+    pub config: Arc<KnowledgeConfig>,
+    /// What must not leave the machine.
+    pub guard: Arc<Guard>,
+    /// The folder for the job's record and lock.
+    pub folder: PathBuf,
+}
+
+/// Starts jobs and tells how they stand.
+pub struct Jobs {
+    workshop: Workshop,
+    file: JobFile,
+    state: Mutex<State>,
+    /// Counts jobs that ended.
+    ended: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    active: Option<Active>,
+    /// How the last job of this process ended, when it did not end well.
+    problem: Option<Problem>,
+}
+
+struct Active {
+    job: Arc<Mutex<Job>>,
+    cancel: CancellationToken,
+}
+
+/// What came of asking for a job.
+#[derive(Debug, Clone)]
+pub enum Started {
+    /// It runs.
+    New(Job),
+    /// Another one runs already.
+    Running(Job),
+}
+
+impl Started {
+    /// The job that runs.
+    pub fn job(&self) -> &Job {
+        match self {
+            Self::New(job) | Self::Running(job) => job,
+        }
+    }
+}
+
+impl Jobs {
+    /// None runs yet.
+    pub fn new(workshop: Workshop) -> Self {
+        let file = JobFile::new(&workshop.folder);
+        Self { workshop, file, state: Mutex::default(), ended: watch::Sender::new(0) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The settings jobs run with.
+    pub fn workshop(&self) -> &Workshop {
+        &self.workshop
+    }
+
+    /// The job that runs in this process.
+    pub fn active(&self) -> Option<Job> {
+        self.state().active.as_ref().map(|active| snapshot(&active.job))
+    }
+
+    /// The last job, whichever process ran it, and when the index last equalled the vault.
+    pub fn record(&self) -> JobRecord {
+        let mut record = self.file.read();
+        if let Some(active) = self.active() {
+            record.last = Some(active);
+        }
+        record
+    }
+
+    /// Why the last job failed, if it did and nothing has gone well since.
+    pub fn problem(&self) -> Option<Problem> {
+        if let Some(problem) = self.state().problem.clone() {
+            return Some(problem);
+        }
+        match self.record().last {
+            Some(job) if job.state == JobState::Interrupted => Some(Problem::indexer(
+                "The indexer was stopped before it was done.",
+                job.attempt < MAX_AUTOMATIC_ATTEMPTS,
+            )),
+            Some(job) if job.state == JobState::Failed => Some(Problem::indexer(
+                job.message.unwrap_or_else(|| "The indexer stopped before it was done.".to_owned()),
+                true,
+            )),
+            _ => None,
+        }
+    }
+
+    /// Tells when a job has ended.
+    pub fn ended(&self) -> watch::Receiver<u64> {
+        self.ended.subscribe()
+    }
+
+    /// Starts a job unless one runs. Must be called inside a runtime.
+    pub fn start(self: &Arc<Self>, mode: JobMode, attempt: u32) -> Result<Started, Problem> {
+        let mut state = self.state();
+        if let Some(active) = &state.active {
+            return Ok(Started::Running(snapshot(&active.job)));
+        }
+        let folder = &self.workshop.folder;
+        private_folder(folder).map_err(|_| Problem::of_index(&IndexError::Unavailable(String::new())))?;
+        let lock = match take_lock(&folder.join("writer.lock")) {
+            Ok(Some(lock)) => lock,
+            Ok(None) => {
+                return match self.file.read().last {
+                    Some(job) if job.state == JobState::Running => Ok(Started::Running(job)),
+                    _ => Err(Problem::of_index(&IndexError::Busy)),
+                };
+            }
+            Err(_) => return Err(Problem::of_index(&IndexError::Unavailable(String::new()))),
+        };
+        let job = Job::new(mode, attempt);
+        let record = JobRecord { last: Some(job.clone()), last_sync: self.file.read().last_sync };
+        if self.file.write(&record).is_err() {
+            return Err(Problem::of_index(&IndexError::Unavailable(String::new())));
+        }
+        let active = Active { job: Arc::new(Mutex::new(job.clone())), cancel: CancellationToken::new() };
+        let worker = self.worker(active.job.clone(), active.cancel.clone(), record.last_sync);
+        state.active = Some(active);
+        state.problem = None;
+        drop(state);
+        let jobs = self.clone();
+        tokio::spawn(async move {
+            // A panic in the work must end the job, not leave it running for ever.
+            let worked = tokio::spawn(async move { worker.work(mode).await }).await;
+            jobs.finish(worked.unwrap_or(Err(JobError::Crashed)), record.last_sync);
+            drop(lock);
+            jobs.ended.send_modify(|count| *count += 1);
+        });
+        Ok(Started::New(job))
+    }
+
+    fn worker(&self, job: Arc<Mutex<Job>>, cancel: CancellationToken, last_sync: Option<Timestamp>) -> Worker {
+        let shop = &self.workshop;
+        let file = self.file.clone();
+        let written = Mutex::new(Instant::now());
+        let checkpoint = Box::new(move |job: &Job| {
+            let mut last = written.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.elapsed() >= CHECKPOINT_EVERY {
+                *last = Instant::now();
+                let _ = file.write(&JobRecord { last: Some(job.clone()), last_sync });
+            }
+        });
+        Worker {
+            vault: shop.vault.clone(),
+            index: shop.index.clone(),
+            embedder: shop.embedder.clone(),
+            config: shop.config.clone(),
+            guard: shop.guard.clone(),
+            job,
+            cancel,
+            checkpoint,
+        }
+    }
+
+    fn finish(&self, worked: Result<Outcome, JobError>, last_sync: Option<Timestamp>) {
+        let mut state = self.state();
+        let Some(active) = state.active.take() else { return };
+        let mut job = snapshot(&active.job);
+        job.ended_at = Some(Timestamp::now());
+        let mut record = JobRecord { last: None, last_sync };
+        match worked {
+            Ok(outcome) => {
+                job.state = JobState::Done;
+                job.total_chunks = outcome.version.as_ref().map_or(job.total_chunks, |version| version.chunks);
+                job.message = outcome.embedder.as_ref().map(ToString::to_string);
+                record.last_sync = Some(Timestamp::now());
+            }
+            Err(JobError::Cancelled) => {
+                job.state = JobState::Cancelled;
+                job.message = Some("Stopped on request; the next job goes on where it stopped.".to_owned());
+            }
+            Err(error) => {
+                tracing::error!(?error, job = %job.id, "indexing failed");
+                let problem = problem_of(&error);
+                job.state = JobState::Failed;
+                job.message = Some(problem.message.clone());
+                state.problem = Some(problem);
+            }
+        }
+        record.last = Some(job);
+        if let Err(error) = self.file.write(&record) {
+            tracing::warn!(%error, "the record of the last job could not be written");
+        }
+    }
+
+    /// Asks the job that runs in this process to stop; answers it.
+    pub fn cancel(&self) -> Option<Job> {
+        let state = self.state();
+        let active = state.active.as_ref()?;
+        active.cancel.cancel();
+        Some(snapshot(&active.job))
+    }
+
+    /// Waits until no job runs in this process.
+    pub async fn idle(&self) {
+        let mut ended = self.ended();
+        while self.active().is_some() {
+            if ended.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Runs something that changes the index while no job does; `None` when one runs here or in another process.
+    pub fn exclusively(&self) -> Result<Option<File>, Problem> {
+        if self.active().is_some() {
+            return Ok(None);
+        }
+        private_folder(&self.workshop.folder)
+            .and_then(|()| take_lock(&self.workshop.folder.join("writer.lock")))
+            .map_err(|_| Problem::of_index(&IndexError::Unavailable(String::new())))
+    }
+}
+
+impl Worker {
+    /// The job, once more from nothing if the embedder's vectors changed their length meanwhile.
+    async fn work(&self, mode: JobMode) -> Result<Outcome, JobError> {
+        match self.run(mode).await {
+            Err(JobError::DimensionsChanged) => {
+                tracing::warn!("the embedding model gives vectors of another length; indexing from nothing");
+                self.run(JobMode::Reindex).await
+            }
+            other => other,
+        }
+    }
+}
+
+fn snapshot(job: &Mutex<Job>) -> Job {
+    let mut job = job.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    job.duration_ms = u64::try_from(Timestamp::now().duration_since(job.started_at).as_millis()).unwrap_or(0);
+    job
+}
+
+fn problem_of(error: &JobError) -> Problem {
+    match error {
+        JobError::Index(IndexError::Corrupted(_)) => Problem::of_index(&IndexError::Corrupted(String::new())),
+        JobError::Index(IndexError::Busy) => Problem::of_index(&IndexError::Busy),
+        JobError::Index(_) => Problem::indexer("The indexer stopped: the index could not be written.", true),
+        JobError::Vault(_) => Problem::no_vault(),
+        JobError::DimensionsChanged => {
+            Problem::indexer("The indexer stopped: the embedding model gives vectors of changing length.", true)
+        }
+        JobError::Cancelled | JobError::Crashed => Problem::indexer("The indexer stopped unexpectedly.", true),
+    }
+}
+
+/// The lock that says who writes; `None` when somebody else has it.
+fn take_lock(path: &std::path::Path) -> std::io::Result<Option<File>> {
+    let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+        Err(std::fs::TryLockError::Error(error)) => Err(error),
+    }
+}

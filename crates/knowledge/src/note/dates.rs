@@ -1,0 +1,80 @@
+//! Dates in file names and front matter.
+
+use jiff::civil::Date;
+
+/// The date a file name begins with (`2024-03-05`, `2024_03_05`, `2024.03.05`, `20240305`), which makes it a date note.
+pub fn leading_date(stem: &str) -> Option<Date> {
+    date_at(stem, 0)
+}
+
+/// The first date anywhere in a file name.
+pub fn date_in_name(stem: &str) -> Option<Date> {
+    let bytes = stem.as_bytes();
+    (0..bytes.len())
+        .filter(|&at| bytes[at].is_ascii_digit() && (at == 0 || !bytes[at - 1].is_ascii_digit()))
+        .find_map(|at| date_at(stem, at))
+}
+
+/// A date as people and programs write it in front matter: a day, or a day with a time.
+pub fn parse_date(text: &str) -> Option<Date> {
+    date_at(text.trim().trim_matches(['"', '\'', '[', ']']), 0)
+}
+
+fn date_at(text: &str, at: usize) -> Option<Date> {
+    let bytes = text.as_bytes().get(at..)?;
+    let digits = |from: usize, count: usize| -> Option<i16> {
+        let part = bytes.get(from..from + count).filter(|part| part.iter().all(u8::is_ascii_digit))?;
+        std::str::from_utf8(part).ok()?.parse().ok()
+    };
+    let separator = *bytes.get(4)?;
+    let (month_at, day_at, end) = if matches!(separator, b'-' | b'_' | b'.' | b'/') {
+        (bytes.get(7) == Some(&separator)).then_some((5, 8, 10))?
+    } else {
+        (4, 6, 8)
+    };
+    if bytes.get(end).is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
+    let (year, month, day) = (digits(0, 4)?, digits(month_at, 2)?, digits(day_at, 2)?);
+    (year >= 1000).then_some(())?;
+    Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()
+}
+
+/// Days since 1970-01-01: what the index compares.
+pub fn day_number(date: Date) -> i32 {
+    jiff::civil::date(1970, 1, 1).until(date).map_or(0, |span| span.get_days())
+}
+
+/// The day a moment falls on, in UTC.
+pub fn day_of_millis(millis: i64) -> i32 {
+    i32::try_from(millis.div_euclid(86_400_000)).unwrap_or(if millis < 0 { i32::MIN } else { i32::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::civil::date;
+
+    #[test]
+    fn dates_are_read_in_the_forms_people_use() {
+        for text in ["2024-03-05", "2024_03_05 Tuesday", "2024.03.05", "20240305", "2024/03/05"] {
+            assert_eq!(leading_date(text), Some(date(2024, 3, 5)), "{text}");
+        }
+        for text in ["2024-13-05", "2024-02-30", "202403051", "x2024-03-05", "0001-01-01", "2024-03_05", ""] {
+            assert_eq!(leading_date(text), None, "{text}");
+        }
+        assert_eq!(date_in_name("Meeting 2024-03-05 with Anna"), Some(date(2024, 3, 5)));
+        assert_eq!(date_in_name("日記2024-03-05"), Some(date(2024, 3, 5)));
+        assert_eq!(date_in_name("tel 12024-03-05"), None);
+        assert_eq!(parse_date("\"2024-03-05T10:00:00Z\""), Some(date(2024, 3, 5)));
+    }
+
+    #[test]
+    fn days_are_counted_from_1970() {
+        assert_eq!(day_number(date(1970, 1, 2)), 1);
+        assert_eq!(day_number(date(1969, 12, 31)), -1);
+        assert_eq!(day_number(date(2024, 3, 5)), 19_787);
+        assert_eq!(day_of_millis(19_787 * 86_400_000 + 5), 19_787);
+        assert_eq!(day_of_millis(-1), -1);
+    }
+}

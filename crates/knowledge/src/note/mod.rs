@@ -1,0 +1,150 @@
+//! What a note says about itself: title, aliases, tags, date, links, and its chunks with byte offsets.
+//!
+//! Pure: text in, [`Note`] out. Knows nothing of files, indexes or embedders. Any text is a note; what cannot be
+//! understood is left out.
+
+mod chunk;
+mod clean;
+mod dates;
+mod properties;
+mod tags;
+
+pub use chunk::{Chunk, ChunkSizes, MAX_CHUNK_CHARS, MIN_CHUNK_CHARS, chunks};
+pub use clean::plain_text;
+pub use dates::{date_in_name, day_number, day_of_millis, leading_date, parse_date};
+pub use properties::{Property, read_properties};
+pub use tags::{inline_tags, normal_tag, tag_matches};
+
+use jiff::civil::Date;
+use std::collections::BTreeSet;
+use toolyard_vault::outline;
+
+/// A note has at most this many tags that are kept, and as many aliases and links.
+const MAX_LIST: usize = 1_000;
+
+/// A note, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// From front matter, else the name of the file.
+    pub title: String,
+    /// Other names, from front matter.
+    pub aliases: Vec<String>,
+    /// In lower case, without the hash, sorted.
+    pub tags: Vec<String>,
+    /// From the name of the file, else from front matter.
+    pub date: Option<Date>,
+    /// Names of the notes it links to, without folders and extension, in lower case, sorted.
+    pub links: Vec<String>,
+    /// Its chunks in order.
+    pub chunks: Vec<Chunk>,
+}
+
+impl Note {
+    /// Takes a note apart. `path` is where it lies in the vault.
+    pub fn parse(path: &str, text: &str, sizes: ChunkSizes) -> Note {
+        let outline = outline(text);
+        let stem = stem(path);
+        let properties = outline.front_matter.clone().map(|range| read_properties(&text[range])).unwrap_or_default();
+        let values = |names: &[&str]| {
+            let wanted = |p: &&Property| names.iter().any(|name| p.key.eq_ignore_ascii_case(name));
+            properties.iter().filter(wanted).flat_map(|p| p.values.iter()).cloned().collect::<Vec<_>>()
+        };
+        let mut tags: BTreeSet<String> =
+            // `tags: a b` and `tags: a, b` are both written by people.
+            values(&["tags", "tag"]).iter().flat_map(|v| v.split([',', ' '])).filter_map(normal_tag).collect();
+        for line in &outline.lines {
+            let opaque = |at: usize| {
+                let index = outline.opaque.partition_point(|range| range.end <= at);
+                outline.opaque.get(index).is_some_and(|range| range.start <= at)
+            };
+            for (tag, range) in inline_tags(&text[line.clone()]) {
+                if !opaque(line.start + range.start) {
+                    tags.insert(tag);
+                }
+            }
+        }
+        let date = date_in_name(stem)
+            .or_else(|| values(&["date", "created", "day"]).iter().find_map(|value| parse_date(value)));
+        let links: BTreeSet<String> = outline.links.iter().map(|target| link_name(target)).collect();
+        let mut chunks = chunks(text, &outline, leading_date(stem).is_some(), sizes);
+        // What is kept in a place of its own is not repeated.
+        let own = ["title", "tags", "tag", "aliases", "alias"];
+        let shown_properties = properties
+            .iter()
+            .filter(|p| !p.values.is_empty() && !own.iter().any(|name| p.key.eq_ignore_ascii_case(name)))
+            .map(|p| format!("{}: {}", p.key, p.values.join(", ")))
+            .collect::<Vec<_>>()
+            .join("\n");
+        if !shown_properties.is_empty() {
+            match chunks.first_mut() {
+                // Words in properties are found with the beginning of the note.
+                Some(first) => {
+                    first.opaque = if first.opaque.is_empty() {
+                        shown_properties
+                    } else {
+                        format!("{shown_properties}\n{}", first.opaque)
+                    };
+                }
+                None => chunks.push(Chunk {
+                    range: 0..text.len(),
+                    section: None,
+                    text: shown_properties.chars().take(MAX_CHUNK_CHARS).collect(),
+                    opaque: String::new(),
+                }),
+            }
+        }
+        let title = values(&["title"]).into_iter().next().unwrap_or_else(|| stem.to_owned());
+        Note {
+            title,
+            aliases: values(&["aliases", "alias"]).into_iter().take(MAX_LIST).collect(),
+            tags: tags.into_iter().take(MAX_LIST).collect(),
+            date,
+            links: links.into_iter().filter(|name| !name.is_empty()).take(MAX_LIST).collect(),
+            chunks,
+        }
+    }
+}
+
+/// The name of a file without folders and extension.
+pub fn stem(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
+}
+
+/// The form in which a link's target and a note's name are compared.
+pub fn link_name(target: &str) -> String {
+    let name = target.rsplit('/').next().unwrap_or(target);
+    let stem = name.strip_suffix(".md").or_else(|| name.strip_suffix(".markdown")).unwrap_or(name);
+    stem.trim().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: ChunkSizes = ChunkSizes { chars: 1_500, overlap: 100 };
+
+    #[test]
+    fn a_note_says_what_it_is() {
+        let text = "---\ntitle: The Plan\naliases: [Plan B]\ntags: work, Life/Home\ncreated: 2024-01-02\n---\n\
+                    # Start\n#urgent see [[People/Anna.md|Anna]] and `#code`\n```\n#no\n```\n";
+        let note = Note::parse("Projects/plan.md", text, SIZES);
+        assert_eq!(note.title, "The Plan");
+        assert_eq!(note.aliases, ["Plan B"]);
+        assert_eq!(note.tags, ["life/home", "urgent", "work"]);
+        assert_eq!(note.date, Some(jiff::civil::date(2024, 1, 2)));
+        assert_eq!(note.links, ["anna"]);
+        assert_eq!(note.chunks.len(), 1);
+        assert!(note.chunks[0].opaque.contains("created: 2024-01-02") && note.chunks[0].opaque.contains("#no"));
+        assert_eq!(note.chunks[0].text, "#urgent see Anna and #code");
+    }
+
+    #[test]
+    fn the_name_gives_title_and_date_where_nothing_else_does() {
+        let note = Note::parse("Journal/2024-03-05 Tuesday.md", "text", SIZES);
+        assert_eq!((note.title.as_str(), note.date), ("2024-03-05 Tuesday", Some(jiff::civil::date(2024, 3, 5))));
+        assert_eq!(Note::parse("a.md", " \n", SIZES).chunks, []);
+        let only_properties = Note::parse("a.md", "---\nmood: calm\n---\n", SIZES);
+        assert_eq!(only_properties.chunks[0].text, "mood: calm");
+    }
+}

@@ -1,0 +1,146 @@
+//! Reads front matter as far as search needs it: the top-level keys and their values as text. YAML is far larger; what is
+//! not understood is left out, never an error, because a note with odd front matter is still a note.
+
+/// A note has at most this many properties that are looked at.
+const MAX_PROPERTIES: usize = 200;
+/// A property has at most this many values.
+const MAX_VALUES: usize = 500;
+/// A value is cut to this many characters.
+const MAX_VALUE_CHARS: usize = 2_000;
+
+/// One top-level key with its values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Property {
+    /// The key as written.
+    pub key: String,
+    /// A scalar gives one value, a list one for each item.
+    pub values: Vec<String>,
+}
+
+/// The properties of front matter, given with both its fences.
+pub fn read_properties(front_matter: &str) -> Vec<Property> {
+    let lines: Vec<&str> = front_matter.lines().collect();
+    let inner = lines.get(1..lines.len().saturating_sub(1)).unwrap_or_default();
+    let mut found: Vec<Property> = Vec::new();
+    for line in inner {
+        let trimmed = line.trim();
+        if trimmed.is_empty() || trimmed.starts_with('#') {
+            continue;
+        }
+        let is_item = trimmed == "-" || trimmed.starts_with("- ");
+        if line.starts_with([' ', '\t']) || is_item {
+            // Whatever is indented, or an item, belongs to the key above it.
+            if let Some(property) = found.last_mut() {
+                let value = trimmed.strip_prefix('-').filter(|_| is_item).unwrap_or(trimmed);
+                push(property, value);
+            }
+            continue;
+        }
+        if found.len() == MAX_PROPERTIES {
+            break;
+        }
+        let Some((key, value)) = split_key(trimmed) else { continue };
+        let mut property = Property { key, values: Vec::new() };
+        let value = without_comment(value.trim());
+        // The markers of block scalars say how the lines below are folded, which does not matter here.
+        if !matches!(value, "|" | ">" | "|-" | ">-" | "|+" | ">+") {
+            match value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                // `[[Note]]` without quotes is a link, though YAML would call it a list in a list.
+                Some(items) if !items.starts_with('[') => split_flow(items).for_each(|item| push(&mut property, item)),
+                _ => push(&mut property, value),
+            }
+        }
+        found.push(property);
+    }
+    found
+}
+
+fn push(property: &mut Property, value: &str) {
+    let value = unquote(without_comment(value.trim()));
+    if !value.is_empty() && property.values.len() < MAX_VALUES {
+        property.values.push(value.chars().take(MAX_VALUE_CHARS).collect());
+    }
+}
+
+fn split_key(line: &str) -> Option<(String, &str)> {
+    let at = line.find(": ").or_else(|| line.ends_with(':').then(|| line.len() - 1))?;
+    let key = unquote(line[..at].trim());
+    (!key.is_empty()).then(|| (key, &line[at + 1..]))
+}
+
+/// A comment begins with ` #` outside quotes.
+fn without_comment(value: &str) -> &str {
+    if value.starts_with(['"', '\'']) {
+        let quote = &value[..1];
+        return value[1..].rfind(quote).map_or(value, |end| &value[..end + 2]);
+    }
+    value.find(" #").map_or(value, |at| value[..at].trim_end())
+}
+
+fn unquote(value: &str) -> String {
+    let inner = |quote: char| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+    match (inner('"'), inner('\'')) {
+        (Some(text), _) => text.replace("\\\"", "\"").replace("\\\\", "\\"),
+        (None, Some(text)) => text.replace("''", "'"),
+        (None, None) => value.to_owned(),
+    }
+}
+
+/// Items between commas that are not inside quotes.
+fn split_flow(items: &str) -> impl Iterator<Item = &str> {
+    let mut quote: Option<char> = None;
+    items
+        .split(move |c: char| {
+            match (quote, c) {
+                (None, '"' | '\'') => quote = Some(c),
+                (Some(open), c) if c == open => quote = None,
+                (None, ',') => return true,
+                _ => {}
+            }
+            false
+        })
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Vec<(String, Vec<String>)> {
+        read_properties(text).into_iter().map(|p| (p.key, p.values)).collect()
+    }
+    fn is(key: &str, values: &[&str]) -> (String, Vec<String>) {
+        (key.to_owned(), values.iter().map(|v| (*v).to_owned()).collect())
+    }
+
+    #[test]
+    fn scalars_lists_and_comments_are_read() {
+        let text = "---\ntitle: \"A: b\" # c\ntags: [x, 'y, z', \"w\"]\naliases:\n  - One\n  - \"Two\"\n# note\n\
+                    flat:\n- a\n- b\ndate: 2024-03-05\nup: [[Note]]\nempty:\ntext: |\n  line one\n  line two\n---\n";
+        assert_eq!(
+            read(text),
+            [
+                is("title", &["A: b"]),
+                is("tags", &["x", "y, z", "w"]),
+                is("aliases", &["One", "Two"]),
+                is("flat", &["a", "b"]),
+                is("date", &["2024-03-05"]),
+                is("up", &["[[Note]]"]),
+                is("empty", &[]),
+                is("text", &["line one", "line two"]),
+            ]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_panic(text in "(?s).{0,200}") {
+            for property in read_properties(&format!("---\n{text}\n---\n")) {
+                prop_assert!(!property.key.is_empty());
+                prop_assert!(property.values.iter().all(|v| !v.is_empty()));
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Tags: `#word` in the text and `tags` in front matter. Kept in lower case without the hash; `a/b` lies below `a`.
+
+use std::ops::Range;
+
+/// A tag is at most this long.
+const MAX_TAG_CHARS: usize = 100;
+
+/// A tag as the index keeps it, or nothing when it is none: it needs a character that is not a digit.
+pub fn normal_tag(text: &str) -> Option<String> {
+    let text = text.trim().trim_start_matches('#').trim_matches('/');
+    let fits = !text.is_empty() && text.chars().count() <= MAX_TAG_CHARS && text.chars().all(is_tag_char);
+    (fits && text.chars().any(|c| !c.is_numeric() && c != '/')).then(|| text.to_lowercase())
+}
+
+fn is_tag_char(c: char) -> bool {
+    // Marks (Devanagari vowels, for example) are neither letters nor digits, and belong to the word all the same.
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '/') || unicode_normalization::char::is_combining_mark(c)
+}
+
+/// The tags in a stretch of text, in order, with where they stand. The caller leaves code out.
+pub fn inline_tags(text: &str) -> Vec<(String, Range<usize>)> {
+    let mut found = Vec::new();
+    let bytes = text.as_bytes();
+    for at in memchr::memchr_iter(b'#', bytes) {
+        // `a#b` is a link to a heading or an anchor, `\#` is escaped, `##` a heading.
+        let before = text[..at].chars().next_back();
+        if before.is_some_and(|c| !(c.is_whitespace() || matches!(c, '(' | '[' | '{' | ',' | ';' | '"' | '\''))) {
+            continue;
+        }
+        let rest = &text[at + 1..];
+        let length = rest.find(|c| !is_tag_char(c)).unwrap_or(rest.len());
+        if let Some(tag) = normal_tag(&rest[..length]) {
+            found.push((tag, at..at + 1 + length));
+        }
+    }
+    found
+}
+
+/// Whether a line is nothing but tags, which begins a section in a date note. Answers the line as written.
+pub(super) fn tag_line(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let mut words = line.split_whitespace().peekable();
+    words.peek()?;
+    words.all(|word| word.starts_with('#') && !word.starts_with("##") && normal_tag(word).is_some()).then_some(line)
+}
+
+/// Whether a note's tag is the wanted one or lies below it.
+pub fn tag_matches(tag: &str, wanted: &str) -> bool {
+    tag.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_told_from_headings_anchors_and_numbers() {
+        let tags = |text: &str| inline_tags(text).into_iter().map(|(tag, _)| tag).collect::<Vec<_>>();
+        assert_eq!(
+            tags("#One two#no #two/Three, (#vier) ##x #123 #y2024 https://a/#b \\#c"),
+            ["one", "two/three", "vier", "y2024"]
+        );
+        assert_eq!(tags("#日本語 #हिन्दी #naïve"), ["日本語", "हिन्दी", "naïve"]);
+        assert_eq!(tag_line(" #DayInShort #x "), Some("#DayInShort #x"));
+        assert_eq!(tag_line("#a b"), None);
+        assert_eq!(tag_line("# a"), None);
+        assert_eq!(tag_line(""), None);
+        assert!(tag_matches("a/b", "a") && tag_matches("a", "a") && !tag_matches("ab", "a"));
+    }
+}

@@ -1,0 +1,39 @@
+//! [`KnowledgeProvider`]: the tools as the engine sees them.
+
+use crate::{
+    service::Knowledge,
+    tools::{self, Call},
+};
+use std::{sync::Arc, time::Instant};
+use toolyard_engine::{BoxFuture, CallContext, Failed, Output, Prepared, Provider};
+use toolyard_protocol::{ErrorCode, ToolCall};
+
+/// Runs every tool of [`crate::definitions`].
+pub struct KnowledgeProvider(Arc<Knowledge>);
+
+impl KnowledgeProvider {
+    /// On these notes.
+    pub fn new(knowledge: Arc<Knowledge>) -> Self {
+        Self(knowledge)
+    }
+}
+
+impl Provider for KnowledgeProvider {
+    fn execute<'a>(
+        &'a self,
+        context: &'a CallContext,
+        call: &'a ToolCall,
+        _: Prepared,
+    ) -> BoxFuture<'a, Result<Output, Failed>> {
+        Box::pin(async move {
+            let Some(tool) = tools::find(call.tool.as_str()) else {
+                return Err(Failed::new(ErrorCode::NotFound, format!("the notes have no tool {}", call.tool)));
+            };
+            let asked = Call { knowledge: &self.0, context, call, started: Instant::now() };
+            tokio::select! {
+                answer = (tool.run)(asked, call.args.clone()) => answer.map_err(Failed::from),
+                () = context.cancel.cancelled() => Err(Failed::new(ErrorCode::Cancelled, "stopped before it was done")),
+            }
+        })
+    }
+}

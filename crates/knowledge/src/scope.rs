@@ -1,0 +1,105 @@
+//! [`Scope`]: which files of a vault are notes to be indexed.
+
+use crate::config::IndexingConfig;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use std::path::Path;
+use toolyard_vault::VaultPath;
+
+/// An ignore file larger than this is not read.
+const MAX_IGNORE_BYTES: u64 = 1 << 20;
+
+/// Which files of a vault are notes to be indexed.
+#[derive(Debug, Clone)]
+pub(crate) struct Scope {
+    extensions: Vec<String>,
+    allow: Vec<String>,
+    deny: Vec<String>,
+    ignored: Gitignore,
+}
+
+impl Scope {
+    /// Reads the ignore file of a vault. Lines that are no patterns are left out.
+    pub(crate) fn read(root: &Path, config: &IndexingConfig) -> Self {
+        let mut builder = GitignoreBuilder::new("");
+        let path = root.join(&config.ignore_file);
+        let small = std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= MAX_IGNORE_BYTES);
+        if small && let Ok(text) = std::fs::read_to_string(&path) {
+            for line in text.lines() {
+                let _ = builder.add_line(None, line);
+            }
+        }
+        let folders = |list: &[String]| list.iter().map(|f| f.trim_matches('/').to_owned()).collect();
+        Self {
+            extensions: config.extensions.iter().map(|e| e.trim_start_matches('.').to_lowercase()).collect(),
+            allow: folders(&config.allow_folders),
+            deny: folders(&config.deny_folders),
+            ignored: builder.build().unwrap_or_else(|_| Gitignore::empty()),
+        }
+    }
+
+    /// Whether a folder may hold notes that are indexed.
+    pub(crate) fn enters(&self, folder: &VaultPath) -> bool {
+        let path = folder.as_str();
+        !self.is_denied(path)
+            && !self.ignored.matched(path, true).is_ignore()
+            && (self.allow.is_empty() || self.allow.iter().any(|a| is_within(path, a) || is_within(a, path)))
+    }
+
+    /// Whether a file is a note that is indexed. Its folders are looked at too.
+    pub(crate) fn takes(&self, file: &VaultPath) -> bool {
+        let path = file.as_str();
+        let extension = file.extension().map(str::to_lowercase);
+        extension.is_some_and(|e| self.extensions.contains(&e))
+            && !self.is_denied(path)
+            && !self.ignored.matched_path_or_any_parents(path, false).is_ignore()
+            && (self.allow.is_empty() || self.allow.iter().any(|a| is_within(path, a)))
+    }
+
+    /// A denied name without a slash is denied at any depth, as a folder of the vault's root or below.
+    fn is_denied(&self, path: &str) -> bool {
+        self.deny.iter().any(|denied| {
+            if denied.contains('/') { is_within(path, denied) } else { path.split('/').any(|part| part == denied) }
+        })
+    }
+}
+
+fn is_within(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(config: &IndexingConfig, ignore: &str) -> Scope {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(&config.ignore_file), ignore).unwrap();
+        Scope::read(dir.path(), config)
+    }
+    fn path(text: &str) -> VaultPath {
+        VaultPath::parse(text).unwrap()
+    }
+
+    #[test]
+    fn notes_are_told_from_other_files_and_denied_folders() {
+        let scope = scope(&IndexingConfig::default(), "Templates/\n*.draft.md\n!keep.draft.md\n/top.md\n");
+        for taken in ["a.md", "x/A.MD", "b.markdown", "c.txt", "keep.draft.md", "x/top.md", "zzz-Archived/a.md"] {
+            assert!(scope.takes(&path(taken)), "{taken}");
+        }
+        for left in
+            ["a.png", "noext", "zzz-Archive/a.md", "x/zzz-Archive/a.md", "Templates/a.md", "a.draft.md", "top.md"]
+        {
+            assert!(!scope.takes(&path(left)), "{left}");
+        }
+        assert!(!scope.enters(&path("Templates")) && scope.enters(&path("Temp")));
+    }
+
+    #[test]
+    fn named_folders_exclude_all_others() {
+        let config = IndexingConfig { allow_folders: vec!["Notes/Work/".to_owned()], ..IndexingConfig::default() };
+        let scope = scope(&config, "");
+        assert!(scope.enters(&path("Notes")) && scope.enters(&path("Notes/Work/x")) && !scope.enters(&path("Other")));
+        assert!(scope.takes(&path("Notes/Work/a.md")));
+        assert!(!scope.takes(&path("Notes/a.md")) && !scope.takes(&path("Notes/Working/a.md")));
+    }
+}

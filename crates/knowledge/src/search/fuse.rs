@@ -1,0 +1,131 @@
+//! Puts the candidates of full text and vectors in one order, by weighted score.
+
+use super::vectors::Near;
+use std::collections::HashMap;
+
+/// How much each part counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weights {
+    /// Vectors against full text, 0 to 1.
+    pub vector: f32,
+    /// What the most linked note gains.
+    pub links: f32,
+}
+
+/// A candidate with every part of its score. Each part is 0 to 1 before it is weighted, and so is the score.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fused {
+    /// Its row in the reader.
+    pub row: u64,
+    /// Its file in the library.
+    pub file: u32,
+    /// What it is ranked by.
+    pub score: f32,
+    /// BM25 as counted; `None` when full text did not find it.
+    pub text_score: Option<f32>,
+    /// BM25 against the best of this question.
+    pub text_part: f32,
+    /// The cosine; `None` without vectors.
+    pub likeness: Option<f32>,
+    /// The cosine, 0 where it is negative.
+    pub vector_part: f32,
+    /// How much its note is linked to.
+    pub link_part: f32,
+    /// How much full text counted for this question,
+    pub text_weight: f32,
+    /// and vectors: what one leg says nothing about is left to the other.
+    pub vector_weight: f32,
+}
+
+/// Fuses. `likeness` gives the cosine of a row that the vectors did not bring up themselves.
+pub fn fuse(
+    text: &[Near],
+    vectors: &[Near],
+    likeness: impl Fn(u64) -> Option<f32>,
+    link_share: impl Fn(u32) -> f32,
+    weights: &Weights,
+) -> Vec<Fused> {
+    let mut all: HashMap<u64, Fused> = HashMap::with_capacity(text.len() + vectors.len());
+    // What one leg says nothing about is left to the other alone.
+    let share = match (text.is_empty(), vectors.is_empty()) {
+        (false, false) => weights.vector,
+        (true, false) => 1.0,
+        (_, true) => 0.0,
+    };
+    let blank = |near: &Near| Fused {
+        row: near.row,
+        file: near.file,
+        score: 0.0,
+        text_score: None,
+        text_part: 0.0,
+        likeness: None,
+        vector_part: 0.0,
+        link_part: link_share(near.file),
+        text_weight: 1.0 - share,
+        vector_weight: share,
+    };
+    for near in vectors {
+        all.insert(near.row, Fused { likeness: Some(near.score), ..blank(near) });
+    }
+    for near in text {
+        let fused = all.entry(near.row).or_insert_with(|| Fused {
+            likeness: if vectors.is_empty() { None } else { likeness(near.row) },
+            ..blank(near)
+        });
+        fused.text_score = Some(near.score);
+    }
+    let most_text = text.iter().map(|near| near.score).fold(0.0, f32::max);
+    let mut ranked: Vec<Fused> = all
+        .into_values()
+        .map(|mut fused| {
+            fused.text_part =
+                fused.text_score.map_or(0.0, |score| if most_text > 0.0 { score / most_text } else { 0.0 });
+            // The cosine as it is: stretched to the best of the question, a question the embedder knows nothing of would
+            // have a best match as sure as any other.
+            fused.vector_part = fused.likeness.map_or(0.0, |like| like.clamp(0.0, 1.0));
+            let both = share * fused.vector_part + (1.0 - share) * fused.text_part;
+            fused.score = (both * (1.0 - weights.links) + weights.links * fused.link_part).clamp(0.0, 1.0);
+            fused
+        })
+        .collect();
+    ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
+    ranked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(row: u64, score: f32) -> Near {
+        Near { row, file: row as u32, score }
+    }
+    const WEIGHTS: Weights = Weights { vector: 0.5, links: 0.0 };
+
+    #[test]
+    fn what_both_legs_find_comes_first() {
+        let ranked =
+            fuse(&[near(1, 9.0), near(2, 8.0)], &[near(2, 0.9), near(3, 0.8)], |_| Some(0.1), |_| 0.0, &WEIGHTS);
+        let rows: Vec<u64> = ranked.iter().map(|f| f.row).collect();
+        assert_eq!(rows, [2, 1, 3]);
+        assert!(ranked.iter().all(|f| (0.0..=1.0).contains(&f.score)));
+        assert_eq!(ranked[1].likeness, Some(0.1));
+    }
+
+    #[test]
+    fn one_leg_alone_keeps_its_order() {
+        let ranked = fuse(&[near(1, 2.0), near(2, 3.0)], &[], |_| Some(0.5), |_| 0.0, &WEIGHTS);
+        assert_eq!(ranked.iter().map(|f| f.row).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(ranked[0].score, 1.0);
+        let ranked = fuse(&[], &[near(1, 0.2), near(2, 0.3)], |_| None, |_| 0.0, &WEIGHTS);
+        assert_eq!(ranked.iter().map(|f| f.row).collect::<Vec<_>>(), [2, 1]);
+        assert!(fuse(&[], &[], |_| None, |_| 0.0, &WEIGHTS).is_empty());
+    }
+
+    #[test]
+    fn links_tip_the_scales_a_little() {
+        let weights = Weights { links: 0.1, ..WEIGHTS };
+        let ranked =
+            fuse(&[near(1, 5.0), near(2, 4.9)], &[], |_| None, |file| if file == 2 { 1.0 } else { 0.0 }, &weights);
+        assert_eq!(ranked[0].row, 2);
+    }
+}

@@ -1,0 +1,138 @@
+//! [`Library`]: a complete version as searches use it: its reader, what is known of its files, its vectors in memory.
+
+use super::vectors::VectorSet;
+use crate::{
+    index::{ChunkFilter, FileRow, FileState, IndexReader, IndexResult, VersionInfo, file_id},
+    note::{link_name, stem},
+};
+use std::{collections::HashMap, sync::Arc};
+use toolyard_catalog::PathFilter;
+
+/// What searches need to know of a file.
+#[derive(Debug, Clone)]
+pub struct LibraryFile {
+    /// Where it lies.
+    pub path: String,
+    /// Its title.
+    pub title: String,
+    /// Its tags.
+    pub tags: Vec<String>,
+    /// The day that date filters compare.
+    pub day: i32,
+    /// How many other notes link to it.
+    pub linked_from: u32,
+}
+
+/// Counts over all files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Files whose chunks can be found.
+    pub indexed: u64,
+    /// Files with nothing in them.
+    pub empty: u64,
+    /// Files left out on purpose.
+    pub skipped: u64,
+    /// Files that could not be read.
+    pub failed: u64,
+    /// Chunks that wait for a vector.
+    pub unembedded: u64,
+    /// When the newest of them was written.
+    pub newest_mtime_ms: i64,
+}
+
+/// A complete version as searches use it.
+pub struct Library {
+    /// Where rows are fetched.
+    pub reader: Arc<dyn IndexReader>,
+    /// Files whose chunks can be found.
+    pub files: Vec<LibraryFile>,
+    /// The vectors, where they fit the budget.
+    pub vectors: Option<Arc<VectorSet>>,
+    /// Counts over all files.
+    pub totals: Totals,
+    by_id: HashMap<u64, u32>,
+    most_linked: u32,
+}
+
+impl Library {
+    /// Reads what searches need. Vectors that `before` has already are not read again.
+    pub async fn load(reader: Arc<dyn IndexReader>, before: Option<&Library>, budget: u64) -> IndexResult<Library> {
+        let rows = reader.files().await?;
+        let mut library = Self::of_files(reader, rows);
+        let known = before.and_then(|library| library.vectors.as_ref());
+        let vectors = VectorSet::load(&*library.reader, &library.by_id, known, budget).await?;
+        library.vectors = vectors.map(Arc::new);
+        Ok(library)
+    }
+
+    fn of_files(reader: Arc<dyn IndexReader>, rows: Vec<FileRow>) -> Library {
+        let mut totals = Totals::default();
+        let mut names: HashMap<String, u32> = HashMap::new();
+        for row in &rows {
+            totals.newest_mtime_ms = totals.newest_mtime_ms.max(row.mtime_ms);
+            totals.unembedded += u64::from(row.unembedded);
+            match row.state {
+                FileState::Indexed => totals.indexed += 1,
+                FileState::Empty => totals.empty += 1,
+                FileState::Skipped => totals.skipped += 1,
+                FileState::Failed => totals.failed += 1,
+            }
+            for link in &row.links {
+                *names.entry(link.clone()).or_default() += 1;
+            }
+        }
+        let mut files = Vec::with_capacity(totals.indexed as usize);
+        let mut by_id = HashMap::with_capacity(totals.indexed as usize);
+        let mut most_linked = 0;
+        for row in rows.into_iter().filter(|row| row.state == FileState::Indexed) {
+            // A link names a file or one of its aliases. Two files of one name share what links to it.
+            let own = link_name(stem(&row.path));
+            let linked_from = names.get(&own).copied().unwrap_or(0)
+                + row.aliases.iter().filter_map(|alias| names.get(&link_name(alias))).sum::<u32>();
+            let linked_from = linked_from - u32::from(row.links.contains(&own) && linked_from > 0);
+            most_linked = most_linked.max(linked_from);
+            by_id.insert(file_id(&row.path), files.len() as u32);
+            files.push(LibraryFile { path: row.path, title: row.title, tags: row.tags, day: row.day, linked_from });
+        }
+        Library { reader, files, vectors: None, totals, by_id, most_linked }
+    }
+
+    /// Which version this is.
+    pub fn info(&self) -> &VersionInfo {
+        self.reader.info()
+    }
+
+    /// The number of a file.
+    pub fn file_number(&self, id: u64) -> Option<u32> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// The file of a number.
+    pub fn file(&self, number: u32) -> Option<&LibraryFile> {
+        self.files.get(number as usize)
+    }
+
+    /// How much a file is linked to, 0 to 1, against the file that is linked to most.
+    pub fn link_share(&self, number: u32) -> f32 {
+        let count = self.file(number).map_or(0, |file| file.linked_from);
+        if count == 0 { 0.0 } else { (1.0 + count as f32).ln() / (1.0 + self.most_linked as f32).ln() }
+    }
+
+    /// Which files the caller's path rules allow; `None` means all of them.
+    pub fn allowed(&self, paths: &PathFilter) -> Option<Vec<bool>> {
+        let allowed: Vec<bool> = self.files.iter().map(|file| paths.allows(&file.path)).collect();
+        allowed.contains(&false).then_some(allowed)
+    }
+
+    /// Which files a search may find; `None` means all of them.
+    pub fn admitted(&self, filter: &ChunkFilter, allowed: Option<&[bool]>) -> Option<Vec<bool>> {
+        if filter.is_empty() {
+            return allowed.map(<[bool]>::to_vec);
+        }
+        let admits = |(number, file): (usize, &LibraryFile)| {
+            filter.admits(&file.path, &file.tags, file.day)
+                && allowed.is_none_or(|allowed| allowed.get(number) == Some(&true))
+        };
+        Some(self.files.iter().enumerate().map(admits).collect())
+    }
+}

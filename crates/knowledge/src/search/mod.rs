@@ -1,0 +1,160 @@
+//! Search: full text and vectors together, fused by weighted score, with every part of a score to be explained.
+//!
+//! Pure but for the reader and the embedder it is given. Who may ask, what is sensitive and how it is told is not
+//! decided here.
+
+mod fuse;
+mod library;
+pub mod vectors;
+
+pub use fuse::{Fused, Weights, fuse};
+pub use library::{Library, LibraryFile, Totals};
+
+use crate::{
+    index::{ChunkFilter, ChunkRow, Found, IndexResult},
+    text::{query_terms, snippet},
+};
+use vectors::{Near, Probe};
+
+/// Candidates that each leg gives to the fusion, at least.
+const DEPTH: usize = 200;
+/// Candidates that full text gives at most, when a filter leaves too few of them.
+const MAX_DEPTH: usize = 20_000;
+/// Characters of a snippet.
+const SNIPPET_CHARS: usize = 240;
+
+/// A question.
+pub struct Question<'a> {
+    /// In words.
+    pub text: &'a str,
+    /// As a vector of unit length, where there is one.
+    pub vector: Option<&'a [f32]>,
+    /// Which chunks may be found.
+    pub filter: &'a ChunkFilter,
+    /// Which files of the library the caller may see; `None` means all.
+    pub allowed: Option<&'a [bool]>,
+    /// At most this many results.
+    pub limit: usize,
+}
+
+/// A chunk that was found.
+#[derive(Debug, Clone)]
+pub struct Hit {
+    /// The chunk.
+    pub chunk: ChunkRow,
+    /// The title of its note.
+    pub title: String,
+    /// Why it stands where it stands.
+    pub fused: Fused,
+    /// The terms of the question that it has.
+    pub matched: Vec<String>,
+    /// The part that shows why.
+    pub snippet: String,
+}
+
+/// What a search found.
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    /// Best first.
+    pub hits: Vec<Hit>,
+    /// Chunks that were looked at.
+    pub scanned: u64,
+}
+
+/// Searches a version.
+pub async fn search(library: &Library, question: &Question<'_>, weights: &Weights) -> IndexResult<Answer> {
+    let (ranked, scanned) = rank(library, question, weights).await?;
+    let terms = query_terms(question.text);
+    let rows: Vec<u64> = ranked.iter().map(|fused| fused.row).collect();
+    let chunks = if rows.is_empty() { Vec::new() } else { library.reader.fetch(&rows).await? };
+    let hits = ranked.into_iter().zip(chunks).map(|(fused, chunk)| hit(library, fused, chunk, &terms)).collect();
+    Ok(Answer { hits, scanned })
+}
+
+/// Searches a version and answers rows only, for evaluations.
+pub async fn rank(library: &Library, question: &Question<'_>, weights: &Weights) -> IndexResult<(Vec<Fused>, u64)> {
+    let admitted = library.admitted(question.filter, question.allowed);
+    let admits = |file: u32| admitted.as_ref().is_none_or(|list| list.get(file as usize) == Some(&true));
+    let depth = DEPTH.max(question.limit.saturating_mul(4));
+    let terms = query_terms(question.text);
+    let text = full_text(library, &terms, question.filter, depth, &admits).await?;
+    let probe = question.vector.map(Probe::new);
+    let near = match (&probe, question.vector, &library.vectors) {
+        (Some(probe), _, Some(set)) => set.nearest(probe, admits, depth),
+        (Some(_), Some(vector), None) if library.info().spec.dimensions == vector.len() => {
+            nearest_on_disk(library, vector, question.filter, depth, &admits).await?
+        }
+        _ => Vec::new(),
+    };
+    let likeness = |row: u64| Some(library.vectors.as_ref()?.likeness(probe.as_ref()?, row)).flatten();
+    let mut ranked = fuse(&text, &near, likeness, |file| library.link_share(file), weights);
+    ranked.truncate(question.limit);
+    let scanned = match &library.vectors {
+        Some(set) if probe.is_some() => set.len() as u64,
+        _ => library.info().chunks,
+    };
+    Ok((ranked, scanned))
+}
+
+/// Full text knows the filter but not the caller's path rules; where those leave too few, more are asked for.
+async fn full_text(
+    library: &Library,
+    terms: &[String],
+    filter: &ChunkFilter,
+    depth: usize,
+    admits: &(impl Fn(u32) -> bool + Sync),
+) -> IndexResult<Vec<Near>> {
+    if terms.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut asked = depth;
+    loop {
+        let found = library.reader.full_text(terms, filter, asked).await?;
+        let was_cut = found.len() == asked;
+        let kept = known(library, &found, admits);
+        if kept.len() * 2 >= depth || !was_cut || asked >= MAX_DEPTH {
+            return Ok(kept);
+        }
+        asked = (asked * 8).min(MAX_DEPTH);
+    }
+}
+
+async fn nearest_on_disk(
+    library: &Library,
+    vector: &[f32],
+    filter: &ChunkFilter,
+    depth: usize,
+    admits: &(impl Fn(u32) -> bool + Sync),
+) -> IndexResult<Vec<Near>> {
+    let mut asked = depth;
+    loop {
+        let found = library.reader.nearest(vector, filter, asked).await?;
+        let was_cut = found.len() == asked;
+        let kept = known(library, &found, admits);
+        if kept.len() * 2 >= depth || !was_cut || asked >= MAX_DEPTH {
+            return Ok(kept);
+        }
+        asked = (asked * 8).min(MAX_DEPTH);
+    }
+}
+
+fn known(library: &Library, found: &[Found], admits: &impl Fn(u32) -> bool) -> Vec<Near> {
+    let known =
+        found.iter().filter_map(|f| Some(Near { row: f.row, file: library.file_number(f.file)?, score: f.score }));
+    known.filter(|near| admits(near.file)).collect()
+}
+
+fn hit(library: &Library, fused: Fused, chunk: ChunkRow, terms: &[String]) -> Hit {
+    let own: std::collections::HashSet<&str> = chunk.terms.split_ascii_whitespace().collect();
+    let matched: Vec<String> = terms.iter().filter(|term| own.contains(term.as_str())).cloned().collect();
+    let in_text = |text: &str| {
+        let words = query_terms(text);
+        matched.iter().filter(|term| words.contains(term)).count()
+    };
+    // Code is shown only where it is the reason.
+    let from_code = !chunk.opaque.is_empty() && in_text(&chunk.text) == 0 && in_text(&chunk.opaque) > 0;
+    let source = if from_code || chunk.text.is_empty() { &chunk.opaque } else { &chunk.text };
+    let snippet = snippet(source, terms, SNIPPET_CHARS);
+    let title = library.file(fused.file).map(|file| file.title.clone()).unwrap_or_default();
+    Hit { title, fused, matched, snippet, chunk }
+}

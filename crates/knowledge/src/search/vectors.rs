@@ -1,0 +1,277 @@
+//! [`VectorSet`]: the vectors of a version in memory, 8 bits a dimension, searched exactly. No training, nothing to tune,
+//! and at the sizes it is used for faster than any index on disk. Beyond the configured budget there is none, and the
+//! index itself is asked.
+
+use crate::index::{IndexReader, IndexResult, VectorColumns, VectorRow};
+use std::{
+    collections::{BinaryHeap, HashMap},
+    sync::Arc,
+};
+
+/// Vectors that are fetched row by row, because most of them were there before, are fetched this many at a time.
+const FETCH: usize = 2_048;
+/// Bytes beside the vector itself: row, file, hash, scale.
+const OVERHEAD: usize = 8 + 4 + 8 + 4;
+
+/// The vectors of a version in memory.
+pub struct VectorSet {
+    dimensions: usize,
+    /// One after another.
+    values: Vec<i8>,
+    /// What a value of a vector is multiplied with.
+    scales: Vec<f32>,
+    rows: Vec<u64>,
+    /// Which file of the library each belongs to.
+    files: Vec<u32>,
+    hashes: Vec<u64>,
+    /// Places in the order of their rows; empty where rows are in order already.
+    by_row: Vec<u32>,
+}
+
+/// A chunk that is near a question.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Near {
+    /// Its row in the reader.
+    pub row: u64,
+    /// Its file in the library.
+    pub file: u32,
+    /// The cosine.
+    pub score: f32,
+}
+
+/// A question's vector, ready to be compared.
+pub struct Probe {
+    values: Vec<i8>,
+    scale: f32,
+}
+
+impl Probe {
+    /// Of a vector of unit length.
+    pub fn new(vector: &[f32]) -> Self {
+        let mut values = Vec::with_capacity(vector.len());
+        let scale = quantise(vector, &mut values);
+        Self { values, scale }
+    }
+}
+
+impl VectorSet {
+    /// How many bytes the vectors of so many chunks take.
+    pub fn bytes(chunks: u64, dimensions: usize) -> u64 {
+        chunks.saturating_mul((dimensions + OVERHEAD) as u64)
+    }
+
+    /// Reads the vectors of a version, taking over those that the version before it had already. `file_of` gives the
+    /// number of a file by its id. `None` when they do not fit the budget or there are none.
+    pub async fn load(
+        reader: &dyn IndexReader,
+        file_of: &HashMap<u64, u32>,
+        before: Option<&Arc<VectorSet>>,
+        budget: u64,
+    ) -> IndexResult<Option<VectorSet>> {
+        let info = reader.info();
+        let dimensions = info.spec.dimensions;
+        if dimensions == 0 || Self::bytes(info.chunks, dimensions) > budget {
+            return Ok(None);
+        }
+        let mut set = VectorSet::with_capacity(dimensions, info.chunks as usize);
+        let before = before.filter(|set| set.dimensions == dimensions && set.rows.len() * 2 > info.chunks as usize);
+        match before {
+            None => {
+                let mut sink = |row: VectorRow<'_>| {
+                    if let (Some(vector), Some(file)) = (row.vector, file_of.get(&row.file)) {
+                        set.push(row.row, *file, row.hash, vector);
+                    }
+                };
+                reader.vectors(VectorColumns::All, &mut sink).await?;
+            }
+            Some(before) => set.take_over(reader, file_of, before).await?,
+        }
+        set.sort_rows();
+        Ok((!set.rows.is_empty()).then_some(set))
+    }
+
+    fn with_capacity(dimensions: usize, chunks: usize) -> Self {
+        Self {
+            dimensions,
+            values: Vec::with_capacity(chunks * dimensions),
+            scales: Vec::with_capacity(chunks),
+            rows: Vec::with_capacity(chunks),
+            files: Vec::with_capacity(chunks),
+            hashes: Vec::with_capacity(chunks),
+            by_row: Vec::new(),
+        }
+    }
+
+    fn sort_rows(&mut self) {
+        if !self.rows.is_sorted() {
+            self.by_row = (0..self.rows.len() as u32).collect();
+            self.by_row.sort_unstable_by_key(|&at| self.rows[at as usize]);
+        }
+    }
+
+    fn place_of(&self, row: u64) -> Option<usize> {
+        if self.by_row.is_empty() {
+            return self.rows.binary_search(&row).ok();
+        }
+        let place = self.by_row.binary_search_by_key(&row, |&at| self.rows[at as usize]).ok()?;
+        self.by_row.get(place).map(|&at| at as usize)
+    }
+
+    async fn take_over(
+        &mut self,
+        reader: &dyn IndexReader,
+        file_of: &HashMap<u64, u32>,
+        before: &VectorSet,
+    ) -> IndexResult<()> {
+        let known: HashMap<u64, usize> = before.hashes.iter().enumerate().map(|(at, hash)| (*hash, at)).collect();
+        let mut missing: Vec<(u64, u32, u64)> = Vec::new();
+        let mut sink = |row: VectorRow<'_>| {
+            let Some(file) = file_of.get(&row.file) else { return };
+            match known.get(&row.hash) {
+                Some(&at) => {
+                    self.values.extend_from_slice(before.values_at(at));
+                    self.push_keys(row.row, *file, row.hash, before.scales[at]);
+                }
+                None => missing.push((row.row, *file, row.hash)),
+            }
+        };
+        reader.vectors(VectorColumns::KeysOnly, &mut sink).await?;
+        for part in missing.chunks(FETCH) {
+            let rows: Vec<u64> = part.iter().map(|(row, _, _)| *row).collect();
+            for (vector, (row, file, hash)) in reader.vectors_of(&rows).await?.iter().zip(part) {
+                self.push(*row, *file, *hash, vector);
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, row: u64, file: u32, hash: u64, vector: &[f32]) {
+        if vector.len() == self.dimensions {
+            let scale = quantise(vector, &mut self.values);
+            self.push_keys(row, file, hash, scale);
+        }
+    }
+
+    fn push_keys(&mut self, row: u64, file: u32, hash: u64, scale: f32) {
+        self.scales.push(scale);
+        self.rows.push(row);
+        self.files.push(file);
+        self.hashes.push(hash);
+    }
+
+    fn values_at(&self, at: usize) -> &[i8] {
+        &self.values[at * self.dimensions..(at + 1) * self.dimensions]
+    }
+
+    /// How many vectors there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The nearest chunks of admitted files, best first.
+    pub fn nearest(&self, probe: &Probe, admits: impl Fn(u32) -> bool, limit: usize) -> Vec<Near> {
+        if probe.values.len() != self.dimensions || limit == 0 {
+            return Vec::new();
+        }
+        let mut best: BinaryHeap<Candidate> = BinaryHeap::with_capacity(limit + 1);
+        let mut least = f32::NEG_INFINITY;
+        for (at, values) in self.values.chunks_exact(self.dimensions).enumerate() {
+            let score = dot(values, &probe.values) as f32 * self.scales[at] * probe.scale;
+            if (best.len() == limit && score <= least) || !admits(self.files[at]) {
+                continue;
+            }
+            best.push(Candidate(Near { row: self.rows[at], file: self.files[at], score }));
+            if best.len() > limit {
+                best.pop();
+            }
+            if best.len() == limit {
+                least = best.peek().map_or(least, |candidate| candidate.0.score);
+            }
+        }
+        let mut found: Vec<Near> = best.into_iter().map(|candidate| candidate.0).collect();
+        found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
+        found
+    }
+
+    /// How like a question a row is; `None` for a row without a vector.
+    pub fn likeness(&self, probe: &Probe, row: u64) -> Option<f32> {
+        let at = self.place_of(row).filter(|_| probe.values.len() == self.dimensions)?;
+        Some(dot(self.values_at(at), &probe.values) as f32 * self.scales[at] * probe.scale)
+    }
+}
+
+/// Appends the vector in 8 bits and answers the scale.
+fn quantise(vector: &[f32], out: &mut Vec<i8>) -> f32 {
+    let largest = vector.iter().fold(0.0f32, |most, v| most.max(v.abs()));
+    if largest == 0.0 || !largest.is_finite() {
+        out.extend(std::iter::repeat_n(0, vector.len()));
+        return 0.0;
+    }
+    let scale = largest / 127.0;
+    out.extend(vector.iter().map(|v| (v / scale).round() as i8));
+    scale
+}
+
+/// The compiler makes this wide: sums of products of 8 bits, in 32.
+fn dot(a: &[i8], b: &[i8]) -> i32 {
+    a.iter().zip(b).map(|(x, y)| i32::from(*x) * i32::from(*y)).sum()
+}
+
+/// Ordered so that the worst stands at the top of the heap.
+struct Candidate(Near);
+
+impl PartialEq for Candidate {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl Eq for Candidate {}
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.0.score.total_cmp(&self.0.score).then(self.0.row.cmp(&other.0.row))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{embed::unit, index::memory::cosine};
+    use proptest::prelude::*;
+
+    fn any_vectors() -> impl Strategy<Value = Vec<Vec<f32>>> {
+        prop::collection::vec(prop::collection::vec(-1.0f32..1.0, 16), 2..60)
+            .prop_map(|all| all.into_iter().filter_map(unit).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn the_scan_finds_what_an_exact_search_finds(vectors in any_vectors(), limit in 1usize..8) {
+            prop_assume!(vectors.len() > 1);
+            let mut set = VectorSet::with_capacity(16, vectors.len());
+            for (at, vector) in vectors.iter().enumerate() {
+                set.push(at as u64 * 10, at as u32, at as u64, vector);
+            }
+            let probe = Probe::new(&vectors[0]);
+            let found = set.nearest(&probe, |file| file % 3 != 1, limit);
+            let mut exact: Vec<f32> = (0..vectors.len()).filter(|at| at % 3 != 1).map(|at| cosine(&vectors[0], &vectors[at])).collect();
+            exact.sort_by(|a, b| b.total_cmp(a));
+            prop_assert_eq!(found.len(), limit.min(exact.len()));
+            for (hit, score) in found.iter().zip(&exact) {
+                prop_assert!((hit.score - score).abs() < 0.03, "{} {}", hit.score, score);
+                prop_assert!(hit.row / 10 % 3 != 1);
+            }
+            set.sort_rows();
+            prop_assert!(found.iter().all(|f| set.likeness(&probe, f.row) == Some(f.score)));
+        }
+    }
+}

@@ -1,0 +1,550 @@
+//! [`Knowledge`]: the notes of one vault, ready to be asked. Holds the version that searches use, the probes' findings,
+//! the jobs and the facts; the tools are thin around it.
+
+use crate::{
+    config::{EmbedderKind, KnowledgeConfig, SearchConfig},
+    embed::{EmbedError, Embedder, EmbedderInfo, OllamaProbe, Purpose},
+    envelope::{Health, Meta, Problem},
+    facts::FactStore,
+    health::{IndexState, Observed},
+    index::{FileRow, FileState, IndexError, IndexSpec, NoteIndex},
+    indexer::{Job, JobMode, JobState, Jobs, MAX_AUTOMATIC_ATTEMPTS, Started, Workshop},
+    scope::Scope,
+    search::{Library, Weights},
+    sensitive::Guard,
+};
+use arc_swap::ArcSwapOption;
+use jiff::Timestamp;
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio_util::sync::CancellationToken;
+use toolyard_catalog::PathFilter;
+use toolyard_protocol::Sandbox;
+use toolyard_vault::{Surveyed, Vault};
+
+/// What was found out about the embedder holds this long.
+const EMBEDDER_KNOWN_FOR: Duration = Duration::from_secs(30);
+/// Whether another process made a new version is looked at this often at most.
+const VERSION_KNOWN_FOR: Duration = Duration::from_millis(500);
+/// How long a stopping server waits for a job before it cancels it; the next start goes on where it stopped.
+const CLOSE_GRACE: Duration = Duration::from_secs(10);
+/// Chunks that an embedder is attuned with.
+const SAMPLES: usize = 2_000;
+/// How much vectors count when the configuration does not say. Measured with the static table; see docs/knowledge.md.
+const STATIC_VECTOR_WEIGHT: f32 = 0.45;
+/// The same for the vectors of sentence models.
+const MODEL_VECTOR_WEIGHT: f32 = 0.5;
+
+/// What [`Knowledge`] is made of.
+pub struct KnowledgeParts {
+    /// The notes.
+    pub vault: Arc<Vault>,
+    /// Where they are indexed.
+    pub index: Arc<dyn NoteIndex>,
+    /// What makes vectors; `None` for full text only.
+    pub embedder: Option<Arc<dyn Embedder>>,
+    /// An embedder that is always there, for an index that was made with it before the configuration changed.
+    pub fallback: Option<Arc<dyn Embedder>>,
+    /// What keeps the configured embedder from being used at all, if anything does.
+    pub embedder_problem: Option<EmbedError>,
+    /// The settings.
+    pub config: KnowledgeConfig,
+    /// A folder of our own, for facts, the job's record and the lock.
+    pub folder: PathBuf,
+}
+
+/// The notes of one vault, ready to be asked.
+pub struct Knowledge {
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) index: Arc<dyn NoteIndex>,
+    embedder: Option<Arc<dyn Embedder>>,
+    fallback: Option<Arc<dyn Embedder>>,
+    embedder_problem: Option<EmbedError>,
+    pub(crate) config: Arc<KnowledgeConfig>,
+    pub(crate) guard: Arc<Guard>,
+    /// What agents were asked to remember.
+    pub facts: FactStore,
+    /// Indexing.
+    pub jobs: Arc<Jobs>,
+    ollama: OllamaProbe,
+    library: ArcSwapOption<Library>,
+    /// One version is loaded at a time.
+    loading: tokio::sync::Mutex<()>,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Default)]
+struct Noted {
+    version_checked: Option<Instant>,
+    embedder: Option<(Instant, Result<EmbedderInfo, EmbedError>)>,
+    /// What a reader said when it could not read, until a new version is there.
+    broken: Option<IndexError>,
+    look: Option<VaultLook>,
+    allowed: Option<(u64, Sandbox, Option<Arc<Vec<bool>>>)>,
+    health: Option<Health>,
+    attuned: Option<Attuned>,
+    filter: Option<(Sandbox, Arc<PathFilter>)>,
+    serving: bool,
+}
+
+/// An embedder that was attuned to an index of so many chunks.
+struct Attuned {
+    embedder: String,
+    chunks: u64,
+    to: Arc<dyn Embedder>,
+}
+
+/// What a look at the whole vault showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VaultLook {
+    /// When the newest note was written; 0 without notes.
+    pub newest_mtime_ms: i64,
+    /// Notes that would be indexed.
+    pub notes: u64,
+}
+
+/// A question's vector, or why there is none.
+pub(crate) struct Embedded {
+    pub(crate) vector: Option<Vec<f32>>,
+    pub(crate) problem: Option<Problem>,
+}
+
+impl Knowledge {
+    /// Puts the parts together. Touches nothing yet.
+    pub fn new(parts: KnowledgeParts) -> Self {
+        let config = Arc::new(parts.config);
+        let guard = Arc::new(Guard::new(config.sensitive.matching, &config.sensitive.sections));
+        let workshop = Workshop {
+            vault: parts.vault.clone(),
+            index: parts.index.clone(),
+            embedder: parts.embedder.clone(),
+            config: config.clone(),
+            guard: guard.clone(),
+            folder: parts.folder.clone(),
+        };
+        Self {
+            vault: parts.vault,
+            index: parts.index,
+            embedder: parts.embedder,
+            fallback: parts.fallback,
+            embedder_problem: parts.embedder_problem,
+            guard,
+            facts: FactStore::new(parts.folder.join("facts.jsonl")),
+            jobs: Arc::new(Jobs::new(workshop)),
+            ollama: OllamaProbe::new(&config.embedding),
+            library: ArcSwapOption::empty(),
+            loading: tokio::sync::Mutex::new(()),
+            noted: Mutex::default(),
+            config,
+        }
+    }
+
+    fn noted<T>(&self, look: impl FnOnce(&mut Noted) -> T) -> T {
+        look(&mut self.noted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn budget(&self) -> u64 {
+        self.config.index.vector_memory_mb << 20
+    }
+
+    /// The version that searches use: the newest complete one. The old one serves while a new one is loaded.
+    pub async fn library(&self) -> Result<Arc<Library>, Problem> {
+        let fresh = self.noted(|noted| noted.version_checked.is_some_and(|at| at.elapsed() < VERSION_KNOWN_FOR));
+        if let (true, Some(library)) = (fresh, self.library.load_full()) {
+            return Ok(library);
+        }
+        self.refresh().await
+    }
+
+    /// Looks for a newer version and loads it.
+    pub async fn refresh(&self) -> Result<Arc<Library>, Problem> {
+        let newest = self.index.generation().await.map_err(|error| self.broken(error))?;
+        let current = self.library.load_full();
+        self.noted(|noted| noted.version_checked = Some(Instant::now()));
+        match (newest, &current) {
+            (None, _) => {
+                self.library.store(None);
+                return Err(Problem::no_index());
+            }
+            (Some(generation), Some(library)) if library.info().generation == generation => {
+                return match self.noted(|noted| noted.broken.clone()) {
+                    Some(error) => Err(Problem::of_index(&error)),
+                    None => Ok(library.clone()),
+                };
+            }
+            _ => {}
+        }
+        // Whoever comes while a version is loaded is served by the one before.
+        let guard = match (self.loading.try_lock(), current) {
+            (Ok(guard), _) => guard,
+            (Err(_), Some(library)) => return Ok(library),
+            (Err(_), None) => self.loading.lock().await,
+        };
+        let before = self.library.load_full();
+        if let Some(library) = before.as_ref().filter(|library| Some(library.info().generation) == newest) {
+            return Ok(library.clone());
+        }
+        let reader = match self.index.current().await.map_err(|error| self.broken(error))? {
+            Some(reader) => reader,
+            None => return Err(Problem::no_index()),
+        };
+        let loaded =
+            Library::load(reader, before.as_deref(), self.budget()).await.map_err(|error| self.broken(error))?;
+        let loaded = Arc::new(loaded);
+        self.library.store(Some(loaded.clone()));
+        self.noted(|noted| {
+            noted.broken = None;
+            noted.embedder = None;
+        });
+        drop(guard);
+        Ok(loaded)
+    }
+
+    /// Remembers that the index cannot be read and says so.
+    pub(crate) fn broken(&self, error: IndexError) -> Problem {
+        tracing::warn!(%error, "the index cannot be read");
+        let problem = Problem::of_index(&error);
+        if matches!(error, IndexError::Corrupted(_)) {
+            self.noted(|noted| noted.broken = Some(error));
+        }
+        problem
+    }
+
+    /// The library, or why there is nothing to search.
+    pub(crate) async fn searchable(&self) -> Result<Arc<Library>, Problem> {
+        match self.library().await {
+            Ok(library) if library.info().chunks == 0 => Err(Problem::empty_vault()),
+            Err(problem) if problem.code == crate::envelope::ProblemCode::IndexNotFound => {
+                // Where indexing was tried and failed, that is the news.
+                Err(if self.jobs.active().is_some() { problem } else { self.jobs.problem().unwrap_or(problem) })
+            }
+            other => other,
+        }
+    }
+
+    /// The path rules of a sandbox: building them costs more than using them.
+    pub(crate) fn paths_of(&self, sandbox: &Sandbox) -> Arc<PathFilter> {
+        self.noted(|noted| match &noted.filter {
+            Some((known, filter)) if known == sandbox => filter.clone(),
+            _ => {
+                let filter = Arc::new(PathFilter::new(sandbox));
+                noted.filter = Some((sandbox.clone(), filter.clone()));
+                filter
+            }
+        })
+    }
+
+    /// Which files of the library a sandbox allows. Nearly every call has the same one.
+    pub(crate) fn allowed(&self, library: &Library, sandbox: &Sandbox) -> Option<Arc<Vec<bool>>> {
+        let generation = library.info().generation;
+        let known = self.noted(|noted| match &noted.allowed {
+            Some((of, known, allowed)) if *of == generation && known == sandbox => Some(allowed.clone()),
+            _ => None,
+        });
+        known.unwrap_or_else(|| {
+            let allowed = library.allowed(&self.paths_of(sandbox)).map(Arc::new);
+            self.noted(|noted| noted.allowed = Some((generation, sandbox.clone(), allowed.clone())));
+            allowed
+        })
+    }
+
+    /// How much each part of a score counts.
+    pub fn weights(&self, spec: &IndexSpec) -> Weights {
+        Weights { vector: vector_weight(&self.config.search, &spec.embedder), links: self.config.search.link_weight }
+    }
+
+    /// What the embedder is, or why it cannot be asked. Asked anew after a while.
+    pub async fn embedder_info(&self) -> Option<Result<EmbedderInfo, EmbedError>> {
+        if let Some(problem) = &self.embedder_problem {
+            return Some(Err(problem.clone()));
+        }
+        let embedder = self.embedder.as_ref()?;
+        let known = self.noted(|noted| noted.embedder.clone());
+        if let Some((at, known)) = known
+            && at.elapsed() < EMBEDDER_KNOWN_FOR
+        {
+            return Some(known);
+        }
+        Some(self.ask_embedder(&**embedder).await)
+    }
+
+    async fn ask_embedder(&self, embedder: &dyn Embedder) -> Result<EmbedderInfo, EmbedError> {
+        let info = embedder.describe().await;
+        self.noted(|noted| noted.embedder = Some((Instant::now(), info.clone())));
+        info
+    }
+
+    /// The vector of a question, made with the embedder that made the index.
+    pub(crate) async fn embed_question(&self, library: &Library, text: &str) -> Embedded {
+        let spec = &library.info().spec;
+        let none = |problem: Option<Problem>| Embedded { vector: None, problem };
+        let configured = self.embedder_info().await;
+        let is_down = match &configured {
+            Some(Err(error)) => Some(Problem::of_embedder(error)),
+            _ => None,
+        };
+        if spec.dimensions == 0 {
+            // An index without vectors is complete where nothing else was wanted.
+            return none(match configured {
+                None => None,
+                Some(Ok(_)) => Some(Problem::other_embedder(self.jobs.active().is_some())),
+                Some(Err(_)) => is_down,
+            });
+        }
+        let embedder = match (&configured, &self.embedder) {
+            (Some(Ok(info)), Some(embedder)) if fits(info, spec) => embedder,
+            _ => match self.fallback_for(spec).await {
+                Some(fallback) => fallback,
+                None if is_down.is_some() => return none(is_down),
+                None => return none(Some(Problem::other_embedder(self.jobs.active().is_some()))),
+            },
+        };
+        if !embedder.is_local() && !self.guard.categories(text, None, &[]).is_empty() {
+            // What must not leave the machine is answered by words alone; nothing is wrong with that.
+            return none(None);
+        }
+        let embedder = self.attuned(embedder, library).await;
+        match embedder.embed(&[text.to_owned()], Purpose::Query).await {
+            Ok(vectors) => match vectors.into_iter().next().flatten() {
+                Some(vector) if vector.len() != spec.dimensions => {
+                    // The model changed under its name; what was known of it no longer holds.
+                    self.noted(|noted| noted.embedder = None);
+                    none(Some(Problem::other_embedder(self.jobs.active().is_some())))
+                }
+                vector => Embedded { vector, problem: is_down },
+            },
+            Err(error) => {
+                self.noted(|noted| noted.embedder = Some((Instant::now(), Err(error.clone()))));
+                none(Some(Problem::of_embedder(&error)))
+            }
+        }
+    }
+
+    /// The embedder attuned to the notes, where that means anything. A tenth more or less of them makes no difference.
+    async fn attuned(&self, embedder: &Arc<dyn Embedder>, library: &Library) -> Arc<dyn Embedder> {
+        let info = library.info();
+        let known = self.noted(|noted| match &noted.attuned {
+            Some(known)
+                if known.embedder == info.spec.embedder && known.chunks.abs_diff(info.chunks) * 10 <= info.chunks =>
+            {
+                Some(known.to.clone())
+            }
+            _ => None,
+        });
+        if let Some(known) = known {
+            return known;
+        }
+        let to = match library.reader.sample(SAMPLES).await {
+            Ok(samples) => embedder.attuned(&samples).unwrap_or_else(|| embedder.clone()),
+            Err(_) => embedder.clone(),
+        };
+        let attuned = Attuned { embedder: info.spec.embedder.clone(), chunks: info.chunks, to: to.clone() };
+        self.noted(|noted| noted.attuned = Some(attuned));
+        to
+    }
+
+    async fn fallback_for(&self, spec: &IndexSpec) -> Option<&Arc<dyn Embedder>> {
+        let fallback = self.fallback.as_ref()?;
+        let info = fallback.describe().await.ok()?;
+        fits(&info, spec).then_some(fallback)
+    }
+
+    /// Looks at the whole vault.
+    pub async fn look(&self) -> Option<VaultLook> {
+        let look = self.survey(|_, _, _| {}).await?;
+        self.noted(|noted| noted.look = Some(look));
+        Some(look)
+    }
+
+    async fn survey(&self, mut visit: impl FnMut(&str, u64, i64) + Send + 'static) -> Option<VaultLook> {
+        let (vault, config) = (self.vault.clone(), self.config.clone());
+        let surveyed = tokio::task::spawn_blocking(move || {
+            let scope = Scope::read(vault.root(), &config.indexing);
+            let mut look = VaultLook { newest_mtime_ms: 0, notes: 0 };
+            let done = vault.survey(&CancellationToken::new(), &mut |f| scope.enters(f), &mut |found| {
+                if let Surveyed::File { path, size, mtime_ms } = found
+                    && scope.takes(&path)
+                {
+                    look.notes += 1;
+                    look.newest_mtime_ms = look.newest_mtime_ms.max(mtime_ms);
+                    visit(path.as_str(), size, mtime_ms);
+                }
+            });
+            (vault.is_readable() && done.is_ok()).then_some(look)
+        });
+        surveyed.await.ok().flatten()
+    }
+
+    /// How many notes are new or changed since they were indexed.
+    pub async fn unindexed(&self, files: &[FileRow]) -> Option<u64> {
+        let known: HashMap<String, (u64, i64)> =
+            files.iter().map(|file| (file.path.clone(), (file.size, file.mtime_ms))).collect();
+        let count = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let counted = count.clone();
+        let look = self
+            .survey(move |path, size, mtime_ms| {
+                if known.get(path) != Some(&(size, mtime_ms)) {
+                    counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                }
+            })
+            .await?;
+        self.noted(|noted| noted.look = Some(look));
+        Some(count.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    /// Whether the last sync is long ago and the vault has changed since.
+    fn is_stale(&self, last_sync: Option<Timestamp>, library: Option<&Library>) -> bool {
+        let Some(look) = self.noted(|noted| noted.look) else { return false };
+        let Some(last) = last_sync.or(library.map(|library| library.info().completed_at)) else { return false };
+        let age = Timestamp::now().duration_since(last).as_secs();
+        age > i64::try_from(self.config.search.stale_after_secs).unwrap_or(i64::MAX)
+            && (look.newest_mtime_ms > last.as_millisecond()
+                || library.is_some_and(|l| {
+                    look.notes != l.totals.indexed + l.totals.empty + l.totals.skipped + l.totals.failed
+                }))
+    }
+
+    /// Probes everything and says how it stands.
+    pub async fn observe(&self) -> Observed {
+        // A version that is in use is opened again: what happened to its files since would go unseen otherwise.
+        let library = match self.index.current().await {
+            Err(error) => Err(self.broken(error)),
+            Ok(_) => self.refresh().await,
+        };
+        self.look().await;
+        if let (Some(embedder), None) = (&self.embedder, &self.embedder_problem) {
+            let _ = self.ask_embedder(&**embedder).await;
+        }
+        self.observed(library).await
+    }
+
+    /// How it stands, as far as was seen already.
+    pub(crate) async fn observed(&self, library: Result<Arc<Library>, Problem>) -> Observed {
+        let vault = self.vault.clone();
+        let vault = tokio::task::spawn_blocking(move || vault.is_readable()).await.unwrap_or(false);
+        let record = self.jobs.record();
+        let stale = self.is_stale(record.last_sync, library.as_deref().ok());
+        let embedder = match (self.embedder_info().await, &library) {
+            (Some(Err(error)), _) => Some(Problem::of_embedder(&error)),
+            (Some(Ok(info)), Ok(library)) if !fits(&info, &library.info().spec) => {
+                Some(Problem::other_embedder(self.jobs.active().is_some()))
+            }
+            _ => None,
+        };
+        let index = match library {
+            Ok(library) if library.info().chunks == 0 => IndexState::Missing(Problem::empty_vault()),
+            Ok(_) => IndexState::Ready,
+            Err(problem) if problem.code == crate::envelope::ProblemCode::IndexNotFound => IndexState::Missing(problem),
+            Err(problem) => IndexState::Broken(problem),
+        };
+        let indexer = if self.jobs.active().is_some() { None } else { self.jobs.problem() };
+        let observed = Observed { vault, index, embedder, indexer, stale };
+        let health = observed.health().0;
+        let before = self.noted(|noted| noted.health.replace(health));
+        if before != Some(health) {
+            tracing::info!(health = health.as_str(), "the notes' health");
+        }
+        observed
+    }
+
+    /// Whether Ollama answers, used or not.
+    pub async fn ollama_is_up(&self) -> bool {
+        self.ollama.is_up().await
+    }
+
+    /// Facts about an answer.
+    pub(crate) fn meta(&self, started: Instant, library: Option<&Library>, scanned: u64) -> Meta {
+        let newest = self
+            .noted(|noted| noted.look)
+            .map(|look| look.newest_mtime_ms)
+            .max(library.map(|library| library.totals.newest_mtime_ms))
+            .filter(|ms| *ms > 0);
+        Meta {
+            query_time_ms: (started.elapsed().as_secs_f64() * 1e5).round() / 100.0,
+            chunks_scanned: scanned,
+            index_version: library.map(|library| library.info().version.clone()).unwrap_or_default(),
+            vault_mtime: newest
+                .and_then(|ms| Timestamp::from_millisecond(ms).ok())
+                .map(|time| time.to_string())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The newest version's files.
+    pub(crate) async fn files(&self, library: &Library) -> Result<Vec<FileRow>, Problem> {
+        library.reader.files().await.map_err(|error| self.broken(error))
+    }
+
+    /// Starts a job.
+    pub fn start(&self, mode: JobMode) -> Result<Started, Problem> {
+        self.jobs.start(mode, 0)
+    }
+
+    /// Takes up a job whose process was killed, unless that was tried before.
+    pub fn resume(&self) -> Option<Job> {
+        let last = self.jobs.record().last?;
+        if last.state != JobState::Interrupted || last.attempt >= MAX_AUTOMATIC_ATTEMPTS {
+            return None;
+        }
+        // What was written is still there: even a job from nothing goes on where it stopped.
+        let mode = if last.mode == JobMode::Sync { JobMode::Sync } else { JobMode::Full };
+        self.jobs.start(mode, last.attempt + 1).ok().map(|started| started.job().clone())
+    }
+
+    /// Makes the version before the current one current again.
+    pub async fn rollback(&self) -> Result<crate::index::VersionInfo, Problem> {
+        let Some(_lock) = self.jobs.exclusively()? else { return Err(Problem::of_index(&IndexError::Busy)) };
+        let info = self.index.rollback().await.map_err(|error| Problem::of_index(&error))?;
+        self.noted(|noted| noted.broken = None);
+        let _ = self.refresh().await;
+        Ok(info)
+    }
+
+    /// Whether the configured embedder and the index do not fit each other, or chunks wait for vectors: the mode of the
+    /// job that mends it.
+    pub(crate) async fn mending(&self) -> Option<JobMode> {
+        let library = self.library.load_full()?;
+        match self.embedder_info().await {
+            Some(Ok(info)) if !fits(&info, &library.info().spec) => Some(JobMode::Reindex),
+            Some(Ok(_)) if library.totals.unembedded > 0 => Some(JobMode::Sync),
+            None if !library.info().spec.embedder.is_empty() && self.config.embedding.kind == EmbedderKind::None => {
+                Some(JobMode::Reindex)
+            }
+            _ => None,
+        }
+    }
+
+    /// Says that a server runs: stopping will not wait for long jobs.
+    pub(crate) fn set_serving(&self) {
+        self.noted(|noted| noted.serving = true);
+    }
+
+    /// Waits for the job under way. A server does not wait for ever: the next start goes on where it stopped.
+    pub async fn close(&self) {
+        let serving = self.noted(|noted| noted.serving);
+        if serving && tokio::time::timeout(CLOSE_GRACE, self.jobs.idle()).await.is_err() {
+            self.jobs.cancel();
+        }
+        self.jobs.idle().await;
+    }
+
+    /// Files in a state, for status.
+    pub(crate) fn in_state(files: &[FileRow], state: Option<FileState>) -> Vec<&FileRow> {
+        files.iter().filter(|file| state.is_none_or(|state| file.state == state)).collect()
+    }
+}
+
+/// How much vectors of an embedder count against full text.
+pub fn vector_weight(config: &SearchConfig, embedder: &str) -> f32 {
+    let usual = if embedder.starts_with("static/") { STATIC_VECTOR_WEIGHT } else { MODEL_VECTOR_WEIGHT };
+    config.vector_weight.unwrap_or(usual)
+}
+
+/// Whether an embedder's vectors can be compared with an index's.
+fn fits(info: &EmbedderInfo, spec: &IndexSpec) -> bool {
+    info.id == spec.embedder && info.dimensions == spec.dimensions
+}

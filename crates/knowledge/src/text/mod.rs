@@ -1,0 +1,7 @@
+//! Words: what full-text search counts, and what a result shows of a chunk.
+
+mod snippet;
+mod terms;
+
+pub use snippet::snippet;
+pub use terms::{index_terms, query_terms};

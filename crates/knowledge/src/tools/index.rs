@@ -1,0 +1,218 @@
+//! `obsidian_rag_index`: brings the index up to date, in the background.
+
+use super::{Args, Call, Tool, answer, input_schema, output_schema, parse};
+use crate::{
+    envelope::{Health, Problem},
+    indexer::{FileProblem, Job, JobMode, JobState, Started},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, json};
+use std::time::Duration;
+use toolyard_engine::Output;
+use toolyard_protocol::{Failure, Idempotency, RiskLevel};
+
+/// A call waits at most this long for its job.
+const MAX_WAIT_MS: u64 = 300_000;
+/// How often progress is told while a call waits.
+const TELL_EVERY: Duration = Duration::from_millis(250);
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    /// The first index; later, looks at the content of every note.
+    Full,
+    /// Only what changed: the usual.
+    Sync,
+    /// Builds a new index from nothing; the old one answers until it is done.
+    Reindex,
+    /// Returns to the complete version before the current one.
+    Rollback,
+    /// Stops the job that runs; the next one goes on where it stopped.
+    Cancel,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// "full" for the first index, "sync" for what changed since, "reindex" to build it anew, "rollback" to return to
+    /// the version before, "cancel" to stop the job that runs.
+    mode: Mode,
+    /// Wait up to this many milliseconds for the job; without it the answer comes at once.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 300_000))]
+    wait_ms: Option<u64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Data {
+    /// Poll obsidian_rag_status until its active_job is gone; last_job then has this id.
+    job_id: Option<String>,
+    /// running, done, cancelled, failed or interrupted; "rolled-back" after a rollback.
+    state: String,
+    /// Whether this call started the job; false when another one was running already.
+    started: bool,
+    /// Notes indexed so far.
+    indexed_files: u64,
+    /// Notes that are gone since.
+    removed_files: u64,
+    /// Chunks in the index when done.
+    total_chunks: u64,
+    /// Chunks that had to be embedded.
+    embedded_chunks: u64,
+    /// How long it has taken so far.
+    duration_ms: u64,
+    /// Trouble with single notes; the others are indexed all the same.
+    errors: Vec<FileProblem>,
+    /// How many notes had trouble.
+    error_count: u64,
+}
+
+pub(super) const TOOL: Tool = Tool {
+    name: "obsidian_rag_index",
+    title: "Index notes",
+    description: "Brings the index of the user's notes up to date. Runs in the background: the answer comes at once with a \
+                  job_id, and obsidian_rag_status tells how far it is. Use mode sync, or full when there is no index yet; \
+                  reindex only when the index is damaged or the embedding model changed. Notes are never changed.",
+    risk: RiskLevel::Writes,
+    idempotency: Idempotency::Idempotent,
+    side_effects: &["index.write"],
+    permissions: &["vault:read", "index:write"],
+    input: input_schema::<Input>,
+    output: output_schema::<Data>,
+    run: |call, args| Box::pin(run(call, args)),
+};
+
+async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
+    let input: Input = parse(args)?;
+    let mode = match input.mode {
+        Mode::Full => JobMode::Full,
+        Mode::Sync => JobMode::Sync,
+        Mode::Reindex => JobMode::Reindex,
+        Mode::Rollback => return rollback(call).await,
+        Mode::Cancel => return cancel(call).await,
+    };
+    let started = match call.knowledge.start(mode) {
+        Ok(started) => started,
+        Err(problem) => return call.refused::<Data>(problem).await,
+    };
+    let wait = Duration::from_millis(input.wait_ms.unwrap_or(0).min(MAX_WAIT_MS));
+    let job = wait_for(&call, &started, wait).await;
+    tell(&call, job, matches!(started, Started::New(_))).await
+}
+
+/// Waits for the job, telling how far it is.
+async fn wait_for(call: &Call<'_>, started: &Started, wait: Duration) -> Job {
+    let jobs = &call.knowledge.jobs;
+    let id = &started.job().id;
+    let deadline = tokio::time::Instant::now() + wait;
+    loop {
+        let job = jobs.record().last.filter(|job| &job.id == id).unwrap_or_else(|| started.job().clone());
+        let now = tokio::time::Instant::now();
+        if job.state != JobState::Running || now >= deadline || call.context.cancel.is_cancelled() {
+            return job;
+        }
+        let payload = json!({"done": job.done_files, "total": job.total_files, "chunks": job.written_chunks});
+        let payload: Option<Map<_, _>> = payload.as_object().cloned();
+        call.context.progress.report("indexing", payload);
+        tokio::time::sleep((deadline - now).min(TELL_EVERY)).await;
+    }
+}
+
+async fn tell(call: &Call<'_>, job: Job, started: bool) -> Result<Output, Failure> {
+    let knowledge = call.knowledge;
+    if job.state == JobState::Done {
+        let _ = knowledge.refresh().await;
+    }
+    let library = knowledge.library().await;
+    let total = library.as_ref().map_or(job.written_chunks, |library| library.info().chunks);
+    let meta = knowledge.meta(call.started, library.as_deref().ok(), 0);
+    let problem = match job.state {
+        JobState::Failed | JobState::Interrupted => Some(
+            knowledge
+                .jobs
+                .problem()
+                .unwrap_or_else(|| Problem::indexer("The indexer stopped before it was done.", true)),
+        ),
+        _ => None,
+    };
+    let (status, problem) = match problem {
+        // The matrix: an indexer that failed is unavailable, whatever can still be searched.
+        Some(problem) => (problem.status(), Some(problem)),
+        None if job.state == JobState::Running => (Health::Healthy, None),
+        None => {
+            let (health, problem) = knowledge.observed(library).await.health();
+            (health, problem)
+        }
+    };
+    let message = match job.state {
+        JobState::Running => format!("Indexing: {} of {} notes", job.done_files, job.total_files),
+        JobState::Done => format!("Indexed {} notes, {total} chunks in all", job.indexed_files),
+        _ => "The indexer stopped".to_owned(),
+    };
+    answer(status, Some(data(&job, total, started)), problem, meta, message)
+}
+
+fn data(job: &Job, total_chunks: u64, started: bool) -> Data {
+    Data {
+        job_id: Some(job.id.clone()),
+        state: serde_json::to_value(job.state).ok().and_then(|s| s.as_str().map(str::to_owned)).unwrap_or_default(),
+        started,
+        indexed_files: job.indexed_files,
+        removed_files: job.removed_files,
+        total_chunks,
+        embedded_chunks: job.embedded_chunks,
+        duration_ms: job.duration_ms,
+        errors: job.errors.clone(),
+        error_count: job.error_count,
+    }
+}
+
+async fn rollback(call: Call<'_>) -> Result<Output, Failure> {
+    let info = match call.knowledge.rollback().await {
+        Ok(info) => info,
+        Err(problem) => return call.refused::<Data>(problem).await,
+    };
+    let library = call.knowledge.library().await;
+    let meta = call.knowledge.meta(call.started, library.as_deref().ok(), 0);
+    let (health, problem) = call.knowledge.observed(library).await.health();
+    let data = Data {
+        job_id: None,
+        state: "rolled-back".to_owned(),
+        started: false,
+        indexed_files: 0,
+        removed_files: 0,
+        total_chunks: info.chunks,
+        embedded_chunks: 0,
+        duration_ms: call.started.elapsed().as_millis() as u64,
+        errors: Vec::new(),
+        error_count: 0,
+    };
+    answer(health, Some(data), problem, meta, format!("Back at the version of {}", info.completed_at))
+}
+
+async fn cancel(call: Call<'_>) -> Result<Output, Failure> {
+    let jobs = &call.knowledge.jobs;
+    match jobs.cancel() {
+        Some(job) => {
+            // Stopping takes as long as the write under way.
+            let _ = tokio::time::timeout(Duration::from_secs(20), jobs.idle()).await;
+            let job = jobs.record().last.filter(|last| last.id == job.id).unwrap_or(job);
+            tell(&call, job, false).await
+        }
+        None => {
+            let library = call.knowledge.library().await;
+            let meta = call.knowledge.meta(call.started, library.as_deref().ok(), 0);
+            let (health, problem) = call.knowledge.observed(library).await.health();
+            match jobs.record().last {
+                Some(job) => {
+                    let total = job.total_chunks;
+                    answer(health, Some(data(&job, total, false)), problem, meta, "No job was running")
+                }
+                None => answer::<Data>(health, None, problem, meta, "No job was running"),
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `obsidian_rag_memory_store`: remembers a fact, so that searches find it first.
+
+use super::{Args, Call, Tool, answer, input_schema, output_schema, parse};
+use crate::{
+    envelope::Problem,
+    facts::{MAX_KEY_CHARS, MAX_VALUE_CHARS},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolyard_engine::Output;
+use toolyard_protocol::{ErrorCode, Failure, Idempotency, RiskLevel};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// What the fact is about, short: "anna-birthday". Storing a key again replaces its value; the old one is kept as
+    /// history.
+    #[schemars(length(min = 1, max = 200))]
+    key: String,
+    /// What is so.
+    #[schemars(length(min = 1, max = 4000))]
+    value: String,
+    /// The note it was read in, from the vault's root.
+    #[schemars(length(min = 1, max = 4096))]
+    source: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Data {
+    stored: bool,
+    key: String,
+    /// Whether anything changed: false when the same value was stored already.
+    changed: bool,
+    /// Values this key had before, oldest first.
+    history: Vec<Past>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Past {
+    value: String,
+    source: String,
+    created_at: String,
+}
+
+/// Past values in one answer.
+const MAX_HISTORY: usize = 20;
+
+pub(super) const TOOL: Tool = Tool {
+    name: "obsidian_rag_memory_store",
+    title: "Remember a fact",
+    description: "Remembers a fact from the user's notes, so that obsidian_rag_search finds it first. Ask the user before you \
+                  store anything, also after a memory_suggestion.",
+    risk: RiskLevel::Writes,
+    idempotency: Idempotency::Idempotent,
+    side_effects: &["memory.write"],
+    permissions: &["vault:read", "memory:write"],
+    input: input_schema::<Input>,
+    output: output_schema::<Data>,
+    run: |call, args| Box::pin(run(call, args)),
+};
+
+async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
+    let input: Input = parse(args)?;
+    let (key, value) = (input.key.trim().to_owned(), input.value.trim().to_owned());
+    if !(1..=MAX_KEY_CHARS).contains(&key.chars().count()) || !(1..=MAX_VALUE_CHARS).contains(&value.chars().count()) {
+        return Err(Failure::new(
+            ErrorCode::ValidationError,
+            format!("key has 1 to {MAX_KEY_CHARS} characters, value 1 to {MAX_VALUE_CHARS}"),
+        ));
+    }
+    let source = match call.path(&input.source, "source").await {
+        Ok(path) => path.to_string(),
+        Err(problem) => return call.refused::<Data>(problem).await,
+    };
+    let (knowledge, own) = (call.knowledge.clone(), key.clone());
+    let stored = tokio::task::spawn_blocking(move || {
+        crate::indexer::private_folder(&knowledge.jobs.workshop().folder)?;
+        let changed = knowledge.facts.store(&own, &value, &source)?;
+        Ok::<_, std::io::Error>((changed, knowledge.facts.history(&own)?))
+    });
+    let (changed, mut history) = match stored.await {
+        Ok(Ok(stored)) => stored,
+        failed => {
+            tracing::warn!(?failed, "a fact could not be stored");
+            return call.refused::<Data>(Problem::memory("The fact could not be stored.")).await;
+        }
+    };
+    history.pop();
+    let past = history.into_iter().rev().take(MAX_HISTORY).map(|fact| Past {
+        value: fact.value,
+        source: fact.source,
+        created_at: fact.created_at.to_string(),
+    });
+    let mut past: Vec<Past> = past.collect();
+    past.reverse();
+    let library = call.knowledge.library().await;
+    let meta = call.knowledge.meta(call.started, library.as_deref().ok(), 0);
+    let data = Data { stored: true, key: key.clone(), changed, history: past };
+    answer(crate::envelope::Health::Healthy, Some(data), None, meta, format!("Remembered {key}"))
+}

@@ -1,0 +1,342 @@
+//! `obsidian_rag_search`: finds what the notes say about something.
+
+use super::{Args, Call, Tool, answer, input_schema, output_schema, parse};
+use crate::{
+    envelope::{Health, Problem},
+    facts::Fact,
+    index::ChunkFilter,
+    note::{day_number, normal_tag, parse_date},
+    search::{Hit, Question, Weights, search},
+    sensitive::Category,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use toolyard_engine::Output;
+use toolyard_protocol::{ErrorCode, Failure, Idempotency, RiskLevel};
+
+/// Results unless asked otherwise,
+const DEFAULT_RESULTS: usize = 5;
+/// and at most.
+const MAX_RESULTS: usize = 50;
+/// A question is at most this long.
+const MAX_QUERY_CHARS: usize = 2_000;
+/// A suggested fact's value is cut to this.
+const MAX_SUGGESTION_CHARS: usize = 300;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// What to look for, in any language: a question, a phrase or a few words.
+    #[schemars(length(min = 1, max = 2000))]
+    query: String,
+    /// At most this many results (5 is the usual).
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 50))]
+    max_results: Option<usize>,
+    /// Only notes in these folders (or these notes), from the vault's root: ["Projects", "Journal/2024"].
+    #[serde(default)]
+    #[schemars(length(max = 100))]
+    directory_filter: Option<Vec<String>>,
+    /// Only notes of these days, both included. A note without a date counts by when it was last changed.
+    #[serde(default)]
+    date_range: Option<DateRange>,
+    /// Only notes with at least one of these tags or a tag below it, without the hash.
+    #[serde(default)]
+    #[schemars(length(max = 100))]
+    tags: Option<Vec<String>>,
+    /// Set it once the user has agreed to see results that were withheld as sensitive.
+    #[serde(default)]
+    confirm_sensitive: Option<bool>,
+    /// Say how each score came about.
+    #[serde(default)]
+    explain: Option<bool>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DateRange {
+    /// First day (ISO 8601).
+    #[serde(default)]
+    from: Option<String>,
+    /// Last day (ISO 8601).
+    #[serde(default)]
+    to: Option<String>,
+}
+
+/// Whether a result is a note or a remembered fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Note,
+    Memory,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Found {
+    /// The chunk's plain text; code is left out.
+    chunk_text: String,
+    /// 0 to 1; comparable within one answer.
+    score: f64,
+    /// The note, from the vault's root.
+    source_file: String,
+    /// The headings it stands under.
+    section: Option<String>,
+    /// The note's date.
+    date: Option<String>,
+    /// The note's tags.
+    tags: Vec<String>,
+    /// Which chunk of the note, from 0.
+    chunk_index: u32,
+    /// A note, or a fact that was stored with obsidian_rag_memory_store.
+    kind: Kind,
+    /// The note's title.
+    title: String,
+    /// The part that shows why it was found; may show code.
+    snippet: String,
+    /// The chunk's bytes in the note: [first, after the last].
+    byte_range: Option<[u64; 2]>,
+    /// How the score came about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explain: Option<Explanation>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Explanation {
+    full_text: Part,
+    vector: Part,
+    links: Part,
+    /// The terms of the question that the chunk has, as they are counted.
+    matched_terms: Vec<String>,
+}
+
+/// One part of a score: the score is the sum of `part * weight`.
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Part {
+    /// As measured: BM25, cosine, or the note's share of links.
+    raw: Option<f64>,
+    /// 0 to 1 within this answer.
+    part: f64,
+    weight: f64,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Data {
+    results: Vec<Found>,
+    /// Whether any result touches on health, money, relations or commitments.
+    sensitive_detected: bool,
+    /// A fact worth remembering, for obsidian_rag_memory_store once the user agrees.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_suggestion: Option<Suggestion>,
+    /// How many results are withheld until somebody confirms.
+    withheld_count: usize,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Suggestion {
+    key: String,
+    value: String,
+    source: String,
+}
+
+pub(super) const TOOL: Tool = Tool {
+    name: "obsidian_rag_search",
+    title: "Search notes",
+    description: "Finds what the user's notes say about something, by meaning and by words, best first. Use it for \
+                  \"what did I write about X\". Facts stored with obsidian_rag_memory_store come first. If status is \
+                  degraded the results are still good to use; error.suggestion says what would make them better.",
+    risk: RiskLevel::ReadOnly,
+    idempotency: Idempotency::Pure,
+    side_effects: &[],
+    permissions: &["vault:read"],
+    input: input_schema::<Input>,
+    output: output_schema::<Data>,
+    run: |call, args| Box::pin(run(call, args)),
+};
+
+async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
+    let input: Input = parse(args)?;
+    let limit = input.max_results.unwrap_or(DEFAULT_RESULTS);
+    let chars = input.query.chars().count();
+    if !(1..=MAX_RESULTS).contains(&limit) || !(1..=MAX_QUERY_CHARS).contains(&chars) {
+        return Err(Failure::new(
+            ErrorCode::ValidationError,
+            format!("max_results is 1 to {MAX_RESULTS}, and query has 1 to {MAX_QUERY_CHARS} characters"),
+        ));
+    }
+    let mut filter = ChunkFilter { days: days(input.date_range.as_ref())?, ..ChunkFilter::default() };
+    for folder in input.directory_filter.iter().flatten() {
+        match call.path(folder, "An entry of directory_filter").await {
+            Ok(path) => filter.folders.push(path.to_string()),
+            Err(problem) => return call.refused::<Data>(problem).await,
+        }
+    }
+    for tag in input.tags.iter().flatten() {
+        let tag = normal_tag(tag).ok_or_else(|| {
+            Failure::new(
+                ErrorCode::ValidationError,
+                format!("{:?} is no tag", tag.chars().take(50).collect::<String>()),
+            )
+        })?;
+        filter.tags.push(tag);
+    }
+    let knowledge = call.knowledge;
+    let library = match knowledge.searchable().await {
+        Ok(library) => library,
+        Err(problem) => return call.refused::<Data>(problem).await,
+    };
+    let allowed = knowledge.allowed(&library, &call.call.policy.sandbox);
+    let embedded = knowledge.embed_question(&library, &input.query).await;
+    let weights = knowledge.weights(&library.info().spec);
+    let question = Question {
+        text: &input.query,
+        vector: embedded.vector.as_deref(),
+        filter: &filter,
+        allowed: allowed.as_deref().map(Vec::as_slice),
+        limit,
+    };
+    let found = match search(&library, &question, &weights).await {
+        Ok(found) => found,
+        Err(error) => return call.refused::<Data>(knowledge.broken(error)).await,
+    };
+    let facts = if filter.is_empty() { known_facts(&call, &input.query) } else { Vec::new() };
+
+    let mut categories: BTreeSet<Category> = BTreeSet::new();
+    let mut suggestion = None;
+    for hit in &found.hits {
+        let own = knowledge.guard.categories(&hit.chunk.text, hit.chunk.section.as_deref(), &hit.chunk.tags);
+        if suggestion.is_none() && own.iter().any(|c| *c != Category::Relations) {
+            suggestion = Some(suggest(hit));
+        }
+        categories.extend(own);
+    }
+    for (fact, _) in &facts {
+        categories.extend(knowledge.guard.categories(&fact.value, None, &[]));
+    }
+    let held: Vec<&Category> =
+        knowledge.config.sensitive.require_confirmation_for.iter().filter(|c| categories.contains(c)).collect();
+    let observed = knowledge.observed(Ok(library.clone())).await;
+    let (health, problem) = observed.health();
+    // What keeps this very question from being answered better matters more than what a probe saw a while ago.
+    let problem = embedded.problem.or(problem);
+    let status = if problem.is_some() { Health::Degraded } else { health };
+    let meta = knowledge.meta(call.started, Some(&library), found.scanned);
+    if !held.is_empty() && input.confirm_sensitive != Some(true) {
+        let words: Vec<String> =
+            held.iter().filter_map(|c| serde_json::to_value(c).ok()?.as_str().map(str::to_owned)).collect();
+        let count = found.hits.len() + facts.len();
+        let data =
+            Data { results: Vec::new(), sensitive_detected: true, memory_suggestion: None, withheld_count: count };
+        return answer(Health::Degraded, Some(data), Some(Problem::sensitive(count, &words.join(", "))), meta, "");
+    }
+    let explain = input.explain == Some(true);
+    let mut results: Vec<Found> = facts.into_iter().map(|(fact, share)| remembered(fact, share)).collect();
+    results.extend(found.hits.into_iter().map(|hit| told(hit, explain.then_some(&weights))));
+    results.truncate(limit);
+    let message = format!("{} results", results.len());
+    let sensitive_detected = !categories.is_empty();
+    let data = Data { results, sensitive_detected, memory_suggestion: suggestion, withheld_count: 0 };
+    answer(status, Some(data), problem, meta, message)
+}
+
+/// The days of a range; what is left open goes on for ever.
+fn days(range: Option<&DateRange>) -> Result<Option<(i32, i32)>, Failure> {
+    let Some(range) = range else { return Ok(None) };
+    let day = |text: &Option<String>, open: i32| match text {
+        None => Ok(open),
+        Some(text) => parse_date(text).map(day_number).ok_or_else(|| {
+            Failure::new(ErrorCode::ValidationError, "date_range takes dates such as 2024-03-05")
+                .suggest("Give the days as YYYY-MM-DD.")
+        }),
+    };
+    Ok(Some((day(&range.from, i32::MIN)?, day(&range.to, i32::MAX)?)))
+}
+
+/// Facts whose source the caller may see. Facts that cannot be read do not keep notes from being found.
+fn known_facts(call: &Call<'_>, question: &str) -> Vec<(Fact, f32)> {
+    let filter = call.knowledge.paths_of(&call.call.policy.sandbox);
+    let found = call.knowledge.facts.find(question).unwrap_or_else(|error| {
+        tracing::warn!(%error, "remembered facts cannot be read");
+        Vec::new()
+    });
+    found.into_iter().filter(|(fact, _)| filter.allows(&fact.source)).collect()
+}
+
+fn remembered(fact: Fact, share: f32) -> Found {
+    Found {
+        chunk_text: format!("{}: {}", fact.key, fact.value),
+        score: round(share),
+        source_file: fact.source,
+        section: None,
+        date: Some(fact.created_at.strftime("%Y-%m-%d").to_string()),
+        tags: Vec::new(),
+        chunk_index: 0,
+        kind: Kind::Memory,
+        title: fact.key,
+        snippet: fact.value,
+        byte_range: None,
+        explain: None,
+    }
+}
+
+fn told(hit: Hit, explain: Option<&Weights>) -> Found {
+    let fused = hit.fused;
+    let explain = explain.map(|weights| {
+        let rest = 1.0 - weights.links;
+        let part = |raw: Option<f32>, part: f32, weight: f32| Part {
+            raw: raw.map(round),
+            part: round(part),
+            weight: round(weight),
+        };
+        Explanation {
+            full_text: part(fused.text_score, fused.text_part, fused.text_weight * rest),
+            vector: part(fused.likeness, fused.vector_part, fused.vector_weight * rest),
+            links: part(Some(fused.link_part), fused.link_part, weights.links),
+            matched_terms: hit.matched,
+        }
+    });
+    Found {
+        score: round(fused.score),
+        byte_range: Some([hit.chunk.start, hit.chunk.end]),
+        chunk_text: hit.chunk.text,
+        source_file: hit.chunk.source_file,
+        section: hit.chunk.section,
+        date: hit.chunk.date,
+        tags: hit.chunk.tags,
+        chunk_index: hit.chunk.chunk_index,
+        kind: Kind::Note,
+        title: hit.title,
+        snippet: hit.snippet,
+        explain,
+    }
+}
+
+/// A fact to remember: where it stands names it, what was found says it.
+fn suggest(hit: &Hit) -> Suggestion {
+    let name = match &hit.chunk.section {
+        Some(section) => format!("{} {section}", hit.title),
+        None => hit.title.clone(),
+    };
+    let mut key = String::new();
+    for c in name.chars().flat_map(char::to_lowercase).take(80) {
+        if c.is_alphanumeric() {
+            key.push(c);
+        } else if !key.ends_with('-') && !key.is_empty() {
+            key.push('-');
+        }
+    }
+    Suggestion {
+        key: key.trim_end_matches('-').to_owned(),
+        value: hit.snippet.chars().take(MAX_SUGGESTION_CHARS).collect(),
+        source: hit.chunk.source_file.clone(),
+    }
+}
+
+fn round(value: f32) -> f64 {
+    (f64::from(value) * 1e4).round() / 1e4
+}

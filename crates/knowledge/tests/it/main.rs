@@ -1,0 +1,11 @@
+//! The knowledge crate as a whole: real files, real jobs, calls through the engine's one road, and stand-ins that speak
+//! the embedding servers' interfaces with real vectors.
+
+mod embedders;
+mod index_suite;
+mod jobs;
+mod memory_index;
+mod server;
+mod support;
+mod tools;
+mod watch;

@@ -1,0 +1,299 @@
+//! The four tools: their envelopes, every row of the error matrix by its real cause, filters, explanations.
+
+use crate::support::{Lab, Trigrams, code, files};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use toolyard_knowledge::{KnowledgeConfig, config::SensitiveConfig, sensitive::Category};
+
+async fn small_library() -> Lab {
+    let lab = Lab::new();
+    lab.note("Projects/Bike.md", "---\ntags: [bike, hobby/outdoor]\naliases: [Velo]\n---\n# Repair\nThe chain of the blue bicycle is rusty.\n\n# Costs\nNothing yet.\n");
+    lab.note("Projects/Car.md", "The red car needs new tyres. See [[Bike]].\n");
+    lab.note(
+        "Journal/2024-03-05.md",
+        "#DayInShort\nRode the bicycle to work.\n\n#Evening\nRead a book about whales.\n",
+    );
+    lab.note("Journal/2024-04-01.md", "The bicycle was stolen.\n");
+    lab.note("日記/猫.md", "私は黒い猫が好きです。今日は天気がいい。\n");
+    lab.note("Hindi.md", "आज मौसम बहुत अच्छा है और मैं खुश हूँ।\n");
+    lab.note("Code.md", "How to list files:\n\n```sh\nfind . -name quuxfile\n```\n");
+    lab.note("Empty.md", "\n");
+    lab.index("full").await;
+    lab
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn search_answers_in_the_envelope_with_section_date_and_tags() {
+    let lab = small_library().await;
+    let answer = lab.search("rusty chain of the bicycle").await;
+    assert_eq!((answer["status"].as_str(), &answer["error"]), (Some("healthy"), &Value::Null), "{answer:#}");
+    let first = &answer["data"]["results"][0];
+    assert_eq!(first["source_file"], "Projects/Bike.md");
+    assert_eq!(first["section"], "Repair");
+    assert_eq!(first["tags"], json!(["bike", "hobby/outdoor"]));
+    assert_eq!((first["date"].is_null(), first["chunk_index"].as_u64()), (true, Some(0)));
+    assert!(first["snippet"].as_str().unwrap().contains("blue bicycle"));
+    let range: Vec<usize> =
+        first["byte_range"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect();
+    let text = std::fs::read_to_string(lab.path("Projects/Bike.md")).unwrap();
+    assert_eq!(&text[range[0]..range[1]], "# Repair\nThe chain of the blue bicycle is rusty.");
+    let score = first["score"].as_f64().unwrap();
+    assert!((0.0..=1.0).contains(&score));
+    let meta = &answer["meta"];
+    assert!(meta["query_time_ms"].as_f64().unwrap() > 0.0 && meta["chunks_scanned"].as_u64().unwrap() > 5);
+    assert!(!meta["index_version"].as_str().unwrap().is_empty());
+    assert!(meta["vault_mtime"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_language_and_code_is_found() {
+    let lab = small_library().await;
+    assert_eq!(lab.found("黒い猫").await[0], "日記/猫.md");
+    assert_eq!(lab.found("天気").await[0], "日記/猫.md");
+    assert_eq!(lab.found("मौसम").await[0], "Hindi.md");
+    let answer = lab.search("quuxfile").await;
+    assert_eq!(files(&answer)[0], "Code.md");
+    let first = &answer["data"]["results"][0];
+    assert!(!first["chunk_text"].as_str().unwrap().contains("quuxfile"), "code stays out of chunk_text");
+    assert!(first["snippet"].as_str().unwrap().contains("quuxfile"), "and is shown where it is the reason");
+    assert_eq!(lab.found("Velo").await[0], "Projects/Bike.md", "aliases count");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_narrow_by_folder_date_and_tag() {
+    let lab = small_library().await;
+    let search = |args: Value| {
+        let mut all = json!({"query": "bicycle", "max_results": 50});
+        all.as_object_mut().unwrap().extend(args.as_object().unwrap().clone());
+        lab.call("obsidian_rag_search", all)
+    };
+    let sorted = |answer: &Value| {
+        let mut f = files(answer);
+        f.sort();
+        f.dedup();
+        f
+    };
+    let answer = search(json!({"directory_filter": ["Journal"]})).await;
+    assert_eq!(sorted(&answer), ["Journal/2024-03-05.md", "Journal/2024-04-01.md"]);
+    let answer =
+        search(json!({"directory_filter": ["Journal/"], "date_range": {"from": "2024-03-01", "to": "2024-03-31"}}))
+            .await;
+    assert_eq!(sorted(&answer), ["Journal/2024-03-05.md"]);
+    assert_eq!(answer["data"]["results"][0]["date"], "2024-03-05");
+    let answer = search(json!({"date_range": {"to": "2024-04-01T23:00:00Z"}})).await;
+    assert_eq!(sorted(&answer), ["Journal/2024-03-05.md", "Journal/2024-04-01.md"]);
+    let answer = search(json!({"tags": ["#Hobby"]})).await;
+    assert_eq!(sorted(&answer), ["Projects/Bike.md"]);
+    let answer = search(json!({"directory_filter": ["Nowhere"]})).await;
+    assert_eq!(answer["status"], "healthy");
+    assert!(files(&answer).is_empty());
+    let refused = lab.try_call("obsidian_rag_search", json!({"query": "x", "date_range": {"from": "soon"}})).await;
+    assert!(refused.unwrap_err().contains("ValidationError"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_adds_up() {
+    let lab = small_library().await;
+    let answer = lab.call("obsidian_rag_search", json!({"query": "blue bicycle", "explain": true})).await;
+    for result in answer["data"]["results"].as_array().unwrap() {
+        let explain = &result["explain"];
+        let sum: f64 = ["full_text", "vector", "links"]
+            .iter()
+            .map(|part| explain[part]["part"].as_f64().unwrap() * explain[part]["weight"].as_f64().unwrap())
+            .sum();
+        assert!((sum - result["score"].as_f64().unwrap()).abs() < 0.01, "{result:#}");
+    }
+    let first = &answer["data"]["results"][0]["explain"];
+    assert_eq!(first["matched_terms"], json!(["blue", "bicycl"]));
+}
+
+/// The matrix: no index, then an empty vault.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_index_and_an_empty_vault_are_unavailable() {
+    let lab = Lab::new();
+    for _ in 0..2 {
+        let answer = lab.search("anything").await;
+        assert_eq!((answer["status"].as_str(), code(&answer)), (Some("unavailable"), "INDEX_NOT_FOUND"));
+        assert_eq!((answer["error"]["recoverable"].as_bool(), &answer["data"]), (Some(true), &Value::Null));
+        assert!(answer["error"]["suggestion"].as_str().unwrap().contains("obsidian_rag_index"));
+        lab.index("full").await;
+    }
+    let status = lab.call("obsidian_rag_status", json!({})).await;
+    assert_eq!(status["data"]["plugin_health"], "unavailable");
+}
+
+/// The matrix: path traversal, in every spelling, in both arguments that take paths.
+#[tokio::test(flavor = "multi_thread")]
+async fn paths_that_lead_out_are_security_violations() {
+    let lab = small_library().await;
+    std::os::unix::fs::symlink("/etc", lab.path("out")).unwrap();
+    std::os::unix::fs::symlink("../..", lab.path("Projects/up")).unwrap();
+    for path in [
+        "../secret",
+        "..",
+        "a/../../b",
+        "/etc/passwd",
+        "//etc",
+        "..\\..\\x",
+        "%2e%2e/x",
+        "..%2fx",
+        "%252e%252e%252fx",
+        "a/%2e%2e/%2e%2e/b",
+        "C:\\x",
+        "file:///etc/passwd",
+        ".obsidian/app.json",
+        ".git",
+        "out/passwd",
+        "out",
+        "Projects/up/x",
+        "a\u{0}b",
+        "a/./b",
+        "\u{2028}",
+        ".. /x",
+    ] {
+        let answer =
+            lab.call("obsidian_rag_search", json!({"query": "x", "directory_filter": ["Journal", path]})).await;
+        assert_eq!((answer["status"].as_str(), code(&answer)), (Some("unavailable"), "SECURITY_VIOLATION"), "{path:?}");
+        assert_eq!((answer["error"]["recoverable"].as_bool(), &answer["data"]), (Some(false), &Value::Null));
+        let answer = lab.call("obsidian_rag_memory_store", json!({"key": "k", "value": "v", "source": path})).await;
+        assert_eq!((answer["status"].as_str(), code(&answer)), (Some("unavailable"), "SECURITY_VIOLATION"), "{path:?}");
+    }
+    let status = lab.call("obsidian_rag_status", json!({})).await;
+    assert_eq!(status["data"]["facts"], 0);
+}
+
+/// What the policy's path rules hide is neither found nor listed nor named.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_callers_path_rules_hold_for_results() {
+    let lab = small_library().await;
+    let policy = json!({"sandbox": {"denyGlobs": ["Journal/**"]}});
+    let lab = Lab::over(lab.dir, lab.index, KnowledgeConfig::default(), Some(Arc::new(Trigrams(64))), policy);
+    let found = lab.call("obsidian_rag_search", json!({"query": "bicycle stolen", "max_results": 50})).await;
+    assert!(files(&found).iter().all(|f| !f.starts_with("Journal/")), "{:?}", files(&found));
+    assert!(!files(&found).is_empty());
+    let answer =
+        lab.call("obsidian_rag_search", json!({"query": "x", "directory_filter": ["Journal/2024-04-01.md"]})).await;
+    assert_eq!(code(&answer), "SECURITY_VIOLATION");
+    let status = lab.call("obsidian_rag_status", json!({"files": "all"})).await;
+    assert!(!status.to_string().contains("Journal/"), "{status:#}");
+}
+
+/// The matrix: sensitive content. Flagged by default; withheld where confirmation is required.
+#[tokio::test(flavor = "multi_thread")]
+async fn sensitive_results_are_flagged_or_withheld() {
+    let lab = small_library().await;
+    lab.note("Money.md", "# Debts\nAnna owes me 20 euros since May.\n");
+    lab.index("sync").await;
+    let answer = lab.search("what does Anna owe").await;
+    assert_eq!(answer["data"]["sensitive_detected"], true);
+    let suggestion = &answer["data"]["memory_suggestion"];
+    assert_eq!((suggestion["key"].as_str(), suggestion["source"].as_str()), (Some("money-debts"), Some("Money.md")));
+    assert!(suggestion["value"].as_str().unwrap().contains("owes me 20 euros"));
+    assert_eq!(
+        lab.search("rusty chain").await["data"]["sensitive_detected"],
+        true,
+        "the answer has five results, and one is about debts"
+    );
+
+    let sensitive =
+        SensitiveConfig { require_confirmation_for: vec![Category::FinancialDebt], ..SensitiveConfig::default() };
+    let config = KnowledgeConfig { sensitive, ..KnowledgeConfig::default() };
+    let lab = lab.restarted(config, Some(Arc::new(Trigrams(64))));
+    let asked = json!({"query": "what does Anna owe", "max_results": 1});
+    let answer = lab.call("obsidian_rag_search", asked.clone()).await;
+    assert_eq!((answer["status"].as_str(), code(&answer)), (Some("degraded"), "SENSITIVE_FILTERED"));
+    assert_eq!(answer["error"]["recoverable"], true);
+    assert_eq!(
+        (answer["data"]["results"].as_array().unwrap().len(), answer["data"]["withheld_count"].as_u64()),
+        (0, Some(1))
+    );
+    assert!(!answer.to_string().contains("20 euros"), "nothing of it shows: {answer}");
+    let mut confirmed = asked;
+    confirmed["confirm_sensitive"] = true.into();
+    assert_eq!(files(&lab.call("obsidian_rag_search", confirmed).await), ["Money.md"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn remembered_facts_come_first_with_history() {
+    let lab = small_library().await;
+    let store = |value: &str| {
+        lab.call(
+            "obsidian_rag_memory_store",
+            json!({"key": "bike-lock-code", "value": value, "source": "Projects/Bike.md"}),
+        )
+    };
+    let answer = store("1234").await;
+    assert_eq!(
+        (answer["data"]["stored"].as_bool(), answer["data"]["key"].as_str()),
+        (Some(true), Some("bike-lock-code"))
+    );
+    assert_eq!(store("1234").await["data"]["changed"], false);
+    let answer = store("9876").await;
+    assert_eq!(answer["data"]["history"][0]["value"], "1234");
+    let found = lab.search("code of the bike lock").await;
+    let first = &found["data"]["results"][0];
+    assert_eq!((first["kind"].as_str(), first["snippet"].as_str()), (Some("memory"), Some("9876")));
+    assert_eq!(first["source_file"], "Projects/Bike.md");
+    assert_eq!(found["data"]["results"][1]["kind"], "note");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_counts_and_lists_with_reasons() {
+    let lab = small_library().await;
+    lab.note("Bad.md", b"\xff\xfe not text");
+    lab.note("Binary.md", b"a\0b");
+    lab.note("New.md", "not indexed yet");
+    let status = lab.call("obsidian_rag_status", json!({})).await;
+    assert_eq!(status["data"]["unindexed_files"], 3);
+    lab.index("sync").await;
+    let status = lab.call("obsidian_rag_status", json!({"files": "skipped"})).await;
+    let data = &status["data"];
+    assert_eq!(data["plugin_health"], "healthy");
+    assert_eq!(data["unindexed_files"], 0);
+    assert_eq!(data["files"], json!({"indexed": 8, "empty": 1, "skipped": 2, "failed": 0, "unembedded_chunks": 0}));
+    let listed: Vec<(&str, &str)> = data["file_list"]["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| (f["path"].as_str().unwrap(), f["reason"].as_str().unwrap()))
+        .collect();
+    assert_eq!(listed, [("Bad.md", "not UTF-8"), ("Binary.md", "not text")]);
+    assert_eq!(data["last_job"]["error_count"], 2);
+    assert!(data["last_sync"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok());
+    assert!(data["active_job"].is_null());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_index_is_degraded() {
+    let lab = small_library().await;
+    let config = KnowledgeConfig {
+        search: toolyard_knowledge::config::SearchConfig { stale_after_secs: 1, ..Default::default() },
+        ..KnowledgeConfig::default()
+    };
+    let lab = lab.restarted(config, Some(Arc::new(Trigrams(64))));
+    crate::support::eventually("an hour, shortened to a second, passes", || async {
+        lab.note("Later.md", "written after the last sync");
+        lab.knowledge.observe().await;
+        let answer = lab.search("bicycle").await;
+        answer["status"] == "degraded" && code(&answer) == "INDEX_STALE" && !files(&answer).is_empty()
+    })
+    .await;
+    lab.index("sync").await;
+    assert_eq!(lab.search("bicycle").await["status"], "healthy");
+}
+
+#[tokio::test]
+async fn definitions_are_sound() {
+    let all = toolyard_knowledge::definitions();
+    let names: Vec<String> = all.iter().map(|d| d.name.to_string()).collect();
+    assert_eq!(
+        names,
+        ["obsidian_rag_search", "obsidian_rag_index", "obsidian_rag_status", "obsidian_rag_memory_store"]
+    );
+    for definition in all {
+        definition.check().unwrap();
+        assert!(!definition.required_permissions.is_empty());
+        assert_eq!(definition.input_schema["additionalProperties"], false, "{}", definition.name);
+        assert!(definition.output_schema.unwrap()["properties"]["meta"].is_object());
+    }
+}

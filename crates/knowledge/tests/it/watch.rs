@@ -1,0 +1,55 @@
+//! A running server: what changes is found without anybody asking for it.
+
+use crate::support::{Lab, Trigrams, eventually};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use toolyard_knowledge::KnowledgeConfig;
+
+fn quick() -> KnowledgeConfig {
+    let mut config = KnowledgeConfig::default();
+    config.indexing.debounce_ms = 20;
+    config.indexing.window_ms = 200;
+    config
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_note_is_found_soon() {
+    let lab = Lab::with(quick(), Some(Arc::new(Trigrams(32))));
+    lab.note("a.md", "the blue bicycle");
+    lab.index("full").await;
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(toolyard_knowledge::serve(lab.knowledge.clone(), stop.clone()));
+    eventually("the watcher is there and sees a new note", || async {
+        // Written again until the watcher is up; afterwards one write is enough.
+        lab.note("new/b.md", "a yellow submarine");
+        lab.found("yellow submarine").await.first().is_some_and(|f| f == "new/b.md")
+    })
+    .await;
+    lab.note("a.md", "an orange tractor");
+    eventually("a changed note is found", || async {
+        lab.found("orange tractor").await.first().is_some_and(|f| f == "a.md")
+    })
+    .await;
+    std::fs::remove_dir_all(lab.path("new")).unwrap();
+    eventually("a removed folder is gone", || async {
+        !lab.found("yellow submarine").await.contains(&"new/b.md".to_owned())
+    })
+    .await;
+    stop.cancel();
+    serving.await.unwrap();
+    lab.knowledge.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_indexed_by_itself_before_the_first_index() {
+    let lab = Lab::with(quick(), Some(Arc::new(Trigrams(32))));
+    lab.note("a.md", "the blue bicycle");
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(toolyard_knowledge::serve(lab.knowledge.clone(), stop.clone()));
+    lab.note("b.md", "more");
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert!(lab.knowledge.library().await.is_err());
+    assert!(lab.knowledge.jobs.record().last.is_none());
+    stop.cancel();
+    serving.await.unwrap();
+}

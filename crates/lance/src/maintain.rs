@@ -1,0 +1,129 @@
+//! Upkeep: indexes for what was added, few large files instead of many small ones, no versions that nobody needs.
+
+use crate::{
+    errors::index_error,
+    index::LanceOptions,
+    tables::{Place, dataset, drop_tag, tags},
+    writer::Tables,
+};
+use lance_index::optimize::OptimizeOptions;
+use lancedb::{
+    DistanceType, Table,
+    index::{Index, scalar::FtsIndexBuilder, vector::IvfPqIndexBuilder},
+    table::{CompactionOptions, Duration, OptimizeAction},
+};
+use toolyard_knowledge::{
+    index::{IndexResult, IndexSpec},
+    search::vectors::VectorSet,
+};
+
+/// Rows that full text may look through without an index before they are added to it.
+const MAX_UNINDEXED_ROWS: usize = 1_000;
+/// Files a table may consist of before they are put together.
+const MAX_FRAGMENTS: usize = 24;
+/// Rows of a file when they are put together.
+const ROWS_PER_FRAGMENT: usize = 256 * 1024;
+/// Megabytes that building the full-text index may take.
+const FTS_BUILD_MB: u64 = 128;
+/// Versions younger than this stay, whatever is pruned: another process may be reading them.
+const KEEP_MINUTES: i64 = 10;
+/// How often old versions are looked for, at most.
+const PRUNE_EVERY: std::time::Duration = std::time::Duration::from_secs(600);
+/// Versions of the chunks, complete or not, before old ones are removed.
+const MAX_VERSIONS: u64 = 64;
+/// A vector index is made from this many chunks on: with fewer there is nothing to cluster.
+const MIN_VECTOR_INDEX_ROWS: usize = 4_096;
+
+/// Everything that makes a version of its own, before the tags are set.
+pub(crate) async fn before_tagging(options: &LanceOptions, spec: &IndexSpec, tables: &Tables) -> IndexResult<()> {
+    for table in [&tables.chunks, &tables.files] {
+        compact(table).await?;
+    }
+    let rows = tables.chunks.count_rows(None).await.map_err(index_error)?;
+    if rows == 0 {
+        return Ok(());
+    }
+    full_text(&tables.chunks).await?;
+    if VectorSet::bytes(rows as u64, spec.dimensions) > options.vector_memory_bytes && rows >= MIN_VECTOR_INDEX_ROWS {
+        vectors(&tables.chunks, rows).await?;
+    }
+    Ok(())
+}
+
+async fn compact(table: &Table) -> IndexResult<()> {
+    if dataset(table).await?.count_fragments() <= MAX_FRAGMENTS {
+        return Ok(());
+    }
+    let options = CompactionOptions { target_rows_per_fragment: ROWS_PER_FRAGMENT, ..CompactionOptions::default() };
+    table.optimize(OptimizeAction::Compact { options, remap_options: None }).await.map_err(index_error)?;
+    Ok(())
+}
+
+/// Rows that the index of a column does not cover; `None` when there is no index.
+async fn unindexed(table: &Table, column: &str) -> IndexResult<Option<usize>> {
+    let indexes = table.list_indices().await.map_err(index_error)?;
+    let Some(found) = indexes.into_iter().find(|index| index.columns == [column]) else { return Ok(None) };
+    let stats = table.index_stats(&found.name).await.map_err(index_error)?;
+    Ok(stats.map(|stats| stats.num_unindexed_rows))
+}
+
+async fn full_text(table: &Table) -> IndexResult<()> {
+    match unindexed(table, "terms").await? {
+        None => {
+            // The terms are made already, in any script; they are only counted here.
+            let index = FtsIndexBuilder::default()
+                .base_tokenizer("whitespace".to_owned())
+                .with_position(false)
+                .lower_case(false)
+                .stem(false)
+                .remove_stop_words(false)
+                .ascii_folding(false)
+                .max_token_length(None)
+                .memory_limit_mb(FTS_BUILD_MB);
+            table.create_index(&["terms"], Index::FTS(index)).execute().await.map_err(index_error)
+        }
+        Some(rows) if rows > MAX_UNINDEXED_ROWS => optimize(table).await,
+        Some(_) => Ok(()),
+    }
+}
+
+async fn optimize(table: &Table) -> IndexResult<()> {
+    table.optimize(OptimizeAction::Index(OptimizeOptions::merge(1))).await.map_err(index_error)?;
+    Ok(())
+}
+
+async fn vectors(table: &Table, rows: usize) -> IndexResult<()> {
+    match unindexed(table, "vector").await? {
+        None => {
+            let partitions = ((rows as f64).sqrt() as u32).clamp(16, 4096);
+            let index = IvfPqIndexBuilder::default().distance_type(DistanceType::Cosine).num_partitions(partitions);
+            table.create_index(&["vector"], Index::IvfPq(index)).execute().await.map_err(index_error)
+        }
+        Some(waiting) if waiting > MAX_UNINDEXED_ROWS => optimize(table).await,
+        Some(_) => Ok(()),
+    }
+}
+
+/// Takes the tags off versions beyond those that are kept, and removes what no version needs.
+pub(crate) async fn after_tagging(place: &Place, tables: &Tables) -> IndexResult<()> {
+    let complete = tags(&tables.chunks).await?;
+    let surplus = complete.len().saturating_sub(place.options.keep_versions.max(2));
+    for old in complete.keys().take(surplus) {
+        drop_tag(&tables.chunks, *old).await?;
+        drop_tag(&tables.files, *old).await?;
+    }
+    let chunks = dataset(&tables.chunks).await?;
+    if chunks.count_versions().await.map_err(index_error)? <= MAX_VERSIONS || !place.is_time_to_prune(PRUNE_EVERY) {
+        return Ok(());
+    }
+    for table in [&tables.chunks, &tables.files] {
+        // Whoever writes has the lock, so files that no version names belong to writers that died.
+        let prune = OptimizeAction::Prune {
+            older_than: Some(Duration::minutes(KEEP_MINUTES)),
+            delete_unverified: Some(true),
+            error_if_tagged_old_versions: Some(false),
+        };
+        table.optimize(prune).await.map_err(index_error)?;
+    }
+    Ok(())
+}

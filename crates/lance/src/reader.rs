@@ -1,0 +1,264 @@
+//! [`LanceReader`]: one complete version.
+
+use crate::{
+    errors::{guarded, index_error},
+    filter::sql,
+    rows::{CHUNK_COLUMNS, Columns, chunks_from, files_from, vector_at},
+};
+use arrow_array::{Float32Array, RecordBatch};
+use futures_util::{StreamExt, TryStreamExt};
+use lance::{
+    Dataset,
+    dataset::{ProjectionRequest, scanner::Scanner},
+};
+use lance_index::scalar::FullTextSearchQuery;
+use lancedb::DistanceType;
+use std::{collections::HashMap, sync::Arc};
+use toolyard_engine::BoxFuture;
+use toolyard_knowledge::index::{
+    ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexReader, IndexResult, VectorColumns, VectorRow, VectorSink,
+    VersionInfo,
+};
+
+/// Rows in one batch of a scan: small, so that a scan takes little memory.
+const SCAN_ROWS: usize = 2_048;
+/// Batches and fragments that are read ahead.
+const READ_AHEAD: usize = 2;
+/// Bytes a scan may hold that were read and not yet decoded.
+const IO_BUFFER: u64 = 32 << 20;
+/// Fragments that a probe reads a row of.
+const PROBED_FRAGMENTS: usize = 64;
+/// Partitions of the vector index that are searched, at least,
+pub(crate) const MIN_PROBES: usize = 24;
+/// and how many candidates are compared again by their whole vectors, for each one wanted.
+const REFINE: u32 = 4;
+
+/// One complete version.
+pub(crate) struct LanceReader {
+    info: VersionInfo,
+    chunks: Arc<Dataset>,
+    files: Arc<Dataset>,
+}
+
+impl LanceReader {
+    pub(crate) fn new(info: VersionInfo, chunks: Arc<Dataset>, files: Arc<Dataset>) -> Self {
+        Self { info, chunks, files }
+    }
+
+    /// Reads one row of every fragment: a missing or shortened file shows itself before somebody's question finds it.
+    pub(crate) async fn probe(&self) -> IndexResult<()> {
+        for data in [&self.chunks, &self.files] {
+            let first: Vec<u64> = data
+                .get_fragments()
+                .iter()
+                .take(PROBED_FRAGMENTS)
+                .map(|fragment| (fragment.id() as u64) << 32)
+                .collect();
+            let names: Vec<String> = data.schema().fields.iter().map(|field| field.name.clone()).collect();
+            for row in first {
+                let mut scan = data.scan();
+                scan.project(&names).map_err(index_error)?;
+                let fragment = data.get_fragment((row >> 32) as usize);
+                let Some(fragment) = fragment else { continue };
+                scan.with_fragments(vec![fragment.metadata().clone()]);
+                scan.limit(Some(1), None).map_err(index_error)?;
+                scan.try_into_batch().await.map_err(index_error)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn small(mut scan: Scanner) -> Scanner {
+    scan.batch_size(SCAN_ROWS).batch_readahead(READ_AHEAD).fragment_readahead(READ_AHEAD).io_buffer_size(IO_BUFFER);
+    scan
+}
+
+pub(crate) async fn read_files(files: Arc<Dataset>) -> IndexResult<Vec<FileRow>> {
+    let mut stream = small(files.scan()).try_into_stream().await.map_err(index_error)?;
+    let mut all = Vec::new();
+    while let Some(batch) = stream.try_next().await.map_err(index_error)? {
+        all.extend(files_from(&batch)?);
+    }
+    Ok(all)
+}
+
+/// Goes through some columns of a table, batch by batch.
+pub(crate) async fn scan_columns(
+    data: Arc<Dataset>,
+    columns: &[&str],
+    filter: Option<&str>,
+    visit: &mut (dyn FnMut(&RecordBatch) -> IndexResult<()> + Send),
+) -> IndexResult<()> {
+    let mut scan = data.scan();
+    scan.project(columns).map_err(index_error)?;
+    scan.with_row_id();
+    if let Some(filter) = filter {
+        scan.filter(filter).map_err(index_error)?;
+    }
+    let mut stream = small(scan).try_into_stream().await.map_err(index_error)?;
+    while let Some(batch) = stream.next().await {
+        visit(&batch.map_err(index_error)?)?;
+    }
+    Ok(())
+}
+
+/// Some rows in their order.
+pub(crate) async fn take(data: &Arc<Dataset>, rows: &[u64], columns: &[&str]) -> IndexResult<RecordBatch> {
+    // A row that is asked for twice is read once.
+    let mut distinct = rows.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let projection = ProjectionRequest::from_columns(columns.iter().copied(), data.schema());
+    let batch = data.take_rows(&distinct, projection).await.map_err(index_error)?;
+    if batch.num_rows() != distinct.len() {
+        return Err(IndexError::Corrupted("rows are missing".to_owned()));
+    }
+    let place: HashMap<u64, u32> = distinct.iter().enumerate().map(|(at, row)| (*row, at as u32)).collect();
+    let order: Vec<u32> = rows.iter().filter_map(|row| place.get(row).copied()).collect();
+    let order = arrow_array::UInt32Array::from(order);
+    arrow_select::take::take_record_batch(&batch, &order).map_err(index_error)
+}
+
+/// The rows that were found, with their scores.
+async fn found(scan: Scanner, score: &str, of: fn(f32) -> f32) -> IndexResult<Vec<Found>> {
+    let batch = scan.try_into_batch().await.map_err(index_error)?;
+    if batch.num_rows() == 0 {
+        return Ok(Vec::new());
+    }
+    let columns = Columns(&batch);
+    let (rows, files, scores) = (columns.row_ids()?, columns.long("file_id")?, columns.float(score)?);
+    let mut found: Vec<Found> = (0..batch.num_rows())
+        .map(|at| Found { row: rows.value(at), file: files.value(at).cast_unsigned(), score: of(scores.value(at)) })
+        .filter(|found| found.score.is_finite())
+        .collect();
+    found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
+    Ok(found)
+}
+
+impl IndexReader for LanceReader {
+    fn info(&self) -> &VersionInfo {
+        &self.info
+    }
+
+    fn files(&self) -> BoxFuture<'_, IndexResult<Vec<FileRow>>> {
+        Box::pin(guarded(read_files(self.files.clone())))
+    }
+
+    fn full_text<'a>(
+        &'a self,
+        terms: &'a [String],
+        filter: &'a ChunkFilter,
+        limit: usize,
+    ) -> BoxFuture<'a, IndexResult<Vec<Found>>> {
+        if terms.is_empty() || self.info.chunks == 0 || limit == 0 {
+            return Box::pin(async { Ok(Vec::new()) });
+        }
+        let (chunks, filter, terms) = (self.chunks.clone(), sql(filter), terms.join(" "));
+        Box::pin(guarded(async move {
+            let query = FullTextSearchQuery::new(terms).with_column("terms".to_owned()).map_err(index_error)?;
+            let mut scan = chunks.scan();
+            scan.full_text_search(query.limit(Some(limit as i64))).map_err(index_error)?;
+            if let Some(filter) = filter {
+                scan.filter(&filter).map_err(index_error)?.prefilter(true);
+            }
+            scan.project(&["file_id", "_score"]).map_err(index_error)?;
+            scan.with_row_id().limit(Some(limit as i64), None).map_err(index_error)?;
+            found(scan, "_score", |score| score).await
+        }))
+    }
+
+    fn nearest<'a>(
+        &'a self,
+        vector: &'a [f32],
+        filter: &'a ChunkFilter,
+        limit: usize,
+    ) -> BoxFuture<'a, IndexResult<Vec<Found>>> {
+        if self.info.spec.dimensions != vector.len() || self.info.chunks == 0 || limit == 0 {
+            return Box::pin(async { Ok(Vec::new()) });
+        }
+        let (chunks, filter, vector) = (self.chunks.clone(), sql(filter), Float32Array::from(vector.to_vec()));
+        Box::pin(guarded(async move {
+            let mut scan = chunks.scan();
+            scan.nearest("vector", &vector, limit).map_err(index_error)?;
+            scan.distance_metric(DistanceType::Cosine.into()).minimum_nprobes(MIN_PROBES).refine(REFINE);
+            if let Some(filter) = filter {
+                scan.filter(&filter).map_err(index_error)?.prefilter(true);
+            }
+            scan.project(&["file_id", "_distance"]).map_err(index_error)?;
+            scan.with_row_id();
+            found(scan, "_distance", |distance| 1.0 - distance).await
+        }))
+    }
+
+    fn vectors<'a>(&'a self, columns: VectorColumns, sink: VectorSink<'a>) -> BoxFuture<'a, IndexResult<()>> {
+        let chunks = self.chunks.clone();
+        if self.info.spec.dimensions == 0 {
+            return Box::pin(async { Ok(()) });
+        }
+        Box::pin(async move {
+            // Keys come without their vectors, but not where there is no vector.
+            let (names, filter): (&[&str], _) = match columns {
+                VectorColumns::All => (&["file_id", "hash", "vector"], None),
+                VectorColumns::KeysOnly => (&["file_id", "hash"], Some("vector IS NOT NULL")),
+            };
+            let mut visit = |batch: &RecordBatch| {
+                let columns = Columns(batch);
+                let (rows, files, hashes) = (columns.row_ids()?, columns.long("file_id")?, columns.long("hash")?);
+                let vectors = if names.len() == 3 { Some(columns.vectors()?) } else { None };
+                for at in 0..batch.num_rows() {
+                    let vector = match vectors {
+                        Some(vectors) => match vector_at(vectors, at) {
+                            Some(vector) => Some(vector),
+                            None => continue,
+                        },
+                        None => None,
+                    };
+                    sink(VectorRow {
+                        row: rows.value(at),
+                        file: files.value(at).cast_unsigned(),
+                        hash: hashes.value(at).cast_unsigned(),
+                        vector,
+                    });
+                }
+                Ok(())
+            };
+            scan_columns(chunks, names, filter, &mut visit).await
+        })
+    }
+
+    fn vectors_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<Vec<f32>>>> {
+        let (chunks, rows) = (self.chunks.clone(), rows.to_vec());
+        Box::pin(guarded(async move {
+            let batch = take(&chunks, &rows, &["vector"]).await?;
+            let vectors = Columns(&batch).vectors()?;
+            let missing = || IndexError::Corrupted("a vector is missing".to_owned());
+            (0..batch.num_rows()).map(|at| vector_at(vectors, at).map(<[f32]>::to_vec).ok_or_else(missing)).collect()
+        }))
+    }
+
+    fn sample(&self, count: usize) -> BoxFuture<'_, IndexResult<Vec<String>>> {
+        let chunks = self.chunks.clone();
+        let step = self.info.chunks.div_ceil(count.max(1) as u64).max(1);
+        let places: Vec<u64> = (0..self.info.chunks).step_by(step as usize).collect();
+        Box::pin(guarded(async move {
+            if places.is_empty() {
+                return Ok(Vec::new());
+            }
+            let projection = ProjectionRequest::from_columns(["chunk_text"], chunks.schema());
+            let batch = chunks.take(&places, projection).await.map_err(index_error)?;
+            let texts = Columns(&batch).text("chunk_text")?;
+            Ok(texts.iter().flatten().map(str::to_owned).collect())
+        }))
+    }
+
+    fn fetch<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<ChunkRow>>> {
+        let (chunks, rows) = (self.chunks.clone(), rows.to_vec());
+        Box::pin(guarded(async move {
+            if rows.is_empty() {
+                return Ok(Vec::new());
+            }
+            chunks_from(&take(&chunks, &rows, &CHUNK_COLUMNS).await?)
+        }))
+    }
+}

@@ -1,0 +1,214 @@
+//! The two tables: how they are opened, what their tags mean, which specification a version was made with.
+
+use crate::{
+    errors::index_error,
+    index::LanceOptions,
+    rows::{chunk_schema, file_schema},
+};
+use arrow_array::RecordBatch;
+use jiff::Timestamp;
+use lance::Dataset;
+use lancedb::{
+    Connection, Error, ObjectStoreRegistry, Session, Table, connect, database::CreateTableMode, table::AddDataMode,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::sync::OnceCell;
+use toolyard_knowledge::index::{IndexError, IndexResult, IndexSpec, VersionInfo};
+
+pub(crate) const CHUNKS: &str = "obsidian_chunks";
+pub(crate) const FILES: &str = "obsidian_files";
+/// Tags of complete versions begin so; the generation follows.
+const TAG: &str = "complete-";
+/// The key under which a table's configuration keeps what it was made with.
+const SPEC_KEY: &str = "toolyard.spec";
+/// The share of the caches that indexes get; the rest is for metadata of files.
+const INDEX_CACHE_SHARE: u64 = 3;
+
+/// The name of a generation's tag.
+pub(crate) fn tag_of(generation: u64) -> String {
+    format!("{TAG}{generation:012}")
+}
+
+/// The place where the tables lie. Nothing is opened before it is needed.
+pub(crate) struct Place {
+    pub(crate) options: LanceOptions,
+    connection: OnceCell<Connection>,
+    pruned: Mutex<Option<Instant>>,
+}
+
+/// A table that is there, or why not.
+pub(crate) enum Opened {
+    Missing,
+    There(Table),
+}
+
+impl Place {
+    pub(crate) fn new(options: LanceOptions) -> Self {
+        Self { options, connection: OnceCell::new(), pruned: Mutex::default() }
+    }
+
+    pub(crate) async fn connection(&self) -> IndexResult<&Connection> {
+        self.connection
+            .get_or_try_init(|| async {
+                let cache = self.options.cache_bytes;
+                let for_indexes = cache / 4 * INDEX_CACHE_SHARE;
+                let session = Session::new(
+                    for_indexes as usize,
+                    (cache - for_indexes) as usize,
+                    Arc::new(ObjectStoreRegistry::default()),
+                );
+                let mut builder = connect(&self.options.uri).session(Arc::new(session));
+                for (key, value) in &self.options.storage_options {
+                    builder = builder.storage_option(key.clone(), value.clone());
+                }
+                builder.execute().await.map_err(index_error)
+            })
+            .await
+    }
+
+    /// Whether old versions were last looked for long enough ago; notes that they are now.
+    pub(crate) fn is_time_to_prune(&self, every: Duration) -> bool {
+        let mut pruned = self.pruned.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_time = pruned.is_none_or(|at| at.elapsed() >= every);
+        if is_time {
+            *pruned = Some(Instant::now());
+        }
+        is_time
+    }
+
+    /// The folder of a table, where it lies on this machine.
+    fn local(&self, name: &str) -> Option<std::path::PathBuf> {
+        let is_local = !self.options.uri.contains("://");
+        is_local.then(|| std::path::Path::new(&self.options.uri).join(format!("{name}.lance")))
+    }
+
+    /// The newest complete generation. On this machine a look at the names of the tags is enough.
+    pub(crate) async fn generation(&self) -> IndexResult<Option<u64>> {
+        if let Some(table) = self.local(CHUNKS) {
+            let names = std::fs::read_dir(table.join("_refs").join("tags"));
+            let generations = names.into_iter().flatten().flatten().filter_map(|entry| {
+                entry.file_name().to_str()?.strip_prefix(TAG)?.strip_suffix(".json")?.parse::<u64>().ok()
+            });
+            return Ok(generations.max());
+        }
+        let Opened::There(chunks) = self.open(CHUNKS).await? else { return Ok(None) };
+        Ok(tags(&chunks).await?.pop_last().map(|(generation, _)| generation))
+    }
+
+    pub(crate) async fn open(&self, name: &str) -> IndexResult<Opened> {
+        if self.local(name).is_some_and(|folder| !folder.exists()) {
+            // Where nothing lies there is nothing to start LanceDB for.
+            return Ok(Opened::Missing);
+        }
+        match self.connection().await?.open_table(name).execute().await {
+            Ok(table) => Ok(Opened::There(table)),
+            Err(Error::TableNotFound { .. }) => {
+                // A folder whose manifests are gone is not the same as no folder.
+                if self.leftovers(name) {
+                    return Err(IndexError::Corrupted(format!("the table {name} has no manifest")));
+                }
+                Ok(Opened::Missing)
+            }
+            Err(error) => Err(index_error(error)),
+        }
+    }
+
+    /// Whether data of a table lies there without a manifest that names it; known for local folders only.
+    fn leftovers(&self, name: &str) -> bool {
+        let Some(table) = self.local(name) else { return false };
+        std::fs::read_dir(table.join("data")).is_ok_and(|mut entries| entries.next().is_some())
+            && std::fs::read_dir(table.join("_refs").join("tags")).is_ok_and(|mut tags| tags.next().is_some())
+    }
+
+    /// An empty table with this schema in the place of whatever is there. Complete versions stay readable, unless what is
+    /// there cannot even be opened; then it goes.
+    pub(crate) async fn empty(&self, name: &str, dimensions: Option<usize>) -> IndexResult<Table> {
+        let schema = dimensions.map_or_else(file_schema, chunk_schema);
+        let empty = RecordBatch::new_empty(schema.clone());
+        match self.open(name).await {
+            Ok(Opened::There(table)) => {
+                if table.add(empty).mode(AddDataMode::Overwrite).execute().await.is_ok() {
+                    return Ok(table);
+                }
+            }
+            Ok(Opened::Missing) | Err(IndexError::Corrupted(_)) => {}
+            Err(other) => return Err(other),
+        }
+        let connection = self.connection().await?;
+        if let Err(error) = connection.drop_table(name, &[]).await
+            && !matches!(error, Error::TableNotFound { .. })
+        {
+            tracing::warn!(error = %index_error(error), "a damaged table could not be dropped");
+        }
+        if let Some(folder) = self.local(name).filter(|folder| folder.exists()) {
+            tokio::fs::remove_dir_all(&folder).await.map_err(index_error)?;
+        }
+        connection.create_empty_table(name, schema).mode(CreateTableMode::Create).execute().await.map_err(index_error)
+    }
+}
+
+/// The dataset behind a table, at the version the table stands at.
+pub(crate) async fn dataset(table: &Table) -> IndexResult<Arc<Dataset>> {
+    let Some(wrapper) = table.dataset() else {
+        return Err(IndexError::Unavailable("this is no local table".to_owned()));
+    };
+    wrapper.get().await.map_err(index_error)
+}
+
+/// Complete generations with their versions, oldest first.
+pub(crate) async fn tags(table: &Table) -> IndexResult<BTreeMap<u64, u64>> {
+    let tags = table.tags().await.map_err(index_error)?.list().await.map_err(index_error)?;
+    let known =
+        tags.into_iter().filter_map(|(name, tag)| Some((name.strip_prefix(TAG)?.parse::<u64>().ok()?, tag.version)));
+    Ok(known.collect())
+}
+
+/// Puts a generation's tag on a version, wherever it was before.
+pub(crate) async fn set_tag(table: &Table, generation: u64, version: u64) -> IndexResult<()> {
+    let name = tag_of(generation);
+    let mut tags = table.tags().await.map_err(index_error)?;
+    if tags.get_version(&name).await.is_ok() {
+        tags.update(&name, version).await.map_err(index_error)
+    } else {
+        tags.create(&name, version).await.map_err(index_error)
+    }
+}
+
+pub(crate) async fn drop_tag(table: &Table, generation: u64) -> IndexResult<()> {
+    let mut tags = table.tags().await.map_err(index_error)?;
+    if tags.get_version(&tag_of(generation)).await.is_err() {
+        return Ok(());
+    }
+    tags.delete(&tag_of(generation)).await.map_err(index_error)
+}
+
+/// What a version of the chunks was made with.
+pub(crate) fn spec_of(dataset: &Dataset) -> Option<IndexSpec> {
+    serde_json::from_str(dataset.config().get(SPEC_KEY)?).ok()
+}
+
+/// Notes what the table is made with; a version of its own.
+pub(crate) async fn set_spec(table: &Table, spec: &IndexSpec) -> IndexResult<()> {
+    let text = serde_json::to_string(spec).map_err(index_error)?;
+    let Some(native) = table.as_native() else { return Ok(()) };
+    native.update_config([(SPEC_KEY.to_owned(), text)]).await.map_err(index_error)
+}
+
+/// What is known of a complete version.
+pub(crate) async fn info(generation: u64, chunks: &Dataset, files: &Dataset) -> IndexResult<VersionInfo> {
+    let spec = spec_of(chunks).ok_or_else(|| IndexError::Corrupted("it does not say how it was made".to_owned()))?;
+    let version = chunks.version();
+    Ok(VersionInfo {
+        generation,
+        version: version.version.to_string(),
+        spec,
+        chunks: chunks.count_rows(None).await.map_err(index_error)? as u64,
+        files: files.count_rows(None).await.map_err(index_error)? as u64,
+        completed_at: Timestamp::from_millisecond(version.timestamp.timestamp_millis())
+            .unwrap_or(Timestamp::UNIX_EPOCH),
+    })
+}

@@ -1,0 +1,224 @@
+//! [`LanceWriter`]: writes the next version. Every write is a version of its own that nobody looks at until the tags are
+//! set. The order of writes within a batch is such that a file is either as before, as after, or unknown, and then
+//! indexed again.
+
+use crate::{
+    errors::{guarded, index_error},
+    filter::id_list,
+    index::Turn,
+    maintain,
+    reader::{read_files, scan_columns, take},
+    rows::{Columns, chunk_batch, file_batch, vector_at},
+    tables::{self, CHUNKS, FILES, Opened, Place, dataset, set_spec, set_tag, spec_of, tags},
+};
+use arrow_array::RecordBatch;
+use lance::Dataset;
+use lancedb::Table;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+use tokio::sync::OnceCell;
+use toolyard_engine::BoxFuture;
+use toolyard_knowledge::index::{
+    ChunkRow, FileRow, IndexResult, IndexSpec, IndexWriter, Start, VersionInfo, WriteBatch, file_id,
+};
+
+/// Ids in one delete: a longer list is slower to parse than two deletes.
+const DELETE_IDS: usize = 1_000;
+/// Vectors that are fetched at a time.
+const FETCH: usize = 2_048;
+
+/// Writes the next version.
+pub(crate) struct LanceWriter {
+    place: Arc<Place>,
+    spec: IndexSpec,
+    tables: Tables,
+    /// The chunks as they were when this began: what is deleted meanwhile still has its vectors here.
+    before: Arc<Dataset>,
+    /// Where the vectors of `before` are by their hashes, sorted.
+    hashes: OnceCell<Vec<(u64, u64)>>,
+    /// Files that may have rows, in either table.
+    present: HashSet<u64>,
+    changed: bool,
+    _turn: Turn,
+}
+
+#[derive(Clone)]
+pub(crate) struct Tables {
+    pub(crate) chunks: Table,
+    pub(crate) files: Table,
+}
+
+impl LanceWriter {
+    pub(crate) async fn begin(place: Arc<Place>, spec: IndexSpec, start: Start, turn: Turn) -> IndexResult<Self> {
+        let (tables, changed) = match start {
+            Start::Continue => match continued(&place, &spec).await? {
+                Some(found) => found,
+                None => (anew(&place, &spec).await?, true),
+            },
+            Start::Fresh => (anew(&place, &spec).await?, true),
+        };
+        let before = dataset(&tables.chunks).await?;
+        let mut present = HashSet::new();
+        for data in [before.clone(), dataset(&tables.files).await?] {
+            let mut visit = |batch: &RecordBatch| {
+                let ids = Columns(batch).long("file_id")?;
+                present.extend(ids.values().iter().map(|id| id.cast_unsigned()));
+                Ok(())
+            };
+            scan_columns(data, &["file_id"], None, &mut visit).await?;
+        }
+        Ok(Self { place, spec, tables, before, hashes: OnceCell::new(), present, changed, _turn: turn })
+    }
+
+    async fn locations(&self) -> IndexResult<&Vec<(u64, u64)>> {
+        self.hashes
+            .get_or_try_init(|| async {
+                let mut all: Vec<(u64, u64)> = Vec::new();
+                let mut visit = |batch: &RecordBatch| {
+                    let columns = Columns(batch);
+                    let (rows, hashes) = (columns.row_ids()?, columns.long("hash")?);
+                    all.extend((0..batch.num_rows()).map(|at| (hashes.value(at).cast_unsigned(), rows.value(at))));
+                    Ok(())
+                };
+                scan_columns(self.before.clone(), &["hash"], Some("vector IS NOT NULL"), &mut visit).await?;
+                all.sort_unstable();
+                all.dedup_by_key(|(hash, _)| *hash);
+                Ok(all)
+            })
+            .await
+    }
+}
+
+/// The tables as the last writer left them, if they were made with the same embedder, and whether anything in them is not
+/// part of a complete version.
+async fn continued(place: &Place, spec: &IndexSpec) -> IndexResult<Option<(Tables, bool)>> {
+    let (Opened::There(chunks), Opened::There(files)) = (place.open(CHUNKS).await?, place.open(FILES).await?) else {
+        return Ok(None);
+    };
+    let data = dataset(&chunks).await?;
+    let Some(found) = spec_of(&data).filter(|found| found.shares_table(spec)) else { return Ok(None) };
+    let version = |of: Option<&u64>, at: u64| of == Some(&at);
+    let (chunk_tags, file_tags) = (tags(&chunks).await?, tags(&files).await?);
+    let complete = version(chunk_tags.values().next_back(), chunks.version().await.map_err(index_error)?)
+        && version(file_tags.values().next_back(), files.version().await.map_err(index_error)?);
+    let tables = Tables { chunks, files };
+    if found != *spec {
+        set_spec(&tables.chunks, spec).await?;
+    }
+    Ok(Some((tables, !complete)))
+}
+
+/// Empty tables. Files go first: chunks that no file names are removed when their file is indexed, but files whose chunks
+/// are gone would be taken for indexed.
+async fn anew(place: &Place, spec: &IndexSpec) -> IndexResult<Tables> {
+    let files = place.empty(FILES, None).await?;
+    let chunks = place.empty(CHUNKS, Some(spec.dimensions)).await?;
+    set_spec(&chunks, spec).await?;
+    Ok(Tables { chunks, files })
+}
+
+async fn delete(table: &Table, ids: &[u64]) -> IndexResult<()> {
+    for part in ids.chunks(DELETE_IDS) {
+        let predicate = format!("file_id IN ({})", id_list(part.iter().copied()));
+        table.delete(predicate.as_str()).await.map_err(index_error)?;
+    }
+    Ok(())
+}
+
+async fn put(tables: Tables, batch: WriteBatch, present: HashSet<u64>, dimensions: usize) -> IndexResult<()> {
+    let known = |id: &u64| present.contains(id);
+    let replaced: Vec<u64> = batch
+        .files
+        .iter()
+        .map(|file| file_id(&file.path))
+        .chain(batch.removed.iter().map(|path| file_id(path)))
+        .filter(known)
+        .collect();
+    let mut rewritten = replaced.clone();
+    rewritten.extend(batch.touched.iter().map(|file| file_id(&file.path)).filter(known));
+    delete(&tables.files, &rewritten).await?;
+    delete(&tables.chunks, &replaced).await?;
+    if !batch.chunks.is_empty() {
+        let rows: &[ChunkRow] = &batch.chunks;
+        tables.chunks.add(chunk_batch(rows, dimensions)?).execute().await.map_err(index_error)?;
+    }
+    let files: Vec<FileRow> = batch.files.into_iter().chain(batch.touched).collect();
+    if !files.is_empty() {
+        tables.files.add(file_batch(&files)?).execute().await.map_err(index_error)?;
+    }
+    Ok(())
+}
+
+impl IndexWriter for LanceWriter {
+    fn files(&self) -> BoxFuture<'_, IndexResult<Vec<FileRow>>> {
+        let table = self.tables.files.clone();
+        Box::pin(guarded(async move { read_files(dataset(&table).await?).await }))
+    }
+
+    fn known_vectors<'a>(&'a self, hashes: &'a [u64]) -> BoxFuture<'a, IndexResult<HashMap<u64, Vec<f32>>>> {
+        Box::pin(async move {
+            if self.spec.dimensions == 0 || self.present.is_empty() {
+                return Ok(HashMap::new());
+            }
+            let locations = self.locations().await?;
+            let place = |hash: &u64| locations.binary_search_by_key(hash, |(hash, _)| *hash).ok();
+            let wanted: Vec<(u64, u64)> = hashes.iter().filter_map(|hash| Some(locations[place(hash)?])).collect();
+            let mut found = HashMap::with_capacity(wanted.len());
+            for part in wanted.chunks(FETCH) {
+                let rows: Vec<u64> = part.iter().map(|(_, row)| *row).collect();
+                let batch = take(&self.before, &rows, &["vector"]).await?;
+                let vectors = Columns(&batch).vectors()?;
+                for (at, (hash, _)) in part.iter().enumerate() {
+                    if let Some(vector) = vector_at(vectors, at) {
+                        found.insert(*hash, vector.to_vec());
+                    }
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    fn put(&mut self, batch: WriteBatch) -> BoxFuture<'_, IndexResult<()>> {
+        Box::pin(async move {
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.changed = true;
+            let named: Vec<u64> = batch.files.iter().chain(&batch.touched).map(|file| file_id(&file.path)).collect();
+            // Only those that may have rows are worth a delete.
+            let concerned: HashSet<u64> = named
+                .iter()
+                .copied()
+                .chain(batch.removed.iter().map(|path| file_id(path)))
+                .filter(|id| self.present.contains(id))
+                .collect();
+            guarded(put(self.tables.clone(), batch, concerned, self.spec.dimensions)).await?;
+            self.present.extend(named);
+            Ok(())
+        })
+    }
+
+    fn is_changed(&self) -> bool {
+        self.changed
+    }
+
+    fn complete(self: Box<Self>) -> BoxFuture<'static, IndexResult<VersionInfo>> {
+        Box::pin(guarded(async move {
+            let Tables { chunks, files } = &self.tables;
+            maintain::before_tagging(&self.place.options, &self.spec, &self.tables).await?;
+            // The table's own version only ever grows, also over rollbacks.
+            let generation = chunks.version().await.map_err(index_error)?;
+            set_tag(files, generation, files.version().await.map_err(index_error)?).await?;
+            // This one makes it current.
+            set_tag(chunks, generation, generation).await?;
+            let info = tables::info(generation, &*dataset(chunks).await?, &*dataset(files).await?).await?;
+            if let Err(error) = maintain::after_tagging(&self.place, &self.tables).await {
+                // Old versions take room and do no harm.
+                tracing::warn!(%error, "old versions of the index could not be removed");
+            }
+            Ok(info)
+        }))
+    }
+}

@@ -1,0 +1,129 @@
+//! `toolyard eval notes`: how good note search is on a labelled corpus, with the configured embedder and LanceDB.
+
+use super::{Outcome, eval::lines, input};
+use crate::{cli::Global, config, notes, output};
+use serde::Deserialize;
+use serde_json::Value;
+use std::{collections::HashMap, path::Path, process::ExitCode, sync::Arc};
+use toolyard_knowledge::{
+    embed::{Embedder, StaticTable},
+    evaluate::{Document, EvaluateError, Judged, Report, Scores, evaluate},
+    vector_weight,
+};
+use toolyard_lance::{LanceIndex, LanceOptions};
+use toolyard_protocol::{ErrorCode, Failure};
+
+#[derive(Deserialize)]
+struct Doc {
+    #[serde(rename = "_id")]
+    id: Value,
+    #[serde(default)]
+    title: Option<String>,
+    text: String,
+}
+
+#[derive(Deserialize)]
+struct Query {
+    #[serde(rename = "_id")]
+    id: Value,
+    text: String,
+}
+
+pub(super) async fn run(global: &Global, corpus: &Path, queries: &Path, qrels: &Path) -> Outcome {
+    let settings = config::resolve(global)?.config.knowledge;
+    let documents: Vec<Document> = lines::<Doc>(corpus)?
+        .into_iter()
+        .map(|doc| Document { id: name(&doc.id), title: doc.title.unwrap_or_default(), text: doc.text })
+        .collect();
+    let mut grades = judgements(qrels)?;
+    let questions: Vec<Judged> = lines::<Query>(queries)?
+        .into_iter()
+        .map(|query| Judged { text: query.text, grades: grades.remove(&name(&query.id)).unwrap_or_default() })
+        .collect();
+    if documents.is_empty() || questions.iter().all(|question| question.grades.is_empty()) {
+        return Err(Failure::new(ErrorCode::UsageError, "there is no question with an answer in the corpus"));
+    }
+    let unusable = |e: &dyn std::fmt::Display| Failure::new(ErrorCode::Unavailable, e.to_string());
+    let fallback: Arc<dyn Embedder> = Arc::new(StaticTable::new());
+    let embedder = notes::embedder(&settings.embedding, &fallback).map_err(|e| unusable(&e))?.ok_or_else(|| {
+        Failure::new(ErrorCode::UsageError, "knowledge.embedding.kind is none: there are no vectors to measure")
+    })?;
+    let folder = Scratch::new()?;
+    let index = LanceIndex::new(LanceOptions::new(folder.0.display().to_string()));
+    let info = embedder.describe().await.map_err(|e| unusable(&e))?;
+    let weight = vector_weight(&settings.search, &info.id);
+    let report = evaluate(&index, &embedder, &settings, &documents, &questions, weight)
+        .await
+        .map_err(|e: EvaluateError| unusable(&e))?;
+    if global.json {
+        output::json(&serde_json::to_value(&report).unwrap_or_default());
+    } else {
+        show(&report);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(report: &Report) {
+    let mut rows =
+        vec![["", "nDCG@10", "recall@10", "recall@100", "MRR", "p50 ms", "p99 ms"].map(str::to_owned).to_vec()];
+    for (name, scores) in [("full text", report.full_text), ("vectors", report.vector), ("both", report.fused)] {
+        let Scores { ndcg10, recall10, recall100, mrr, p50_ms, p99_ms } = scores;
+        let mut row = vec![name.to_owned()];
+        row.extend([ndcg10, recall10, recall100, mrr].map(|value| format!("{value:.4}")));
+        row.extend([p50_ms, p99_ms].map(|value| format!("{value:.2}")));
+        rows.push(row);
+    }
+    output::data(&output::table(&rows));
+    let config = &report.config;
+    output::note(&format!(
+        "{} questions over {} documents, {} chunks",
+        config.queries, config.documents, config.chunks
+    ));
+}
+
+/// An id may be written as a number.
+fn name(id: &Value) -> String {
+    id.as_str().map_or_else(|| id.to_string(), str::to_owned)
+}
+
+/// By question, the grades of its documents that are above 0.
+fn judgements(path: &Path) -> Result<HashMap<String, HashMap<String, f64>>, Failure> {
+    let bytes = input::read_source(&path.display().to_string())?;
+    let mut grades: HashMap<String, HashMap<String, f64>> = HashMap::new();
+    for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+        let parts: Vec<&str> = line.split('\t').map(str::trim).collect();
+        let grade = parts.get(2).and_then(|grade| grade.parse::<f64>().ok());
+        match (parts.as_slice(), grade) {
+            ([query, document, _], Some(grade)) if grade > 0.0 => {
+                grades.entry((*query).to_owned()).or_default().insert((*document).to_owned(), grade);
+            }
+            ([_, _, _], Some(_)) => {}
+            // The first line is the header.
+            _ if number == 0 || line.trim().is_empty() => {}
+            _ => {
+                let text =
+                    format!("{}, line {}: query, document and grade with tabs between", path.display(), number + 1);
+                return Err(Failure::new(ErrorCode::ValidationError, text));
+            }
+        }
+    }
+    Ok(grades)
+}
+
+/// A folder that goes when the evaluation is done.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("toolyard-eval-{}", uuid::Uuid::new_v4()));
+        toolyard_knowledge::indexer::private_folder(&path)
+            .map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{}: {e}", path.display())))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,306 @@
+//! `toolyard vault`: the notes' index from the command line. Every command is a call of one of the `obsidian_rag_*` tools,
+//! in a running Toolyard or in this process.
+
+use super::Outcome;
+use crate::{
+    backend::Backend,
+    cli::{FileStateArg, Global, IndexArgs, SearchArgs, VaultCommand},
+    output::{self, Paint},
+    progress::IndexProgress,
+    wiring::Needs,
+};
+use serde_json::{Value, json};
+use std::{process::ExitCode, time::Duration};
+use toolyard_protocol::{ErrorCode, Failure, ToolResult};
+
+/// How long one call waits for a job before the next one asks again.
+const WAIT_MS: u64 = 1_000;
+/// How often a watched index is looked at.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(global: &Global, command: VaultCommand) -> Outcome {
+    let mut backend = Backend::open(global, Needs::Store).await?;
+    let done = tokio::select! {
+        done = dispatch(global, &mut backend, command) => done,
+        _ = tokio::signal::ctrl_c() => {
+            // What was indexed so far stays: the next job goes on there.
+            if let Backend::Here(yard) = &backend {
+                yard.cancel_indexing();
+            }
+            backend.close().await;
+            output::failure(global, &Failure::new(ErrorCode::Cancelled, "interrupted"));
+            return Ok(ExitCode::from(output::INTERRUPTED));
+        }
+    };
+    backend.close().await;
+    done
+}
+
+async fn dispatch(global: &Global, backend: &mut Backend, command: VaultCommand) -> Outcome {
+    match command {
+        VaultCommand::Index(args) => index(global, backend, &args).await,
+        VaultCommand::Search(args) => search(global, backend, args).await,
+        VaultCommand::Status { files, limit } => status(global, backend, files, limit).await,
+        VaultCommand::Watch => watch(global, backend).await,
+        VaultCommand::Rollback => {
+            let envelope = call(backend, "obsidian_rag_index", json!({"mode": "rollback"})).await?;
+            finish(global, &envelope, |data| {
+                let version = envelope["meta"]["index_version"].as_str().unwrap_or_default();
+                output::note(&format!("back at version {version}, {} chunks", data["total_chunks"]));
+            })
+        }
+    }
+}
+
+/// One call down the one road; the answer is the tool's envelope.
+async fn call(backend: &mut Backend, tool: &str, args: Value) -> Result<Value, Failure> {
+    let mut answer = backend.call("tools.call", json!({"name": tool, "args": args}), None).await?;
+    let result: ToolResult = serde_json::from_value(answer["result"].take())
+        .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the answer cannot be read: {e}")))?;
+    match (result.error.clone(), result.data.clone()) {
+        (Some(error), _) => Err(error),
+        (None, Some(data)) => Ok(Value::Object(data)),
+        (None, None) => Err(Failure::new(ErrorCode::InternalError, "the tool answered nothing")),
+    }
+}
+
+/// Prints the envelope as JSON, or what is in it; says what is wrong; ends with the matching code.
+fn finish(global: &Global, envelope: &Value, show: impl FnOnce(&Value)) -> Outcome {
+    let has_data = !envelope["data"].is_null();
+    if global.json {
+        output::json(envelope);
+    } else {
+        if has_data {
+            show(&envelope["data"]);
+        }
+        tell_problem(global, envelope);
+    }
+    Ok(if has_data && envelope["status"] != "unavailable" { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
+}
+
+fn tell_problem(global: &Global, envelope: &Value) {
+    let error = &envelope["error"];
+    if error.is_null() || (global.quiet && envelope["status"] != "unavailable") {
+        return;
+    }
+    let paint = Paint::stderr();
+    let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
+    let word = envelope["status"].as_str().unwrap_or_default();
+    let word = if word == "unavailable" { paint.red("error:") } else { paint.yellow(&format!("{word}:")) };
+    output::note(&format!("{word} {} [{}]", text("message"), text("code")));
+    output::note(&format!("{} {}", paint.bold("hint:"), text("suggestion")));
+}
+
+async fn index(global: &Global, backend: &mut Backend, args: &IndexArgs) -> Outcome {
+    let mode = match (args.full, args.rebuild) {
+        (_, true) => "reindex",
+        (true, false) => "full",
+        (false, false) => "sync",
+    };
+    let mut envelope = call(backend, "obsidian_rag_index", json!({"mode": mode, "wait_ms": 0})).await?;
+    let id = envelope["data"]["job_id"].clone();
+    if args.detach && backend.is_remote() {
+        return finish(global, &envelope, |_| output::note("indexing in the running Toolyard"));
+    }
+    let progress = IndexProgress::new(global);
+    while envelope["data"]["state"] == "running" {
+        let status = call(backend, "obsidian_rag_status", json!({})).await?;
+        let job = &status["data"]["active_job"];
+        progress.show(job["done_files"].as_u64().unwrap_or(0), job["total_files"].as_u64().unwrap_or(0));
+        if job["id"] == id {
+            tokio::time::sleep(Duration::from_millis(WAIT_MS / 4)).await;
+            continue;
+        }
+        let last = &status["data"]["last_job"];
+        envelope["status"] = status["status"].clone();
+        envelope["error"] = status["error"].clone();
+        envelope["meta"] = status["meta"].clone();
+        for key in
+            ["state", "indexed_files", "removed_files", "embedded_chunks", "duration_ms", "errors", "error_count"]
+        {
+            envelope["data"][key] = last[key].clone();
+        }
+        envelope["data"]["total_chunks"] = status["data"]["total_chunks"].clone();
+    }
+    progress.finish();
+    let failed = envelope["data"]["state"] != "done";
+    let outcome = finish(global, &envelope, |data| {
+        let seconds = data["duration_ms"].as_f64().unwrap_or(0.0) / 1e3;
+        output::note(&format!(
+            "{}: {} notes indexed, {} removed, {} chunks in all, {seconds:.1} s",
+            data["state"].as_str().unwrap_or_default(),
+            data["indexed_files"],
+            data["removed_files"],
+            data["total_chunks"],
+        ));
+        for error in data["errors"].as_array().into_iter().flatten().take(20) {
+            let text = |key: &str| error[key].as_str().unwrap_or_default();
+            output::note(&format!("  {}: {}", text("file"), text("message")));
+        }
+    })?;
+    Ok(if failed { ExitCode::from(output::FAILED) } else { outcome })
+}
+
+async fn search(global: &Global, backend: &mut Backend, args: SearchArgs) -> Outcome {
+    let mut asked = json!({"query": args.query.join(" "), "max_results": args.limit, "explain": args.explain});
+    if !args.folder.is_empty() {
+        asked["directory_filter"] = json!(args.folder);
+    }
+    if !args.tag.is_empty() {
+        asked["tags"] = json!(args.tag);
+    }
+    if args.from.is_some() || args.to.is_some() {
+        let mut range = json!({});
+        for (key, day) in [("from", &args.from), ("to", &args.to)] {
+            if let Some(day) = day {
+                range[key] = json!(day);
+            }
+        }
+        asked["date_range"] = range;
+    }
+    if args.confirm_sensitive {
+        asked["confirm_sensitive"] = true.into();
+    }
+    let envelope = call(backend, "obsidian_rag_search", asked).await?;
+    finish(global, &envelope, |data| {
+        let paint = Paint::stdout();
+        let results = data["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut lines = Vec::new();
+        for (number, result) in results.iter().enumerate() {
+            lines.push(shown(number + 1, result, paint));
+        }
+        if results.is_empty() {
+            output::note("nothing found");
+        } else {
+            output::data(&lines.join("\n"));
+        }
+    })
+}
+
+/// One result for people.
+fn shown(number: usize, result: &Value, paint: Paint) -> String {
+    let text = |key: &str| result[key].as_str().unwrap_or_default();
+    let mut place = paint.bold(text("source_file"));
+    if let Some(section) = result["section"].as_str() {
+        place.push_str(&format!(" › {section}"));
+    }
+    let mut facts = vec![format!("{:.2}", result["score"].as_f64().unwrap_or(0.0))];
+    if result["kind"] == "memory" {
+        facts.push("remembered".to_owned());
+    }
+    facts.extend(result["date"].as_str().map(str::to_owned));
+    facts
+        .extend(result["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).map(|tag| format!("#{tag}")));
+    let mut out = format!("{number:>2}. {place}  {}\n    {}\n", paint.dim(&facts.join(" ")), text("snippet"));
+    let explain = &result["explain"];
+    if !explain.is_null() {
+        let part = |key: &str| {
+            let part = &explain[key];
+            format!("{key} {:.3} x {:.2}", part["part"].as_f64().unwrap_or(0.0), part["weight"].as_f64().unwrap_or(0.0))
+        };
+        let terms: Vec<&str> =
+            explain["matched_terms"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let parts = [part("full_text"), part("vector"), part("links")].join(" + ");
+        out.push_str(&format!("    {}\n", paint.dim(&format!("{parts}; terms: {}", terms.join(" ")))));
+    }
+    out
+}
+
+async fn status(global: &Global, backend: &mut Backend, files: Option<FileStateArg>, limit: usize) -> Outcome {
+    let mut asked = json!({});
+    if let Some(state) = files {
+        asked = json!({"files": state.word(), "limit": limit});
+    }
+    let envelope = call(backend, "obsidian_rag_status", asked).await?;
+    finish(global, &envelope, |data| {
+        let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let row = |name: &str, value: String| vec![name.to_owned(), value];
+        let counts = &data["files"];
+        let mut rows = vec![
+            row("health", word(&data["plugin_health"])),
+            row(
+                "notes",
+                format!(
+                    "{} indexed, {} empty, {} skipped, {} failed",
+                    counts["indexed"], counts["empty"], counts["skipped"], counts["failed"]
+                ),
+            ),
+            row("chunks", data["total_chunks"].to_string()),
+            row("to be indexed", data["unindexed_files"].to_string()),
+            row("last sync", data["last_sync"].as_str().unwrap_or("never").to_owned()),
+        ];
+        if let Some(index) = data["index"].as_object() {
+            let memory = if index["vectors_in_memory"] == true { "in memory" } else { "on disk" };
+            rows.push(row(
+                "version",
+                format!(
+                    "{} of {}, {} kept",
+                    word(&index["version"]),
+                    word(&index["completed_at"]),
+                    index["versions_kept"]
+                ),
+            ));
+            rows.push(row(
+                "vectors",
+                format!("{}, {} dimensions, {memory}", word(&index["embedder"]), index["dimensions"]),
+            ));
+        }
+        rows.push(row(
+            "embedder",
+            format!("{} {}", word(&data["embedder"]["status"]), word(&data["embedder"]["id"])).trim_end().to_owned(),
+        ));
+        rows.push(row("Ollama", word(&data["ollama_status"])));
+        if let Some(job) = data["active_job"].as_object() {
+            rows.push(row("indexing", format!("{} of {} notes", job["done_files"], job["total_files"])));
+        }
+        output::data(&output::table(&rows));
+        let list: Vec<Vec<String>> = data["file_list"]["files"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|file| {
+                vec![word(&file["state"]), word(&file["path"]), file["reason"].as_str().unwrap_or_default().to_owned()]
+            })
+            .collect();
+        if !list.is_empty() {
+            output::data(&output::table(&list));
+        }
+    })
+}
+
+/// Watches until interrupted, telling what happens.
+async fn watch(global: &Global, backend: &mut Backend) -> Outcome {
+    match backend {
+        Backend::There(_) => output::note("the running Toolyard watches the vault; ctrl-c ends this view only"),
+        Backend::Here(yard) => {
+            yard.watch_notes();
+            output::note("watching the vault; ctrl-c to stop");
+        }
+    }
+    let mut last = Value::Null;
+    loop {
+        let envelope = call(backend, "obsidian_rag_status", json!({})).await?;
+        if last.is_null() && envelope["error"]["code"] == "INDEX_NOT_FOUND" {
+            output::note("no index yet: indexing");
+            call(backend, "obsidian_rag_index", json!({"mode": "full"})).await?;
+        }
+        let job = envelope["data"]["last_job"].clone();
+        if !job.is_null() && job["id"] != last["id"] {
+            if global.json {
+                output::json(&job);
+            } else {
+                let word = |key: &str| job[key].as_str().unwrap_or_default().to_owned();
+                output::data(&format!(
+                    "{} {}: {} indexed, {} removed, {} ms",
+                    word("ended_at"),
+                    word("state"),
+                    job["indexed_files"],
+                    job["removed_files"],
+                    job["duration_ms"]
+                ));
+            }
+        }
+        last = if job.is_null() { json!({}) } else { job };
+        tokio::time::sleep(WATCH_EVERY).await;
+    }
+}

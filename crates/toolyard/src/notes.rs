@@ -1,0 +1,81 @@
+//! Puts the notes together: vault, index, embedder, tools.
+
+use crate::{config::Resolved, home::Home};
+use std::{path::Path, sync::Arc};
+use toolyard_engine::{Engine, Provider};
+use toolyard_knowledge::{
+    Knowledge, KnowledgeConfig, KnowledgeParts, KnowledgeProvider,
+    config::{EmbedderKind, EmbeddingConfig},
+    embed::{EmbedError, Embedder, OllamaEmbedder, OpenAiEmbedder, StaticTable},
+    index::hash64,
+};
+use toolyard_lance::{LanceIndex, LanceOptions};
+use toolyard_protocol::Failure;
+use toolyard_vault::Vault;
+
+/// The notes of a vault, as configured. Nothing is opened before it is needed.
+pub(crate) fn open(resolved: &Resolved, vault: Arc<Vault>) -> Arc<Knowledge> {
+    let config = resolved.config.knowledge.clone();
+    let folder = folder(&resolved.home, &resolved.vault);
+    let fallback: Arc<dyn Embedder> = Arc::new(StaticTable::new());
+    let (embedder, embedder_problem) = match embedder(&config.embedding, &fallback) {
+        Ok(embedder) => (embedder, None),
+        Err(error) => (None, Some(error)),
+    };
+    let index = Arc::new(LanceIndex::new(lance_options(&config, &folder, &resolved.vault)));
+    Arc::new(Knowledge::new(KnowledgeParts {
+        vault,
+        index,
+        embedder,
+        fallback: Some(fallback),
+        embedder_problem,
+        config,
+        folder,
+    }))
+}
+
+/// The configured embedder; `None` for full text only.
+pub(crate) fn embedder(
+    config: &EmbeddingConfig,
+    fallback: &Arc<dyn Embedder>,
+) -> Result<Option<Arc<dyn Embedder>>, EmbedError> {
+    Ok(match config.kind {
+        EmbedderKind::Static => Some(fallback.clone()),
+        EmbedderKind::Ollama => Some(Arc::new(OllamaEmbedder::new(config)?)),
+        EmbedderKind::Openai => Some(Arc::new(OpenAiEmbedder::new(config)?)),
+        EmbedderKind::None => None,
+    })
+}
+
+/// One folder for each vault: two vaults under one home do not share an index.
+fn folder(home: &Home, vault: &Path) -> std::path::PathBuf {
+    home.index().join(vault_id(vault))
+}
+
+fn vault_id(vault: &Path) -> String {
+    format!("{:016x}", hash64(&[vault.as_os_str().as_encoded_bytes()]))
+}
+
+fn lance_options(config: &KnowledgeConfig, folder: &Path, vault: &Path) -> LanceOptions {
+    let uri = match &config.index.uri {
+        Some(uri) => format!("{}/{}", uri.trim_end_matches('/'), vault_id(vault)),
+        None => folder.display().to_string(),
+    };
+    LanceOptions {
+        storage_options: config.index.storage_options.clone().into_iter().collect(),
+        cache_bytes: config.index.cache_mb << 20,
+        keep_versions: config.index.keep_versions,
+        vector_memory_bytes: config.index.vector_memory_mb << 20,
+        ..LanceOptions::new(uri)
+    }
+}
+
+/// Adds the four tools, run by the notes, or by nobody while tools are only looked at.
+pub(crate) fn register(engine: &Engine, provider: Arc<dyn Provider>) -> Result<(), Failure> {
+    crate::wiring::register(engine, toolyard_knowledge::definitions(), provider)
+}
+
+/// The tools' provider.
+pub(crate) fn provider(knowledge: &Arc<Knowledge>) -> Arc<dyn Provider> {
+    Arc::new(KnowledgeProvider::new(knowledge.clone()))
+}

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Runs the index's tests on an S3-compatible server: PyPI's moto in server mode, on a free loopback port.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+venv="${TOOLYARD_MOTO_VENV:-$HOME/.cache/toolyard/moto}"
+if [ ! -x "$venv/bin/moto_server" ]; then
+  echo "installing moto (once)"
+  python3 -m venv "$venv"
+  "$venv/bin/pip" install -q 'moto[server,s3]'
+fi
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$venv/bin/moto_server" -H 127.0.0.1 -p "$port" >/dev/null 2>&1 &
+server=$!
+trap 'kill "$server" 2>/dev/null || true' EXIT
+for _ in $(seq 200); do
+  curl -fs "http://127.0.0.1:$port/moto-api/" >/dev/null 2>&1 && break
+  kill -0 "$server" 2>/dev/null || { echo "moto did not start"; exit 1; }
+  sleep 0.1
+done
+curl -fsX PUT "http://127.0.0.1:$port/notes" >/dev/null
+TOOLYARD_S3_ENDPOINT="http://127.0.0.1:$port" AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test \
+  cargo test -p toolyard-lance --test it --locked -- --ignored object_store --nocapture
