@@ -11,7 +11,9 @@ mod disk;
 mod durable;
 mod gateway;
 mod mcp;
+#[cfg(feature = "lance")]
 mod notes;
+#[cfg(feature = "lance")]
 mod notes_text;
 mod plans;
 mod process;
@@ -194,10 +196,18 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::CodemodeStart => codemode::start(setup),
         Name::ToolsContext => search::context(setup),
         Name::ToolsQuality => search::quality(setup),
+        #[cfg(feature = "lance")]
         Name::NotesQuality => notes::quality(setup),
+        #[cfg(feature = "lance")]
         Name::NotesIndex => notes::indexing(setup),
+        #[cfg(feature = "lance")]
         Name::NotesSearch => notes::searching(setup),
+        #[cfg(feature = "lance")]
         Name::NotesMillion => notes::million(setup),
+        #[cfg(not(feature = "lance"))]
+        Name::NotesQuality | Name::NotesIndex | Name::NotesSearch | Name::NotesMillion => {
+            anyhow::bail!("built without LanceDB: build toolyard-bench with its feature \"lance\"")
+        }
         Name::GatewayEcho => gateway::echoes(setup),
         Name::GatewayIdle => gateway::idle(setup),
         Name::GatewayMany => gateway::many(setup),

@@ -7,8 +7,9 @@ use toolyard_knowledge::{
     Knowledge, KnowledgeConfig, KnowledgeParts, KnowledgeProvider,
     config::{EmbedderKind, EmbeddingConfig},
     embed::{EmbedError, Embedder, OllamaEmbedder, OpenAiEmbedder, StaticTable},
-    index::hash64,
+    index::{NoteIndex, hash64},
 };
+#[cfg(feature = "lance")]
 use toolyard_lance::{LanceIndex, LanceOptions};
 use toolyard_protocol::Failure;
 use toolyard_vault::Vault;
@@ -22,7 +23,7 @@ pub(crate) fn open(resolved: &Resolved, vault: Arc<Vault>) -> Arc<Knowledge> {
         Ok(embedder) => (embedder, None),
         Err(error) => (None, Some(error)),
     };
-    let index = Arc::new(LanceIndex::new(lance_options(&config, &folder, &resolved.vault)));
+    let index = index(&config, &folder, &resolved.vault);
     Arc::new(Knowledge::new(KnowledgeParts {
         vault,
         index,
@@ -56,6 +57,30 @@ fn vault_id(vault: &Path) -> String {
     format!("{:016x}", hash64(&[vault.as_os_str().as_encoded_bytes()]))
 }
 
+/// The index of notes: LanceDB, in the folder of the vault or where the configuration says.
+#[cfg(feature = "lance")]
+fn index(config: &KnowledgeConfig, folder: &Path, vault: &Path) -> Arc<dyn NoteIndex> {
+    Arc::new(LanceIndex::new(lance_options(config, folder, vault)))
+}
+
+/// Built without LanceDB, for the daily loop: an index that ends with the process.
+#[cfg(not(feature = "lance"))]
+fn index(_: &KnowledgeConfig, _: &Path, _: &Path) -> Arc<dyn NoteIndex> {
+    Arc::new(toolyard_knowledge::index::memory::MemoryIndex::new())
+}
+
+/// An index that is filled, measured and thrown away.
+pub(crate) fn scratch_index(folder: &Path) -> Arc<dyn NoteIndex> {
+    #[cfg(feature = "lance")]
+    return Arc::new(LanceIndex::new(LanceOptions::new(folder.display().to_string())));
+    #[cfg(not(feature = "lance"))]
+    return {
+        let _ = folder;
+        Arc::new(toolyard_knowledge::index::memory::MemoryIndex::new())
+    };
+}
+
+#[cfg(feature = "lance")]
 fn lance_options(config: &KnowledgeConfig, folder: &Path, vault: &Path) -> LanceOptions {
     let uri = match &config.index.uri {
         Some(uri) => format!("{}/{}", uri.trim_end_matches('/'), vault_id(vault)),

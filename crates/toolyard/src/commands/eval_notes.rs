@@ -10,7 +10,6 @@ use toolyard_knowledge::{
     evaluate::{Document, EvaluateError, Judged, Report, Scores, evaluate},
     vector_weight,
 };
-use toolyard_lance::{LanceIndex, LanceOptions};
 use toolyard_protocol::{ErrorCode, Failure};
 
 #[derive(Deserialize)]
@@ -49,10 +48,10 @@ pub(super) async fn run(global: &Global, corpus: &Path, queries: &Path, qrels: &
         Failure::new(ErrorCode::UsageError, "knowledge.embedding.kind is none: there are no vectors to measure")
     })?;
     let folder = Scratch::new()?;
-    let index = LanceIndex::new(LanceOptions::new(folder.0.display().to_string()));
+    let index = crate::notes::scratch_index(&folder.0);
     let info = embedder.describe().await.map_err(|e| unusable(&e))?;
     let weight = vector_weight(&settings.search, &info.id);
-    let report = evaluate(&index, &embedder, &settings, &documents, &questions, weight)
+    let report = evaluate(index.as_ref(), &embedder, &settings, &documents, &questions, weight)
         .await
         .map_err(|e: EvaluateError| unusable(&e))?;
     if global.json {
