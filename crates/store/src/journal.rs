@@ -216,9 +216,7 @@ fn decode(body: &[u8]) -> Option<Append> {
             session: from.option(Cursor::text)?,
             started_at: from.time()?,
             ended_at: from.option(Cursor::time)?,
-            lease: from.option(|from| {
-                Some(Lease { boot_id: from.text()?, pid: from.u32()?, started: from.u64()? })
-            })?,
+            lease: from.option(|from| Some(Lease { boot_id: from.text()?, pid: from.u32()?, started: from.u64()? }))?,
         })
     })?;
     from.0.is_empty().then_some(Append { run_id, frames, blobs: Blobs::Ready(blobs), row })

@@ -171,7 +171,9 @@ impl Journaling {
 /// At most what an append's entry takes.
 fn weight(append: &Append, blobs: &[crate::blob_files::StoredBlob]) -> usize {
     let row = append.row.as_ref().map_or(0, |row| {
-        256 + row.title.len() + row.session.as_ref().map_or(0, String::len) + row.lease.as_ref().map_or(0, |l| l.boot_id.len())
+        256 + row.title.len()
+            + row.session.as_ref().map_or(0, String::len)
+            + row.lease.as_ref().map_or(0, |l| l.boot_id.len())
     });
     64 + row
         + append.frames.iter().map(|frame| 64 + frame.payload.len()).sum::<usize>()

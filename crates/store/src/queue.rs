@@ -366,10 +366,12 @@ impl Queue {
     /// Waits until everything that is durable can be read.
     pub(crate) fn catch_up(&self) -> Answer<()> {
         let state = self.lock();
-        if state.visible >= state.durable {
+        // A store that stopped can still be read, as far as the database goes; the journal waits for the next start.
+        if state.visible >= state.durable || state.poisoned.is_some() {
             return Ok(());
         }
-        self.wait_visible(state.durable, state)
+        let caught_up = self.wait_visible(state.durable, state);
+        if self.is_poisoned() { Ok(()) } else { caught_up }
     }
 
     /// A batch that was refused before it was queued: the run's record would have a hole if it went on.

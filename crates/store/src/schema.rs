@@ -28,7 +28,8 @@ const OPEN_LOCK: &str = "toolyard.lock";
 ///   side by side, pages fill up, and a payload of nearly a page needs no overflow page.
 /// - `frames.kind` has 256 added when the payload is zstd (the first four bytes are then its real length).
 /// - A run that has frames but no row yet has `kind IS NULL`.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE runs (
         no            INTEGER PRIMARY KEY,
         run_id        BLOB NOT NULL UNIQUE,
@@ -70,13 +71,15 @@ const MIGRATIONS: &[&str] = &["
         payload BLOB NOT NULL,
         chain   BLOB NOT NULL
     ) STRICT;
-", "
+",
+    "
     CREATE TABLE journals (
         name       TEXT PRIMARY KEY,
         generation INTEGER NOT NULL,
         number     INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
-"];
+",
+];
 
 /// The version this program writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -105,9 +108,9 @@ pub(crate) fn open_writer(dir: &Path) -> Result<Opened, StoreError> {
     opened.journal = match journal::adopt(dir, &mut opened.connection, &opened.log, true)? {
         Some(journal) => Some(journal),
         // Without one everything goes to the database, which is slower and promises the same.
-        None => journal::create(dir)
-            .inspect_err(|error| tracing::warn!(%error, "the store cannot have a journal"))
-            .ok(),
+        None => {
+            journal::create(dir).inspect_err(|error| tracing::warn!(%error, "the store cannot have a journal")).ok()
+        }
     };
     Ok(opened)
 }
