@@ -143,6 +143,7 @@ impl NestedCalls {
             timeout_ms: None,
             preview: Some(nested_id.clone()),
             first_of_step: true,
+            is_alone: false,
             recovered: None,
             cancel: stop.clone(),
             asking: nest.asking.clone(),

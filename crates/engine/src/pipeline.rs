@@ -57,6 +57,8 @@ pub(crate) struct StepCall {
     pub(crate) first_of_step: bool,
     /// A call made again after a crash keeps its id.
     pub(crate) recovered: Option<CallId>,
+    /// Nothing else of its run is under way: its thread has nothing better to do than to see its record to the disk.
+    pub(crate) is_alone: bool,
     /// Stops this call alone.
     pub(crate) cancel: CancellationToken,
     /// What to do when a person must be asked.
@@ -248,9 +250,12 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
 
     // 9 record
     record_call(scope, &made, Some(&prepared));
-    if side_effects && let Err(error) = scope.recorder.sync().await {
-        // Nothing was dispatched, and nothing more can be recorded: this result lives in the answer only.
-        return unrecorded(engine, &call, &envelope, started, error.into());
+    if side_effects {
+        let synced = if call.is_alone { scope.recorder.sync_here().await } else { scope.recorder.sync().await };
+        if let Err(error) = synced {
+            // Nothing was dispatched, and nothing more can be recorded: this result lives in the answer only.
+            return unrecorded(engine, &call, &envelope, started, error.into());
+        }
     }
     if stop.is_cancelled() {
         let (status, failed) = attempt::Stopped::Cancelled { answer: None }.into_outcome(&envelope);

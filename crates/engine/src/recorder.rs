@@ -194,6 +194,12 @@ impl Recorder {
         self.store.durable(position).await
     }
 
+    /// As [`Recorder::sync`], on this thread if the store likes; see [`Store::durable_here`].
+    pub async fn sync_here(&self) -> Result<(), StoreError> {
+        let position = self.flush(Durability::Sync)?;
+        self.store.durable_here(position).await
+    }
+
     /// Answers when a position is durable.
     pub async fn durable(&self, position: Position) -> Result<(), StoreError> {
         self.store.durable(position).await

@@ -150,6 +150,12 @@ pub trait Store: Send + Sync + 'static {
     /// Answers when everything up to the position is durable. Makes `Ride` batches durable as well.
     fn durable(&self, position: Position) -> BoxFuture<'static, Result<(), StoreError>>;
 
+    /// As [`Store::durable`], for a caller whose thread has nothing better to do: a store may do a short sync on it, which
+    /// saves waking another thread and being woken by it.
+    fn durable_here(&self, position: Position) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.durable(position)
+    }
+
     /// Answers when everything appended so far is visible to reads (not necessarily synced).
     fn settle(&self) -> Result<(), StoreError>;
 

@@ -1,11 +1,11 @@
 //! The thread that writes the journal: one write and one sync for everybody who waits.
 
-use crate::{failed, journal::Journal, queue::Queue};
-use std::{sync::Arc, thread::JoinHandle};
+use crate::{failed, journal::Journal, journaling::Piece, queue::Queue};
+use std::{sync::Arc, thread::JoinHandle, time::Instant};
 use toolyard_engine::store::StoreError;
 
 /// Starts the thread.
-pub(crate) fn start(journal: Journal, queue: Arc<Queue>) -> Result<JoinHandle<()>, StoreError> {
+pub(crate) fn start(journal: Arc<Journal>, queue: Arc<Queue>) -> Result<JoinHandle<()>, StoreError> {
     std::thread::Builder::new()
         .name("store-journal".into())
         .stack_size(256 << 10)
@@ -29,15 +29,26 @@ impl Drop for Guard<'_> {
 fn work(journal: &Journal, queue: &Queue) {
     let mut spare = Vec::new();
     while let Some(piece) = queue.next_piece(std::mem::take(&mut spare)) {
-        // A failed sync is never tried again: the kernel may have dropped what it could not write.
-        if let Err(error) = journal.write(&piece.bytes, piece.offset) {
-            let error = failed("cannot write the store's journal", error);
-            tracing::error!(%error, "the store cannot go on");
-            queue.poison(error);
-            return;
+        match write(journal, queue, piece) {
+            Ok(bytes) => spare = bytes,
+            Err(_) => return,
         }
-        spare = piece.bytes;
-        spare.clear();
-        queue.journaled(piece.upto);
     }
+}
+
+/// Writes one piece, tells those who waited for it, and gives its buffer back.
+///
+/// A failed sync is never tried again: the kernel may have dropped what it could not write.
+pub(crate) fn write(journal: &Journal, queue: &Queue, piece: Piece) -> Result<Vec<u8>, StoreError> {
+    let began = Instant::now();
+    if let Err(error) = journal.write(&piece.bytes, piece.offset) {
+        let error = failed("cannot write the store's journal", error);
+        tracing::error!(%error, "the store cannot go on");
+        queue.poison(error.clone());
+        return Err(error);
+    }
+    queue.journaled(piece.upto, began.elapsed());
+    let mut bytes = piece.bytes;
+    bytes.clear();
+    Ok(bytes)
 }

@@ -11,7 +11,10 @@ use crate::{
     limits,
     queue::{Append, Blobs},
 };
-use std::{collections::HashMap, time::Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 use toolyard_protocol::RunId;
 
 /// The journal's side of the queue.
@@ -30,8 +33,10 @@ pub(crate) struct Journaling {
     last_outside: u64,
     /// Somebody waits for everything up to here.
     wanted: u64,
-    /// The journal's thread is writing.
+    /// Somebody is writing.
     is_busy: bool,
+    /// How long the last sync took.
+    took: Duration,
     /// The last frame of runs whose record this process goes on with.
     heads: HashMap<RunId, u32>,
     /// When somebody was last told that a sync is done.
@@ -139,7 +144,7 @@ impl Journaling {
 
     /// Everything not yet written, if somebody waits for any of it.
     pub(crate) fn take(&mut self, durable: u64, spare: &mut Vec<u8>) -> Option<Piece> {
-        if self.wanted <= durable || self.buffer.is_empty() {
+        if self.is_busy || self.wanted <= durable || self.buffer.is_empty() {
             return None;
         }
         let bytes = std::mem::replace(&mut self.buffer, std::mem::take(spare));
@@ -149,9 +154,20 @@ impl Journaling {
         Some(Piece { bytes, offset, upto: self.last })
     }
 
-    /// The journal's thread is done with its piece.
-    pub(crate) fn rest(&mut self) {
+    /// A piece is on the disk; that took so long.
+    pub(crate) fn rest(&mut self, took: Duration) {
         self.is_busy = false;
+        self.took = took;
+    }
+
+    /// Whether somebody waits for more than is durable.
+    pub(crate) fn is_wanted(&self, durable: u64) -> bool {
+        self.wanted > durable && !self.buffer.is_empty()
+    }
+
+    /// Whether a sync is short enough to be done on a thread that has other things to do as well.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.took < limits::SYNC_HERE
     }
 
     /// The database holds this run's record up to here.

@@ -31,6 +31,8 @@ pub const WAL_PAGES_IDLE: i32 = 64;
 /// How long nothing must have happened before the writer calls itself idle.
 pub const IDLE_AFTER: Duration = Duration::from_millis(250);
 
+/// A sync that takes longer than this is not done on a thread of the caller's.
+pub const SYNC_HERE: Duration = Duration::from_millis(1);
 /// Size of a process's journal. When it is full one commit is synced in the database, and it begins anew: about every
 /// 1,500 steps.
 pub const JOURNAL_BYTES: u64 = 2 << 20;

@@ -271,7 +271,6 @@ impl Queue {
             // The journal keeps that promise; the database has time.
             urgency = Urgency::Ride;
             state.journaling.hurried(at);
-            self.wake_journal(&mut state, position);
         }
         state.bytes += bytes;
         state.most_urgent = state.most_urgent.max(urgency);
@@ -357,10 +356,21 @@ impl Queue {
     }
 
     /// Everything up to a position is on the disk, in the journal or in the database.
-    pub(crate) fn journaled(&self, upto: u64) {
+    pub(crate) fn journaled(&self, upto: u64, took: Duration) {
         let mut state = self.lock();
-        state.journaling.rest();
+        state.journaling.rest(took);
         self.tell_durable(state, upto, true);
+    }
+
+    /// Hands a piece to the caller instead of the journal's thread: when nobody else waits, and a sync is quick here.
+    pub(crate) fn lead(&self, position: Position) -> Option<Piece> {
+        let mut state = self.lock();
+        let durable = state.durable;
+        let alone = state.waiters.is_empty() && state.poisoned.is_none() && !state.closing;
+        if !alone || position.0 <= durable || !state.journaling.is_quick() || !state.journaling.want(position.0) {
+            return None;
+        }
+        state.journaling.take(durable, &mut Vec::new())
     }
 
     /// Waits until everything that is durable can be read.
@@ -600,7 +610,12 @@ impl Queue {
                 None => state.waiters.push((position, waiter)),
             }
         }
+        let durable = state.durable;
+        let more = by_journal && state.journal_parked && state.journaling.is_wanted(durable);
         drop(state);
+        if more {
+            self.journal_work.notify_one();
+        }
         // Outside the lock: whoever wakes up here will want it.
         for (waiter, answer) in answers {
             let _ = waiter.send(answer);

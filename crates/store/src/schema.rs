@@ -14,6 +14,7 @@ use std::{
     io::{ErrorKind, Read},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use toolyard_engine::store::StoreError;
@@ -88,7 +89,7 @@ pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
     pub(crate) log: File,
-    pub(crate) journal: Option<Journal>,
+    pub(crate) journal: Option<Arc<Journal>>,
 }
 
 /// Opens for writing; creates and migrates as needed.
@@ -106,11 +107,12 @@ pub(crate) fn open_writer(dir: &Path) -> Result<Opened, StoreError> {
     configure(&connection, true).map_err(|e| failed(&format!("cannot open {}", path.display()), e))?;
     let mut opened = migrate(connection, &path, is_new, dir)?;
     opened.journal = match journal::adopt(dir, &mut opened.connection, &opened.log, true)? {
-        Some(journal) => Some(journal),
+        Some(journal) => Some(Arc::new(journal)),
         // Without one everything goes to the database, which is slower and promises the same.
-        None => {
-            journal::create(dir).inspect_err(|error| tracing::warn!(%error, "the store cannot have a journal")).ok()
-        }
+        None => journal::create(dir)
+            .inspect_err(|error| tracing::warn!(%error, "the store cannot have a journal"))
+            .ok()
+            .map(Arc::new),
     };
     Ok(opened)
 }

@@ -1,7 +1,9 @@
 //! [`SqliteStore`]: checks what comes in, and hands it to the writer thread or to a reader.
 
 use crate::{
-    blob_files, journal,
+    blob_files,
+    journal::{self, Journal},
+    journaler,
     journaling::Journaling,
     limits,
     queue::{Append, Blobs, Fact, LedgerOp, Op, Queue, StoredFrame, Urgency},
@@ -58,6 +60,7 @@ pub struct SqliteStore {
 
 struct Writing {
     queue: Arc<Queue>,
+    journal: Option<Arc<Journal>>,
     threads: Vec<JoinHandle<()>>,
     /// Started with the first large blob.
     blob_thread: Mutex<Option<SyncSender<BlobJob>>>,
@@ -75,9 +78,10 @@ impl SqliteStore {
         let journaling = Journaling::new(opened.journal.as_ref().map(|journal| journal.generation));
         let ride_delay = options.ride_delay.min(limits::MAX_RIDE_DELAY);
         let queue = Arc::new(Queue::new(options.queue_bytes, ride_delay, journaling));
+        let journal = opened.journal.clone();
         let (writer, journaler) = writer::start(opened, dir, &queue)?;
         let threads = std::iter::once(writer).chain(journaler).collect();
-        let writing = Writing { queue, threads, blob_thread: Mutex::new(None) };
+        let writing = Writing { queue, journal, threads, blob_thread: Mutex::new(None) };
         Ok(Self { dir: dir.to_owned(), reader: Reader::new(dir), writing: Some(writing) })
     }
 
@@ -189,6 +193,16 @@ impl Store for SqliteStore {
             Ok(writing) => writing.queue.durable(position),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         }
+    }
+
+    fn durable_here(&self, position: Position) -> BoxFuture<'static, Result<(), StoreError>> {
+        if let Some(Writing { queue, journal: Some(journal), .. }) = &self.writing
+            && let Some(piece) = queue.lead(position)
+        {
+            // Whatever came of it, the queue knows.
+            let _ = journaler::write(journal, queue, piece);
+        }
+        self.durable(position)
     }
 
     fn settle(&self) -> Result<(), StoreError> {

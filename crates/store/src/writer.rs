@@ -6,7 +6,9 @@
 
 use crate::{
     apply::{self, Pledge, RunNumbers, Trouble},
-    failed, journal, journaler, limits,
+    failed,
+    journal::{self, Journal},
+    journaler, limits,
     queue::{Blobs, Op, Queue, Queued, Urgency, Work, Written},
     schema::Opened,
     sync::{Owed, SyncHelper},
@@ -41,8 +43,8 @@ pub(crate) struct Writer {
     /// An idle checkpoint was tried since the last write: trying again at once would change nothing.
     rested: bool,
     last_prune: Option<Instant>,
-    /// The journal's name and file, if there is one.
-    journal: Option<(String, File)>,
+    /// The journal, if there is one.
+    journal: Option<Arc<Journal>>,
     dir: PathBuf,
 }
 
@@ -62,11 +64,6 @@ pub(crate) fn start(
     queue: &Arc<Queue>,
 ) -> Result<(JoinHandle<()>, Option<JoinHandle<()>>), StoreError> {
     let Opened { mut connection, log, journal } = opened;
-    let named = journal
-        .as_ref()
-        .map(|journal| journal.file.try_clone().map(|file| (journal.name.clone(), file)))
-        .transpose()
-        .map_err(|e| failed("cannot open the journal", e))?;
     let log_pages = Arc::new(AtomicI32::new(0));
     let seen = Arc::clone(&log_pages);
     connection
@@ -86,7 +83,7 @@ pub(crate) fn start(
         checkpoint_at: limits::WAL_PAGES_HARD,
         rested: false,
         last_prune: None,
-        journal: named,
+        journal: journal.clone(),
         dir: dir.to_owned(),
     };
     let writer = std::thread::Builder::new()
@@ -138,8 +135,8 @@ impl Writer {
                         return Ok(());
                     }
                     self.sync(Owed { upto: self.queue.visible(), replies: Vec::new() })?;
-                    if let Some((_, file)) = &self.journal {
-                        journal::retire(file);
+                    if let Some(journal) = &self.journal {
+                        journal::retire(&journal.file);
                     }
                     return self.checkpoint();
                 }
@@ -297,8 +294,8 @@ impl Writer {
             }
             outcomes.push(outcome);
         }
-        if let (Some((name, _)), Some(place)) = (&self.journal, ops.iter().rev().find_map(|queued| queued.place)) {
-            journal::mark(&self.db, name, place)?;
+        if let (Some(journal), Some(place)) = (&self.journal, ops.iter().rev().find_map(|queued| queued.place)) {
+            journal::mark(&self.db, &journal.name, place)?;
         }
         if self.last_prune.is_none_or(|at| at.elapsed() >= limits::PRUNE_EVERY) {
             apply::prune(&self.db)?;

@@ -24,6 +24,7 @@ use std::{
     time::Duration,
 };
 use tokio::time::Instant;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use toolyard_protocol::{
     CallId, Effects, ErrorCode, Failure, Idempotency, Iteration, ResultStatus, ToolResult, canonical,
 };
@@ -52,6 +53,22 @@ pub(crate) enum Ended {
 }
 
 type Work = Pin<Box<dyn Future<Output = Finished> + Send>>;
+/// Work on a task of its own; `None` when it was cut off.
+type Task = Pin<Box<dyn Future<Output = Option<Finished>> + Send>>;
+
+/// Gives a call a task of its own. It ends with the run, or when it is cut off.
+fn task(work: Work, cut_off: CancellationToken) -> Task {
+    let task = AbortOnDropHandle::new(tokio::spawn(async move { cut_off.run_until_cancelled(work).await }));
+    Box::pin(async move {
+        match task.await {
+            Ok(finished) => finished,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => None,
+            },
+        }
+    })
+}
 
 #[allow(clippy::large_enum_variant)] // moved once, from the future that made it
 enum Finished {
@@ -156,6 +173,10 @@ impl Executor {
         let run_deadline = tokio::time::sleep(Duration::from_millis(self.scope.limits().max_run_ms));
         tokio::pin!(run_deadline);
         let mut calls: FuturesUnordered<Work> = FuturesUnordered::new();
+        // Calls with effects that others run beside: on tasks of their own, so that one is prepared while another's record
+        // reaches the disk, on whichever core is free.
+        let mut tasks: FuturesUnordered<Task> = FuturesUnordered::new();
+        let cut_off = CancellationToken::new();
         let mut timers: FuturesUnordered<Work> = FuturesUnordered::new();
         let mut actions: VecDeque<Action> = scheduler.apply(Event::Start).into();
         let mut cancelled = false;
@@ -193,8 +214,13 @@ impl Executor {
                                 actions.extend(scheduler.apply(event));
                             }
                             Ok(None) => {
-                                let future = self.dispatch(step, index, attempt);
-                                calls.push(future);
+                                let is_alone = calls.is_empty() && tasks.is_empty() && actions.is_empty();
+                                let work = self.dispatch(step, index, attempt, is_alone);
+                                if is_alone || !self.plan.steps[step].side_effects || self.mode != Mode::Live {
+                                    calls.push(work);
+                                } else {
+                                    tasks.push(task(work, cut_off.clone()));
+                                }
                             }
                             Err(ended) => return ended,
                         }
@@ -202,7 +228,7 @@ impl Executor {
                     Action::Call { .. } => {}
                 }
             }
-            if give_up.is_some() && calls.is_empty() {
+            if give_up.is_some() && calls.is_empty() && tasks.is_empty() {
                 return Ended::Interrupted;
             }
             tokio::select! {
@@ -222,6 +248,8 @@ impl Executor {
                     // What is cut off here has no result, just as after a crash, and is settled the same way when the
                     // run is taken up again. So nobody may be left who would record one when told to stop.
                     calls.clear();
+                    cut_off.cancel();
+                    while tasks.next().await.is_some() {}
                     self.scope.cancel.cancel();
                     return Ended::Interrupted;
                 }
@@ -236,6 +264,11 @@ impl Executor {
                 }
                 finished = calls.next(), if !calls.is_empty() => {
                     if let Some(event) = finished.map(|f| self.take_in(f)) {
+                        actions.extend(scheduler.apply(event));
+                    }
+                }
+                finished = tasks.next(), if !tasks.is_empty() => {
+                    if let Some(event) = finished.flatten().map(|f| self.take_in(f)) {
                         actions.extend(scheduler.apply(event));
                     }
                 }
@@ -362,6 +395,7 @@ impl Executor {
             attempt,
             timeout_ms: compiled.step().timeout_ms,
             first_of_step: false,
+            is_alone: false,
             recovered: None,
             cancel: self.scope.cancel.child_token(),
             asking: crate::Asking::default(),
@@ -552,7 +586,7 @@ impl Executor {
     }
 
     /// The future that makes a call.
-    fn dispatch(&mut self, step: usize, index: u32, attempt: u32) -> Work {
+    fn dispatch(&mut self, step: usize, index: u32, attempt: u32, is_alone: bool) -> Work {
         let plan = self.plan.clone();
         let compiled = &plan.steps[step];
         let iteration = self.iteration(compiled, step, index);
@@ -581,6 +615,7 @@ impl Executor {
         let mut call = self.step_call(compiled, iteration, attempt, args);
         call.first_of_step = first_of_step;
         call.recovered = recovered;
+        call.is_alone = is_alone;
         // A call without effects of its own makes no sync; if it depends on an effect, that effect's result must be
         // durable first. A call with effects syncs anyway, and everything before it with it.
         let wait_for = if compiled.side_effects {
