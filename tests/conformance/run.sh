@@ -70,7 +70,7 @@ check() {
 }
 for revision in 2025-11-25 2026-07-28; do
   check "server-$revision" conformance server --url "$proxy/mcp" --requirements $revision --expected-failures "$here/expected-failures.yaml" -o "$work/results"
-  check "client-$revision" conformance client --command "node $here/client.mjs $toolyard" --requirements $revision --timeout 60000 --expected-failures "$here/expected-failures.yaml" -o "$work/results"
+  check "client-$revision" conformance client --command "node $here/client.mjs $toolyard" --requirements $revision --timeout 90000 --expected-failures "$here/expected-failures.yaml" -o "$work/results"
 done
 
 inspect() { mcp-inspector --cli "$toolyard" --home "$work/inspector" --vault "$work/vault" mcp "$@"; }
