@@ -273,7 +273,7 @@ fn more_tools_than_a_frame_carries_are_cut_and_the_plugin_stays() {
     let mut hub = hub();
     let id = hub.connected(0);
     hub.text(id, &hello(true, 1), 0);
-    let tools = (0..40).map(|n| json!({"name": format!("t{n}"), "description": "x".repeat(1 << 20)})).collect();
+    let tools = (0..20).map(|n| json!({"name": format!("t{n}"), "description": "x".repeat(1 << 20)})).collect();
     let sent = frames(&hub.welcome(id, Offer { tools, instructions: Some("Look.".into()) }));
     assert_eq!(sent[0]["session_meta"]["instructions"], "Look.");
     assert_eq!(sent[0]["tools"].as_array().unwrap().len(), 10);
