@@ -16,7 +16,7 @@ CASES ?= *
 RELEASE := $(CARGO) build --release -p toolyard -p toolyard-sandbox -p toolyard-mcp -p toolyard-bench
 DEBUG := $(CARGO) build -q --workspace --all-targets --locked
 
-.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openclaw-cli autobahn object-store dist clean-home tools-needed
+.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm claude-code openclaw-cli autobahn object-store dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -65,6 +65,10 @@ conformance: tools-needed ## the official MCP conformance suite, both directions
 plugins-npm: tools-needed ## run somebody else's OpenClaw plugin from npm (installed for the test; skipped without npm)
 	$(DEBUG)
 	tests/plugins/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
+
+claude-code: tools-needed ## a real Claude Code over MCP and over the bridge, on loopback (downloads 540 MB, once; skipped where it cannot)
+	$(DEBUG)
+	tests/claude-code/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
 
 openclaw-cli: build ## call a running Toolyard with OpenClaw's command line (downloads 647 MB, once)
 	tests/clients/openclaw-cli.sh "$$CARGO_TARGET_DIR/release/toolyard"

@@ -313,11 +313,13 @@ fn a_bridged_session_sees_and_gets_what_an_mcp_client_does() {
         let hello = bridged.initialize();
         let mut direct = Host::start_mcp(&place);
         let mcp_hello = direct.initialize();
-        // Both ends show the plugin's own two first, and then the same.
+        // The plugin's own two first, and then the same. Whoever starts `toolyard mcp` is the owner and may do more.
         let tools = bridged.request("tools/list", json!({}))["result"]["tools"].as_array().unwrap().clone();
         assert_eq!((&tools[0]["name"], &tools[1]["name"]), (&json!("reply"), &json!("approve")));
         let listed = direct.request("tools/list", json!({}))["result"]["tools"].as_array().unwrap().clone();
-        assert_eq!(tools[2..], listed[..]);
+        let seen = |tool: &&Value| tools.iter().any(|t| t["name"] == tool["name"]);
+        assert!(tools[2..].iter().eq(listed.iter().filter(seen)), "{tools:?}");
+        assert!(tools.len() > if searched { 3 } else { 20 }, "{tools:?}");
         assert_eq!(listed.iter().any(|t| t["name"] == "tool_search"), searched, "{listed:?}");
         if searched {
             let directory = mcp_hello["instructions"].as_str().unwrap();
