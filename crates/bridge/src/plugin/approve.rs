@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn a_call_that_names_no_tool_is_refused() {
-        for bad in [json!({}), json!({"tool_name": ""}), json!({"tool_name": 5}), json!({"tool_name": "x", "input": 1})] {
+        for bad in [json!({}), json!({"tool_name": ""}), json!({"tool_name": 5}), json!({"tool_name": "x", "input": 1})]
+        {
             assert!(read(json!(1), bad.as_object().unwrap(), request_id(1), 0).is_err(), "{bad}");
         }
     }

@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn known_revisions_are_spoken_and_unknown_ones_answered_with_ours() {
-        let version = |asked: &str| initialize(Some(&json!({"protocolVersion": asked})), None)["protocolVersion"].clone();
+        let version =
+            |asked: &str| initialize(Some(&json!({"protocolVersion": asked})), None)["protocolVersion"].clone();
         assert_eq!(version("2025-06-18"), "2025-06-18");
         assert_eq!(version("2026-07-28"), REVISION);
         assert_eq!(initialize(None, None)["protocolVersion"], REVISION);

@@ -246,7 +246,8 @@ fn replies_of_claude_are_told_once_they_are_kept() {
     assert_eq!(hub.said_after(SESSION, 0).unwrap().len(), 1, "what was not kept was not said");
     let mut forgotten = 0;
     for n in 3..=103 {
-        forgotten += hub.text(id, &said(n).to_string(), 0).iter().filter(|a| matches!(a, Action::ForgetSaid { .. })).count();
+        forgotten +=
+            hub.text(id, &said(n).to_string(), 0).iter().filter(|a| matches!(a, Action::ForgetSaid { .. })).count();
         hub.said(SESSION, n, Ok(()));
     }
     assert_eq!((forgotten, hub.said_after(SESSION, 0).unwrap().len()), (2, 100), "the last hundred are kept");

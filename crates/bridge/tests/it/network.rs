@@ -191,7 +191,10 @@ impl Network {
                 }
             }
             Event::Welcome(connection) => {
-                let actions = self.hub.welcome(connection, Offer { tools: vec![json!({"name": "echo", "inputSchema": {}})], instructions: None });
+                let actions = self.hub.welcome(
+                    connection,
+                    Offer { tools: vec![json!({"name": "echo", "inputSchema": {}})], instructions: None },
+                );
                 self.serve(actions);
             }
             Event::CallEnds(call_id) => {

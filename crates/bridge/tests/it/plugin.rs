@@ -289,7 +289,10 @@ fn permission_questions_by_the_tool_are_answered_by_people_alone() {
     let mut plugin = ready();
     for behavior in ["allow", "deny"] {
         let asked = sent(&approve(&mut plugin, 9)).remove(0);
-        assert_eq!((&asked["type"], &asked["tool"], &asked["args"]["command"]), (&json!("permission_request"), &json!("Bash"), &json!("ls")));
+        assert_eq!(
+            (&asked["type"], &asked["tool"], &asked["args"]["command"]),
+            (&json!("permission_request"), &json!("Bash"), &json!("ls"))
+        );
         assert_eq!(asked["rationale"], "list files");
         assert!(toolyard_bridge::verdict::is_request_id(asked["request_id"].as_str().unwrap()));
         let reply = json!({"type": "permission_reply", "request_id": asked["request_id"], "behavior": behavior});

@@ -88,7 +88,10 @@ async fn a_call_goes_down_the_road_once_for_each_id() {
         let error = refused["error"].as_str().unwrap_or_default();
         assert!(refused["ok"] == false && error.contains(word), "{tool}: {refused}");
         assert!(!refused.to_string().contains(TOKEN), "{refused}");
-        assert_eq!((&refused["result"]["isError"], refused["result"]["content"][0]["text"].as_str()), (&json!(true), Some(error)));
+        assert_eq!(
+            (&refused["result"]["isError"], refused["result"]["content"][0]["text"].as_str()),
+            (&json!(true), Some(error))
+        );
     }
     plugin
         .send(

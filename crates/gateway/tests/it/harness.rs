@@ -7,10 +7,11 @@ use std::{net::SocketAddr, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_websockets::{ClientBuilder, MaybeTlsStream, Message, WebSocketStream};
-use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_bridge::server::Offer;
+use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::{
-    BoxFuture, CallRequest, Caller, Engine, EngineOptions, EngineParts, chain::Signer, memory_store::MemoryStore, store::Lease, system_clock,
+    BoxFuture, CallRequest, Caller, Engine, EngineOptions, EngineParts, chain::Signer, memory_store::MemoryStore,
+    store::Lease, system_clock,
 };
 use toolyard_gateway::{Gateway, Service, SessionTools, Settings, listen};
 use toolyard_mcp::{

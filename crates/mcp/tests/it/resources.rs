@@ -33,7 +33,8 @@ impl ResourceSource for Numbers {
             }
             let from: usize = cursor.map_or(Ok(0), str::parse).map_err(|_| RpcError::params("no cursor of ours"))?;
             let to = self.count.min(from + self.page);
-            let items = (from..to).map(|n| json!({"uri": format!("{}://{n}", self.name), "name": n.to_string()})).collect();
+            let items =
+                (from..to).map(|n| json!({"uri": format!("{}://{n}", self.name), "name": n.to_string()})).collect();
             Ok(Page { items, next: (to < self.count).then(|| to.to_string()) })
         })
     }
@@ -102,11 +103,17 @@ async fn who_watches_a_resource_hears_of_it_and_of_changed_lists() {
     let wanted = json!({"promptsListChanged": true, "resourcesListChanged": true, "resourceSubscriptions": ["a://1"]});
     stateless.begin("subscriptions/listen", json!({"_meta": meta(json!({})), "notifications": wanted})).await;
     stateless.heard("notifications/subscriptions/acknowledged").await;
-    for change in [Change::Resource("a://2".into()), Change::Resource("a://1".into()), Change::Resources, Change::Prompts] {
+    for change in
+        [Change::Resource("a://2".into()), Change::Resource("a://1".into()), Change::Resources, Change::Prompts]
+    {
         lab.server.changed(change);
     }
     for wire in [&mut watching, &mut stateless] {
-        assert_eq!(wire.heard("notifications/resources/updated").await["params"]["uri"], "a://1", "only what it watches");
+        assert_eq!(
+            wire.heard("notifications/resources/updated").await["params"]["uri"],
+            "a://1",
+            "only what it watches"
+        );
         wire.heard("notifications/resources/list_changed").await;
         wire.heard("notifications/prompts/list_changed").await;
         assert!(wire.others.iter().all(|m| m["method"] != "notifications/resources/updated"), "{:?}", wire.others);

@@ -134,7 +134,9 @@ async fn supervise(start: &ClaudeStart, opened: &Value, file: &Path) -> Outcome 
 
 /// In print mode nobody sits before Claude Code's dialogue: its questions come to us, unless somebody decided otherwise.
 fn permission_tool(args: &[String]) -> Option<String> {
-    let has = |names: &[&str]| args.iter().any(|arg| names.iter().any(|name| arg == name || arg.starts_with(&format!("{name}="))));
+    let has = |names: &[&str]| {
+        args.iter().any(|arg| names.iter().any(|name| arg == name || arg.starts_with(&format!("{name}="))))
+    };
     let decided = ["--permission-prompt-tool", "--permission-mode", "--dangerously-skip-permissions"];
     (has(&["-p", "--print"]) && !has(&decided)).then(|| format!("mcp__toolyard__{APPROVE}"))
 }

@@ -191,7 +191,10 @@ fn claude_code_gets_messages_calls_tools_and_answers() {
     let missing = host.call("vault_readFile", json!({"path": "nope.md"}));
     assert_eq!(missing["isError"], true, "{missing}");
     let unknown = host.call("not_a_tool", json!({}));
-    assert!(unknown["isError"] == true && unknown["content"][0]["text"].as_str().unwrap().contains("Unknown tool"), "{unknown}");
+    assert!(
+        unknown["isError"] == true && unknown["content"][0]["text"].as_str().unwrap().contains("Unknown tool"),
+        "{unknown}"
+    );
     // Policy asks before a write, and nobody is there to answer: refused like at every other door.
     let write = host.call("vault_createFile", json!({"path": "b.md", "content": "x"}));
     assert_eq!(write["isError"], true, "{write}");

@@ -227,7 +227,11 @@ fn a_repository_is_cloned_updated_and_shown() {
     git(&["commit", "-q", "-a", "-m", "second"]);
     assert_ne!(place.run(&["plugins", "info", "example-python", "--json"]).json()["version"], "9.9.9");
     let updated = place.run(&["plugins", "update", "example-python", "--json"]).json();
-    assert_eq!((&updated["plugin"]["version"], &updated["plugin"]["status"]), (&json!("9.9.9"), &json!("healthy")), "{updated}");
+    assert_eq!(
+        (&updated["plugin"]["version"], &updated["plugin"]["status"]),
+        (&json!("9.9.9"), &json!("healthy")),
+        "{updated}"
+    );
     // Transports that run commands are refused.
     let command = format!("git:ext::touch {}", witness.display());
     assert_eq!(place.run(&["plugins", "install", &command, "--json"]).error_code(), "USAGE_ERROR");
