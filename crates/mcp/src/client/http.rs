@@ -252,6 +252,10 @@ impl HttpLink {
             return self.events(id, response.into_body()).await.map(Exchanged::Answer);
         }
         let body = self.target.whole(response.into_body()).await?;
+        if status == StatusCode::NOT_FOUND && !self.is_modern() && lock(&self.session).is_some() {
+            // The session is unknown, whatever else the body says of it.
+            return Ok(Exchanged::Refused(status, said(&body)));
+        }
         match Incoming::read(&body) {
             Ok(Incoming::Response { id: answered, outcome }) if answered == *id => Ok(Exchanged::Answer(outcome)),
             // An error about the request as a whole may lack its id.
