@@ -11,7 +11,12 @@ CRASH_POINTS ?= 40
 NOTES_CRASH_POINTS ?= 6
 CASES ?= *
 
-.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openclaw-cli autobahn object-store dist clean-home tools-needed
+# Cargo chooses the features of shared dependencies by what is built together: another set of packages, or a build with
+# and one without tests, means building LanceDB again. So there are two sets, and everything uses one of them.
+RELEASE := $(CARGO) build --release -p toolyard -p toolyard-sandbox -p toolyard-mcp -p toolyard-bench
+DEBUG := $(CARGO) build -q --workspace --all-targets --locked
+
+.PHONY: help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm claude-code openclaw-cli autobahn object-store dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -23,8 +28,8 @@ tools-needed: ## check that what cannot be installed by us is there
 	@command -v python3 >/dev/null || { echo "python3 is missing: it checks the links in the documentation"; exit 1; }
 
 build: tools-needed ## build the program, optimised
-	@test -x "$$CARGO_TARGET_DIR/release/toolyard" || echo "building Toolyard for the first time: about 20 minutes on 2 cores, most of it for LanceDB and the 400 crates it brings; later builds take seconds"
-	$(CARGO) build --release -p toolyard -p toolyard-sandbox
+	@test -x "$$CARGO_TARGET_DIR/release/toolyard" || echo "building Toolyard for the first time: about 20 minutes on 2 cores, most of it for LanceDB and the 330 crates it brings; later builds take seconds"
+	$(RELEASE)
 
 up: build ## set up and run Toolyard on embedded defaults with a sample vault
 	@mkdir -p $(HOME_DIR)
@@ -50,16 +55,20 @@ crash: tools-needed ## kill the process at seeded random points of a plan and of
 	TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) TOOLYARD_NOTES_CRASH_POINTS=$(NOTES_CRASH_POINTS) $(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture crash
 
 clients: tools-needed ## drive a running Toolyard with OpenClaw's own client (installs npm packages, once; skipped without npm)
-	$(CARGO) build -q --workspace --locked
+	$(DEBUG)
 	tests/clients/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
 
 conformance: tools-needed ## the official MCP conformance suite, both directions, and MCP Inspector (installs npm packages, once)
-	$(CARGO) build -q --workspace --locked
+	$(DEBUG)
 	tests/conformance/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
 
 plugins-npm: tools-needed ## run somebody else's OpenClaw plugin from npm (installed for the test; skipped without npm)
-	$(CARGO) build -q --workspace --locked
+	$(DEBUG)
 	tests/plugins/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
+
+claude-code: tools-needed ## a real Claude Code over MCP and over the bridge, on loopback (downloads 540 MB, once; skipped where it cannot)
+	$(DEBUG)
+	tests/claude-code/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
 
 openclaw-cli: build ## call a running Toolyard with OpenClaw's command line (downloads 647 MB, once)
 	tests/clients/openclaw-cli.sh "$$CARGO_TARGET_DIR/release/toolyard"
@@ -69,22 +78,22 @@ autobahn: tools-needed ## test our WebSockets with Autobahn's RFC 6455 suite (ne
 	tests/autobahn/run.sh "$$CARGO_TARGET_DIR/debug/examples/ws_echo" "$(CASES)"
 
 object-store: tools-needed ## the notes' index on an S3-compatible server (installs PyPI's moto into a folder of its own, once)
-	$(CARGO) test -q -p toolyard-lance --test it --locked --no-run
+	$(DEBUG)
 	tests/object-store/run.sh
 
 schema: tools-needed ## write schema/ anew from the types
 	TOOLYARD_BLESS=1 $(CARGO) test -p toolyard-protocol --test schema_drift
 
 docs: tools-needed ## write the generated pages anew
-	$(CARGO) run -q -p toolyard -- config reference > docs/configuration.md
+	$(DEBUG)
+	"$$CARGO_TARGET_DIR/debug/toolyard" config reference > docs/configuration.md
 
 docs-check: tools-needed ## generated pages are current, links resolve
-	$(CARGO) build -q --workspace --locked # the whole workspace, so that nothing is built twice with other features
+	$(DEBUG)
 	"$$CARGO_TARGET_DIR/debug/toolyard" config reference | diff -u docs/configuration.md - || { echo "docs/configuration.md is out of date: run make docs"; exit 1; }
 	python3 scripts/check_links.py
 
-bench: tools-needed ## measure; one JSON line each
-	$(CARGO) build --release -p toolyard -p toolyard-bench -p toolyard-mcp
+bench: build ## measure; one JSON line each
 	"$$CARGO_TARGET_DIR/release/toolyard-bench" all --binary "$$CARGO_TARGET_DIR/release/toolyard"
 
 dist: tools-needed ## build the program with everything the optimiser can do (slow)

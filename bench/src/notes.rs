@@ -231,7 +231,7 @@ async fn measure_million(setup: &Setup, report: Report) -> Result<Report> {
     };
     reader.vectors(VectorColumns::All, &mut sink).await?;
     let (mut both, mut vectors, mut hits) = (Vec::new(), Vec::new(), 0usize);
-    let weights = Weights { vector: 0.45, links: 0.02 };
+    let weights = Weights { vector: 0.41, links: 0.02 };
     for (number, (asked, vector)) in questions.iter().enumerate() {
         let start = Instant::now();
         let found = reader.nearest(vector, &everything, 10).await?;

@@ -70,7 +70,10 @@ await request('initialize', {
   clientInfo: { name: 'conformance-driver', version: '1.0.0' },
 });
 send({ method: 'notifications/initialized' });
-const deadline = Date.now() + 15000;
+// The suite runs its scenarios side by side, which a busy machine takes a while for. Those about authorisation are known
+// to fail (expected-failures.yaml), and nobody waits for them.
+const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? '';
+const deadline = Date.now() + (scenario.startsWith('auth/') ? 10000 : 60000);
 let tools = [];
 while (tools.length === 0 && Date.now() < deadline) {
   const told = new Promise((resolve) => {

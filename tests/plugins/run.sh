@@ -1,12 +1,17 @@
 #!/bin/bash
 # Installs a plugin from npm that was written for OpenClaw by somebody else, unmodified, and uses its tools. The service
-# it talks to is played by service.mjs on loopback. Usage: run.sh <toolyard>. Skipped, with the reason, where it cannot run.
+# it talks to is played by service.mjs on loopback. Usage: run.sh <toolyard>. Skipped, with the reason, where it cannot run;
+# TOOLYARD_REQUIRE_CLIENTS=1 makes that a failure.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 toolyard=$(realpath "$1")
 package=npm:@mem0/openclaw-mem0@1.0.16
 
-skip() { echo "SKIPPED plugins-npm: $1"; exit 0; }
+skip() {
+  echo "SKIPPED plugins-npm: $1" >&2
+  [ -z "${TOOLYARD_REQUIRE_CLIENTS:-}" ] || exit 1
+  exit 0
+}
 command -v npm >/dev/null || skip "npm is missing (install Node.js)"
 command -v node >/dev/null || skip "node is missing"
 work=$(mktemp -d)

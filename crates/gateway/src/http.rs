@@ -208,7 +208,7 @@ async fn bridge_inbound(
         Ok(params) => params,
         Err(error) => return bad_request("invalid_request", error.to_string()),
     };
-    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params)) {
+    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params)).await {
         Ok(accepted) => json_response(StatusCode::OK, &accepted),
         Err(error) => bad_request("invalid_request", error.message),
     }

@@ -28,7 +28,7 @@ pub mod tls;
 mod writes;
 mod ws;
 
-pub use bridge::EngineTools;
+pub use bridge::SessionTools;
 pub use hub::Gateway;
 pub use methods::{EventSink, Service};
 pub use models::{ModelView, Shown, ShownTool, Turn};

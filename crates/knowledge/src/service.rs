@@ -35,7 +35,7 @@ const CLOSE_GRACE: Duration = Duration::from_secs(10);
 /// Chunks that an embedder is attuned with.
 const SAMPLES: usize = 2_000;
 /// How much vectors count when the configuration does not say. Measured with the static table; see docs/knowledge.md.
-const STATIC_VECTOR_WEIGHT: f32 = 0.45;
+const STATIC_VECTOR_WEIGHT: f32 = 0.41;
 /// The same for the vectors of sentence models.
 const MODEL_VECTOR_WEIGHT: f32 = 0.5;
 

@@ -1,13 +1,15 @@
 //! Puts the MCP server together: what it shows, where its resources and prompts come from, and how it is mounted in the
-//! gateway.
+//! gateway and joined to the Claude bridge.
 
 use crate::{config::Exposure, wiring::Yard};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::{net::UnixListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
-use toolyard_engine::{BoxFuture, Caller, Engine};
+use toolyard_bridge::server::Offer;
+use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine};
 use toolyard_gateway::{
+    SessionTools,
     methods::MethodExtension,
     mount::{Endpoint, MountBody},
 };
@@ -72,6 +74,27 @@ pub fn server(yard: &Yard) -> McpServer {
     });
     yard.upstreams.tell_changes(server.teller());
     server
+}
+
+/// Bridged sessions see and get exactly what an MCP client does.
+pub struct BridgedTools(pub McpServer);
+
+impl SessionTools for BridgedTools {
+    fn offer(&self, caller: Arc<Caller>) -> BoxFuture<'_, Offer> {
+        Box::pin(async move {
+            match self.0.shown_to(&caller).await {
+                Ok((tools, instructions)) => Offer { tools, instructions },
+                Err(failure) => {
+                    tracing::warn!(%failure, principal = caller.principal, "a bridged session is shown no tools");
+                    Offer::default()
+                }
+            }
+        })
+    }
+
+    fn call(&self, caller: Arc<Caller>, request: CallRequest) -> BoxFuture<'_, Value> {
+        Box::pin(async move { Value::Object(self.0.call_rendered(caller, request).await) })
+    }
 }
 
 /// Clients of `toolyard mcp` on this machine at once.

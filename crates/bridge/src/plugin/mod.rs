@@ -3,16 +3,19 @@
 //! [`Plugin`] is a state machine between the two. It works while the bridge is down: tools that are known stay listed,
 //! and a call says what is wrong. [`drive`] gives it its pipes.
 
+mod approve;
 mod backoff;
 pub mod drive;
 mod mcp;
 mod meta;
 
+pub use approve::APPROVE;
 pub use mcp::{REPLY, REVISION};
 pub use meta::flatten;
 
 use crate::{
     frames::{self, FromPlugin, FromServer, HEARTBEAT_MS, Hello, InboundMessage, OutboundMessage, Question, close},
+    server::MAX_QUESTIONS,
     verdict,
 };
 use backoff::Backoff;
@@ -23,8 +26,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 const MAX_REMEMBERED: usize = 10_000;
 /// Messages that wait for Claude Code's `initialized`; beyond it they are left with the server, unconfirmed.
 const MAX_HELD: usize = 1_000;
-/// How long `tools/list` waits for the bridge before it is answered with what is known.
-const LIST_WAIT_MS: u64 = 5_000;
+/// How long `initialize` and `tools/list` wait for the bridge before they are answered with what is known.
+const BRIDGE_WAIT_MS: u64 = 5_000;
 /// Calls of Claude's under way at once.
 const MAX_CALLS: usize = 256;
 /// How long a call may take before it is given up; the server has its own, shorter limits.
@@ -105,14 +108,32 @@ pub struct Plugin {
     was_welcome: bool,
     /// Whether an attempt to connect has failed or a connection was lost.
     has_failed: bool,
-    /// Requests for the list that wait for the bridge, with the time they are answered anyway.
-    lists: Vec<(Value, u64)>,
+    /// What the server wants a model to read, beside our own instructions.
+    instructions: Option<String>,
+    /// Requests that wait for the bridge, with the time they are answered anyway.
+    early: Vec<(Early, u64)>,
     calls: HashMap<String, Call>,
     next_call: u64,
     remembered: HashSet<String>,
     order: VecDeque<String>,
     held: VecDeque<InboundMessage>,
-    questions: HashSet<String>,
+    questions: HashMap<String, Asked>,
+}
+
+/// A request that is better answered once the bridge is joined: Claude Code asks right at its start.
+enum Early {
+    /// `initialize`, with its parameters.
+    Hello(Value, Option<Value>),
+    /// `tools/list`.
+    List(Value),
+}
+
+/// Who waits for an answer of a person's.
+enum Asked {
+    /// The channel: Claude Code's dialogue stays open beside it.
+    Channel,
+    /// A call of the tool `approve`.
+    Call(approve::Waiting),
 }
 
 impl Plugin {
@@ -129,13 +150,14 @@ impl Plugin {
             tools: Vec::new(),
             was_welcome: false,
             has_failed: false,
-            lists: Vec::new(),
+            instructions: None,
+            early: Vec::new(),
             calls: HashMap::new(),
             next_call: 0,
             remembered: HashSet::new(),
             order: VecDeque::new(),
             held: VecDeque::new(),
-            questions: HashSet::new(),
+            questions: HashMap::new(),
         }
     }
 
@@ -184,7 +206,12 @@ impl Plugin {
             // Somebody else serves the session now. Trying at once would only take it away again.
             self.backoff.exhaust();
         }
-        self.questions.clear();
+        for (_, asked) in self.questions.drain() {
+            if let Asked::Call(waiting) = asked {
+                let why = "The bridge to Toolyard was lost before a person answered.";
+                out.push(Output::Line(approve::refused(&waiting, why)));
+            }
+        }
         let calls: Vec<Call> = self.calls.drain().map(|(_, call)| call).collect();
         let lost = "The bridge to Toolyard was lost while this was under way. It may have been done or not: look before \
                     you try again.";
@@ -199,7 +226,7 @@ impl Plugin {
                 out.push(Output::Dial { after_ms: self.backoff.pause() });
             }
         }
-        self.answer_lists(&mut out);
+        self.answer_early(&mut out);
         out
     }
 
@@ -211,8 +238,19 @@ impl Plugin {
             out.push(Output::Hangup);
             out.extend(self.down(None, "the bridge is silent"));
         }
-        if self.lists.iter().any(|(_, until)| *until <= now) {
-            self.answer_lists(&mut out);
+        if self.early.iter().any(|(_, until)| *until <= now) {
+            self.answer_early(&mut out);
+        }
+        let unanswered: Vec<String> = self
+            .questions
+            .iter()
+            .filter(|(_, asked)| matches!(asked, Asked::Call(waiting) if waiting.give_up_at <= now))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for request_id in unanswered {
+            if let Some(Asked::Call(waiting)) = self.questions.remove(&request_id) {
+                out.push(Output::Line(approve::refused(&waiting, "Nobody answered in time.")));
+            }
         }
         let late: Vec<String> =
             self.calls.iter().filter(|(_, call)| call.give_up_at <= now).map(|(id, _)| id.clone()).collect();
@@ -249,23 +287,31 @@ impl Plugin {
                 {
                     self.heartbeat_ms = every;
                 }
+                self.instructions = session_meta.get("instructions").and_then(Value::as_str).map(str::to_owned);
                 self.set_tools(tools, &mut out);
                 self.was_welcome = true;
-                self.answer_lists(&mut out);
+                self.answer_early(&mut out);
             }
             FromServer::ToolsChanged { tools } => self.set_tools(tools, &mut out),
             FromServer::InboundMessage(message) => self.inbound(message, &mut out),
             FromServer::PermissionReply { request_id, behavior } => {
                 // An answer to a question that was not asked on this connection, or was answered, is nobody's.
-                if self.questions.remove(&request_id) {
-                    let params = json!({"request_id": request_id, "behavior": behavior});
-                    out.push(Output::Line(mcp::notification("notifications/claude/channel/permission", Some(params))));
+                match self.questions.remove(&request_id) {
+                    Some(Asked::Channel) => {
+                        let params = json!({"request_id": request_id, "behavior": behavior});
+                        let method = "notifications/claude/channel/permission";
+                        out.push(Output::Line(mcp::notification(method, Some(params))));
+                    }
+                    Some(Asked::Call(waiting)) => out.push(Output::Line(approve::answered(&waiting, behavior))),
+                    None => {}
                 }
             }
             FromServer::ToolResult { call_id, ok, result, error } => {
                 if let Some(call) = self.calls.remove(&call_id) {
                     let result = match (ok, result, error) {
                         (true, result, _) => mcp::result(result.unwrap_or(Value::Null)),
+                        // The server may have rendered the failure itself; words alone are for simpler ones.
+                        (false, Some(result), _) if mcp::is_failure(&result) => result,
                         (false, _, error) => mcp::failure(error.as_deref().unwrap_or("the tool failed")),
                     };
                     out.push(Output::Line(mcp::response(&call.id, result)));
@@ -278,25 +324,43 @@ impl Plugin {
     }
 
     fn set_tools(&mut self, mut tools: Vec<Value>, out: &mut Vec<Output>) {
-        // The reply tool is this plugin's own; one of the same name elsewhere would be shadowed.
-        tools.retain(|tool| tool.get("name").and_then(Value::as_str).is_some_and(|name| name != REPLY));
+        // These are the plugin's own; one of the same name elsewhere would be shadowed.
+        let is_ours = |name: &str| name == REPLY || name == APPROVE;
+        tools.retain(|tool| tool.get("name").and_then(Value::as_str).is_some_and(|name| !is_ours(name)));
         let changed = tools != self.tools;
         self.tools = tools;
-        if changed && self.is_initialized && self.lists.is_empty() {
+        if changed && self.is_initialized && self.early.is_empty() {
             out.push(Output::Line(mcp::notification("notifications/tools/list_changed", None)));
         }
     }
 
-    fn answer_lists(&mut self, out: &mut Vec<Output>) {
-        for (id, _) in std::mem::take(&mut self.lists) {
-            out.push(Output::Line(self.list(&id)));
+    fn answer_early(&mut self, out: &mut Vec<Output>) {
+        for (early, _) in std::mem::take(&mut self.early) {
+            out.push(Output::Line(self.answer(&early)));
         }
     }
 
-    fn list(&self, id: &Value) -> String {
-        let mut tools = vec![mcp::reply_tool()];
-        tools.extend(self.tools.iter().cloned());
-        mcp::response(id, json!({"tools": tools}))
+    /// Answers now, or when the bridge is joined, if that may be soon.
+    fn answer_soon(&mut self, early: Early, now: u64, out: &mut Vec<Output>) {
+        let may_come = !self.was_welcome && (!self.has_failed || self.link == Link::Greeting);
+        if may_come && self.early.len() < MAX_CALLS {
+            self.early.push((early, now + BRIDGE_WAIT_MS));
+        } else {
+            out.push(Output::Line(self.answer(&early)));
+        }
+    }
+
+    fn answer(&self, early: &Early) -> String {
+        match early {
+            Early::Hello(id, params) => {
+                mcp::response(id, mcp::initialize(params.as_ref(), self.instructions.as_deref()))
+            }
+            Early::List(id) => {
+                let mut tools = vec![mcp::reply_tool(), approve::tool()];
+                tools.extend(self.tools.iter().cloned());
+                mcp::response(id, json!({"tools": tools}))
+            }
+        }
     }
 
     fn inbound(&mut self, message: InboundMessage, out: &mut Vec<Output>) {
@@ -361,17 +425,9 @@ impl Plugin {
 
     fn request(&mut self, method: &str, id: Value, params: Option<&Value>, now: u64, out: &mut Vec<Output>) {
         match method {
-            "initialize" => out.push(Output::Line(mcp::response(&id, mcp::initialize(params)))),
+            "initialize" => self.answer_soon(Early::Hello(id, params.cloned()), now, out),
             "ping" => out.push(Output::Line(mcp::response(&id, json!({})))),
-            "tools/list" => {
-                // Claude Code asks right at its start, while the bridge is just being joined.
-                let may_come = !self.was_welcome && (!self.has_failed || self.link == Link::Greeting);
-                if may_come && self.lists.len() < MAX_CALLS {
-                    self.lists.push((id, now + LIST_WAIT_MS));
-                } else {
-                    out.push(Output::Line(self.list(&id)));
-                }
-            }
+            "tools/list" => self.answer_soon(Early::List(id), now, out),
             "tools/call" => self.call(id, params, now, out),
             other => {
                 let shown: String = other.chars().take(80).collect();
@@ -390,6 +446,8 @@ impl Plugin {
             }
             "notifications/cancelled" => {
                 let wanted = params.and_then(|p| p.get("requestId"));
+                // Whoever takes a question back wants no answer either.
+                self.questions.retain(|_, asked| !matches!(asked, Asked::Call(w) if Some(&w.id) == wanted));
                 let call_id = self.calls.iter().find(|(_, call)| Some(&call.id) == wanted).map(|(id, _)| id.clone());
                 if let Some(call_id) = call_id {
                     // Whoever takes a request back wants no answer.
@@ -412,7 +470,7 @@ impl Plugin {
         let preview = text("input_preview");
         // The preview may be cut; only a whole one is the arguments.
         let args = serde_json::from_str::<Map<String, Value>>(&preview).unwrap_or_default();
-        self.questions.insert(request_id.clone());
+        self.questions.insert(request_id.clone(), Asked::Channel);
         out.push(Output::Frame(frames::write(&FromPlugin::PermissionRequest(Question {
             request_id,
             tool: text("tool_name"),
@@ -433,6 +491,9 @@ impl Plugin {
             let text = "tools/call needs a name, and arguments that are an object";
             return out.push(Output::Line(mcp::error(&id, mcp::INVALID_PARAMS, text)));
         };
+        if name == APPROVE {
+            return self.approve(id, &args, now, out);
+        }
         if let Some(why) = self.why_not() {
             return out.push(Output::Line(mcp::response(&id, mcp::failure(&why))));
         }
@@ -456,6 +517,28 @@ impl Plugin {
             return out.push(Output::Line(mcp::response(&id, mcp::failure(&why))));
         }
         self.calls.insert(call_id, Call { id, give_up_at: now + within });
+        out.push(Output::Frame(text));
+    }
+
+    /// A permission question by a call: whoever cannot be asked has not said yes.
+    fn approve(&mut self, id: Value, args: &Map<String, Value>, now: u64, out: &mut Vec<Output>) {
+        let mut request_id = approve::request_id(self.backoff.draw());
+        while self.questions.contains_key(&request_id) {
+            request_id = approve::request_id(self.backoff.draw());
+        }
+        let (waiting, question) = match approve::read(id.clone(), args, request_id.clone(), now) {
+            Ok(read) => read,
+            Err(why) => return out.push(Output::Line(mcp::error(&id, mcp::INVALID_PARAMS, &why))),
+        };
+        if let Some(why) = self.why_not() {
+            return out.push(Output::Line(approve::refused(&waiting, &why)));
+        }
+        let text = frames::write(&FromPlugin::PermissionRequest(question));
+        if self.questions.len() >= MAX_QUESTIONS || text.len() > frames::MAX_FRAME_BYTES {
+            let why = format!("Nobody was asked: {MAX_QUESTIONS} questions are open, or this one is too long.");
+            return out.push(Output::Line(approve::refused(&waiting, &why)));
+        }
+        self.questions.insert(request_id, Asked::Call(waiting));
         out.push(Output::Frame(text));
     }
 

@@ -1,7 +1,7 @@
 //! [`Hub`]: from what happens on connections and in sessions to what must be done.
 
 use super::{
-    Action, CallOrder, ConnectionId,
+    Action, CallFailure, CallOrder, ConnectionId, Offer,
     session::{Bound, NewSession, Session, SessionView},
 };
 use crate::{
@@ -88,6 +88,13 @@ impl Hub {
         }
     }
 
+    /// Puts back what Claude said before the process ended, in order.
+    pub fn restore_said(&mut self, session: &str, seq: u64, message: OutboundMessage) {
+        if let Some(session) = self.sessions.get_mut(session) {
+            session.restore_said(seq, message);
+        }
+    }
+
     /// Closes a session. Its plugin is told that it is unknown now.
     pub fn close(&mut self, session: &str) -> Option<Vec<Action>> {
         let mut gone = self.sessions.remove(session)?;
@@ -97,6 +104,8 @@ impl Hub {
         for message in gone.mailbox.take_unsent() {
             actions.push(Action::Forget { session: session.to_owned(), request_id: message.request_id });
         }
+        let forgotten = gone.said_numbers().into_iter();
+        actions.extend(forgotten.map(|seq| Action::ForgetSaid { session: session.to_owned(), seq }));
         if let Some(connection) = bound {
             self.end(connection, close::UNKNOWN_SESSION, "the session was closed", &mut actions);
         }
@@ -234,8 +243,9 @@ impl Hub {
     }
 
     /// The tools of a session whose plugin said `hello`: it is in, and gets what waits for it.
-    pub fn welcome(&mut self, id: ConnectionId, tools: Vec<Value>) -> Vec<Action> {
+    pub fn welcome(&mut self, id: ConnectionId, offer: Offer) -> Vec<Action> {
         let mut actions = Vec::new();
+        let Offer { tools, instructions } = offer;
         let Some(session) = self.session_of(id) else { return actions };
         let Some(bound) = session.bound.as_mut().filter(|b| !b.is_welcome) else { return actions };
         bound.is_welcome = true;
@@ -249,7 +259,10 @@ impl Hub {
         ] {
             session_meta.insert(key.to_owned(), value);
         }
-        actions.push(send(id, &FromServer::HelloAck { tools, session_meta }));
+        if let Some(text) = instructions {
+            session_meta.insert("instructions".to_owned(), text.into());
+        }
+        actions.push(send_tools(id, tools, |tools| FromServer::HelloAck { tools, session_meta: session_meta.clone() }));
         actions.push(Action::Presence { session: session.opening.session.clone(), connected: true });
         flush(session, &mut actions);
         actions
@@ -294,21 +307,33 @@ impl Hub {
             FromPlugin::OutboundMessage(message) => {
                 let call_id = message.call_id.clone();
                 let too_long = message.text.len() > MAX_CONTENT_BYTES;
-                let answer = if let Some(refused) = bad_id(&call_id) {
-                    failed(call_id, refused)
+                if let Some(refused) = bad_id(&call_id) {
+                    actions.push(send(id, &failed(call_id, refused)));
                 } else if too_long {
-                    failed(call_id, format!("the text is longer than {MAX_CONTENT_BYTES} bytes"))
+                    let refused = format!("the text is longer than {MAX_CONTENT_BYTES} bytes");
+                    actions.push(send(id, &failed(call_id, refused)));
                 } else {
+                    // Answered by `said`, once it is durable.
                     session.say(message, actions);
-                    FromServer::ToolResult { call_id, ok: true, result: Some(json!({"sent": true})), error: None }
-                };
-                actions.push(send(id, &answer));
+                }
             }
         }
     }
 
+    /// What Claude said is durable, or could not be kept: the plugin that said it hears which.
+    pub fn said(&mut self, session: &str, seq: u64, kept: Result<(), String>) -> Vec<Action> {
+        let Some(session) = self.sessions.get_mut(session) else { return Vec::new() };
+        let Some(call_id) = session.said(seq, kept.is_ok()) else { return Vec::new() };
+        let Some((to, _)) = session.welcome_connection() else { return Vec::new() };
+        let answer = match kept {
+            Ok(()) => FromServer::ToolResult { call_id, ok: true, result: Some(json!({"sent": true})), error: None },
+            Err(why) => failed(call_id, why),
+        };
+        vec![send(to, &answer)]
+    }
+
     /// How a call ended. Nobody is told when the plugin that made it is gone.
-    pub fn call_done(&mut self, session: &str, call_id: &str, outcome: Result<Value, String>) -> Vec<Action> {
+    pub fn call_done(&mut self, session: &str, call_id: &str, outcome: Result<Value, CallFailure>) -> Vec<Action> {
         let Some(session) = self.sessions.get_mut(session) else { return Vec::new() };
         if !session.calls.remove(call_id) {
             return Vec::new();
@@ -318,7 +343,12 @@ impl Hub {
             Ok(result) => {
                 FromServer::ToolResult { call_id: call_id.to_owned(), ok: true, result: Some(result), error: None }
             }
-            Err(error) => failed(call_id.to_owned(), error),
+            Err(failure) => FromServer::ToolResult {
+                call_id: call_id.to_owned(),
+                ok: false,
+                result: failure.result,
+                error: Some(failure.text),
+            },
         };
         let mut text = frames::write(&frame);
         if text.len() > MAX_FRAME_BYTES {
@@ -404,7 +434,7 @@ impl Hub {
     /// A session's tools have changed.
     pub fn tools_changed(&mut self, session: &str, tools: Vec<Value>) -> Vec<Action> {
         let to = self.sessions.get(session).and_then(Session::welcome_connection);
-        to.map(|(to, _)| send(to, &FromServer::ToolsChanged { tools })).into_iter().collect()
+        to.map(|(to, _)| send_tools(to, tools, |tools| FromServer::ToolsChanged { tools })).into_iter().collect()
     }
 
     /// Time passes for a connection: `hello`, heartbeats and questions have their time. Say it about every second.
@@ -437,6 +467,19 @@ impl Hub {
 
 fn send(to: ConnectionId, frame: &FromServer) -> Action {
     Action::Send { to, frame: frames::write(frame), receipt: None }
+}
+
+/// A frame with tools. More of them than a frame carries are cut off at the end, with a warning.
+fn send_tools(to: ConnectionId, mut tools: Vec<Value>, frame: impl Fn(Vec<Value>) -> FromServer) -> Action {
+    loop {
+        let text = frames::write(&frame(tools.clone()));
+        if text.len() <= MAX_FRAME_BYTES || tools.is_empty() {
+            return Action::Send { to, frame: text, receipt: None };
+        }
+        let kept = tools.len() / 2;
+        tracing::warn!(tools = tools.len(), kept, "a session's tools do not fit into a frame; use Tool Search");
+        tools.truncate(kept);
+    }
 }
 
 fn failed(call_id: String, error: String) -> FromServer {

@@ -7,7 +7,7 @@ mod tools;
 
 pub use hub::{Accepted, Hub, Permitted, ReplyError, check_message};
 pub use session::{NewSession, Opening, SessionView};
-pub use tools::{BoxFuture, ToolRequest, Tools};
+pub use tools::{BoxFuture, CallFailure, Offer};
 
 use crate::frames::{InboundMessage, OutboundMessage, Question};
 use serde_json::{Map, Value};
@@ -82,7 +82,7 @@ pub enum Action {
         /// How.
         how: Settled,
     },
-    /// Claude says something to people.
+    /// Claude says something to people: keep it, and say [`Hub::said`] once it is durable.
     Outbound {
         /// The session.
         session: String,
@@ -104,6 +104,13 @@ pub enum Action {
         session: String,
         /// The message.
         request_id: String,
+    },
+    /// What Claude said needs no keeping any more.
+    ForgetSaid {
+        /// The session.
+        session: String,
+        /// Its number in the session.
+        seq: u64,
     },
     /// A message was dropped because too many wait.
     Dropped {

@@ -93,6 +93,15 @@ struct OpenQuestion {
     closes_at: u64,
 }
 
+/// Something Claude said to people.
+#[derive(Debug)]
+struct Said {
+    seq: u64,
+    message: OutboundMessage,
+    /// Whether it is durable: before that nobody is told of it.
+    is_kept: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) opening: Opening,
@@ -102,7 +111,7 @@ pub(super) struct Session {
     pub(super) calls: HashSet<String>,
     questions: Vec<OpenQuestion>,
     closed: VecDeque<String>,
-    outbound: VecDeque<(u64, OutboundMessage)>,
+    outbound: VecDeque<Said>,
     next_outbound: u64,
     pub(super) dropped: u64,
 }
@@ -197,15 +206,42 @@ impl Session {
     pub(super) fn say(&mut self, message: OutboundMessage, actions: &mut Vec<Action>) {
         let seq = self.next_outbound;
         self.next_outbound += 1;
-        if self.outbound.len() >= MAX_OUTBOUND {
-            self.outbound.pop_front();
-        }
-        self.outbound.push_back((seq, message.clone()));
+        self.outbound.push_back(Said { seq, message: message.clone(), is_kept: false });
         actions.push(Action::Outbound { session: self.name(), seq, message });
+        if self.outbound.len() > MAX_OUTBOUND
+            && let Some(oldest) = self.outbound.pop_front()
+        {
+            actions.push(Action::ForgetSaid { session: self.name(), seq: oldest.seq });
+        }
+    }
+
+    /// What was said is durable, or could not be kept and was not said. Gives the call that said it.
+    pub(super) fn said(&mut self, seq: u64, is_kept: bool) -> Option<String> {
+        let at = self.outbound.iter().position(|said| said.seq == seq)?;
+        let said = self.outbound.get_mut(at)?;
+        let call_id = said.message.call_id.clone();
+        if is_kept {
+            said.is_kept = true;
+        } else {
+            self.outbound.remove(at);
+        }
+        Some(call_id)
+    }
+
+    /// Puts back what was said before this process began, oldest first.
+    pub(super) fn restore_said(&mut self, seq: u64, message: OutboundMessage) {
+        self.outbound.push_back(Said { seq, message, is_kept: true });
+        self.next_outbound = self.next_outbound.max(seq + 1);
     }
 
     pub(super) fn said_after(&self, seq: u64) -> Vec<(u64, OutboundMessage)> {
-        self.outbound.iter().filter(|(n, _)| *n > seq).cloned().collect()
+        let kept = self.outbound.iter().filter(|said| said.is_kept && said.seq > seq);
+        kept.map(|said| (said.seq, said.message.clone())).collect()
+    }
+
+    /// The numbers of everything that was said and is here.
+    pub(super) fn said_numbers(&self) -> Vec<u64> {
+        self.outbound.iter().map(|said| said.seq).collect()
     }
 
     pub(super) fn view(&self) -> SessionView {

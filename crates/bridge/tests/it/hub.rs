@@ -4,7 +4,7 @@ use crate::network::{SESSION, TOKEN, message, opening};
 use serde_json::{Value, json};
 use toolyard_bridge::{
     frames::Behavior,
-    server::{Accepted, Action, ConnectionId, Hub, Permitted, QUESTION_OPEN_MS, ReplyError, Settled},
+    server::{Accepted, Action, ConnectionId, Hub, Offer, Permitted, QUESTION_OPEN_MS, ReplyError, Settled},
 };
 
 fn hub() -> Hub {
@@ -22,7 +22,7 @@ fn join(hub: &mut Hub, acks: bool, pid: u32) -> (ConnectionId, Vec<Action>) {
     let id = hub.connected(0);
     let mut actions = hub.text(id, &hello(acks, pid), 0);
     assert!(matches!(actions.last(), Some(Action::Welcome { .. })), "{actions:?}");
-    actions.extend(hub.welcome(id, vec![json!({"name": "t"})]));
+    actions.extend(hub.welcome(id, Offer { tools: vec![json!({"name": "t"})], instructions: None }));
     (id, actions)
 }
 
@@ -156,6 +156,9 @@ fn a_call_runs_once_and_its_result_finds_the_plugin_that_asked() {
     assert_ne!(another.once, order.once, "another process counts its calls anew");
     let failed = hub.call_done(SESSION, "tc_001", Err("no".into()));
     assert_eq!(frames(&failed)[0], json!({"type": "tool_result", "call_id": "tc_001", "ok": false, "error": "no"}));
+    hub.text(other, call, 0);
+    let rendered = toolyard_bridge::server::CallFailure { text: "no".into(), result: Some(json!({"isError": true})) };
+    assert_eq!(frames(&hub.call_done(SESSION, "tc_001", Err(rendered)))[0]["result"]["isError"], true);
 }
 
 #[test]
@@ -227,17 +230,54 @@ fn a_question_expires_and_goes_with_its_connection() {
 }
 
 #[test]
-fn replies_of_claude_are_told_and_kept_for_later() {
+fn replies_of_claude_are_told_once_they_are_kept() {
     let mut hub = hub();
     let (id, _) = join(&mut hub, true, 1);
-    let said = json!({"type": "outbound_message", "call_id": "o1", "chat_id": "c", "text": "hi", "files": ["/a"]});
-    let actions = hub.text(id, &said.to_string(), 0);
-    assert!(matches!(&actions[0], Action::Outbound { seq: 1, message, .. } if message.text == "hi"));
-    assert_eq!(frames(&actions)[0]["ok"], true);
+    let said = |n: u64| json!({"type": "outbound_message", "call_id": format!("o{n}"), "chat_id": "c", "text": "hi", "files": ["/a"]});
+    let actions = hub.text(id, &said(1).to_string(), 0);
+    assert!(matches!(&actions[..], [Action::Outbound { seq: 1, message, .. }] if message.text == "hi"), "{actions:?}");
+    assert!(hub.said_after(SESSION, 0).unwrap().is_empty(), "not before it is durable");
+    assert_eq!(frames(&hub.said(SESSION, 1, Ok(())))[0]["ok"], true);
     assert_eq!(hub.said_after(SESSION, 0).unwrap().len(), 1);
     assert!(hub.said_after(SESSION, 1).unwrap().is_empty());
+    hub.text(id, &said(2).to_string(), 0);
+    let lost = frames(&hub.said(SESSION, 2, Err("the disk is full".into())));
+    assert_eq!((&lost[0]["ok"], &lost[0]["error"]), (&json!(false), &json!("the disk is full")));
+    assert_eq!(hub.said_after(SESSION, 0).unwrap().len(), 1, "what was not kept was not said");
+    let mut forgotten = 0;
+    for n in 3..=103 {
+        forgotten +=
+            hub.text(id, &said(n).to_string(), 0).iter().filter(|a| matches!(a, Action::ForgetSaid { .. })).count();
+        hub.said(SESSION, n, Ok(()));
+    }
+    assert_eq!((forgotten, hub.said_after(SESSION, 0).unwrap().len()), (2, 100), "the last hundred are kept");
     let long = json!({"type": "outbound_message", "call_id": "o2", "chat_id": "c", "text": "x".repeat(2 << 20)});
     assert_eq!(frames(&hub.text(id, &long.to_string(), 0))[0]["ok"], false);
+    let closed = hub.close(SESSION).unwrap();
+    assert_eq!(closed.iter().filter(|a| matches!(a, Action::ForgetSaid { .. })).count(), 100);
+    // After a restart it goes on where it was.
+    hub.open(opening());
+    for seq in [7, 8] {
+        hub.restore_said(SESSION, seq, outbound("before"));
+    }
+    let (id, _) = join(&mut hub, true, 1);
+    assert!(matches!(&hub.text(id, &said(1).to_string(), 0)[..], [Action::Outbound { seq: 9, .. }]));
+    assert_eq!(hub.said_after(SESSION, 7).unwrap().len(), 1);
+}
+
+fn outbound(text: &str) -> toolyard_bridge::frames::OutboundMessage {
+    serde_json::from_value(json!({"call_id": "o", "chat_id": "c", "text": text})).unwrap()
+}
+
+#[test]
+fn more_tools_than_a_frame_carries_are_cut_and_the_plugin_stays() {
+    let mut hub = hub();
+    let id = hub.connected(0);
+    hub.text(id, &hello(true, 1), 0);
+    let tools = (0..20).map(|n| json!({"name": format!("t{n}"), "description": "x".repeat(1 << 20)})).collect();
+    let sent = frames(&hub.welcome(id, Offer { tools, instructions: Some("Look.".into()) }));
+    assert_eq!(sent[0]["session_meta"]["instructions"], "Look.");
+    assert_eq!(sent[0]["tools"].as_array().unwrap().len(), 10);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use toolyard_bridge::{
     frames::InboundMessage,
     mailbox::MailboxLimits,
     plugin::{Identity, Output, Plugin},
-    server::{Action, ConnectionId, Hub, NewSession, Opening},
+    server::{Action, ConnectionId, Hub, NewSession, Offer, Opening},
 };
 
 pub(crate) const SESSION: &str = "agent:main:claude";
@@ -126,7 +126,8 @@ impl Network {
         let mut hub = Hub::default();
         hub.open(opening());
         let mut plugin = Plugin::new(identity(), seed);
-        let hello = plugin.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#, 0);
+        plugin.line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#, 0);
+        let hello = plugin.tick(5_000);
         assert!(matches!(&hello[0], Output::Line(line) if line.contains("claude/channel")));
         plugin.line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, 0);
         let mut network = Self {
@@ -190,7 +191,10 @@ impl Network {
                 }
             }
             Event::Welcome(connection) => {
-                let actions = self.hub.welcome(connection, vec![json!({"name": "echo", "inputSchema": {}})]);
+                let actions = self.hub.welcome(
+                    connection,
+                    Offer { tools: vec![json!({"name": "echo", "inputSchema": {}})], instructions: None },
+                );
                 self.serve(actions);
             }
             Event::CallEnds(call_id) => {

@@ -22,8 +22,11 @@ fn request(plugin: &mut Plugin, id: u64, method: &str, params: Value) -> Vec<Out
     plugin.line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(), 0)
 }
 
+/// The handshake of a client whose bridge does not answer at once.
 fn initialize(plugin: &mut Plugin) -> Value {
     let out = request(plugin, 1, "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
+    assert!(out.is_empty(), "the bridge is just being joined");
+    let out = plugin.tick(5_000);
     plugin.line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, 0);
     lines(&out).remove(0)
 }
@@ -75,23 +78,23 @@ fn tools_are_those_of_the_bridge_and_its_own() {
     initialize(&mut plugin);
     assert!(request(&mut plugin, 2, "tools/list", json!({})).is_empty(), "the bridge is just being joined");
     plugin.up(0);
-    let out = plugin.frame(&ack(json!([{"name": "echo"}, {"name": "reply"}])), 0);
+    let out = plugin.frame(&ack(json!([{"name": "echo"}, {"name": "reply"}, {"name": "approve"}])), 0);
     let names = |list: &Value| -> Vec<String> {
         list["result"]["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names(&lines(&out)[0]), ["reply", "echo"]);
+    assert_eq!(names(&lines(&out)[0]), ["reply", "approve", "echo"]);
     let changed = plugin.frame(&json!({"type": "tools_changed", "tools": [{"name": "other"}]}).to_string(), 0);
     assert_eq!(lines(&changed)[0]["method"], "notifications/tools/list_changed");
     assert!(plugin.frame(&json!({"type": "tools_changed", "tools": [{"name": "other"}]}).to_string(), 0).is_empty());
     plugin.down(None, "gone");
     let down = request(&mut plugin, 3, "tools/list", json!({}));
-    assert_eq!(names(&lines(&down)[0]), ["reply", "other"], "what was known stays listed");
+    assert_eq!(names(&lines(&down)[0]), ["reply", "approve", "other"], "what was known stays listed");
     let mut alone = Plugin::new(identity(), 1);
     assert!(request(&mut alone, 1, "tools/list", json!({})).is_empty());
-    assert_eq!(names(&lines(&alone.tick(6_000))[0]), ["reply"], "it does not wait for ever");
+    assert_eq!(names(&lines(&alone.tick(6_000))[0]), ["reply", "approve"], "it does not wait for ever");
     let mut refused = Plugin::new(identity(), 1);
     request(&mut refused, 1, "tools/list", json!({}));
-    assert_eq!(names(&lines(&refused.down(None, "refused"))[0]), ["reply"]);
+    assert_eq!(names(&lines(&refused.down(None, "refused"))[0]), ["reply", "approve"]);
     assert_eq!(lines(&request(&mut refused, 2, "tools/list", json!({}))).len(), 1);
 }
 
@@ -250,4 +253,68 @@ fn broken_and_unknown_frames_are_ignored() {
         assert!(plugin.frame(text, 0).is_empty(), "{text}");
     }
     assert!(plugin.is_up());
+}
+
+#[test]
+fn what_the_server_wants_read_is_part_of_the_handshake() {
+    let mut plugin = Plugin::new(identity(), 1);
+    assert!(request(&mut plugin, 1, "initialize", json!({})).is_empty());
+    plugin.up(0);
+    let meta = json!({"heartbeat_ms": 30000, "instructions": "A directory of tools."});
+    let out = plugin.frame(&json!({"type": "hello_ack", "tools": [], "session_meta": meta}).to_string(), 0);
+    let told = lines(&out)[0]["result"]["instructions"].as_str().unwrap().to_owned();
+    assert!(told.contains("`reply`") && told.ends_with("A directory of tools."), "{told}");
+}
+
+#[test]
+fn a_failure_that_the_server_has_rendered_stays_as_it_is() {
+    let mut plugin = ready();
+    let call = request(&mut plugin, 5, "tools/call", json!({"name": "echo", "arguments": {}}));
+    let result = json!({"content": [{"type": "text", "text": "CONFLICT: no"}], "isError": true, "_meta": {"a": 1}});
+    let frame = json!({"type": "tool_result", "call_id": sent(&call)[0]["call_id"], "ok": false, "error": "no", "result": result});
+    assert_eq!(lines(&plugin.frame(&frame.to_string(), 0))[0]["result"], result);
+}
+
+fn approve(plugin: &mut Plugin, id: u64) -> Vec<Output> {
+    let input = json!({"command": "ls", "description": "list files"});
+    request(plugin, id, "tools/call", json!({"name": "approve", "arguments": {"tool_name": "Bash", "input": input}}))
+}
+
+fn verdict(out: &[Output]) -> Value {
+    serde_json::from_str(lines(out)[0]["result"]["content"][0]["text"].as_str().unwrap()).unwrap()
+}
+
+#[test]
+fn permission_questions_by_the_tool_are_answered_by_people_alone() {
+    let mut plugin = ready();
+    for behavior in ["allow", "deny"] {
+        let asked = sent(&approve(&mut plugin, 9)).remove(0);
+        assert_eq!(
+            (&asked["type"], &asked["tool"], &asked["args"]["command"]),
+            (&json!("permission_request"), &json!("Bash"), &json!("ls"))
+        );
+        assert_eq!(asked["rationale"], "list files");
+        assert!(toolyard_bridge::verdict::is_request_id(asked["request_id"].as_str().unwrap()));
+        let reply = json!({"type": "permission_reply", "request_id": asked["request_id"], "behavior": behavior});
+        let told = verdict(&plugin.frame(&reply.to_string(), 0));
+        assert_eq!(told["behavior"], behavior, "{told}");
+        assert_eq!(told["updatedInput"]["command"].as_str(), (behavior == "allow").then_some("ls"));
+        assert!(plugin.frame(&reply.to_string(), 0).is_empty(), "once");
+    }
+    let asked = sent(&approve(&mut plugin, 10)).remove(0);
+    plugin.line(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":10}}"#, 0);
+    let reply = json!({"type": "permission_reply", "request_id": asked["request_id"], "behavior": "allow"});
+    assert!(plugin.frame(&reply.to_string(), 0).is_empty(), "taken back");
+    approve(&mut plugin, 11);
+    let lost = plugin.down(None, "gone");
+    assert_eq!(verdict(&lost)["behavior"], "deny", "nobody can be asked any more: {lost:?}");
+    assert_eq!(verdict(&approve(&mut plugin, 12))["behavior"], "deny", "nor now");
+    let mut plugin = ready();
+    approve(&mut plugin, 13);
+    let mut late = Vec::new();
+    for minute in 0..12 {
+        plugin.frame(r#"{"type":"ping","ts":1}"#, minute * 60_000);
+        late.extend(plugin.tick(minute * 60_000).into_iter().filter(|o| matches!(o, Output::Line(_))));
+    }
+    assert_eq!(verdict(&late)["behavior"], "deny", "nobody answered");
 }

@@ -131,8 +131,9 @@ pub struct ToolEntry {
     profiles: Vec<Profile>,
     fingerprint: String,
     paths: PathFinder,
-    input: OnceLock<CompiledSchema>,
-    output: OnceLock<CompiledSchema>,
+    // Boxed: most tools of a large catalog never need them.
+    input: OnceLock<Box<CompiledSchema>>,
+    output: OnceLock<Box<CompiledSchema>>,
 }
 
 impl ToolEntry {
@@ -236,13 +237,13 @@ impl ToolEntry {
 
     /// Checks arguments against the input schema. Changes nothing and fills in no defaults.
     pub fn check_input(&self, args: &Value) -> Result<(), Vec<Violation>> {
-        self.input.get_or_init(|| CompiledSchema::new("input", &self.definition.input_schema)).check(args)
+        self.input.get_or_init(|| Box::new(CompiledSchema::new("input", &self.definition.input_schema))).check(args)
     }
 
     /// Checks data against the output schema; a tool without one may answer anything.
     pub fn check_output(&self, data: &Value) -> Result<(), Vec<Violation>> {
         match &self.definition.output_schema {
-            Some(schema) => self.output.get_or_init(|| CompiledSchema::new("output", schema)).check(data),
+            Some(schema) => self.output.get_or_init(|| Box::new(CompiledSchema::new("output", schema))).check(data),
             None => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ mod socket;
 mod tools;
 
 pub(crate) use socket::{accept, not_a_socket};
-pub use tools::EngineTools;
+pub use tools::SessionTools;
 
 use crate::{
     hub::{Gateway, lock},
@@ -26,16 +26,21 @@ use std::{
 };
 use tokio::sync::{mpsc, watch};
 use toolyard_bridge::{
-    frames::InboundMessage,
+    frames::{InboundMessage, OutboundMessage},
     mailbox::MailboxLimits,
-    server::{Action, CallOrder, ConnectionId, Hub, NewSession, Opening, Settled, ToolRequest, Tools},
+    server::{Action, CallOrder, ConnectionId, Hub, NewSession, Opening, Settled},
 };
-use toolyard_engine::{Store, store::StoreError};
+use toolyard_engine::{
+    Store,
+    store::{Position, StoreError},
+};
 
 /// Open sessions, without their secrets.
 const OPENINGS: &str = "bridge.sessions";
 /// Messages that wait for Claude.
 const INBOX: &str = "bridge.inbox";
+/// What Claude said to people, the last of each session.
+const SAID: &str = "bridge.said";
 /// Bytes waiting to be written to one plugin; beyond it, it does not read.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
@@ -66,23 +71,38 @@ impl Queue {
     }
 }
 
+/// Something Claude says, and where the store has it.
+struct Saying {
+    session: String,
+    seq: u64,
+    message: OutboundMessage,
+    kept: Result<Position, StoreError>,
+}
+
 /// The bridge of a gateway.
 pub(crate) struct Bridge {
     hub: Mutex<Hub>,
     queues: Mutex<HashMap<ConnectionId, Queue>>,
     calls: Mutex<HashMap<(String, String), watch::Sender<bool>>>,
-    tools: OnceLock<Arc<dyn Tools>>,
+    tools: OnceLock<Arc<dyn SessionTools>>,
+    /// What Claude said, on its way to the disk and then to people, in order.
+    said: mpsc::UnboundedSender<Saying>,
+    /// Their other end, until somebody takes it.
+    sayings: Mutex<Option<mpsc::UnboundedReceiver<Saying>>>,
     limits: MailboxLimits,
     began: Instant,
 }
 
 impl Bridge {
     pub(crate) fn new(limits: MailboxLimits) -> Self {
+        let (said, sayings) = mpsc::unbounded_channel();
         Self {
             hub: Mutex::default(),
             queues: Mutex::default(),
             calls: Mutex::default(),
             tools: OnceLock::new(),
+            said,
+            sayings: Mutex::new(Some(sayings)),
             limits,
             began: Instant::now(),
         }
@@ -94,23 +114,13 @@ impl Bridge {
 }
 
 impl Gateway {
-    /// Sets who lists and runs the tools of bridged sessions, before anybody connects; otherwise the engine does.
-    pub fn set_bridge_tools(&self, tools: Arc<dyn Tools>) {
-        let _ = self.inner.bridge.tools.set(tools);
-    }
-
-    fn bridge_tools(&self) -> Arc<dyn Tools> {
-        self.inner.bridge.tools.get_or_init(|| Arc::new(EngineTools::new(self))).clone()
-    }
-
     /// Takes up again what was open when the last process ended.
     pub(crate) fn restore_bridge(&self) {
         let store = self.service().engine().store().clone();
-        let (openings, inbox) = match (store.list(OPENINGS), store.list(INBOX)) {
-            (Ok(openings), Ok(inbox)) => (openings, inbox),
-            (Err(error), _) | (_, Err(error)) => {
-                return tracing::error!(%error, "the bridge's sessions cannot be read");
-            }
+        let kept = || Ok::<_, StoreError>((store.list(OPENINGS)?, store.list(INBOX)?, store.list(SAID)?));
+        let (openings, inbox, said) = match kept() {
+            Ok(kept) => kept,
+            Err(error) => return tracing::error!(%error, "the bridge's sessions cannot be read"),
         };
         let mut hub = lock(&self.inner.bridge.hub);
         for opening in openings.iter().filter_map(|(_, bytes)| serde_json::from_slice::<Opening>(bytes).ok()) {
@@ -121,6 +131,14 @@ impl Gateway {
             let session = key.rsplit_once('\n').map(|(session, _)| session).unwrap_or_default();
             if let Ok(message) = serde_json::from_slice::<InboundMessage>(&bytes) {
                 hub.restore(session, message);
+            }
+        }
+        // Numbers are written with zeros in front, so that these sort too.
+        for (key, bytes) in said {
+            if let Some((session, seq)) = key.rsplit_once('\n')
+                && let (Ok(seq), Ok(message)) = (seq.parse(), serde_json::from_slice::<OutboundMessage>(&bytes))
+            {
+                hub.restore_said(session, seq, message);
             }
         }
     }
@@ -155,6 +173,15 @@ impl Gateway {
 
     /// Tells the hub something and carries out what it wants.
     pub(crate) fn with_bridge<T>(&self, tell: impl FnOnce(&mut Hub) -> (T, Vec<Action>)) -> T {
+        self.with_bridge_kept(tell).0
+    }
+
+    /// The same, and where the store has what was kept on the way: durable is what is waited for.
+    pub(crate) fn with_bridge_kept<T>(
+        &self,
+        tell: impl FnOnce(&mut Hub) -> (T, Vec<Action>),
+    ) -> (T, Option<Result<Position, StoreError>>) {
+        let mut kept = None;
         let (answer, rest) = {
             let mut hub = lock(&self.inner.bridge.hub);
             let (answer, actions) = tell(&mut hub);
@@ -173,7 +200,11 @@ impl Gateway {
                         }
                     }
                     // In the hub's order too: a message is kept before it is forgotten.
-                    Action::Keep { session, message } => self.keep(&session, &message),
+                    Action::Keep { session, message } => kept = Some(self.keep(&session, &message)),
+                    Action::Outbound { session, seq, message } => self.keep_said(session, seq, message),
+                    Action::ForgetSaid { session, seq } => {
+                        self.warn_store(self.store().remove(SAID, &said_key(&session, seq)).map(drop));
+                    }
                     Action::Forget { session, request_id } => {
                         self.warn_store(self.store().remove(INBOX, &format!("{session}\n{request_id}")).map(drop));
                     }
@@ -185,17 +216,47 @@ impl Gateway {
         for action in rest {
             self.carry_out(action);
         }
-        answer
+        (answer, kept)
     }
 
     fn store(&self) -> &Arc<dyn Store> {
         self.service().engine().store()
     }
 
-    fn keep(&self, session: &str, message: &InboundMessage) {
-        let bytes = serde_json::to_vec(message).unwrap_or_default();
-        let key = format!("{session}\n{}", message.request_id);
-        self.warn_store(self.store().put(INBOX, &key, bytes, None).map(drop));
+    fn keep(&self, session: &str, message: &InboundMessage) -> Result<Position, StoreError> {
+        let bytes = serde_json::to_vec(message).map_err(|e| StoreError(e.to_string()))?;
+        self.store().put(INBOX, &format!("{session}\n{}", message.request_id), bytes, None)
+    }
+
+    fn keep_said(&self, session: String, seq: u64, message: OutboundMessage) {
+        let bytes = serde_json::to_vec(&message).map_err(|e| StoreError(e.to_string()));
+        let kept = bytes.and_then(|bytes| self.store().put(SAID, &said_key(&session, seq), bytes, None));
+        let _ = self.inner.bridge.said.send(Saying { session, seq, message, kept });
+    }
+
+    /// Tells people what Claude said, and Claude that it was said, once it is durable; in order.
+    pub(crate) async fn tell_said(self) {
+        let Some(mut sayings) = lock(&self.inner.bridge.sayings).take() else { return };
+        loop {
+            let saying = tokio::select! {
+                saying = sayings.recv() => saying,
+                () = self.inner.stop.cancelled() => return,
+            };
+            let Some(Saying { session, seq, message, kept }) = saying else { return };
+            let kept = match kept {
+                Ok(position) => self.store().durable(position).await,
+                Err(error) => Err(error),
+            };
+            if kept.is_ok() {
+                let payload = json!({
+                    "sessionKey": session, "seq": seq, "chatId": message.chat_id, "text": message.text,
+                    "replyTo": message.reply_to, "files": message.files, "ts": Timestamp::now().as_millisecond(),
+                });
+                self.tell("bridge.outbound", &payload, "operator.read");
+            }
+            let kept = kept.map_err(|error| format!("the message could not be kept, and was not sent: {error}"));
+            self.with_bridge(|hub| ((), hub.said(&session, seq, kept)));
+        }
     }
 
     fn warn_store(&self, outcome: Result<(), StoreError>) {
@@ -209,8 +270,8 @@ impl Gateway {
             Action::Welcome { to, session } => {
                 let gateway = self.clone();
                 tokio::spawn(async move {
-                    let tools = gateway.bridge_tools().list(&session).await;
-                    gateway.with_bridge(|hub| ((), hub.welcome(to, tools)));
+                    let offer = gateway.bridged_offer(&session).await;
+                    gateway.with_bridge(|hub| ((), hub.welcome(to, offer)));
                 });
             }
             Action::Call(order) => self.start_bridged_call(order),
@@ -241,13 +302,6 @@ impl Gateway {
                 });
                 self.tell("bridge.permission.resolved", &payload, "operator.approvals");
             }
-            Action::Outbound { session, seq, message } => {
-                let payload = json!({
-                    "sessionKey": session, "seq": seq, "chatId": message.chat_id, "text": message.text,
-                    "replyTo": message.reply_to, "files": message.files, "ts": Timestamp::now().as_millisecond(),
-                });
-                self.tell("bridge.outbound", &payload, "operator.read");
-            }
             Action::Dropped { session, request_id } => {
                 tracing::warn!(session, request_id, "the oldest message for Claude was dropped: too many wait");
                 let payload = json!({"sessionKey": session, "requestId": request_id});
@@ -257,7 +311,13 @@ impl Gateway {
                 let payload = json!({"sessionKey": session, "connected": connected});
                 self.tell("bridge.connection", &payload, "operator.read");
             }
-            Action::Send { .. } | Action::Close { .. } | Action::Keep { .. } | Action::Forget { .. } => {}
+            // Carried out in the hub's order.
+            Action::Send { .. }
+            | Action::Close { .. }
+            | Action::Keep { .. }
+            | Action::Forget { .. }
+            | Action::Outbound { .. }
+            | Action::ForgetSaid { .. } => {}
         }
     }
 
@@ -272,26 +332,24 @@ impl Gateway {
         lock(&self.inner.bridge.calls).insert(place.clone(), stop);
         let gateway = self.clone();
         tokio::spawn(async move {
-            let CallOrder { session, call_id, once, tool, args } = order;
-            let request = ToolRequest { session: session.clone(), once, tool, args };
-            let outcome = gateway.bridge_tools().call(request, stopped).await;
+            let outcome = gateway.bridged_call(order, stopped).await;
+            let (session, call_id) = &place;
             lock(&gateway.inner.bridge.calls).remove(&place);
-            gateway.with_bridge(|hub| ((), hub.call_done(&session, &call_id, outcome)));
+            gateway.with_bridge(|hub| ((), hub.call_done(session, call_id, outcome)));
         });
     }
 
     /// Tells plugins when tools come or go.
     pub(crate) async fn tell_bridge_tools(self) {
-        let tools = self.bridge_tools();
-        let mut changes = tools.changes();
+        let mut changes = self.service().engine().watch_tools();
         loop {
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return },
                 () = self.inner.stop.cancelled() => return,
             }
             for session in self.see_bridge(Hub::connected_sessions) {
-                let list = tools.list(&session).await;
-                self.with_bridge(|hub| ((), hub.tools_changed(&session, list)));
+                let offer = self.bridged_offer(&session).await;
+                self.with_bridge(|hub| ((), hub.tools_changed(&session, offer.tools)));
             }
         }
     }
@@ -305,4 +363,8 @@ impl Gateway {
 /// The agent of a session's key.
 fn agent_of(session: &str) -> String {
     Key::read(session, None).map_or_else(|_| crate::rpc::sessions::DEFAULT_AGENT.to_owned(), |key| key.agent)
+}
+
+fn said_key(session: &str, seq: u64) -> String {
+    format!("{session}\n{seq:020}")
 }

@@ -1,30 +1,24 @@
-//! The tools of bridged sessions, straight from the engine: listed by the predicate that decides calls, called down the
-//! one road.
+//! The tools of bridged sessions: who they are and how they ask. [`SessionTools`] lists and renders; it stands behind a
+//! trait because a bridged session is to see what an MCP client sees, and the gateway knows no MCP.
 
 use super::agent_of;
 use crate::{
-    hub::{Gateway, Inner},
-    rpc::tools::{self, Invocation, Refused},
+    hub::Gateway,
+    rpc::tools::{hide, route},
 };
-use serde_json::{Map, Value, json};
-use std::sync::{Arc, Weak};
+use serde_json::Value;
+use std::sync::Arc;
 use tokio::sync::watch;
-use toolyard_bridge::server::{BoxFuture, ToolRequest, Tools};
-use toolyard_engine::{Caller, Door, Engine};
-use toolyard_protocol::{Idempotency, RiskLevel};
+use toolyard_bridge::server::{CallFailure, CallOrder, Offer};
+use toolyard_engine::{BoxFuture, CallRequest, Caller, Door};
 
-/// The engine's tools.
-pub struct EngineTools {
-    engine: Engine,
-    /// Weak: the gateway holds this.
-    gateway: Weak<Inner>,
-}
+/// Lists and runs the tools of bridged sessions, in MCP's words.
+pub trait SessionTools: Send + Sync + 'static {
+    /// What a caller is shown.
+    fn offer(&self, caller: Arc<Caller>) -> BoxFuture<'_, Offer>;
 
-impl EngineTools {
-    /// Of a gateway's engine.
-    pub fn new(gateway: &Gateway) -> Self {
-        Self { engine: gateway.service().engine().clone(), gateway: Arc::downgrade(&gateway.inner) }
-    }
+    /// Runs a call down the one road: a `CallToolResult`, whether it went well or not.
+    fn call(&self, caller: Arc<Caller>, request: CallRequest) -> BoxFuture<'_, Value>;
 }
 
 /// Who a bridged session is: it may call tools as policy allows for its door, agent and session, and nothing else.
@@ -39,60 +33,55 @@ fn caller(session: &str) -> Arc<Caller> {
     })
 }
 
-impl Tools for EngineTools {
-    fn list<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Vec<Value>> {
-        Box::pin(async move {
-            let snapshot = self.engine.tools().snapshot.clone();
-            let visible = self.engine.visible_tools(&caller(session));
-            let shown = visible.iter().map(|entry| {
-                let d = entry.definition();
-                let mut tool = json!({
-                    "name": snapshot.safe_name(entry), "title": d.title, "description": d.description,
-                    "inputSchema": d.input_schema,
-                    "annotations": {
-                        "title": d.title, "readOnlyHint": d.risk_level == RiskLevel::ReadOnly,
-                        "idempotentHint": matches!(d.idempotency, Idempotency::Pure | Idempotency::Idempotent),
-                    },
-                });
-                if let Some(schema) = &d.output_schema {
-                    tool["outputSchema"] = Value::Object(schema.clone());
-                }
-                tool
-            });
-            shown.collect()
-        })
+impl Gateway {
+    /// Sets who lists and runs the tools of bridged sessions. Without it they have none.
+    pub fn set_bridge_tools(&self, tools: Arc<dyn SessionTools>) {
+        let _ = self.inner.bridge.tools.set(tools);
     }
 
-    fn call(&self, request: ToolRequest, mut stop: watch::Receiver<bool>) -> BoxFuture<'_, Result<Value, String>> {
-        Box::pin(async move {
-            let Some(inner) = self.gateway.upgrade() else { return Err("Toolyard is stopping".to_owned()) };
-            let gateway = Gateway { inner };
-            let cancel = self.engine.call_token();
-            let invocation = Invocation {
-                name: request.tool,
-                args: request.args,
-                caller: caller(&request.session),
-                asking: tools::route(&gateway, None),
-                timeout_ms: None,
-                idempotency_key: Some(request.once),
-                dry_run: false,
-                cancel: Some(cancel.clone()),
-            };
-            let call = tools::run(&gateway, invocation);
-            tokio::pin!(call);
-            let invoked = tokio::select! {
-                invoked = &mut call => invoked,
-                () = stopped(&mut stop) => {
-                    cancel.cancel();
-                    call.await
-                }
-            };
-            invoked.outcome.map(|output| rendered(output.into_value())).map_err(|refused| told(&refused))
-        })
+    /// What a session is shown.
+    pub(super) async fn bridged_offer(&self, session: &str) -> Offer {
+        match self.inner.bridge.tools.get() {
+            Some(tools) => tools.offer(caller(session)).await,
+            None => Offer::default(),
+        }
     }
 
-    fn changes(&self) -> watch::Receiver<()> {
-        self.engine.watch_tools()
+    /// Runs a session's call. `stop` fires when nobody wants the result any more.
+    pub(super) async fn bridged_call(
+        &self,
+        order: CallOrder,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<Value, CallFailure> {
+        let Some(tools) = self.inner.bridge.tools.get() else {
+            return Err("this gateway has no tools for bridged sessions".into());
+        };
+        let cancel = self.service().engine().call_token();
+        let request = CallRequest {
+            tool: order.tool,
+            args: order.args,
+            asking: route(self, None),
+            idempotency_key: Some(order.once),
+            cancel: Some(cancel.clone()),
+            ..CallRequest::default()
+        };
+        let call = tools.call(caller(&order.session), request);
+        tokio::pin!(call);
+        let result = tokio::select! {
+            result = &mut call => result,
+            () = stopped(&mut stop) => {
+                cancel.cancel();
+                call.await
+            }
+        };
+        let failed = result.get("isError") == Some(&Value::Bool(true));
+        self.inner.metrics.tool(if failed { "error" } else { "ok" });
+        if !failed {
+            return Ok(result);
+        }
+        let shown = hide(&self.settings().token, result.to_string());
+        let result = serde_json::from_str(&shown).unwrap_or(result);
+        Err(CallFailure { text: words(&result), result: Some(result) })
     }
 }
 
@@ -103,27 +92,9 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     }
 }
 
-/// `{content, details, meta}` as CallToolResult.
-fn rendered(output: Value) -> Value {
-    let Value::Object(mut output) = output else { return output };
-    let mut result = Map::new();
-    result.insert("content".to_owned(), output.remove("content").unwrap_or_else(|| json!([])));
-    let structured = output.remove("structuredContent").or_else(|| output.remove("details"));
-    if let Some(structured) = structured.filter(|s| s.as_object().is_some_and(|map| !map.is_empty())) {
-        result.insert("structuredContent".to_owned(), structured);
-    }
-    Value::Object(result)
-}
-
-/// A refusal in words: the code, the message, what would help.
-fn told(refused: &Refused) -> String {
-    let mut text = format!("{}: {}", refused.code, refused.message);
-    for key in ["suggestion", "errors"] {
-        match refused.details.get(key) {
-            Some(Value::String(line)) => text.extend(["\n", line]),
-            Some(other) => text.extend(["\n", &other.to_string()]),
-            None => {}
-        }
-    }
-    text
+/// The text of a result.
+fn words(result: &Value) -> String {
+    let parts = result.get("content").and_then(Value::as_array).into_iter().flatten();
+    let texts: Vec<&str> = parts.filter_map(|part| part.get("text").and_then(Value::as_str)).collect();
+    if texts.is_empty() { "the tool failed".to_owned() } else { texts.join("\n") }
 }

@@ -26,6 +26,7 @@ impl Gateway {
         tokio::spawn(self.clone().tell_devices());
         tokio::spawn(self.clone().take_pulse());
         tokio::spawn(self.clone().tell_bridge_tools());
+        tokio::spawn(self.clone().tell_said());
     }
 
     async fn tick(self) {

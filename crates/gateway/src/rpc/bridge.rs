@@ -22,7 +22,7 @@ pub(super) async fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
     match ask.method {
         "bridge.open" => open(ask, params).await,
         "bridge.close" => close(ask, params).await,
-        "bridge.inbound" => inbound(ask, params),
+        "bridge.inbound" => receive(ask.gateway, ask.method, params).await,
         "bridge.outbound" => outbound(ask, params),
         "bridge.permission.reply" => reply(ask, params),
         _ => status(ask, params),
@@ -111,12 +111,8 @@ const INBOUND: &[Field] = &[
     Field::optional("meta", Kind::Object),
 ];
 
-fn inbound(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
-    receive(ask.gateway, ask.method, params)
-}
-
-/// A message for Claude, by whichever door.
-pub(crate) fn receive(gateway: &Gateway, method: &str, params: Option<Value>) -> Result<Value, RpcError> {
+/// A message for Claude, by whichever door. It is durable when this answers; on its way it is sooner.
+pub(crate) async fn receive(gateway: &Gateway, method: &str, params: Option<Value>) -> Result<Value, RpcError> {
     let mut params = check(method, params, INBOUND)?;
     let key = key(&params)?;
     let meta = match params.remove("meta") {
@@ -127,10 +123,13 @@ pub(crate) fn receive(gateway: &Gateway, method: &str, params: Option<Value>) ->
     check_message(&content, &meta).map_err(|why| RpcError::invalid(format!("invalid {method} params: {why}")))?;
     let request_id = format!("msg_{}", uuid::Uuid::now_v7().simple());
     let message = InboundMessage { request_id: request_id.clone(), content, meta };
-    let accepted = gateway.with_bridge(|hub| match hub.inbound(&key.full, message) {
+    let (accepted, kept) = gateway.with_bridge_kept(|hub| match hub.inbound(&key.full, message) {
         Ok((accepted, actions)) => (Some(accepted), actions),
         Err(_) => (None, Vec::new()),
     });
+    if let Some(kept) = kept {
+        gateway.service().engine().store().durable(kept?).await?;
+    }
     match accepted {
         None => Err(not_open(&key.full)),
         Some(Accepted::Message { sent }) => {

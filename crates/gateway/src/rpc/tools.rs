@@ -279,13 +279,6 @@ pub(crate) struct Output {
     meta: Meta,
 }
 
-impl Output {
-    /// As a value, for doors that take it apart.
-    pub(crate) fn into_value(self) -> Value {
-        serde_json::to_value(self).unwrap_or_default()
-    }
-}
-
 /// Parts as the tool gave them, or one part of text.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
@@ -496,7 +489,7 @@ fn refusal(name: &str, failure: Failure, known: bool) -> Refused {
 }
 
 /// A message without the gateway's own credential, should a tool have come by it.
-fn hide(token: &str, message: String) -> String {
+pub(crate) fn hide(token: &str, message: String) -> String {
     if token.len() >= 8 && message.contains(token) { message.replace(token, "(hidden)") } else { message }
 }
 

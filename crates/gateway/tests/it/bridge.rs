@@ -77,17 +77,21 @@ async fn a_call_goes_down_the_road_once_for_each_id() {
     let id = |frame: &Value| frame["result"]["structuredContent"]["id"].clone();
     assert!(id(&first).is_string() && id(&first) == id(&again), "the recorded result: {first} {again}");
     for (tool, args, word) in [
-        ("bench_echo", json!({}), "validation_error"),
-        ("bench_denied", json!({}), "not_found"),
+        ("bench_echo", json!({}), "VALIDATION_ERROR"),
+        ("bench_denied", json!({}), "Unknown tool"),
         ("bench_blocked", json!({}), "nope by policy hook"),
-        ("bench_fail", json!({}), "internal_error"),
-        ("bench_ask", json!({}), "requires_approval"),
+        ("bench_fail", json!({}), "INTERNAL_ERROR"),
+        ("bench_ask", json!({}), "APPROVAL"),
     ] {
         plugin.send(json!({"type": "tool_call", "call_id": tool, "tool": tool, "args": args}).to_string()).await;
         let refused = plugin.frame().await.unwrap();
         let error = refused["error"].as_str().unwrap_or_default();
         assert!(refused["ok"] == false && error.contains(word), "{tool}: {refused}");
-        assert!(!error.contains(TOKEN), "{refused}");
+        assert!(!refused.to_string().contains(TOKEN), "{refused}");
+        assert_eq!(
+            (&refused["result"]["isError"], refused["result"]["content"][0]["text"].as_str()),
+            (&json!(true), Some(error))
+        );
     }
     plugin
         .send(

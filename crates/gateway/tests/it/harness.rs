@@ -7,11 +7,17 @@ use std::{net::SocketAddr, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_websockets::{ClientBuilder, MaybeTlsStream, Message, WebSocketStream};
+use toolyard_bridge::server::Offer;
 use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::{
-    Engine, EngineOptions, EngineParts, chain::Signer, memory_store::MemoryStore, store::Lease, system_clock,
+    BoxFuture, CallRequest, Caller, Engine, EngineOptions, EngineParts, chain::Signer, memory_store::MemoryStore,
+    store::Lease, system_clock,
 };
-use toolyard_gateway::{Gateway, Service, Settings, listen};
+use toolyard_gateway::{Gateway, Service, SessionTools, Settings, listen};
+use toolyard_mcp::{
+    Asks, Implementation, McpServer, ServerParts,
+    server::{Everything, Skills},
+};
 
 pub(crate) const TOKEN: &str = "test-token-abc123";
 
@@ -58,6 +64,7 @@ impl Server {
         let address = Some("127.0.0.1".parse().unwrap());
         let settings = Settings { config, address, state_path: "/nowhere/state".to_owned(), ..settings };
         let gateway = Gateway::new(service, settings, stop.clone());
+        gateway.set_bridge_tools(std::sync::Arc::new(Bridged(mcp(&engine))));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(listen::serve(listener, gateway.clone(), stop.clone()));
@@ -109,6 +116,35 @@ impl Server {
         let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_default();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
         (status, head.to_owned(), body.to_owned())
+    }
+}
+
+/// MCP's view of the tools, as the program joins it to the bridge.
+struct Bridged(McpServer);
+
+fn mcp(engine: &Engine) -> McpServer {
+    McpServer::new(ServerParts {
+        engine: engine.clone(),
+        shelf: std::sync::Arc::new(Everything),
+        extras: None,
+        resources: Vec::new(),
+        prompts: vec![Skills::new(Vec::new())],
+        asks: Asks::default(),
+        info: Implementation { name: "t".into(), title: "T".into(), version: "0".into() },
+        agent: "main".to_owned(),
+    })
+}
+
+impl SessionTools for Bridged {
+    fn offer(&self, caller: std::sync::Arc<Caller>) -> BoxFuture<'_, Offer> {
+        Box::pin(async move {
+            let (tools, instructions) = self.0.shown_to(&caller).await.unwrap();
+            Offer { tools, instructions }
+        })
+    }
+
+    fn call(&self, caller: std::sync::Arc<Caller>, request: CallRequest) -> BoxFuture<'_, Value> {
+        Box::pin(async move { Value::Object(self.0.call_rendered(caller, request).await) })
     }
 }
 

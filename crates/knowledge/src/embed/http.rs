@@ -4,6 +4,7 @@ use super::EmbedError;
 use reqwest::{Client, StatusCode, Url};
 use serde_json::Value;
 use std::{net::IpAddr, time::Duration};
+use tokio_rustls::rustls::crypto::ring;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -52,6 +53,8 @@ impl Server {
                 base.host_str().unwrap_or_default()
             )));
         }
+        // The client takes the process's provider of cryptography; where one is set already it stays.
+        let _ = ring::default_provider().install_default();
         // Notes must not take a detour: neither a proxy nor a redirect may choose where they go.
         let client = Client::builder()
             .no_proxy()

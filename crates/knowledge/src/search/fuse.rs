@@ -3,6 +3,10 @@
 use super::vectors::Near;
 use std::collections::HashMap;
 
+/// A best likeness below this is taken for this much: a question the embedder knows nothing of has no match that is as
+/// sure as another question's.
+const LEAST_BEST_LIKENESS: f32 = 0.4;
+
 /// How much each part counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
@@ -27,7 +31,8 @@ pub struct Fused {
     pub text_part: f32,
     /// The cosine; `None` without vectors.
     pub likeness: Option<f32>,
-    /// The cosine, 0 where it is negative.
+    /// The cosine against the best of this question, 0 where it is negative. Where full text found nothing it is the
+    /// cosine itself.
     pub vector_part: f32,
     /// How much its note is linked to.
     pub link_part: f32,
@@ -75,14 +80,16 @@ pub fn fuse(
         fused.text_score = Some(near.score);
     }
     let most_text = text.iter().map(|near| near.score).fold(0.0, f32::max);
+    // Cosines of short questions are low throughout, those of long ones high. Measured by the best, as BM25 is, the same
+    // weight fits both.
+    let most_like = vectors.iter().map(|near| near.score).fold(LEAST_BEST_LIKENESS, f32::max);
+    let most_like = if text.is_empty() { 1.0 } else { most_like };
     let mut ranked: Vec<Fused> = all
         .into_values()
         .map(|mut fused| {
             fused.text_part =
                 fused.text_score.map_or(0.0, |score| if most_text > 0.0 { score / most_text } else { 0.0 });
-            // The cosine as it is: stretched to the best of the question, a question the embedder knows nothing of would
-            // have a best match as sure as any other.
-            fused.vector_part = fused.likeness.map_or(0.0, |like| like.clamp(0.0, 1.0));
+            fused.vector_part = fused.likeness.map_or(0.0, |like| (like / most_like).clamp(0.0, 1.0));
             let both = share * fused.vector_part + (1.0 - share) * fused.text_part;
             fused.score = (both * (1.0 - weights.links) + weights.links * fused.link_part).clamp(0.0, 1.0);
             fused
@@ -119,6 +126,15 @@ mod tests {
         let ranked = fuse(&[], &[near(1, 0.2), near(2, 0.3)], |_| None, |_| 0.0, &WEIGHTS);
         assert_eq!(ranked.iter().map(|f| f.row).collect::<Vec<_>>(), [2, 1]);
         assert!(fuse(&[], &[], |_| None, |_| 0.0, &WEIGHTS).is_empty());
+    }
+
+    #[test]
+    fn a_question_the_embedder_knows_nothing_of_is_left_to_words() {
+        let words = [near(1, 5.0), near(2, 3.0)];
+        let unsure = fuse(&words, &[near(2, 0.1), near(1, 0.0)], |_| None, |_| 0.0, &WEIGHTS);
+        assert_eq!(unsure[0].row, 1);
+        let sure = fuse(&words, &[near(2, 0.6), near(1, 0.2)], |_| None, |_| 0.0, &WEIGHTS);
+        assert_eq!((sure[0].row, sure[0].vector_part), (2, 1.0));
     }
 
     #[test]

@@ -17,6 +17,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+/// Bytes read at once from a child; each that runs has this many.
+const READ_BUFFER: usize = 16 << 10;
+/// A line's memory is kept for the next one up to this size.
+const KEPT_LINE: usize = 16 << 10;
 /// Bytes of a server's errors that are kept.
 const KEPT_ERRORS: usize = 4096;
 /// A server whose input has ended gets this long to end by itself,
@@ -197,7 +201,7 @@ async fn write(mut stdin: ChildStdin, mut outgoing: mpsc::Receiver<String>, eof:
 
 /// Reads messages until the end; answers with why it ended.
 async fn read(stdout: impl AsyncRead + Unpin, max_message: usize, mux: Arc<Mux>, inbox: Arc<dyn Inbox>) -> String {
-    let mut reader = BufReader::with_capacity(64 << 10, stdout);
+    let mut reader = BufReader::with_capacity(READ_BUFFER, stdout);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -212,7 +216,7 @@ async fn read(stdout: impl AsyncRead + Unpin, max_message: usize, mux: Arc<Mux>,
             }
             Err(e) => return format!("its output cannot be read: {e}"),
         }
-        if line.capacity() > 1 << 20 {
+        if line.capacity() > KEPT_LINE {
             line = Vec::new();
         }
     }

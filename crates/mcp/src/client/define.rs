@@ -53,7 +53,7 @@ pub(crate) fn define(
     let annotations = tool.get("annotations").and_then(Value::as_object).cloned().unwrap_or_default();
     let hint = |key: &str| config.trust == Trust::Annotations && annotations.get(key) == Some(&Value::Bool(true));
     let mut input = match tool.get("inputSchema").or_else(|| tool.get("parameters")) {
-        Some(Value::Object(schema)) => schema.clone(),
+        Some(Value::Object(schema)) => compact(schema, usize::from(!schema.contains_key("type"))),
         None => Map::new(),
         Some(_) => return Err("its inputSchema is not an object".to_owned()),
     };
@@ -79,7 +79,7 @@ pub(crate) fn define(
         risk_level: if reads { RiskLevel::ReadOnly } else { RiskLevel::Writes },
         version: "1.0.0".to_owned(),
         input_schema: input,
-        output_schema: tool.get("outputSchema").and_then(Value::as_object).and_then(wrapped),
+        output_schema: tool.get("outputSchema").and_then(Value::as_object).and_then(wrapped).map(|s| compact(&s, 0)),
         side_effects: if reads { Vec::new() } else { vec!["external".to_owned()] },
         idempotency: match (reads, again) {
             (true, _) => Idempotency::Pure,
@@ -170,6 +170,23 @@ fn references(value: &Value) -> bool {
         }),
         Value::Array(list) => list.iter().all(references),
         _ => true,
+    }
+}
+
+/// The same with no room to grow, but for `more` keys at the top: there may be thousands of these, and they stay.
+fn compact(map: &Map<String, Value>, more: usize) -> Map<String, Value> {
+    let mut small = Map::with_capacity(map.len() + more);
+    for (key, value) in map {
+        small.insert(key.clone(), compact_value(value));
+    }
+    small
+}
+
+fn compact_value(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(compact(map, 0)),
+        Value::Array(list) => Value::Array(list.iter().map(compact_value).collect()),
+        other => other.clone(),
     }
 }
 

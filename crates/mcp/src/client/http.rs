@@ -26,6 +26,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio_rustls::rustls::crypto::ring;
 use tokio_util::sync::CancellationToken;
 
 /// How long a connection may take to open.
@@ -51,8 +52,9 @@ pub(crate) fn client() -> Result<HttpClient, String> {
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(CONNECT_WITHIN));
-    let builder = HttpsConnectorBuilder::new();
-    let https = builder.with_native_roots().map_err(|e| format!("the system's certificates cannot be read: {e}"))?;
+    // Named, because another crate of the program may bring a second provider, and then there is no default.
+    let builder = HttpsConnectorBuilder::new().with_provider_and_native_roots(ring::default_provider());
+    let https = builder.map_err(|e| format!("the system's certificates cannot be read: {e}"))?;
     let connector = https.https_or_http().enable_http1().wrap_connector(connector);
     Ok(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(IDLE_CONNECTIONS).build(connector))
 }
@@ -250,6 +252,10 @@ impl HttpLink {
             return self.events(id, response.into_body()).await.map(Exchanged::Answer);
         }
         let body = self.target.whole(response.into_body()).await?;
+        if status == StatusCode::NOT_FOUND && !self.is_modern() && lock(&self.session).is_some() {
+            // The session is unknown, whatever else the body says of it.
+            return Ok(Exchanged::Refused(status, said(&body)));
+        }
         match Incoming::read(&body) {
             Ok(Incoming::Response { id: answered, outcome }) if answered == *id => Ok(Exchanged::Answer(outcome)),
             // An error about the request as a whole may lack its id.

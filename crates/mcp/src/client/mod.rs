@@ -180,7 +180,9 @@ impl Upstreams {
         let mut batch = Vec::new();
         let mut strangers = Vec::new();
         for upstream in added {
-            match remembered.remove(&upstream.name) {
+            // Read one at a time: all of them taken apart at once would be the most memory this ever needs.
+            let seen = remembered.remove(&upstream.name).and_then(|bytes| Memory::read_seen(&bytes));
+            match seen {
                 Some(_) if upstream.terms.as_ref().is_some_and(|terms| terms.on_startup) => strangers.push(upstream),
                 Some(seen) => match upstream.weigh(seen, true).await {
                     Ok(Some(entries)) => batch.push((Arc::downgrade(&upstream), entries)),
@@ -313,7 +315,7 @@ impl ToolExtras for Upstreams {
         let (Some("mcp"), Some(server), Some(_)) = (parts.next(), parts.next(), parts.next()) else { return None };
         let upstream = self.servers().get(server).cloned()?;
         let entry = self.shared.engine.tools().snapshot.get(id).cloned()?;
-        upstream.known(entry.name().as_str())?.extras
+        upstream.known(entry.name().as_str())?.extras()
     }
 }
 

@@ -47,12 +47,17 @@ pub(crate) struct Memory(pub(crate) Arc<dyn Store>);
 
 impl Memory {
     pub(crate) fn seen(&self, server: &str) -> Result<Option<Seen>, StoreError> {
-        Ok(self.0.get(CATALOGS, server)?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+        Ok(self.0.get(CATALOGS, server)?.and_then(|bytes| Self::read_seen(&bytes)))
     }
 
-    pub(crate) fn all_seen(&self) -> Result<BTreeMap<String, Seen>, StoreError> {
-        let all = self.0.list(CATALOGS)?;
-        Ok(all.into_iter().filter_map(|(key, bytes)| Some((key, serde_json::from_slice(&bytes).ok()?))).collect())
+    /// Every server as it was last seen, still as bytes.
+    pub(crate) fn all_seen(&self) -> Result<BTreeMap<String, Vec<u8>>, StoreError> {
+        Ok(self.0.list(CATALOGS)?.into_iter().collect())
+    }
+
+    /// What [`Self::all_seen`] gave of one.
+    pub(crate) fn read_seen(bytes: &[u8]) -> Option<Seen> {
+        serde_json::from_slice(bytes).ok()
     }
 
     pub(crate) fn keep_seen(&self, server: &str, seen: &Seen) -> Result<(), StoreError> {

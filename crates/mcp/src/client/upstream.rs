@@ -142,7 +142,15 @@ struct Offers {
 pub(crate) struct Known {
     pub(crate) original: Arc<str>,
     pub(crate) mirrored: Arc<[Mirrored]>,
-    pub(crate) extras: Option<Arc<Map<String, Value>>>,
+    /// As JSON: it is read when a list is written, and there may be thousands.
+    extras: Option<Arc<str>>,
+}
+
+impl Known {
+    /// What the catalog does not hold.
+    pub(crate) fn extras(&self) -> Option<Arc<Map<String, Value>>> {
+        serde_json::from_str(self.extras.as_ref()?).ok().map(Arc::new)
+    }
 }
 
 /// How starting went lately.
@@ -386,7 +394,7 @@ impl Upstream {
             let known = Known {
                 original: original.into(),
                 mirrored: mirrored.into(),
-                extras: (!extras.is_empty()).then(|| Arc::new(extras)),
+                extras: (!extras.is_empty()).then(|| Value::Object(extras).to_string().into()),
             };
             offers.tools.insert(name, known);
             entries.push(entry);

@@ -163,7 +163,8 @@ impl Inner {
             None => (None, None),
             Some(text) => {
                 let (source, rest) = text.split_once('\t').ok_or_else(bad_cursor)?;
-                (Some(source.to_owned()), Some(rest.to_owned()))
+                // Nothing after the name: from the source's beginning.
+                (Some(source.to_owned()), Some(rest.to_owned()).filter(|rest| !rest.is_empty()))
             }
         };
         let first = match &from {

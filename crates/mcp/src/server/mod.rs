@@ -8,6 +8,7 @@ mod call;
 mod dispatch;
 pub mod http;
 mod notes;
+mod render;
 mod session;
 mod shelf;
 mod skills;

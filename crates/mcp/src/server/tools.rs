@@ -54,15 +54,20 @@ impl Inner {
 
     fn write_page(&self, tools: &[ShownTool]) -> String {
         let snapshot = self.engine.tools().snapshot.clone();
-        let values: Vec<Value> = tools
-            .iter()
-            .map(|tool| {
-                let entry = tool.id.as_deref().and_then(|id| snapshot.get(id));
-                let extras = tool.id.as_deref().and_then(|id| self.extras.as_ref()?.extras(id));
-                Value::Object(shown(tool, entry.map(|e| &**e), extras.as_deref()))
-            })
-            .collect();
-        serde_json::to_string(&values).unwrap_or_else(|_| "[]".to_owned())
+        let mut text = String::from("[");
+        // One at a time: thousands of tools as values would take many times the memory of their text.
+        for tool in tools {
+            let entry = tool.id.as_deref().and_then(|id| snapshot.get(id));
+            let extras = tool.id.as_deref().and_then(|id| self.extras.as_ref()?.extras(id));
+            let map = shown(tool, entry.map(|e| &**e), extras.as_deref());
+            if text.len() > 1 {
+                text.push(',');
+            }
+            text.push_str(&Value::Object(map).to_string());
+        }
+        text.push(']');
+        text.shrink_to_fit();
+        text
     }
 }
 

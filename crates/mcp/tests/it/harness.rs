@@ -11,7 +11,7 @@ use toolyard_engine::{
 };
 use toolyard_mcp::{
     Asks, Implementation, McpServer, ServerParts,
-    server::{Client, Everything, Skills, VaultNotes},
+    server::{Client, Everything, ResourceSource, Skills, VaultNotes},
 };
 use toolyard_protocol::{ErrorCode, ToolCall};
 
@@ -69,6 +69,11 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new() -> Self {
+        Self::with(vec![Arc::new(VaultNotes)])
+    }
+
+    /// With these resources.
+    pub(crate) fn with(resources: Vec<Arc<dyn ResourceSource>>) -> Self {
         let policy = PolicyConfig { deny: vec!["test.denied".into()], ..PolicyConfig::default() };
         let engine = Engine::new(EngineParts {
             store: Arc::new(MemoryStore::new()),
@@ -101,7 +106,7 @@ impl Lab {
             engine: engine.clone(),
             shelf: Arc::new(Everything),
             extras: None,
-            resources: vec![Arc::new(VaultNotes)],
+            resources,
             prompts: vec![Skills::new(vec![skills.path().to_owned()])],
             asks,
             info: Implementation { name: "toolyard".into(), title: "Toolyard".into(), version: "0".into() },

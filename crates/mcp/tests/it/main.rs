@@ -4,6 +4,7 @@
 
 mod harness;
 mod http;
+mod resources;
 mod stdio;
 mod upstream;
 mod upstream_http;

@@ -16,7 +16,7 @@ use tokio::{
     process::{Child, Command},
     signal::unix::{SignalKind, signal},
 };
-use toolyard_bridge::plugin::{Identity, drive};
+use toolyard_bridge::plugin::{APPROVE, Identity, drive};
 use toolyard_gateway::client::Dialler;
 use toolyard_protocol::{ErrorCode, Failure};
 
@@ -101,6 +101,9 @@ async fn supervise(start: &ClaudeStart, opened: &Value, file: &Path) -> Outcome 
                 .suggest("Write server:toolyard, plugin:NAME@MARKETPLACE, or none."));
         }
     }
+    if let Some(tool) = permission_tool(&start.args) {
+        command.arg("--permission-prompt-tool").arg(tool);
+    }
     command.args(&start.args).kill_on_drop(true);
     for (name, value) in opened["env"].as_object().into_iter().flatten() {
         command.env(name, value.as_str().unwrap_or_default());
@@ -127,6 +130,15 @@ async fn supervise(start: &ClaudeStart, opened: &Value, file: &Path) -> Outcome 
         Some(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         None => ExitCode::FAILURE,
     })
+}
+
+/// In print mode nobody sits before Claude Code's dialogue: its questions come to us, unless somebody decided otherwise.
+fn permission_tool(args: &[String]) -> Option<String> {
+    let has = |names: &[&str]| {
+        args.iter().any(|arg| names.iter().any(|name| arg == name || arg.starts_with(&format!("{name}="))))
+    };
+    let decided = ["--permission-prompt-tool", "--permission-mode", "--dangerously-skip-permissions"];
+    (has(&["-p", "--print"]) && !has(&decided)).then(|| format!("mcp__toolyard__{APPROVE}"))
 }
 
 async fn stop(child: &mut Child) -> std::io::Result<ExitStatus> {

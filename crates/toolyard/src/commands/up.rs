@@ -8,7 +8,7 @@ use crate::{
     wiring::{Needs, Yard},
 };
 use serde_json::json;
-use std::{net::SocketAddr, process::ExitCode};
+use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -86,6 +86,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner, home::user_name(), stop.clone()));
     let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
     let mcp_server = mcp::server(&yard);
+    gateway.set_bridge_tools(Arc::new(mcp::BridgedTools(mcp_server.clone())));
     gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp_server, stop.clone()));
     let mcp_socket = local::bind(&home.mcp_socket())
         .await

@@ -25,6 +25,11 @@ struct Host {
 }
 
 impl Host {
+    /// Starts `toolyard mcp`, which speaks with the same running Toolyard.
+    fn start_mcp(place: &Place) -> Self {
+        Self::spawn(place.command(&["mcp"]))
+    }
+
     /// Starts what the MCP configuration names, as Claude Code does.
     fn start(opened: &Value) -> Self {
         let server = &opened["mcpConfig"]["mcpServers"]["toolyard"];
@@ -34,6 +39,10 @@ impl Host {
             command.env(name, value.as_str().unwrap());
         }
         command.args(server["args"].as_array().unwrap().iter().map(|a| a.as_str().unwrap()));
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = mpsc::channel();
         let out = BufReader::new(child.stdout.take().unwrap());
@@ -75,10 +84,15 @@ impl Host {
         self.wait_for(method, |line| line["method"] == method)["params"].clone()
     }
 
-    fn request(&mut self, method: &str, params: Value) -> Value {
+    fn begin(&mut self, method: &str, params: Value) -> u64 {
         self.next += 1;
         let id = self.next;
         self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
+        id
+    }
+
+    fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.begin(method, params);
         self.wait_for(method, |line| line["id"] == id)
     }
 
@@ -177,7 +191,10 @@ fn claude_code_gets_messages_calls_tools_and_answers() {
     let missing = host.call("vault_readFile", json!({"path": "nope.md"}));
     assert_eq!(missing["isError"], true, "{missing}");
     let unknown = host.call("not_a_tool", json!({}));
-    assert!(unknown["content"][0]["text"].as_str().unwrap().contains("not_found"), "{unknown}");
+    assert!(
+        unknown["isError"] == true && unknown["content"][0]["text"].as_str().unwrap().contains("Unknown tool"),
+        "{unknown}"
+    );
     // Policy asks before a write, and nobody is there to answer: refused like at every other door.
     let write = host.call("vault_createFile", json!({"path": "b.md", "content": "x"}));
     assert_eq!(write["isError"], true, "{write}");
@@ -285,6 +302,101 @@ fn a_plugin_that_is_not_let_in_says_why_and_works_on() {
     assert_eq!(closed.json()["closed"], true);
     let nobody = run(&place, &server, &["bridge", "inbound", "--session", "claude", "x"]);
     assert!(nobody.code == 1 && nobody.stdout.contains("bridge.open"), "{nobody:?}");
+    server.stop();
+}
+
+#[test]
+fn a_bridged_session_sees_and_gets_what_an_mcp_client_does() {
+    let place = Place::new();
+    place.note("a.md", "hello");
+    for (config, searched) in [("", false), ("[tools.toolSearch]\nmode = \"directory\"\n", true)] {
+        place.config(config);
+        let server = place.up();
+        let mut bridged = Host::start(&open(&place, &server));
+        let hello = bridged.initialize();
+        let mut direct = Host::start_mcp(&place);
+        let mcp_hello = direct.initialize();
+        // The plugin's own two first, and then the same. Whoever starts `toolyard mcp` is the owner and may do more.
+        let tools = bridged.request("tools/list", json!({}))["result"]["tools"].as_array().unwrap().clone();
+        assert_eq!((&tools[0]["name"], &tools[1]["name"]), (&json!("reply"), &json!("approve")));
+        let listed = direct.request("tools/list", json!({}))["result"]["tools"].as_array().unwrap().clone();
+        let seen = |tool: &&Value| tools.iter().any(|t| t["name"] == tool["name"]);
+        assert!(tools[2..].iter().eq(listed.iter().filter(seen)), "{tools:?}");
+        assert!(tools.len() > if searched { 3 } else { 20 }, "{tools:?}");
+        assert_eq!(listed.iter().any(|t| t["name"] == "tool_search"), searched, "{listed:?}");
+        if searched {
+            let directory = mcp_hello["instructions"].as_str().unwrap();
+            assert!(hello["instructions"].as_str().unwrap().ends_with(directory), "{hello}");
+        }
+        for (tool, args) in [
+            ("vault_readFile", json!({"path": "a.md"})),
+            ("vault_readFile", json!({"path": "nope.md"})),
+            ("vault_readFile", json!({"path": 5})),
+        ] {
+            let strip = |mut result: Value| {
+                result.as_object_mut().unwrap().remove("_meta");
+                result
+            };
+            let got = strip(bridged.call(tool, args.clone()));
+            assert_eq!(got, strip(direct.call(tool, args.clone())), "{args}");
+        }
+        if searched {
+            let found = bridged.call("tool_search", json!({"query": "read a note"}));
+            assert!(found["content"][0]["text"].as_str().unwrap().contains("vault.readFile"), "{found}");
+        }
+        server.stop();
+    }
+}
+
+#[test]
+fn what_claude_said_outlives_the_gateway() {
+    let place = Place::new();
+    let server = place.up();
+    let port = server.ready["url"].as_str().unwrap().rsplit(':').next().unwrap().to_owned();
+    let mut host = Host::start(&open(&place, &server));
+    host.initialize();
+    for text in ["one", "two"] {
+        let (replied, _) = host.call_until_up("reply", json!({"chat_id": "7", "text": text}));
+        assert_eq!(replied["structuredContent"], json!({"sent": true}), "{replied}");
+    }
+    drop(host);
+    // Killed: what was confirmed is on the disk.
+    drop(server);
+    let server = place.up_on(&port);
+    let said = run(&place, &server, &["bridge", "outbound", "--session", "claude"]).json();
+    let texts: Vec<(u64, &str)> = said["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| (m["seq"].as_u64().unwrap(), m["text"].as_str().unwrap()))
+        .collect();
+    assert_eq!(texts, [(1, "one"), (2, "two")]);
+    server.stop();
+}
+
+#[test]
+fn claude_codes_own_prompts_can_be_answered_by_people_elsewhere() {
+    let place = Place::new();
+    let server = place.up();
+    let mut host = Host::start(&open(&place, &server));
+    host.initialize();
+    wait_until("connected", || status(&place, &server)["connected"] == true);
+    for (allowed, word) in [(true, "yes"), (false, "no")] {
+        let args = json!({"tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "t1"});
+        let asked = host.begin("tools/call", json!({"name": "approve", "arguments": args}));
+        let mut id = String::new();
+        wait_until("the question is open", || {
+            let open = status(&place, &server)["questions"].clone();
+            id = open[0]["request_id"].as_str().unwrap_or_default().to_owned();
+            open[0]["args"]["command"] == "ls"
+        });
+        assert_eq!(say(&place, &server, &format!("yes {id}"), "u2")["ok"], false, "a stranger");
+        assert_eq!(say(&place, &server, &format!("{word} {id}"), "u1")["ok"], true);
+        let told = host.wait_for("the answer", |line| line["id"] == asked)["result"].clone();
+        let verdict: Value = serde_json::from_str(told["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(verdict["behavior"], if allowed { "allow" } else { "deny" });
+        assert_eq!(verdict["updatedInput"].is_object(), allowed, "{verdict}");
+    }
     server.stop();
 }
 

@@ -13,6 +13,8 @@ struct Stdio2 {
     input: Option<ChildStdin>,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
     next: u64,
+    /// What came that was not asked for.
+    others: Vec<Value>,
 }
 
 impl Stdio2 {
@@ -21,7 +23,7 @@ impl Stdio2 {
         let mut command = place.command(&["--vault", &vault, "mcp"]);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut client = Self { input: child.stdin.take(), child, lines, next: 0 };
+        let mut client = Self { input: child.stdin.take(), child, lines, next: 0, others: Vec::new() };
         let hello = client.ask(
             "initialize",
             json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}),
@@ -40,6 +42,7 @@ impl Stdio2 {
             if message["id"] == self.next {
                 return message;
             }
+            self.others.push(message);
         }
     }
 
@@ -96,6 +99,36 @@ fn standard_input_and_output_serve_tools_and_notes() {
     assert_eq!(written["result"]["isError"], true, "nobody can be asked: {written}");
     assert!(!place.exists("b.md"));
     assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn a_note_that_is_watched_is_announced_when_a_call_changes_it() {
+    let place = Place::new();
+    place.config("[policy.approval]\nmode = \"yolo\"\n");
+    place.note("a.md", "one\n");
+    place.note("b.md", "one\n");
+    let mut client = Stdio2::start(&place);
+    let templates = client.ask("resources/templates/list", json!({}));
+    assert_eq!(templates["result"]["resourceTemplates"][0]["uriTemplate"], "vault:///{+path}", "{templates}");
+    client.ask("resources/subscribe", json!({"uri": "vault:///a.md"}));
+    for path in ["b.md", "a.md"] {
+        let args = json!({"path": path, "content": "two", "mode": "append"});
+        let written = client.ask("tools/call", json!({"name": "vault_writeFile", "arguments": args}));
+        assert!(written["result"]["isError"].is_null(), "{written}");
+    }
+    let updated = |client: &Stdio2| -> Vec<Value> {
+        let told = client.others.iter().filter(|m| m["method"] == "notifications/resources/updated");
+        told.map(|m| m["params"]["uri"].clone()).collect()
+    };
+    for _ in 0..200 {
+        if !updated(&client).is_empty() {
+            break;
+        }
+        client.ask("ping", json!({}));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(updated(&client), [json!("vault:///a.md")]);
+    client.end();
 }
 
 #[test]

@@ -192,6 +192,57 @@ for line in sys.stdin:
 }
 
 #[test]
+fn a_repository_is_cloned_updated_and_shown() {
+    if !has("git") || !has("python3") {
+        return;
+    }
+    let place = Place::new();
+    let repository = place.home.join("repository");
+    std::fs::create_dir_all(&repository).unwrap();
+    for file in ["openclaw.plugin.json", "plugin.py"] {
+        std::fs::copy(example("python").join(file), repository.join(file)).unwrap();
+    }
+    let witness = place.home.join("ran");
+    let git = |args: &[&str]| {
+        let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"];
+        let ran = Command::new("git").current_dir(&repository).args(identity).args(args).output().unwrap();
+        assert!(ran.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    };
+    git(&["init", "-q"]);
+    git(&["add", "."]);
+    git(&["commit", "-q", "-m", "first"]);
+    let source = format!("git:file://{}", repository.display());
+    let added = place.run(&["plugins", "install", &source, "--json"]).json();
+    assert_eq!(added["plugin"]["status"], "healthy", "{added}");
+    let shown = place.run(&["plugins", "info", "example-python", "--json"]).json();
+    assert_eq!(shown["source"], source, "{shown}");
+    assert_eq!(shown["declared"], json!(["py_count_words", "py_remember"]), "{shown}");
+    let words = place.run(&["plugins", "info", "example-python"]).stdout;
+    assert!(words.contains("healthy") && words.contains("py_remember") && words.contains(&source), "{words}");
+    // What changes at its source comes with an update, and not before.
+    let text = std::fs::read_to_string(repository.join("openclaw.plugin.json")).unwrap();
+    let mut manifest: Value = serde_json::from_str(&text).unwrap();
+    manifest["version"] = json!("9.9.9");
+    std::fs::write(repository.join("openclaw.plugin.json"), manifest.to_string()).unwrap();
+    git(&["commit", "-q", "-a", "-m", "second"]);
+    assert_ne!(place.run(&["plugins", "info", "example-python", "--json"]).json()["version"], "9.9.9");
+    let updated = place.run(&["plugins", "update", "example-python", "--json"]).json();
+    assert_eq!(
+        (&updated["plugin"]["version"], &updated["plugin"]["status"]),
+        (&json!("9.9.9"), &json!("healthy")),
+        "{updated}"
+    );
+    // Transports that run commands are refused.
+    let command = format!("git:ext::touch {}", witness.display());
+    assert_eq!(place.run(&["plugins", "install", &command, "--json"]).error_code(), "USAGE_ERROR");
+    assert!(!witness.exists());
+    // A plugin that cannot start is told by doctor, and by its exit code.
+    std::fs::write(place.home.join("plugins/example-python/repository/plugin.py"), "raise SystemExit(3)").unwrap();
+    let sick = place.run(&["plugins", "doctor", "--json"]);
+    assert_eq!((sick.code, &sick.json()["plugins"][0]["status"]), (1, &json!("unavailable")), "{sick:?}");
+}
+
+#[test]
 fn nothing_runs_before_the_manifest_is_good() {
     let place = Place::new();
     let folder = place.home.join("bad");
