@@ -141,7 +141,9 @@ struct Setup {
     dir: PathBuf,
     rounds: usize,
     binary: Option<PathBuf>,
+    #[cfg_attr(not(feature = "lance"), expect(dead_code, reason = "only notes are measured with it"))]
     data: Option<PathBuf>,
+    #[cfg_attr(not(feature = "lance"), expect(dead_code, reason = "only notes are measured with it"))]
     chunks: usize,
     catalog: Option<PathBuf>,
     sets: Vec<PathBuf>,

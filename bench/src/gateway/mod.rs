@@ -140,7 +140,7 @@ pub(crate) fn idle(setup: &Setup) -> Result<Report> {
                         }
                     }
                     // Nobody goes before all have heard it: leaving is work for the gateway.
-                    tokio::time::sleep(Duration::from_secs(8)).await;
+                    tokio::time::sleep(Duration::from_secs(3)).await;
                     anyhow::Ok(())
                 }
             })

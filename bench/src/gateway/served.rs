@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 use toolyard_gateway::{Gateway, Service, Settings, listen};
 
 pub(crate) const TOKEN: &str = "bench-token-0123456789";
-/// Ticks come so often here that a benchmark need not wait half a minute for one.
-const TICK: Duration = Duration::from_secs(5);
+/// Ticks come more often than by default, so that a benchmark need not wait half a minute for one, and seldom enough for
+/// the load to be made between two of them: whoever does not answer a ping is let go.
+const TICK: Duration = Duration::from_secs(15);
 
 /// A gateway that runs until this is dropped.
 pub(crate) struct Served {
