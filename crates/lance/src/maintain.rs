@@ -9,7 +9,7 @@ use crate::{
 use lance_index::optimize::OptimizeOptions;
 use lancedb::{
     DistanceType, Table,
-    index::{Index, scalar::FtsIndexBuilder, vector::IvfPqIndexBuilder},
+    index::{Index, scalar::FtsIndexBuilder, vector::IvfSqIndexBuilder},
     table::{CompactionOptions, Duration, OptimizeAction},
 };
 use toolyard_knowledge::{
@@ -31,6 +31,12 @@ const KEEP_MINUTES: i64 = 10;
 const PRUNE_EVERY: std::time::Duration = std::time::Duration::from_secs(600);
 /// Versions of the chunks, complete or not, before old ones are removed.
 const MAX_VERSIONS: u64 = 64;
+/// Vectors in a partition of the vector index, about.
+const ROWS_PER_PARTITION: usize = 1_000;
+/// Vectors that each partition's centre is found with,
+const SAMPLES_PER_PARTITION: u32 = 64;
+/// and how often they are gone through, at most.
+const TRAINING_ROUNDS: u32 = 12;
 /// A vector index is made from this many chunks on: with fewer there is nothing to cluster.
 const MIN_VECTOR_INDEX_ROWS: usize = 4_096;
 
@@ -95,9 +101,15 @@ async fn optimize(table: &Table) -> IndexResult<()> {
 async fn vectors(table: &Table, rows: usize) -> IndexResult<()> {
     match unindexed(table, "vector").await? {
         None => {
-            let partitions = ((rows as f64).sqrt() as u32).clamp(16, 4096);
-            let index = IvfPqIndexBuilder::default().distance_type(DistanceType::Cosine).num_partitions(partitions);
-            table.create_index(&["vector"], Index::IvfPq(index)).execute().await.map_err(index_error)
+            let partitions = ((rows / ROWS_PER_PARTITION) as u32).clamp(16, 8_192);
+            // Eight bits a dimension and no codebook: nothing to train but the partitions, and as exact as the vectors
+            // in memory are.
+            let index = IvfSqIndexBuilder::default()
+                .distance_type(DistanceType::Cosine)
+                .num_partitions(partitions)
+                .sample_rate(SAMPLES_PER_PARTITION)
+                .max_iterations(TRAINING_ROUNDS);
+            table.create_index(&["vector"], Index::IvfSq(index)).execute().await.map_err(index_error)
         }
         Some(waiting) if waiting > MAX_UNINDEXED_ROWS => optimize(table).await,
         Some(_) => Ok(()),

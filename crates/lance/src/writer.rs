@@ -38,8 +38,10 @@ pub(crate) struct LanceWriter {
     before: Arc<Dataset>,
     /// Where the vectors of `before` are by their hashes, sorted.
     hashes: OnceCell<Vec<(u64, u64)>>,
-    /// Files that may have rows, in either table.
-    present: HashSet<u64>,
+    /// The files as they were when this began.
+    files_before: Arc<Dataset>,
+    /// Files that may have rows, in either table; not looked for before something is written.
+    present: Option<HashSet<u64>>,
     changed: bool,
     _turn: Turn,
 }
@@ -60,16 +62,9 @@ impl LanceWriter {
             Start::Fresh => (anew(&place, &spec).await?, true),
         };
         let before = dataset(&tables.chunks).await?;
-        let mut present = HashSet::new();
-        for data in [before.clone(), dataset(&tables.files).await?] {
-            let mut visit = |batch: &RecordBatch| {
-                let ids = Columns(batch).long("file_id")?;
-                present.extend(ids.values().iter().map(|id| id.cast_unsigned()));
-                Ok(())
-            };
-            scan_columns(data, &["file_id"], None, &mut visit).await?;
-        }
-        Ok(Self { place, spec, tables, before, hashes: OnceCell::new(), present, changed, _turn: turn })
+        let files_before = dataset(&tables.files).await?;
+        let hashes = OnceCell::new();
+        Ok(Self { place, spec, tables, before, hashes, files_before, present: None, changed, _turn: turn })
     }
 
     async fn locations(&self) -> IndexResult<&Vec<(u64, u64)>> {
@@ -119,6 +114,20 @@ async fn anew(place: &Place, spec: &IndexSpec) -> IndexResult<Tables> {
     Ok(Tables { chunks, files })
 }
 
+/// The files that have rows in any of the tables.
+async fn files_in(tables: [Arc<Dataset>; 2]) -> IndexResult<HashSet<u64>> {
+    let mut present = HashSet::new();
+    for data in tables {
+        let mut visit = |batch: &RecordBatch| {
+            let ids = Columns(batch).long("file_id")?;
+            present.extend(ids.values().iter().map(|id| id.cast_unsigned()));
+            Ok(())
+        };
+        scan_columns(data, &["file_id"], None, &mut visit).await?;
+    }
+    Ok(present)
+}
+
 async fn delete(table: &Table, ids: &[u64]) -> IndexResult<()> {
     for part in ids.chunks(DELETE_IDS) {
         let predicate = format!("file_id IN ({})", id_list(part.iter().copied()));
@@ -159,7 +168,7 @@ impl IndexWriter for LanceWriter {
 
     fn known_vectors<'a>(&'a self, hashes: &'a [u64]) -> BoxFuture<'a, IndexResult<HashMap<u64, Vec<f32>>>> {
         Box::pin(async move {
-            if self.spec.dimensions == 0 || self.present.is_empty() {
+            if self.spec.dimensions == 0 {
                 return Ok(HashMap::new());
             }
             let locations = self.locations().await?;
@@ -186,17 +195,22 @@ impl IndexWriter for LanceWriter {
                 return Ok(());
             }
             self.changed = true;
+            let mut present = match self.present.take() {
+                Some(present) => present,
+                None => guarded(files_in([self.before.clone(), self.files_before.clone()])).await?,
+            };
             let named: Vec<u64> = batch.files.iter().chain(&batch.touched).map(|file| file_id(&file.path)).collect();
             // Only those that may have rows are worth a delete.
             let concerned: HashSet<u64> = named
                 .iter()
                 .copied()
                 .chain(batch.removed.iter().map(|path| file_id(path)))
-                .filter(|id| self.present.contains(id))
+                .filter(|id| present.contains(id))
                 .collect();
-            guarded(put(self.tables.clone(), batch, concerned, self.spec.dimensions)).await?;
-            self.present.extend(named);
-            Ok(())
+            // Whatever becomes of the write, these may have rows now.
+            present.extend(named);
+            self.present = Some(present);
+            guarded(put(self.tables.clone(), batch, concerned, self.spec.dimensions)).await
         })
     }
 
