@@ -9,7 +9,7 @@ use crate::{
     maintain,
     reader::{read_files, scan_columns, take},
     rows::{Columns, chunk_batch, file_batch, vector_at},
-    tables::{self, CHUNKS, FILES, Opened, Place, dataset, set_spec, set_tag, spec_of, tags},
+    tables::{self, CHUNKS, FILES, Opened, Place, dataset, drop_tag, set_spec, set_tag, spec_of, tags},
 };
 use arrow_array::RecordBatch;
 use lance::Dataset;
@@ -128,6 +128,20 @@ async fn files_in(tables: [Arc<Dataset>; 2]) -> IndexResult<HashSet<u64>> {
     Ok(present)
 }
 
+/// Makes what the tables hold now the newest complete version.
+pub(crate) async fn tag(tables: &Tables) -> IndexResult<VersionInfo> {
+    let Tables { chunks, files } = tables;
+    // The table's own version only ever grows, also over rollbacks. Where only the files changed it would be that of the
+    // version before.
+    let newest = tags(chunks).await?.into_keys().next_back();
+    let version = chunks.version().await.map_err(index_error)?;
+    let generation = version.max(newest.map_or(0, |newest| newest + 1));
+    set_tag(files, generation, files.version().await.map_err(index_error)?).await?;
+    // This one makes it current.
+    set_tag(chunks, generation, version).await?;
+    tables::info(generation, &*dataset(chunks).await?, &*dataset(files).await?).await
+}
+
 async fn delete(table: &Table, ids: &[u64]) -> IndexResult<()> {
     for part in ids.chunks(DELETE_IDS) {
         let predicate = format!("file_id IN ({})", id_list(part.iter().copied()));
@@ -220,14 +234,18 @@ impl IndexWriter for LanceWriter {
 
     fn complete(self: Box<Self>) -> BoxFuture<'static, IndexResult<VersionInfo>> {
         Box::pin(guarded(async move {
-            let Tables { chunks, files } = &self.tables;
             maintain::before_tagging(&self.place.options, &self.spec, &self.tables).await?;
-            // The table's own version only ever grows, also over rollbacks.
-            let generation = chunks.version().await.map_err(index_error)?;
-            set_tag(files, generation, files.version().await.map_err(index_error)?).await?;
-            // This one makes it current.
-            set_tag(chunks, generation, generation).await?;
-            let info = tables::info(generation, &*dataset(chunks).await?, &*dataset(files).await?).await?;
+            let mut info = tag(&self.tables).await?;
+            match maintain::upkeep(&self.tables).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    // The same content once more, in better order: it takes the place of the version just tagged.
+                    let first = std::mem::replace(&mut info, tag(&self.tables).await?).generation;
+                    drop_tag(&self.tables.chunks, first).await?;
+                    drop_tag(&self.tables.files, first).await?;
+                }
+                Err(error) => tracing::warn!(%error, "the index could not be put in order; it is searched as it is"),
+            }
             if let Err(error) = maintain::after_tagging(&self.place, &self.tables).await {
                 // Old versions take room and do no harm.
                 tracing::warn!(%error, "old versions of the index could not be removed");

@@ -93,7 +93,16 @@ impl ChildLink {
         let eof = CancellationToken::new();
         tokio::spawn(write(stdin, outgoing, eof.clone()));
         let reading = tokio::spawn(read(stdout, max_message, mux.clone(), inbox));
-        let watched = Watched { child, pid, mux: mux.clone(), errors, stop: stop.clone(), eof, ended: ended.clone(), _counted: counted };
+        let watched = Watched {
+            child,
+            pid,
+            mux: mux.clone(),
+            errors,
+            stop: stop.clone(),
+            eof,
+            ended: ended.clone(),
+            _counted: counted,
+        };
         tokio::spawn(watch(watched, reading));
         Ok(Self { mux, stop, ended, pid })
     }

@@ -78,7 +78,8 @@ impl Live {
                 cwd: config.cwd.clone(),
                 env: config.environment(),
             };
-            let child = ChildLink::start(&spec, opening.launcher, config.max_message_bytes, opening.inbox, opening.children)?;
+            let child =
+                ChildLink::start(&spec, opening.launcher, config.max_message_bytes, opening.inbox, opening.children)?;
             if let Dialect::Line { start } = opening.dialect {
                 return Self::begin(child, start, config).await.map_err(said);
             }

@@ -88,7 +88,9 @@ async fn serve_door(door: HttpDoor, strangers: Arc<AtomicUsize>) -> String {
 }
 
 /// A stream that may be looked at from several threads, as a boxed body must be.
-fn sync(mut stream: impl futures_util::Stream<Item = Bytes> + Send + Unpin + 'static) -> impl futures_util::Stream<Item = Bytes> + Send + Sync {
+fn sync(
+    mut stream: impl futures_util::Stream<Item = Bytes> + Send + Unpin + 'static,
+) -> impl futures_util::Stream<Item = Bytes> + Send + Sync {
     let (sender, mut receiver) = mpsc::channel(16);
     tokio::spawn(async move {
         while let Some(bytes) = stream.next().await {
@@ -171,7 +173,8 @@ async fn a_server_with_only_the_old_transport_is_understood() {
                     let hello = Bytes::from_static(b"event: endpoint\ndata: /messages?session=1\n\n");
                     let rest = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
                     let stream = futures_util::stream::iter([hello]).chain(rest);
-                    let mut response = Response::new(BodyExt::boxed(StreamBody::new(stream.map(|b| Ok(Frame::data(b))))));
+                    let mut response =
+                        Response::new(BodyExt::boxed(StreamBody::new(stream.map(|b| Ok(Frame::data(b))))));
                     response.headers_mut().insert("content-type", "text/event-stream".parse().unwrap());
                     response
                 }
@@ -198,8 +201,12 @@ async fn a_server_with_only_the_old_transport_is_understood() {
 
 fn old_answer(message: &Value) -> Option<Value> {
     Some(match message["method"].as_str()? {
-        "initialize" => json!({"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "1"}}),
-        "tools/list" => json!({"tools": [{"name": "greet", "description": "Greets.", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}}]}),
+        "initialize" => {
+            json!({"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "1"}})
+        }
+        "tools/list" => {
+            json!({"tools": [{"name": "greet", "description": "Greets.", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}}]})
+        }
         "tools/call" => json!({"content": [{"type": "text", "text": "hello from before"}]}),
         _ => return None,
     })
