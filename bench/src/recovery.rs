@@ -148,7 +148,7 @@ fn fill(rig: &Rig, plan: &ActionPlan, items: u64, done: u64) -> Result<u64> {
         // Of a process that is gone: what this one works on itself is not its to recover.
         lease: Some(Lease { boot_id: "gone".to_owned(), pid: 1, started: 1 }),
     };
-    recorder.push(Record::RunStarted(RunStarted {
+    recorder.push(&Record::RunStarted(RunStarted {
         run_id,
         kind: RunKind::Plan,
         plan: Some(plan.clone()),
@@ -190,7 +190,7 @@ fn fill(rig: &Rig, plan: &ActionPlan, items: u64, done: u64) -> Result<u64> {
     if done == items {
         let at = Timestamp::now();
         let message = "finished".to_owned();
-        recorder.push(Record::Finished(FinishedRecord { at, status: RunStatus::Finished, error: None, message }));
+        recorder.push(&Record::Finished(FinishedRecord { at, status: RunStatus::Finished, error: None, message }));
         recorder.checkpoint();
         row = RunRow { status: RunStatus::Finished, ended_at: Some(at), lease: None, ..row };
         recorder.set_row(row);
@@ -201,8 +201,8 @@ fn fill(rig: &Rig, plan: &ActionPlan, items: u64, done: u64) -> Result<u64> {
 
 fn push_call(recorder: &Recorder, call: CallRecord, outcome: OutcomeRecord) {
     let call_id = call.call_id;
-    recorder.push(Record::Call(call));
-    recorder.push(Record::Result(ResultRecord { call_id, outcome }));
+    recorder.push(&Record::Call(call));
+    recorder.push(&Record::Result(ResultRecord { call_id, outcome }));
 }
 
 fn call_of_loop(args: Map<String, Value>, iteration: Iteration) -> Result<CallRecord> {
@@ -217,7 +217,7 @@ fn call(step: &str, tool: &str, args: Map<String, Value>, iteration: Option<Iter
         tool: ToolName::parse(tool)?,
         attempt: 1,
         args_hash: canonical::hash(&args)?.trim_start_matches("sha256:").to_owned(),
-        args: Some(args),
+        args: Some(args.into()),
         args_blob: None,
         asked_hash: None,
         tool_id: None,

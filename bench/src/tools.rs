@@ -47,7 +47,7 @@ impl BenchTools {
         match call.tool.as_str() {
             ECHO => {
                 self.echoes.fetch_add(1, Ordering::AcqRel);
-                Ok(Output::data(call.args.clone()))
+                Ok(Output::data(call.args.as_ref().clone()))
             }
             WRITE => {
                 self.writes.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());

@@ -586,7 +586,7 @@ impl Engine {
     fn begin_direct(&self, scope: &RunScope, tool: &str) -> Timestamp {
         let started_at = self.inner.clock.now();
         let policy_blob = self.policy_blob(scope);
-        scope.recorder.push(Record::RunStarted(RunStarted {
+        scope.recorder.push(&Record::RunStarted(RunStarted {
             run_id: scope.run_id,
             kind: RunKind::Call,
             plan: None,
@@ -657,7 +657,7 @@ impl Engine {
         message: String,
     ) -> Result<(), StoreError> {
         let at = self.inner.clock.now();
-        scope.recorder.push(Record::Finished(FinishedRecord { at, status, error, message }));
+        scope.recorder.push(&Record::Finished(FinishedRecord { at, status, error, message }));
         if kind == RunKind::Plan {
             scope.recorder.checkpoint();
         }

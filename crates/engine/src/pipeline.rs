@@ -176,7 +176,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         step_id: call.step_id.clone(),
         tool: definition.name.clone(),
         attempt: call.attempt.max(1),
-        args,
+        args: args.into(),
         args_hash: Some(args_hash),
         timeout_ms: Some(timeout_ms),
         deadline_at: created_at.checked_add(Duration::from_millis(timeout_ms)).ok(),
@@ -320,7 +320,7 @@ fn record_call(scope: &RunScope, made: &Made<'_>, prepared: Option<&Prepared>) {
     } else {
         (Some(envelope.args.clone()), None)
     };
-    scope.recorder.push(Record::Call(CallRecord {
+    scope.recorder.push(&Record::Call(CallRecord {
         call_id: envelope.call_id,
         step_id: envelope.step_id.clone(),
         tool: envelope.tool.clone(),
@@ -393,7 +393,7 @@ fn late_note(
                 json!({"late": true, "ok": false, "effects": failed.effects}),
             ),
         };
-        recorder.push(Record::Note(NoteRecord {
+        recorder.push(&Record::Note(NoteRecord {
             at: clock.now(),
             level: EventLevel::Warn,
             message,

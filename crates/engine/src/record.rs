@@ -9,6 +9,7 @@ use crate::{Intent, store::RunKind};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use toolyard_protocol::{
     ActionPlan, CallId, Confirmation, ConfirmationId, Effects, EventLevel, Failure, Iteration, PolicySnapshot,
     ResultStatus, RiskLevel, RunId, RunStatus, StepId, ToolName,
@@ -184,7 +185,7 @@ pub struct CallRecord {
     pub attempt: u32,
     /// Arguments, unless they are in the blob store.
     #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
-    pub args: Option<Map<String, Value>>,
+    pub args: Option<Arc<Map<String, Value>>>,
     /// SHA-256 of the arguments' JSON in the blob store.
     #[serde(rename = "ab", default, skip_serializing_if = "Option::is_none")]
     pub args_blob: Option<String>,
@@ -280,6 +281,23 @@ pub struct OutcomeRecord {
     /// For logs.
     #[serde(rename = "dm", default, skip_serializing_if = "Option::is_none")]
     pub debug_message: Option<String>,
+}
+
+impl OutcomeRecord {
+    /// An outcome of which only its status and its beginning are known.
+    pub(crate) fn new(status: ResultStatus, started: Timestamp) -> Self {
+        Self {
+            status,
+            data: None,
+            data_blob: None,
+            error: None,
+            started: started.as_microsecond(),
+            took_us: 0,
+            effects: None,
+            user_message: None,
+            debug_message: None,
+        }
+    }
 }
 
 /// An outcome without a dispatched call.
@@ -440,23 +458,38 @@ impl Record {
 
     /// The payload's bytes.
     pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.encode_into(&mut bytes);
+        bytes
+    }
+
+    /// Adds the payload's bytes to a buffer.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
         let encoded = match self {
-            Self::RunStarted(r) => serde_json::to_vec(r),
-            Self::ConfirmationRequested(r) => serde_json::to_vec(r),
-            Self::Confirmed(r) => serde_json::to_vec(r),
-            Self::Call(r) => serde_json::to_vec(r),
-            Self::Result(r) => serde_json::to_vec(r),
-            Self::Refused(r) => serde_json::to_vec(r),
-            Self::Retry(r) => serde_json::to_vec(r),
-            Self::Note(r) => serde_json::to_vec(r),
-            Self::Cancel(r) => serde_json::to_vec(r),
-            Self::Paused(r) => serde_json::to_vec(r),
-            Self::Settled(r) => serde_json::to_vec(r),
-            Self::Finished(r) => serde_json::to_vec(r),
-            Self::Checkpoint(r) => serde_json::to_vec(r),
+            Self::RunStarted(r) => serde_json::to_writer(out, r),
+            Self::ConfirmationRequested(r) => serde_json::to_writer(out, r),
+            Self::Confirmed(r) => serde_json::to_writer(out, r),
+            Self::Call(r) => serde_json::to_writer(out, r),
+            Self::Result(r) => serde_json::to_writer(out, r),
+            Self::Refused(r) => serde_json::to_writer(out, r),
+            Self::Retry(r) => serde_json::to_writer(out, r),
+            Self::Note(r) => serde_json::to_writer(out, r),
+            Self::Cancel(r) => serde_json::to_writer(out, r),
+            Self::Paused(r) => serde_json::to_writer(out, r),
+            Self::Settled(r) => serde_json::to_writer(out, r),
+            Self::Finished(r) => serde_json::to_writer(out, r),
+            Self::Checkpoint(r) => serde_json::to_writer(out, r),
         };
         // Plain structs with string keys always serialise.
-        encoded.unwrap_or_default()
+        debug_assert!(encoded.is_ok());
+    }
+
+    /// What a call came to, taken out of its record.
+    pub(crate) fn into_outcome(self) -> Option<OutcomeRecord> {
+        match self {
+            Self::Result(result) => Some(result.outcome),
+            _ => None,
+        }
     }
 
     /// Reads a frame's payload.

@@ -28,6 +28,8 @@ struct State {
     seq: u64,
     chain: [u8; 32],
     view: RunView,
+    /// Where records are written before their length is known: grown once, not for each.
+    scratch: Vec<u8>,
     pending: Vec<Frame>,
     blobs: Vec<Blob>,
     row: Option<RunRow>,
@@ -86,6 +88,7 @@ impl Recorder {
             seq: at.seq,
             chain: at.chain,
             view,
+            scratch: Vec::new(),
             pending: Vec::new(),
             blobs: Vec::new(),
             row: None,
@@ -102,16 +105,18 @@ impl Recorder {
     }
 
     /// Adds a record to the batch that the next [`Recorder::flush`] queues, and tells the watchers.
-    pub fn push(&self, record: Record) {
+    pub fn push(&self, record: &Record) {
         let mut state = self.lock();
-        self.push_locked(&mut state, &record);
+        self.push_locked(&mut state, record);
         if state.seq - state.last_checkpoint >= CHECKPOINT_EVERY {
             self.checkpoint_locked(&mut state);
         }
     }
 
     fn push_locked(&self, state: &mut State, record: &Record) {
-        let payload = record.encode();
+        state.scratch.clear();
+        record.encode_into(&mut state.scratch);
+        let payload = state.scratch.clone();
         let kind = record.kind() as u8;
         state.seq += 1;
         state.chain = chain::link(&state.chain, state.seq, kind, &payload);

@@ -94,7 +94,7 @@ impl RunView {
             step_id: record.step_id.clone(),
             tool: record.tool.clone(),
             attempt: record.attempt,
-            args,
+            args: args.into(),
             args_hash: Some(format!("sha256:{}", record.args_hash)),
             timeout_ms: record.timeout_ms,
             deadline_at,
@@ -456,7 +456,7 @@ fn set_status(manifest: &mut Option<RunManifest>, status: RunStatus, ended_at: O
 /// A call's arguments, from the record or the blob store.
 pub fn call_args(store: &dyn Store, call: &CallRecord) -> Result<Map<String, Value>, Failure> {
     match (&call.args, &call.args_blob) {
-        (Some(args), _) => Ok(args.clone()),
+        (Some(args), _) => Ok(args.as_ref().clone()),
         (None, Some(blob)) => read_object(store, blob),
         (None, None) => Ok(Map::new()),
     }

@@ -31,7 +31,7 @@ impl Provider for KnowledgeProvider {
             };
             let asked = Call { knowledge: &self.0, context, call, started: Instant::now() };
             tokio::select! {
-                answer = (tool.run)(asked, call.args.clone()) => answer.map_err(Failed::from),
+                answer = (tool.run)(asked, call.args.as_ref().clone()) => answer.map_err(Failed::from),
                 () = context.cancel.cancelled() => Err(Failed::new(ErrorCode::Cancelled, "stopped before it was done")),
             }
         })

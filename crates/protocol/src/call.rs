@@ -36,7 +36,7 @@ pub struct ToolCallParts {
     #[schemars(range(min = 1))]
     pub attempt: u32,
     /// Arguments after every reference was resolved, valid against the tool's input schema.
-    pub args: Map<String, Value>,
+    pub args: Arc<Map<String, Value>>,
     /// `sha256:` + hex over the canonical JSON of `args`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args_hash: Option<String>,

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, sync::Arc};
 use uuid::Uuid;
 
 /// An identifier that does not have the form its kind asks for.
@@ -79,9 +79,9 @@ uuid_id!(
 );
 
 /// A plan step's id: a letter, then letters, digits, `_` or `-`; at most 128 bytes.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct StepId(String);
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct StepId(Arc<str>);
 
 impl StepId {
     /// Checks the form and wraps it.
@@ -91,14 +91,14 @@ impl StepId {
             && bytes.next().is_some_and(|b| b.is_ascii_alphabetic())
             && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         if ok {
-            Ok(Self(text.to_owned()))
+            Ok(Self(text.into()))
         } else {
             Err(InvalidId::new("step id", text, "a letter, then letters, digits, '_' or '-', at most 128 bytes"))
         }
     }
     /// The step id every direct (plan-less) call carries.
     pub fn direct() -> Self {
-        Self("call".to_owned())
+        Self("call".into())
     }
     /// The text.
     pub fn as_str(&self) -> &str {
@@ -107,9 +107,9 @@ impl StepId {
 }
 
 /// A tool's name as registered, for example `vault.createFile` or `ov_search`.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct ToolName(String);
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ToolName(Arc<str>);
 
 impl ToolName {
     /// Checks the form (ASCII letters, digits and `_ . : / -`, at most 128 bytes) and wraps it.
@@ -119,7 +119,7 @@ impl ToolName {
             && bytes.next().is_some_and(|b| b.is_ascii_alphanumeric())
             && bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':' | b'/' | b'-'));
         if ok {
-            Ok(Self(text.to_owned()))
+            Ok(Self(text.into()))
         } else {
             Err(InvalidId::new(
                 "tool name",
@@ -160,9 +160,15 @@ macro_rules! text_id {
                 Self::parse(&text)
             }
         }
+        // Written as it lies there: a call's record names both several times.
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
         impl From<$name> for String {
             fn from(id: $name) -> String {
-                id.0
+                id.as_str().to_owned()
             }
         }
         impl AsRef<str> for $name {

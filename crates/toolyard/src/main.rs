@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     if toolyard_sandbox::launch::is_launch() {
         return toolyard_sandbox::launch::run();
     }
+    toolyard_sandbox::heap::keep_reserve();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return output::usage_error(&error),

@@ -69,7 +69,7 @@ pub(crate) async fn reconcile(
 }
 
 fn note_recovery(engine: &Engine, scope: &RunScope, record: &CallRecord, what: &str) {
-    scope.recorder.push(Record::Note(NoteRecord {
+    scope.recorder.push(&Record::Note(NoteRecord {
         at: engine.clock().now(),
         level: EventLevel::Warn,
         message: format!("The process died during {}. {what}", record.tool),
@@ -83,7 +83,7 @@ fn note_recovery(engine: &Engine, scope: &RunScope, record: &CallRecord, what: &
 pub(crate) fn in_doubt(engine: &Engine, scope: &RunScope, record: &CallRecord) -> Settled {
     let failure = doubt(record);
     let outcome = outcome_of(engine, ResultStatus::Error, Some(failure), None);
-    let result = to_result(record.call_id, scope, &record.step_id, &record.tool, record.attempt, &outcome, None);
+    let result = to_result(record.call_id, scope, &record.step_id, &record.tool, record.attempt, outcome.clone(), None);
     Settled::new(result, Position::default(), false)
 }
 
@@ -155,8 +155,8 @@ fn close(
     user_message: Option<String>,
 ) -> Settled {
     let outcome = outcome_of(engine, status, error, user_message);
-    let result = to_result(record.call_id, scope, &record.step_id, &record.tool, record.attempt, &outcome, None);
-    scope.recorder.push(Record::Result(ResultRecord { call_id: record.call_id, outcome }));
+    let result = to_result(record.call_id, scope, &record.step_id, &record.tool, record.attempt, outcome.clone(), None);
+    scope.recorder.push(&Record::Result(ResultRecord { call_id: record.call_id, outcome }));
     let position = scope.recorder.flush(Durability::Ride).unwrap_or_default();
     Settled::new(result, position, true)
 }

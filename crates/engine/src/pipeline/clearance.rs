@@ -273,7 +273,7 @@ async fn approve(
         expires_at: now.checked_add(Duration::from_millis(wait)).unwrap_or(now),
     };
     let message = request.description.clone();
-    scope.recorder.push(Record::ConfirmationRequested(ConfirmationRequested { message, at: now }));
+    scope.recorder.push(&Record::ConfirmationRequested(ConfirmationRequested { message, at: now }));
     let route = if call.asking == Asking::Unreachable { Route::None } else { Route::AnyApprover };
     let (id, approvals) = (request.id.clone(), engine.approvals());
     let answer = match approvals.open(request, route).await? {
@@ -292,7 +292,7 @@ async fn approve(
 /// Records an approval of this call and no other. It becomes durable with the call it allows, which is before the effect.
 fn confirm(engine: &Engine, scope: &RunScope, shown_hash: &str, by: String, at: Timestamp) -> ConfirmationId {
     let id = ConfirmationId::from_uuid(engine.clock().new_id());
-    scope.recorder.push(Record::Confirmed(Confirmed(Confirmation {
+    scope.recorder.push(&Record::Confirmed(Confirmed(Confirmation {
         confirmation_id: id,
         plan_hash: shown_hash.to_owned(),
         policy_hash: scope.policy.hash().to_owned(),

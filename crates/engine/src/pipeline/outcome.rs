@@ -28,13 +28,16 @@ pub(super) fn settle(
     side_effects: bool,
 ) -> Settled {
     let outcome = outcome.and_then(|output| check_output(entry, output));
-    let (outcome, data) = to_record(engine, scope, started, status, outcome);
-    let mut result =
-        to_result(envelope.call_id, scope, &envelope.step_id, &envelope.tool, envelope.attempt, &outcome, data);
-    let whole = hand_over_by_reference(&mut result, outcome.data_blob.as_deref(), scope.limits().max_output_bytes);
-    scope.recorder.push(Record::Result(ResultRecord { call_id: envelope.call_id, outcome }));
+    let (outcome, apart) = to_record(engine, scope, started, status, outcome);
+    let record = Record::Result(ResultRecord { call_id: envelope.call_id, outcome });
+    scope.recorder.push(&record);
     // Ride: the next intent, or whoever depends on this result, makes it durable. That is one sync a step, not two.
     let position = flush_result(scope);
+    let outcome = record.into_outcome().unwrap_or_else(|| OutcomeRecord::new(ResultStatus::Error, started));
+    let data_blob = outcome.data_blob.clone();
+    let mut result =
+        to_result(envelope.call_id, scope, &envelope.step_id, &envelope.tool, envelope.attempt, outcome, apart);
+    let whole = hand_over_by_reference(&mut result, data_blob.as_deref(), scope.limits().max_output_bytes);
     for hook in engine.hooks().iter() {
         hook.after(&result);
     }
@@ -72,6 +75,7 @@ fn check_output(entry: &ToolEntry, mut output: Output) -> Result<Output, Failed>
     }
 }
 
+/// The outcome as it is recorded, and the output where that is too large to stand in it.
 fn to_record(
     engine: &Engine,
     scope: &RunScope,
@@ -80,30 +84,21 @@ fn to_record(
     outcome: Result<Output, Failed>,
 ) -> (OutcomeRecord, Option<Map<String, Value>>) {
     let took_us = (engine.clock().now().as_microsecond() - started.as_microsecond()).max(0);
-    let mut record = OutcomeRecord {
-        status,
-        data: None,
-        data_blob: None,
-        error: None,
-        started: started.as_microsecond(),
-        took_us,
-        effects: None,
-        user_message: None,
-        debug_message: None,
-    };
+    let mut record = OutcomeRecord { took_us, ..OutcomeRecord::new(status, started) };
     let keep = |effects: Effects| (!effects.is_empty()).then_some(effects);
     match outcome {
         Ok(output) => {
             record.effects = keep(output.effects);
             record.user_message = output.user_message;
             if json_size(&output.data) <= INLINE_BYTES {
-                record.data = Some(output.data.clone());
+                record.data = Some(output.data);
+                (record, None)
             } else {
                 let blob = Blob::new(serde_json::to_vec(&output.data).unwrap_or_default());
                 record.data_blob = Some(blob.sha256.clone());
                 scope.recorder.push_blobs([blob]);
+                (record, Some(output.data))
             }
-            (record, Some(output.data))
         }
         Err(failed) => {
             record.status = if status == ResultStatus::Ok { ResultStatus::Error } else { status };
@@ -192,9 +187,10 @@ pub(super) fn to_result(
     step_id: &StepId,
     tool: &ToolName,
     attempt: u32,
-    outcome: &OutcomeRecord,
-    data: Option<Map<String, Value>>,
+    outcome: OutcomeRecord,
+    apart: Option<Map<String, Value>>,
 ) -> ToolResult {
+    let data = outcome.data.or(apart);
     let parts = ToolResultParts {
         call_id,
         run_id: scope.run_id,
@@ -208,13 +204,13 @@ pub(super) fn to_result(
             _ => None,
         },
         data,
-        error: outcome.error.clone(),
+        error: outcome.error,
         started_at: view::micros(outcome.started),
         ended_at: view::micros(outcome.started + outcome.took_us),
         duration_ms: (outcome.took_us as u64).div_ceil(1000),
-        effects: outcome.effects.clone(),
-        user_message: outcome.user_message.clone(),
-        debug_message: outcome.debug_message.clone(),
+        effects: outcome.effects,
+        user_message: outcome.user_message,
+        debug_message: outcome.debug_message,
     };
     valid(parts)
 }
@@ -285,20 +281,10 @@ fn finish_refusal(
 ) -> Settled {
     let _ = engine;
     let tool = tool_name(&call.tool);
-    let outcome = OutcomeRecord {
-        status,
-        data: None,
-        data_blob: None,
-        error,
-        started: now.as_microsecond(),
-        took_us: 0,
-        effects: None,
-        user_message,
-        debug_message: None,
-    };
-    let result = to_result(call_id, scope, &call.step_id, &tool, call.attempt, &outcome, None);
+    let outcome = OutcomeRecord { error, user_message, ..OutcomeRecord::new(status, now) };
+    let result = to_result(call_id, scope, &call.step_id, &tool, call.attempt, outcome.clone(), None);
     let index = call.iteration.as_ref().map(|i| i.index);
-    scope.recorder.push(Record::Refused(RefusedRecord {
+    scope.recorder.push(&Record::Refused(RefusedRecord {
         call_id,
         step_id: call.step_id.clone(),
         tool,

@@ -258,7 +258,11 @@ impl Executor {
     fn cancel(&mut self, scheduler: &mut Scheduler, by: &str, reason: &str) -> Vec<Action> {
         if self.mode == Mode::Live && self.memo.as_ref().is_none_or(|m| !m.cancelled) {
             let at = self.engine.clock().now();
-            self.scope.recorder.push(Record::Cancel(CancelRecord { at, by: by.to_owned(), reason: reason.to_owned() }));
+            self.scope.recorder.push(&Record::Cancel(CancelRecord {
+                at,
+                by: by.to_owned(),
+                reason: reason.to_owned(),
+            }));
         }
         scheduler.apply(Event::Cancel)
     }
@@ -269,7 +273,7 @@ impl Executor {
                 "A call was interrupted and cannot be asked whether it happened. Choose: assume-done, rerun or abort.";
             let at = self.engine.clock().now();
             let call_ids = std::mem::take(&mut self.in_doubt);
-            self.scope.recorder.push(Record::Paused(PausedRecord { at, call_ids, message: message.to_owned() }));
+            self.scope.recorder.push(&Record::Paused(PausedRecord { at, call_ids, message: message.to_owned() }));
         }
         Ended::Run(end)
     }
@@ -449,7 +453,7 @@ impl Executor {
         });
         let data_blob = blob.as_ref().map(|b| b.sha256.clone());
         self.scope.recorder.push_blobs(blob);
-        self.scope.recorder.push(Record::Refused(RefusedRecord {
+        self.scope.recorder.push(&Record::Refused(RefusedRecord {
             call_id: parts.call_id,
             step_id: key.0.clone(),
             tool: parts.tool.clone(),
@@ -617,7 +621,13 @@ impl Executor {
         }
         let delay = Duration::from_millis(delay_ms);
         let due = now.checked_add(delay).unwrap_or(now);
-        self.scope.recorder.push(Record::Retry(RetryRecord { step_id: key.0, index: position, attempt, due, at: now }));
+        self.scope.recorder.push(&Record::Retry(RetryRecord {
+            step_id: key.0,
+            index: position,
+            attempt,
+            due,
+            at: now,
+        }));
         // Nothing else may be recorded until the wait is over, and a crash must not begin it anew.
         if let Err(error) = self.scope.recorder.flush(Durability::Ride) {
             tracing::error!(%error, "a retry could not be recorded");

@@ -138,7 +138,7 @@ impl Engine {
         let recorder = self.reopen(&memo, &row).await?;
         let at = self.clock().now();
         for call_id in &doubtful {
-            recorder.push(Record::Settled(SettledRecord { at, call_id: *call_id, choice, by: by.to_owned() }));
+            recorder.push(&Record::Settled(SettledRecord { at, call_id: *call_id, choice, by: by.to_owned() }));
         }
         recorder.set_row(RunRow { lease: None, ..row });
         recorder.sync().await?;
@@ -226,7 +226,7 @@ impl Engine {
         }
         if let Some(by) = approved_by.filter(|_| !same_policy || !confirmed) {
             let id = *scope.confirmation.get_or_init(|| ConfirmationId::from_uuid(self.clock().new_id()));
-            scope.recorder.push(Record::Confirmed(Confirmed(Confirmation {
+            scope.recorder.push(&Record::Confirmed(Confirmed(Confirmation {
                 confirmation_id: id,
                 plan_hash: compiled.plan_hash.clone(),
                 policy_hash: scope.policy.hash().to_owned(),

@@ -158,7 +158,7 @@ impl Engine {
         let mut imported_steps: Vec<StepId> =
             imported.keys().map(|k| k.0.clone()).collect::<HashSet<_>>().into_iter().collect();
         imported_steps.sort();
-        scope.recorder.push(Record::RunStarted(RunStarted {
+        scope.recorder.push(&Record::RunStarted(RunStarted {
             run_id,
             kind: RunKind::Plan,
             plan: Some(plan.clone()),
@@ -401,7 +401,7 @@ impl StartedRun {
                 scope.recorder.set_row(waiting);
                 scope
                     .recorder
-                    .push(Record::ConfirmationRequested(ConfirmationRequested { message: message.clone(), at }));
+                    .push(&Record::ConfirmationRequested(ConfirmationRequested { message: message.clone(), at }));
                 let _ = scope.recorder.flush(Durability::Ride);
                 let request = ApprovalRequest {
                     id: format!("policy:{}", self.engine.clock().new_id()),
@@ -443,7 +443,7 @@ impl StartedRun {
         };
         if let Some(deviation) = &deviation {
             let payload = json!({"deviation": deviation});
-            scope.recorder.push(Record::Note(NoteRecord {
+            scope.recorder.push(&Record::Note(NoteRecord {
                 at: self.engine.clock().now(),
                 level: EventLevel::Warn,
                 message: "What happened differs from the preview that was approved".to_owned(),
@@ -512,7 +512,7 @@ impl StartedRun {
 /// Records that somebody approved the run as a whole.
 fn record_consent(engine: &Engine, scope: &RunScope, plan_hash: &str, by: String, preview_hash: Option<String>) {
     let id = *scope.confirmation.get_or_init(|| ConfirmationId::from_uuid(engine.clock().new_id()));
-    scope.recorder.push(Record::Confirmed(Confirmed(Confirmation {
+    scope.recorder.push(&Record::Confirmed(Confirmed(Confirmation {
         confirmation_id: id,
         plan_hash: plan_hash.to_owned(),
         policy_hash: scope.policy.hash().to_owned(),

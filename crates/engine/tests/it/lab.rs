@@ -96,7 +96,7 @@ impl Lab {
         if let Some(log) = &*self.log.lock().unwrap() {
             log.lock().unwrap().push(format!("execute {}", call.tool));
         }
-        self.dispatched.lock().unwrap().push((call.tool.to_string(), call.args.clone()));
+        self.dispatched.lock().unwrap().push((call.tool.to_string(), call.args.as_ref().clone()));
     }
 }
 

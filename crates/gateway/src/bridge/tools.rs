@@ -87,10 +87,7 @@ impl Tools for EngineTools {
                     call.await
                 }
             };
-            invoked
-                .outcome
-                .map(|output| rendered(serde_json::to_value(&output).unwrap_or_default()))
-                .map_err(|refused| told(&refused))
+            invoked.outcome.map(|output| rendered(output.into_value())).map_err(|refused| told(&refused))
         })
     }
 

@@ -42,6 +42,21 @@ pub async fn what_was_durable_survives_kill<H: Home>() {
     }
 }
 
+/// Promise 2 for a process that was there before: whoever claims a run sees all of its record.
+pub async fn a_claim_sees_what_a_killed_process_left<H: Home>() {
+    let home = H::new();
+    let store = home.open();
+    for round in 0..3_u64 {
+        let acknowledged = run_and_kill(&home, "append", Duration::from_millis(40 + 30 * round), 30);
+        for (run, seq) in last_of_each(&acknowledged) {
+            assert!(store.claim(run, None, &lease(1)).unwrap());
+            let seqs: Vec<u64> = frames_of(&store, run, 0).iter().map(|frame| frame.seq).collect();
+            assert!(seqs.len() as u64 >= seq, "run {run}: {seq} was durable, {} are there", seqs.len());
+            assert!(seqs == (1..=seqs.len() as u64).collect::<Vec<_>>(), "a gap: {seqs:?}");
+        }
+    }
+}
+
 /// Promise 3.
 pub async fn a_ride_survives_kill_after_100_ms<H: Home>() {
     let home = H::new();

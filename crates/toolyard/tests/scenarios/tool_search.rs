@@ -61,7 +61,7 @@ impl Provider for Fake {
                     () = context.cancel.cancelled() => return Err(Failed::new(ErrorCode::Cancelled, "stopped")),
                 }
             }
-            let text = format!("FAKE_PLUGIN_OK {} {}", call.tool, Value::Object(call.args.clone()));
+            let text = format!("FAKE_PLUGIN_OK {} {}", call.tool, Value::Object(call.args.as_ref().clone()));
             Ok(Output::data(Map::from_iter([("text".to_owned(), text.into())])))
         })
     }
