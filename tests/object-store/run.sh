@@ -19,4 +19,4 @@ for _ in $(seq 200); do
 done
 curl -fsX PUT "http://127.0.0.1:$port/notes" >/dev/null
 TOOLYARD_S3_ENDPOINT="http://127.0.0.1:$port" AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test \
-  cargo test --workspace --test it --locked -- --ignored object_store --nocapture
+  cargo test --workspace --test it --test scenarios --locked -- --ignored object_store --nocapture

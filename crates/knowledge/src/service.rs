@@ -36,8 +36,9 @@ const CLOSE_GRACE: Duration = Duration::from_secs(10);
 const SAMPLES: usize = 2_000;
 /// How much vectors count when the configuration does not say. Measured with the static table; see docs/knowledge.md.
 const STATIC_VECTOR_WEIGHT: f32 = 0.41;
-/// The same for the vectors of sentence models.
-const MODEL_VECTOR_WEIGHT: f32 = 0.5;
+/// The same for the vectors of sentence models. Below a half, so that the best match by words is never tied with a chunk
+/// that only the vectors found.
+const MODEL_VECTOR_WEIGHT: f32 = 0.45;
 
 /// What [`Knowledge`] is made of.
 pub struct KnowledgeParts {

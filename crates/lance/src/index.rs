@@ -3,8 +3,8 @@
 use crate::{
     errors::{guarded, index_error},
     reader::LanceReader,
-    tables::{self, CHUNKS, FILES, Opened, Place, dataset, drop_tag, set_tag, tags},
-    writer::LanceWriter,
+    tables::{self, CHUNKS, FILES, Opened, Place, dataset, drop_tag, tags},
+    writer::{LanceWriter, Tables, tag},
 };
 use lance::Dataset;
 use lancedb::Table;
@@ -122,14 +122,12 @@ async fn rollback(place: Arc<Place>) -> IndexResult<VersionInfo> {
         table.checkout(version).await.map_err(index_error)?;
         table.restore().await.map_err(index_error)?;
     }
-    let restored = chunks.version().await.map_err(index_error)?;
-    set_tag(&files, restored, files.version().await.map_err(index_error)?).await?;
-    set_tag(&chunks, restored, restored).await?;
+    let info = tag(&Tables { chunks: chunks.clone(), files: files.clone() }).await?;
     for old in [newest, generation] {
         drop_tag(&chunks, old).await?;
         drop_tag(&files, old).await?;
     }
-    tables::info(restored, &*dataset(&chunks).await?, &*dataset(&files).await?).await
+    Ok(info)
 }
 
 impl NoteIndex for LanceIndex {

@@ -9,7 +9,7 @@ use crate::{
 use lance_index::optimize::OptimizeOptions;
 use lancedb::{
     DistanceType, Table,
-    index::{Index, scalar::FtsIndexBuilder, vector::IvfPqIndexBuilder},
+    index::{Index, scalar::FtsIndexBuilder, vector::IvfSqIndexBuilder},
     table::{CompactionOptions, Duration, OptimizeAction},
 };
 use toolyard_knowledge::{
@@ -19,10 +19,10 @@ use toolyard_knowledge::{
 
 /// Rows that full text may look through without an index before they are added to it.
 const MAX_UNINDEXED_ROWS: usize = 1_000;
-/// Files a table may consist of before they are put together.
-const MAX_FRAGMENTS: usize = 24;
-/// Rows of a file when they are put together.
-const ROWS_PER_FRAGMENT: usize = 256 * 1024;
+/// A file of a table with fewer rows is small,
+const SMALL_FRAGMENT_ROWS: usize = 2_048;
+/// and a table may have this many of them before they are put together.
+const MAX_SMALL_FRAGMENTS: usize = 24;
 /// Megabytes that building the full-text index may take.
 const FTS_BUILD_MB: u64 = 128;
 /// Versions younger than this stay, whatever is pruned: another process may be reading them.
@@ -31,32 +31,55 @@ const KEEP_MINUTES: i64 = 10;
 const PRUNE_EVERY: std::time::Duration = std::time::Duration::from_secs(600);
 /// Versions of the chunks, complete or not, before old ones are removed.
 const MAX_VERSIONS: u64 = 64;
+/// Vectors in a partition of the vector index, about.
+const ROWS_PER_PARTITION: usize = 1_000;
+/// Vectors that each partition's centre is found with,
+const SAMPLES_PER_PARTITION: u32 = 64;
+/// and how often they are gone through, at most.
+const TRAINING_ROUNDS: u32 = 12;
 /// A vector index is made from this many chunks on: with fewer there is nothing to cluster.
 const MIN_VECTOR_INDEX_ROWS: usize = 4_096;
 
-/// Everything that makes a version of its own, before the tags are set.
+/// What a version must have before it is tagged: the indexes, where there are none yet.
 pub(crate) async fn before_tagging(options: &LanceOptions, spec: &IndexSpec, tables: &Tables) -> IndexResult<()> {
-    for table in [&tables.chunks, &tables.files] {
-        compact(table).await?;
-    }
     let rows = tables.chunks.count_rows(None).await.map_err(index_error)?;
     if rows == 0 {
         return Ok(());
     }
-    full_text(&tables.chunks).await?;
-    if VectorSet::bytes(rows as u64, spec.dimensions) > options.vector_memory_bytes && rows >= MIN_VECTOR_INDEX_ROWS {
-        vectors(&tables.chunks, rows).await?;
+    if unindexed(&tables.chunks, "terms").await?.is_none() {
+        index_terms(&tables.chunks).await?;
+    }
+    let is_too_much = VectorSet::bytes(rows as u64, spec.dimensions) > options.vector_memory_bytes;
+    if is_too_much && rows >= MIN_VECTOR_INDEX_ROWS && unindexed(&tables.chunks, "vector").await?.is_none() {
+        index_vectors(&tables.chunks, rows).await?;
     }
     Ok(())
 }
 
-async fn compact(table: &Table) -> IndexResult<()> {
-    if dataset(table).await?.count_fragments() <= MAX_FRAGMENTS {
-        return Ok(());
+/// What makes searches quicker and may take a while: rows that no index covers are indexed, small files are put together.
+/// Done when the version can be searched already; whether it made another one.
+pub(crate) async fn upkeep(tables: &Tables) -> IndexResult<bool> {
+    let mut changed = false;
+    for column in ["terms", "vector"] {
+        if unindexed(&tables.chunks, column).await?.is_some_and(|rows| rows > MAX_UNINDEXED_ROWS) {
+            let action = OptimizeAction::Index(OptimizeOptions::merge(1));
+            tables.chunks.optimize(action).await.map_err(index_error)?;
+            changed = true;
+            break; // Both at once.
+        }
     }
-    let options = CompactionOptions { target_rows_per_fragment: ROWS_PER_FRAGMENT, ..CompactionOptions::default() };
-    table.optimize(OptimizeAction::Compact { options, remap_options: None }).await.map_err(index_error)?;
-    Ok(())
+    for table in [&tables.chunks, &tables.files] {
+        let data = dataset(table).await?;
+        let is_small = |rows: Option<usize>| rows.is_none_or(|rows| rows < SMALL_FRAGMENT_ROWS);
+        let small = data.fragments().iter().filter(|fragment| is_small(fragment.physical_rows)).count();
+        if small > MAX_SMALL_FRAGMENTS {
+            let options =
+                CompactionOptions { target_rows_per_fragment: SMALL_FRAGMENT_ROWS, ..CompactionOptions::default() };
+            table.optimize(OptimizeAction::Compact { options, remap_options: None }).await.map_err(index_error)?;
+            changed = true;
+        }
+    }
+    Ok(changed)
 }
 
 /// Rows that the index of a column does not cover; `None` when there is no index.
@@ -67,41 +90,30 @@ async fn unindexed(table: &Table, column: &str) -> IndexResult<Option<usize>> {
     Ok(stats.map(|stats| stats.num_unindexed_rows))
 }
 
-async fn full_text(table: &Table) -> IndexResult<()> {
-    match unindexed(table, "terms").await? {
-        None => {
-            // The terms are made already, in any script; they are only counted here.
-            let index = FtsIndexBuilder::default()
-                .base_tokenizer("whitespace".to_owned())
-                .with_position(false)
-                .lower_case(false)
-                .stem(false)
-                .remove_stop_words(false)
-                .ascii_folding(false)
-                .max_token_length(None)
-                .memory_limit_mb(FTS_BUILD_MB);
-            table.create_index(&["terms"], Index::FTS(index)).execute().await.map_err(index_error)
-        }
-        Some(rows) if rows > MAX_UNINDEXED_ROWS => optimize(table).await,
-        Some(_) => Ok(()),
-    }
+async fn index_terms(table: &Table) -> IndexResult<()> {
+    // The terms are made already, in any script; they are only counted here.
+    let index = FtsIndexBuilder::default()
+        .base_tokenizer("whitespace".to_owned())
+        .with_position(false)
+        .lower_case(false)
+        .stem(false)
+        .remove_stop_words(false)
+        .ascii_folding(false)
+        .max_token_length(None)
+        .memory_limit_mb(FTS_BUILD_MB);
+    table.create_index(&["terms"], Index::FTS(index)).execute().await.map_err(index_error)
 }
 
-async fn optimize(table: &Table) -> IndexResult<()> {
-    table.optimize(OptimizeAction::Index(OptimizeOptions::merge(1))).await.map_err(index_error)?;
-    Ok(())
-}
-
-async fn vectors(table: &Table, rows: usize) -> IndexResult<()> {
-    match unindexed(table, "vector").await? {
-        None => {
-            let partitions = ((rows as f64).sqrt() as u32).clamp(16, 4096);
-            let index = IvfPqIndexBuilder::default().distance_type(DistanceType::Cosine).num_partitions(partitions);
-            table.create_index(&["vector"], Index::IvfPq(index)).execute().await.map_err(index_error)
-        }
-        Some(waiting) if waiting > MAX_UNINDEXED_ROWS => optimize(table).await,
-        Some(_) => Ok(()),
-    }
+async fn index_vectors(table: &Table, rows: usize) -> IndexResult<()> {
+    let partitions = ((rows / ROWS_PER_PARTITION) as u32).clamp(16, 8_192);
+    // Eight bits a dimension and no codebook: nothing to train but the partitions, and as exact as the vectors in memory
+    // are.
+    let index = IvfSqIndexBuilder::default()
+        .distance_type(DistanceType::Cosine)
+        .num_partitions(partitions)
+        .sample_rate(SAMPLES_PER_PARTITION)
+        .max_iterations(TRAINING_ROUNDS);
+    table.create_index(&["vector"], Index::IvfSq(index)).execute().await.map_err(index_error)
 }
 
 /// Takes the tags off versions beyond those that are kept, and removes what no version needs.

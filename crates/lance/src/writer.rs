@@ -9,7 +9,7 @@ use crate::{
     maintain,
     reader::{read_files, scan_columns, take},
     rows::{Columns, chunk_batch, file_batch, vector_at},
-    tables::{self, CHUNKS, FILES, Opened, Place, dataset, set_spec, set_tag, spec_of, tags},
+    tables::{self, CHUNKS, FILES, Opened, Place, dataset, drop_tag, set_spec, set_tag, spec_of, tags},
 };
 use arrow_array::RecordBatch;
 use lance::Dataset;
@@ -38,8 +38,10 @@ pub(crate) struct LanceWriter {
     before: Arc<Dataset>,
     /// Where the vectors of `before` are by their hashes, sorted.
     hashes: OnceCell<Vec<(u64, u64)>>,
-    /// Files that may have rows, in either table.
-    present: HashSet<u64>,
+    /// The files as they were when this began.
+    files_before: Arc<Dataset>,
+    /// Files that may have rows, in either table; not looked for before something is written.
+    present: Option<HashSet<u64>>,
     changed: bool,
     _turn: Turn,
 }
@@ -60,16 +62,9 @@ impl LanceWriter {
             Start::Fresh => (anew(&place, &spec).await?, true),
         };
         let before = dataset(&tables.chunks).await?;
-        let mut present = HashSet::new();
-        for data in [before.clone(), dataset(&tables.files).await?] {
-            let mut visit = |batch: &RecordBatch| {
-                let ids = Columns(batch).long("file_id")?;
-                present.extend(ids.values().iter().map(|id| id.cast_unsigned()));
-                Ok(())
-            };
-            scan_columns(data, &["file_id"], None, &mut visit).await?;
-        }
-        Ok(Self { place, spec, tables, before, hashes: OnceCell::new(), present, changed, _turn: turn })
+        let files_before = dataset(&tables.files).await?;
+        let hashes = OnceCell::new();
+        Ok(Self { place, spec, tables, before, hashes, files_before, present: None, changed, _turn: turn })
     }
 
     async fn locations(&self) -> IndexResult<&Vec<(u64, u64)>> {
@@ -119,6 +114,34 @@ async fn anew(place: &Place, spec: &IndexSpec) -> IndexResult<Tables> {
     Ok(Tables { chunks, files })
 }
 
+/// The files that have rows in any of the tables.
+async fn files_in(tables: [Arc<Dataset>; 2]) -> IndexResult<HashSet<u64>> {
+    let mut present = HashSet::new();
+    for data in tables {
+        let mut visit = |batch: &RecordBatch| {
+            let ids = Columns(batch).long("file_id")?;
+            present.extend(ids.values().iter().map(|id| id.cast_unsigned()));
+            Ok(())
+        };
+        scan_columns(data, &["file_id"], None, &mut visit).await?;
+    }
+    Ok(present)
+}
+
+/// Makes what the tables hold now the newest complete version.
+pub(crate) async fn tag(tables: &Tables) -> IndexResult<VersionInfo> {
+    let Tables { chunks, files } = tables;
+    // The table's own version only ever grows, also over rollbacks. Where only the files changed it would be that of the
+    // version before.
+    let newest = tags(chunks).await?.into_keys().next_back();
+    let version = chunks.version().await.map_err(index_error)?;
+    let generation = version.max(newest.map_or(0, |newest| newest + 1));
+    set_tag(files, generation, files.version().await.map_err(index_error)?).await?;
+    // This one makes it current.
+    set_tag(chunks, generation, version).await?;
+    tables::info(generation, &*dataset(chunks).await?, &*dataset(files).await?).await
+}
+
 async fn delete(table: &Table, ids: &[u64]) -> IndexResult<()> {
     for part in ids.chunks(DELETE_IDS) {
         let predicate = format!("file_id IN ({})", id_list(part.iter().copied()));
@@ -159,7 +182,7 @@ impl IndexWriter for LanceWriter {
 
     fn known_vectors<'a>(&'a self, hashes: &'a [u64]) -> BoxFuture<'a, IndexResult<HashMap<u64, Vec<f32>>>> {
         Box::pin(async move {
-            if self.spec.dimensions == 0 || self.present.is_empty() {
+            if self.spec.dimensions == 0 {
                 return Ok(HashMap::new());
             }
             let locations = self.locations().await?;
@@ -186,17 +209,22 @@ impl IndexWriter for LanceWriter {
                 return Ok(());
             }
             self.changed = true;
+            let mut present = match self.present.take() {
+                Some(present) => present,
+                None => guarded(files_in([self.before.clone(), self.files_before.clone()])).await?,
+            };
             let named: Vec<u64> = batch.files.iter().chain(&batch.touched).map(|file| file_id(&file.path)).collect();
             // Only those that may have rows are worth a delete.
             let concerned: HashSet<u64> = named
                 .iter()
                 .copied()
                 .chain(batch.removed.iter().map(|path| file_id(path)))
-                .filter(|id| self.present.contains(id))
+                .filter(|id| present.contains(id))
                 .collect();
-            guarded(put(self.tables.clone(), batch, concerned, self.spec.dimensions)).await?;
-            self.present.extend(named);
-            Ok(())
+            // Whatever becomes of the write, these may have rows now.
+            present.extend(named);
+            self.present = Some(present);
+            guarded(put(self.tables.clone(), batch, concerned, self.spec.dimensions)).await
         })
     }
 
@@ -206,14 +234,18 @@ impl IndexWriter for LanceWriter {
 
     fn complete(self: Box<Self>) -> BoxFuture<'static, IndexResult<VersionInfo>> {
         Box::pin(guarded(async move {
-            let Tables { chunks, files } = &self.tables;
             maintain::before_tagging(&self.place.options, &self.spec, &self.tables).await?;
-            // The table's own version only ever grows, also over rollbacks.
-            let generation = chunks.version().await.map_err(index_error)?;
-            set_tag(files, generation, files.version().await.map_err(index_error)?).await?;
-            // This one makes it current.
-            set_tag(chunks, generation, generation).await?;
-            let info = tables::info(generation, &*dataset(chunks).await?, &*dataset(files).await?).await?;
+            let mut info = tag(&self.tables).await?;
+            match maintain::upkeep(&self.tables).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    // The same content once more, in better order: it takes the place of the version just tagged.
+                    let first = std::mem::replace(&mut info, tag(&self.tables).await?).generation;
+                    drop_tag(&self.tables.chunks, first).await?;
+                    drop_tag(&self.tables.files, first).await?;
+                }
+                Err(error) => tracing::warn!(%error, "the index could not be put in order; it is searched as it is"),
+            }
             if let Err(error) = maintain::after_tagging(&self.place, &self.tables).await {
                 // Old versions take room and do no harm.
                 tracing::warn!(%error, "old versions of the index could not be removed");

@@ -28,6 +28,8 @@ macro_rules! every_check {
             another_embedder_begins_anew
             one_writer_at_a_time
             rollback_returns_to_the_version_before
+            a_change_of_files_alone_is_a_version
+            many_small_writes_stay_searchable
             odd_names_and_texts_survive
         }
     };
@@ -394,6 +396,43 @@ pub(crate) async fn rollback_returns_to_the_version_before(index: Index) {
     write(&index, vec![note("b.md", &[("fourth", Y)])]).await;
     assert_eq!(all(&index).await, ["a.md", "b.md"]);
     assert_eq!(words(&*reader(&index).await, &["first"], &everything).await, ["a.md#0"]);
+}
+
+pub(crate) async fn a_change_of_files_alone_is_a_version(index: Index) {
+    write(&index, vec![note("a.md", &[("first", X)])]).await;
+    let mut generations = vec![reader(&index).await.info().generation];
+    for mtime_ms in [1_111, 2_222, 3_333] {
+        let touched = vec![FileRow { mtime_ms, ..file("a.md", 1) }];
+        write(&index, vec![WriteBatch { touched, ..WriteBatch::default() }]).await;
+        generations.push(reader(&index).await.info().generation);
+    }
+    assert!(generations.is_sorted_by(|a, b| a < b), "{generations:?}");
+    index.rollback().await.unwrap();
+    assert_eq!(reader(&index).await.files().await.unwrap()[0].mtime_ms, 2_222);
+    index.rollback().await.unwrap();
+    let now = reader(&index).await;
+    assert_eq!((now.files().await.unwrap()[0].mtime_ms, now.info().chunks), (1_111, 1));
+    assert_eq!(index.versions().await.unwrap().len(), 2);
+}
+
+/// Enough of them that an index on disk puts them together.
+pub(crate) async fn many_small_writes_stay_searchable(index: Index) {
+    write(&index, vec![note("all.md", &[("start", X)])]).await;
+    for number in 0..30 {
+        write(&index, vec![note(&format!("n{number}.md"), &[(&format!("word{number} start"), Y)])]).await;
+        write(&index, vec![note("all.md", &[(&format!("start changed{number}"), X)])]).await;
+    }
+    let everything = ChunkFilter::default();
+    let now = reader(&index).await;
+    assert_eq!(now.info().chunks, 31);
+    for number in [0, 12, 29] {
+        assert_eq!(words(&*now, &[&format!("word{number}")], &everything).await, [format!("n{number}.md#0")]);
+    }
+    assert_eq!(words(&*now, &["changed29"], &everything).await, ["all.md#0"]);
+    assert!(words(&*now, &["changed28"], &everything).await.is_empty());
+    assert_eq!(now.nearest(&X, &everything, 1).await.unwrap().len(), 1);
+    index.rollback().await.unwrap();
+    assert_eq!(words(&*reader(&index).await, &["changed28"], &everything).await, ["all.md#0"]);
 }
 
 pub(crate) async fn odd_names_and_texts_survive(index: Index) {

@@ -144,6 +144,66 @@ fn a_damaged_index_is_told_and_rebuilt() {
     }
 }
 
+/// Healthy -> unavailable -> healthy: the index is deleted under a running server, and built again.
+#[test]
+fn a_deleted_index_is_unavailable_until_it_is_built_again() {
+    let place = Place::new();
+    place.config("[knowledge.indexing]\nwatch = false\n");
+    place.note("a.md", "The blue bicycle.\n");
+    good(place.run(&["vault", "index", "--json"]));
+    let _server = place.up();
+    assert_eq!(search(&place, "bicycle")["status"], "healthy");
+    for entry in std::fs::read_dir(place.home.join("index")).unwrap() {
+        for table in std::fs::read_dir(entry.unwrap().path()).unwrap() {
+            let table = table.unwrap().path();
+            if table.is_dir() {
+                std::fs::remove_dir_all(table).unwrap();
+            }
+        }
+    }
+    let start = Instant::now();
+    loop {
+        let envelope = search(&place, "bicycle");
+        if envelope["status"] == "unavailable" {
+            assert_eq!(envelope["error"]["code"], "INDEX_NOT_FOUND", "{envelope:#}");
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "nobody noticed: {envelope:#}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    good(place.run(&["vault", "index", "--json"]));
+    let back = search(&place, "bicycle");
+    assert_eq!((back["status"].as_str(), files(&back)), (Some("healthy"), vec!["a.md".to_owned()]));
+}
+
+/// The index on an object store, by configuration alone.
+#[test]
+#[ignore = "run by `make object-store`"]
+fn object_store_keeps_the_index_of_the_program() {
+    let endpoint = std::env::var("TOOLYARD_S3_ENDPOINT").expect("run it with `make object-store`");
+    let place = Place::new();
+    place.config(&format!(
+        "[knowledge.index]\nuri = \"s3://notes/program\"\nstorageOptions = {{ endpoint = \"{endpoint}\", region = \"us-east-1\", \
+         allow_http = \"true\", virtual_hosted_style_request = \"false\" }}\n"
+    ));
+    place.note("a.md", "The blue bicycle.\n");
+    let run = |args: &[&str]| {
+        let vault = place.vault.display().to_string();
+        let mut command = place.command(&[&["--vault", vault.as_str()], args].concat());
+        let out = command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test").output().unwrap();
+        serde_json::from_slice::<Value>(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
+    };
+    assert_eq!(run(&["vault", "index", "--json"])["data"]["state"], "done");
+    assert_eq!(files(&run(&["vault", "search", "bicycle", "--json"])), ["a.md"]);
+    place.note("b.md", "The bicycle was sold.\n");
+    run(&["vault", "index", "--json"]);
+    assert_eq!(files(&run(&["vault", "search", "bicycle", "--json"])).len(), 2);
+    assert!(below(&place.home, ".lance").is_empty(), "nothing of it lies on this machine");
+    let back = run(&["vault", "rollback", "--json"]);
+    assert!(back["error"].is_null(), "{back:#}");
+    assert_eq!(files(&run(&["vault", "search", "bicycle", "--json"])), ["a.md"]);
+}
+
 fn make_vault(folder: &Path) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/make_test_vault.py");
     let made = Command::new("python3").arg(script).arg(folder).output().expect("python3 is there");
