@@ -137,6 +137,7 @@ enum Name {
 }
 
 /// What a benchmark may need to know.
+#[cfg_attr(not(feature = "lance"), allow(dead_code))]
 struct Setup {
     dir: PathBuf,
     rounds: usize,

@@ -21,7 +21,7 @@ use toolyard_mcp::{
     },
 };
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_toolsearch::{Mode, Settings, Surface, SurfaceRequest, ToolSearch};
+use toolyard_toolsearch::{Mode, Settings, Surface, SurfaceRequest, ToolSearch, client_conflicts};
 
 /// The endpoint's path.
 pub const PATH: &str = "/mcp";
@@ -35,18 +35,23 @@ struct SearchShelf {
 impl Shelf for SearchShelf {
     fn show<'a>(&'a self, engine: &'a Engine, caller: &'a Caller) -> BoxFuture<'a, Result<Shown, Failure>> {
         Box::pin(async move {
+            let catalog = self.search.catalog(engine, caller);
+            let is_direct = self.exposure == Exposure::Direct || !self.search.settings().enabled;
+            if is_direct && client_conflicts(&catalog, Mode::Tools).is_empty() {
+                let tools = catalog.iter().map(|entry| ShownTool::of(catalog.snapshot(), entry)).collect();
+                return Ok(Shown { tools, instructions: None });
+            }
             let surface = match self.exposure {
                 Exposure::Search => self.search.surface(engine, caller, &SurfaceRequest::default()).await?.0,
                 Exposure::Direct => {
                     let off = Settings { enabled: false, ..*self.search.settings() };
-                    let catalog = self.search.catalog(engine, caller);
                     Surface::of(&catalog, &off, Mode::Tools, &SurfaceRequest::default())?
                 }
             };
             let tools = surface.tools.into_iter().map(|tool| ShownTool {
                 name: tool.name,
-                description: tool.description,
-                input_schema: tool.input_schema,
+                description: Some(tool.description),
+                input_schema: Some(tool.input_schema),
                 id: tool.id,
             });
             Ok(Shown { tools: tools.collect(), instructions: surface.directory })

@@ -42,6 +42,10 @@ const MAX_RESUME_AFTER: Duration = Duration::from_secs(30);
 /// The stream of what belongs to no request is opened again after at most this long.
 const LISTEN_BACKOFF: Duration = Duration::from_secs(60);
 
+/// A start waits this long for the server to have heard that we listen: what it asks during the first call may come
+/// that way, and is lost where nobody listens yet. Some servers answer only with their first event.
+pub(crate) const LISTEN_WITHIN: Duration = Duration::from_millis(500);
+
 /// The one HTTP client all servers share.
 pub(crate) type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 type Body = hyper::body::Incoming;
@@ -132,6 +136,8 @@ pub(crate) struct HttpLink {
     session: Mutex<Option<String>>,
     next: AtomicU64,
     inbox: Arc<dyn Inbox>,
+    /// Fires when the server has answered the request to listen, whatever it said.
+    pub(crate) listening: CancellationToken,
     pub(crate) closed: CancellationToken,
 }
 
@@ -150,6 +156,7 @@ impl HttpLink {
             session: Mutex::default(),
             next: AtomicU64::new(1),
             inbox,
+            listening: CancellationToken::new(),
             closed: CancellationToken::new(),
         })
     }
@@ -367,6 +374,7 @@ impl HttpLink {
                         self.target.send(Method::GET, &self.target.uri, extra, None).await?
                     }
                 };
+                self.listening.cancel();
                 if !is_events(&response) {
                     return Ok(false);
                 }
@@ -378,7 +386,10 @@ impl HttpLink {
             match again {
                 Ok(false) => return,
                 Ok(true) => {}
-                Err(_) => backoff = (backoff * 2).min(LISTEN_BACKOFF),
+                Err(_) => {
+                    self.listening.cancel();
+                    backoff = (backoff * 2).min(LISTEN_BACKOFF);
+                }
             }
             let pause = backoff.clamp(Duration::from_millis(100), LISTEN_BACKOFF);
             tokio::select! { () = tokio::time::sleep(pause) => {}, () = self.closed.cancelled() => return }

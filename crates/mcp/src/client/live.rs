@@ -3,7 +3,7 @@
 use super::{
     child::{ChildLink, ChildSpec, Launcher},
     config::{ServerConfig, Speaks, Transport},
-    http::{HttpClient, HttpLink, Target},
+    http::{HttpClient, HttpLink, LISTEN_WITHIN, Target},
     mux::{Inbox, LinkError, Mux},
     old_sse,
     pins::Seen,
@@ -174,6 +174,7 @@ impl Live {
         self.notify("notifications/initialized", json!({})).await?;
         if let Link::Http(link) = &self.link {
             tokio::spawn(link.clone().listen(None));
+            let _ = tokio::time::timeout(LISTEN_WITHIN, link.listening.cancelled()).await;
         }
         Ok(())
     }

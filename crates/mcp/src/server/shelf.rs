@@ -4,6 +4,7 @@
 use crate::RpcError;
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use toolyard_catalog::{Snapshot, ToolEntry};
 use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine};
 use toolyard_protocol::{Failure, RunId, ToolResult};
 
@@ -12,12 +13,19 @@ use toolyard_protocol::{Failure, RunId, ToolResult};
 pub struct ShownTool {
     /// The name to call it by.
     pub name: String,
-    /// What it does.
-    pub description: String,
-    /// The schema of its arguments.
-    pub input_schema: Map<String, Value>,
+    /// What it does; the catalog's words where nothing else is said.
+    pub description: Option<String>,
+    /// The schema of its arguments; the catalog's where no other is given.
+    pub input_schema: Option<Map<String, Value>>,
     /// Its id in the catalog, where it has one.
     pub id: Option<String>,
+}
+
+impl ShownTool {
+    /// A tool as the catalog has it. Nothing is copied: a list of thousands would be as large again.
+    pub fn of(snapshot: &Snapshot, entry: &ToolEntry) -> Self {
+        Self { name: snapshot.safe_name(entry), description: None, input_schema: None, id: Some(entry.id().to_owned()) }
+    }
 }
 
 /// The tools of one caller.
@@ -42,12 +50,7 @@ impl Shelf for Everything {
     fn show<'a>(&'a self, engine: &'a Engine, caller: &'a Caller) -> BoxFuture<'a, Result<Shown, Failure>> {
         Box::pin(async move {
             let snapshot = engine.tools().snapshot.clone();
-            let tools = engine.visible_tools(caller).into_iter().map(|entry| ShownTool {
-                name: snapshot.safe_name(&entry),
-                description: entry.definition().description.clone(),
-                input_schema: entry.definition().input_schema.clone(),
-                id: Some(entry.id().to_owned()),
-            });
+            let tools = engine.visible_tools(caller).into_iter().map(|entry| ShownTool::of(&snapshot, &entry));
             Ok(Shown { tools: tools.collect(), instructions: None })
         })
     }

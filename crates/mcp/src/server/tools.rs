@@ -77,8 +77,14 @@ fn shown(tool: &ShownTool, entry: Option<&ToolEntry>, extras: Option<&Map<String
     if let Some(entry) = entry {
         map.insert("title".to_owned(), entry.definition().title.as_str().into());
     }
-    map.insert("description".to_owned(), tool.description.as_str().into());
-    map.insert("inputSchema".to_owned(), Value::Object(tool.input_schema.clone()));
+    let definition = entry.map(ToolEntry::definition);
+    let description = tool.description.as_deref().or_else(|| definition.map(|d| d.description.as_str()));
+    map.insert("description".to_owned(), description.unwrap_or_default().into());
+    let schema = tool.input_schema.as_ref().or_else(|| definition.map(|d| &d.input_schema));
+    map.insert(
+        "inputSchema".to_owned(),
+        schema.map_or_else(|| json!({"type": "object"}), |s| Value::Object(s.clone())),
+    );
     match entry {
         Some(entry) => {
             if let Some(schema) = structured_schema(entry.definition()) {
