@@ -41,6 +41,9 @@ const MIN_DEAD: usize = 1_024;
 /// Bytes of a text that its vector is made of, from its beginning.
 const MAX_EMBED_BYTES: usize = 4_096;
 
+/// A position in a group, and the place of the document there.
+type Member = (u64, u32);
+
 /// One term of a document and how often it has it, in quarters.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -116,7 +119,7 @@ pub struct RecallIndex {
     speaker_words: HashMap<Box<str>, Vec<u32>>,
     groups: Names,
     /// Positions and places of each group, in order.
-    members: Vec<Vec<(u64, u32)>>,
+    members: Vec<Vec<Member>>,
     dead: usize,
     /// Sum of the lengths of living documents.
     total_length: f64,
@@ -306,7 +309,7 @@ impl RecallIndex {
     }
 
     /// The neighbours of a document in its group, nearest first on each side: so many before and after it.
-    fn neighbours(&self, number: u32, reach: usize) -> (&[(u64, u32)], &[(u64, u32)]) {
+    fn neighbours(&self, number: u32, reach: usize) -> (&[Member], &[Member]) {
         let place = &self.places[number as usize];
         let Some(members) = self.members.get(self.keys[number as usize].group as usize) else { return (&[], &[]) };
         let mut at = members.partition_point(|(position, _)| *position < place.position);
