@@ -293,6 +293,15 @@ pub enum EvalCommand {
         #[arg(long, value_name = "FILE")]
         qrels: PathBuf,
     },
+    /// Measure recall of conversations: how much of the evidence is among the first turns recalled
+    Memory {
+        /// Turns, one JSON object a line: {"conv","session","session_time","id","speaker","text","image_caption"}
+        #[arg(long, value_name = "FILE")]
+        turns: PathBuf,
+        /// Questions, one JSON object a line: {"conv","qid","category_name","question","evidence":[turn ids]}
+        #[arg(long, value_name = "FILE")]
+        questions: PathBuf,
+    },
 }
 
 /// `toolyard vault`.

@@ -22,6 +22,7 @@ pub(super) async fn run(global: &Global, command: EvalCommand) -> Outcome {
         EvalCommand::Notes { corpus, queries, qrels } => {
             super::eval_notes::run(global, &corpus, &queries, &qrels).await
         }
+        EvalCommand::Memory { turns, questions } => super::eval_memory::run(global, &turns, &questions),
     }
 }
 

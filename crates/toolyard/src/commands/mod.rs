@@ -7,6 +7,7 @@ mod config;
 mod devices;
 mod doctor;
 mod eval;
+mod eval_memory;
 mod eval_notes;
 mod explain;
 mod gateway;

@@ -13,6 +13,7 @@ mod mcp;
 mod notes;
 mod plans;
 mod plugins;
+mod recall;
 mod server;
 mod tool_search;
 mod tool_search_gateway;
