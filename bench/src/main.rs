@@ -148,7 +148,6 @@ struct Setup {
     dir: PathBuf,
     rounds: usize,
     binary: Option<PathBuf>,
-    #[cfg_attr(not(feature = "lance"), expect(dead_code, reason = "only notes are measured with it"))]
     data: Option<PathBuf>,
     #[cfg_attr(not(feature = "lance"), expect(dead_code, reason = "only notes are measured with it"))]
     chunks: usize,
