@@ -1,0 +1,277 @@
+//! How well the index finds evidence: labelled questions over conversations, in the form of LoCoMo.
+//!
+//! Of a question's evidence turns, how many are among the first k turns recalled from its own conversation; and the
+//! reciprocal of the place of the first. Questions whose evidence is not among the turns are left out. The clock is
+//! read here, and only here, to say how long answers take.
+
+use crate::{
+    index::{Document, Filter, Kind, Question, RecallIndex},
+    text::temporal,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Instant,
+};
+
+/// Turns looked at for each question.
+const DEPTH: usize = 20;
+
+/// One line of `turns.jsonl`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Turn {
+    /// Its conversation.
+    pub conv: String,
+    /// The session of the conversation, where there are several.
+    #[serde(default)]
+    pub session: u64,
+    /// When the session was, in words or as a timestamp.
+    #[serde(default)]
+    pub session_time: Option<String>,
+    /// Its id, unique in its conversation.
+    pub id: String,
+    /// Who speaks.
+    #[serde(default)]
+    pub speaker: Option<String>,
+    /// What is said.
+    pub text: String,
+    /// What a picture that goes with it shows.
+    #[serde(default)]
+    pub image_caption: Option<String>,
+}
+
+/// One line of `questions.jsonl`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Asked {
+    /// The conversation it is about.
+    pub conv: String,
+    /// Its id.
+    #[serde(default)]
+    pub qid: String,
+    /// What sort of question, by number,
+    #[serde(default)]
+    pub category: Option<u32>,
+    /// and by name.
+    #[serde(default)]
+    pub category_name: Option<String>,
+    /// The question.
+    pub question: String,
+    /// Ids of the turns that answer it.
+    #[serde(default)]
+    pub evidence: Vec<String>,
+}
+
+/// How well questions were answered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Scores {
+    /// Questions measured.
+    pub questions: usize,
+    /// Share of the evidence among the first five,
+    pub recall5: f64,
+    /// ten,
+    pub recall10: f64,
+    /// and twenty.
+    pub recall20: f64,
+    /// Mean of the reciprocal place of the first evidence among the first twenty.
+    pub mrr: f64,
+}
+
+/// What an evaluation found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// All questions.
+    #[serde(flatten)]
+    pub all: Scores,
+    /// By sort of question.
+    pub by_category: BTreeMap<String, Scores>,
+    /// Turns indexed.
+    pub turns: usize,
+    /// Questions left out because none of their evidence is among the turns.
+    pub left_out: usize,
+    /// How long indexing took.
+    pub index_ms: f64,
+    /// Half the questions took at most this long,
+    pub p50_ms: f64,
+    /// and all but one in a hundred this long.
+    pub p99_ms: f64,
+}
+
+/// A line that is not what it should be.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}, line {line}: {why}")]
+pub struct BadLine {
+    /// Which of the two files.
+    pub file: &'static str,
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub why: serde_json::Error,
+}
+
+/// Reads turns, one JSON object a line.
+pub fn read_turns(text: &str) -> Result<Vec<Turn>, BadLine> {
+    read_lines("turns", text)
+}
+
+/// Reads questions, one JSON object a line.
+pub fn read_questions(text: &str) -> Result<Vec<Asked>, BadLine> {
+    read_lines("questions", text)
+}
+
+fn read_lines<T: serde::de::DeserializeOwned>(file: &'static str, text: &str) -> Result<Vec<T>, BadLine> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines.map(|(at, line)| serde_json::from_str(line).map_err(|why| BadLine { file, line: at + 1, why })).collect()
+}
+
+/// Indexes turns as a store of conversations would: each conversation a group and an owner of its own.
+pub fn index_turns(turns: &[Turn]) -> RecallIndex {
+    let mut index = RecallIndex::new();
+    for (position, turn) in turns.iter().enumerate() {
+        let mut document = Document::new(id_of(&turn.conv, &turn.id), turn.text.as_str());
+        document.kind = Kind::Turn;
+        document.owner = turn.conv.clone();
+        document.speaker = turn.speaker.clone();
+        document.also = turn.image_caption.clone().unwrap_or_default();
+        document.time_ms = turn.session_time.as_deref().and_then(time_of);
+        // Windows do not reach over the end of a session.
+        document.group = Some(format!("{}/{}", turn.conv, turn.session));
+        document.position = position as u64;
+        index.add(&document);
+    }
+    index
+}
+
+/// Asks every question with evidence.
+pub fn evaluate(turns: &[Turn], questions: &[Asked]) -> Report {
+    let started = Instant::now();
+    let index = index_turns(turns);
+    let index_ms = started.elapsed().as_secs_f64() * 1e3;
+    let known: HashSet<String> = turns.iter().map(|turn| id_of(&turn.conv, &turn.id)).collect();
+    let mut last: HashMap<&str, i64> = HashMap::new();
+    for turn in turns {
+        if let Some(time) = turn.session_time.as_deref().and_then(time_of) {
+            let latest = last.entry(&turn.conv).or_insert(time);
+            *latest = time.max(*latest);
+        }
+    }
+    let mut all = Tally::default();
+    let mut by_category: BTreeMap<String, Tally> = BTreeMap::new();
+    let mut times = Vec::new();
+    let mut left_out = 0;
+    for asked in questions {
+        let evidence: HashSet<String> =
+            asked.evidence.iter().map(|id| id_of(&asked.conv, id)).filter(|id| known.contains(id)).collect();
+        if evidence.is_empty() {
+            left_out += 1;
+            continue;
+        }
+        let start = Instant::now();
+        let filter = Filter { owners: vec![asked.conv.clone()], ..Filter::default() };
+        let now_ms = last.get(asked.conv.as_str()).copied();
+        let hits = index.search(&Question { now_ms, filter, ..Question::new(&asked.question, DEPTH) });
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+        let places: Vec<usize> =
+            hits.iter().enumerate().filter(|(_, hit)| evidence.contains(&hit.id)).map(|(place, _)| place).collect();
+        all.add(&places, evidence.len());
+        let name = asked.category_name.clone().or_else(|| asked.category.map(|number| number.to_string()));
+        by_category.entry(name.unwrap_or_else(|| "none".to_owned())).or_default().add(&places, evidence.len());
+    }
+    times.sort_by(f64::total_cmp);
+    let at = |part: f64| times.get(((times.len().max(1) - 1) as f64 * part) as usize).copied().unwrap_or(0.0);
+    Report {
+        all: all.scores(),
+        by_category: by_category.into_iter().map(|(name, tally)| (name, tally.scores())).collect(),
+        turns: turns.len(),
+        left_out,
+        index_ms: round(index_ms),
+        p50_ms: round(at(0.5)),
+        p99_ms: round(at(0.99)),
+    }
+}
+
+fn id_of(conversation: &str, turn: &str) -> String {
+    format!("{conversation}/{turn}")
+}
+
+/// "1:56 pm on 8 May, 2023", or a timestamp.
+fn time_of(text: &str) -> Option<i64> {
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Some(time.as_millisecond());
+    }
+    let day = temporal::spans(text, None).first()?.first();
+    let clock = text.split_once(" on ").map_or("", |(clock, _)| clock);
+    let (hours, rest) = clock.split_once(':').unwrap_or(("0", "0"));
+    let minutes: i64 = rest.get(..2).and_then(|minutes| minutes.parse().ok()).unwrap_or(0);
+    let hours: i64 = hours.trim().parse().unwrap_or(0);
+    let afternoon = rest.to_ascii_lowercase().contains("pm");
+    let hours = hours.rem_euclid(12) + if afternoon { 12 } else { 0 };
+    Some((i64::from(temporal::day_number(day)) * 24 + hours) * 3_600_000 + minutes * 60_000)
+}
+
+#[derive(Default)]
+struct Tally {
+    questions: usize,
+    found: [f64; 3],
+    reciprocal: f64,
+}
+
+impl Tally {
+    fn add(&mut self, places: &[usize], evidence: usize) {
+        self.questions += 1;
+        for (sum, depth) in self.found.iter_mut().zip([5, 10, 20]) {
+            *sum += places.iter().filter(|place| **place < depth).count() as f64 / evidence as f64;
+        }
+        self.reciprocal += places.first().map_or(0.0, |place| 1.0 / (place + 1) as f64);
+    }
+
+    fn scores(&self) -> Scores {
+        let count = self.questions.max(1) as f64;
+        Scores {
+            questions: self.questions,
+            recall5: round(self.found[0] / count),
+            recall10: round(self.found[1] / count),
+            recall20: round(self.found[2] / count),
+            mrr: round(self.reciprocal / count),
+        }
+    }
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_time_is_read() {
+        let time = time_of("1:56 pm on 8 May, 2023").unwrap();
+        assert_eq!(jiff::Timestamp::from_millisecond(time).unwrap().to_string(), "2023-05-08T13:56:00Z");
+        let midnight = time_of("12:09 am on 13 September, 2023").unwrap();
+        assert_eq!(jiff::Timestamp::from_millisecond(midnight).unwrap().to_string(), "2023-09-13T00:09:00Z");
+    }
+
+    #[test]
+    fn scores_are_as_the_measure_says() {
+        let turns = read_turns(concat!(
+            r#"{"conv":"c","session":1,"session_time":"1:56 pm on 8 May, 2023","id":"D1:1","speaker":"Ann","text":"I adopted a grey parrot."}"#,
+            "\n",
+            r#"{"conv":"c","session":1,"id":"D1:2","speaker":"Bob","text":"The weather is fine."}"#,
+            "\n\n",
+            r#"{"conv":"d","session":1,"id":"D1:1","speaker":"Cid","text":"My parrot is green."}"#,
+        ))
+        .unwrap();
+        let questions = read_questions(concat!(
+            r#"{"conv":"c","qid":"1","category_name":"single_hop","question":"Which parrot did Ann adopt?","answer":"grey","evidence":["D1:1"]}"#,
+            "\n",
+            r#"{"conv":"c","qid":"2","category":4,"question":"Anything?","evidence":["D9:9"]}"#,
+        ))
+        .unwrap();
+        let report = evaluate(&turns, &questions);
+        assert_eq!((report.all.questions, report.left_out, report.turns), (1, 1, 3));
+        assert_eq!((report.all.recall5, report.all.mrr), (1.0, 1.0));
+        assert_eq!(report.by_category["single_hop"].recall20, 1.0);
+        assert_eq!(read_turns("{}\n").unwrap_err().line, 1);
+    }
+}

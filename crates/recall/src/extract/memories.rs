@@ -1,0 +1,636 @@
+//! Memories out of messages: what was said about whom, by whom and when, each in the words it was said in.
+
+use super::{
+    rules::{self, COMPILED},
+    salience,
+};
+use crate::{
+    index::Category,
+    text::{
+        sentences::{clip, collapse, sentences},
+        temporal::{self, DaySpan},
+        terms,
+    },
+};
+use serde::{Deserialize, Serialize};
+
+/// Memories taken from one set of messages at most.
+const MAX_MEMORIES: usize = 200;
+/// Characters of a memory's text at most.
+const MAX_TEXT_CHARS: usize = 1_000;
+/// Characters of a sentence that rules are tried on; longer ones are lists or code.
+const MAX_SENTENCE_CHARS: usize = 500;
+/// Terms of an object that a memory is filed under.
+const KEY_TERMS: usize = 4;
+
+/// A message to take memories from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Message<'a> {
+    /// `user`, `assistant`, `tool`, …
+    pub role: &'a str,
+    /// The name of whoever speaks, where it is known.
+    pub speaker: Option<&'a str>,
+    /// What is said.
+    pub text: &'a str,
+    /// When, in milliseconds since 1970.
+    pub time_ms: Option<i64>,
+}
+
+/// How memories are taken.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    /// What fits no rule is kept as it is: for texts that somebody wants remembered.
+    pub keep_unmatched: bool,
+}
+
+/// Something worth remembering.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Memory {
+    /// What sort.
+    pub category: Category,
+    /// Whom or what it is about: a name, or `user`.
+    pub subject: String,
+    /// What about them it says, in lower case: `home`, `favourite book`, `about coffee`.
+    pub key: String,
+    /// There is only one value of this key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub single: bool,
+    /// Whether it is affirmed; `false` for what somebody does not like.
+    #[serde(default = "yes")]
+    pub positive: bool,
+    /// The value, or the sentence where it has none of its own.
+    pub value: String,
+    /// What was said.
+    pub text: String,
+    /// Who said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<String>,
+    /// When it was said, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said_ms: Option<i64>,
+    /// The days it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub days: Option<DaySpan>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Memory {
+    /// A memory of a text that was written by hand.
+    pub fn plain(category: Category, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self {
+            category,
+            subject: "user".to_owned(),
+            key: key_terms(&text),
+            single: false,
+            positive: true,
+            value: text.clone(),
+            text,
+            speaker: None,
+            said_ms: None,
+            days: None,
+        }
+    }
+
+    /// A short name of letters, digits and hyphens, for a file: whom it is about and what it says of them. Not unique.
+    pub fn slug(&self) -> String {
+        let mut slug = String::new();
+        let subject = if self.subject == "user" { "" } else { self.subject.as_str() };
+        for c in format!("{subject} {}", self.key).chars().flat_map(char::to_lowercase) {
+            if c.is_alphanumeric() {
+                slug.push(c);
+            } else if !slug.is_empty() && !slug.ends_with('-') {
+                slug.push('-');
+            }
+            if slug.chars().count() >= 48 {
+                break;
+            }
+        }
+        let slug = slug.trim_end_matches('-').to_owned();
+        if slug.is_empty() { self.category.name().to_owned() } else { slug }
+    }
+
+    /// The text with who said it, when, and which days it is about: what a person or a model reads.
+    pub fn rendered(&self) -> String {
+        let mut notes = Vec::new();
+        if let Some(days) = &self.days {
+            notes.push(match days.from == days.to {
+                true => format!("about {}", days.first()),
+                false => format!("about {} to {}", days.first(), days.last()),
+            });
+        }
+        match (&self.speaker, self.said_ms.map(temporal::date_of_ms)) {
+            (Some(who), Some(day)) => notes.push(format!("said by {who} on {day}")),
+            (Some(who), None) => notes.push(format!("said by {who}")),
+            (None, Some(day)) => notes.push(format!("said on {day}")),
+            (None, None) => {}
+        }
+        if notes.is_empty() { self.text.clone() } else { format!("{} ({})", self.text, notes.join("; ")) }
+    }
+}
+
+/// Takes memories from messages, oldest first. Nothing is said twice: of the same key and value the first is kept, of a
+/// key with one value the last.
+pub fn memories(messages: &[Message<'_>], options: &Options) -> Vec<Memory> {
+    let mut found: Vec<Memory> = Vec::new();
+    let mut problem: Option<String> = None;
+    for message in messages.iter().filter(|message| !matches!(message.role, "tool" | "toolResult" | "system")) {
+        let before = found.len();
+        let all = sentences(message.text);
+        for sentence in &all {
+            if found.len() >= MAX_MEMORIES {
+                break;
+            }
+            if sentence.chars().count() <= MAX_SENTENCE_CHARS {
+                from_sentence(message, sentence, &mut problem, &mut found);
+            }
+        }
+        if options.keep_unmatched && found.len() == before && message.text.chars().any(char::is_alphanumeric) {
+            let mut memory =
+                Memory::plain(fallback_category(message.text), clip(&collapse(message.text), MAX_TEXT_CHARS));
+            memory.speaker = message.speaker.map(str::to_owned);
+            memory.said_ms = message.time_ms;
+            memory.days = days_of(message.text, message.time_ms);
+            found.push(memory);
+        }
+    }
+    super::reconcile::settle(found)
+}
+
+fn from_sentence(message: &Message<'_>, sentence: &str, problem: &mut Option<String>, found: &mut Vec<Memory>) {
+    let text = collapse(sentence).replace('’', "'");
+    let asks = text.ends_with(['?', '？']);
+    if rules::tells_solution(&text) && !asks {
+        found.push(case_of(message, &text, problem.take()));
+        return;
+    }
+    if rules::tells_problem(&text) {
+        *problem = Some(text.clone());
+    }
+    // An assistant without a name speaks of itself or repeats what it was told.
+    if asks || (message.role == "assistant" && message.speaker.is_none()) {
+        return;
+    }
+    if let Some(memory) = by_rules(message, &text) {
+        found.push(memory);
+        return;
+    }
+    if is_event(&text)
+        && let Some(days) = days_of(&text, message.time_ms)
+    {
+        found.push(Memory {
+            category: Category::Events,
+            subject: subject_of(message, "I"),
+            key: key_terms(&text),
+            single: false,
+            positive: true,
+            value: text.clone(),
+            text: clip(&text, MAX_TEXT_CHARS),
+            speaker: message.speaker.map(str::to_owned),
+            said_ms: message.time_ms,
+            days: Some(days),
+        });
+    }
+}
+
+fn by_rules(message: &Message<'_>, text: &str) -> Option<Memory> {
+    let body = strip_lead(text);
+    for rule in COMPILED.iter() {
+        if rule.category == Category::Preferences && rules::is_courtesy(body) {
+            continue;
+        }
+        let Some(caught) = rule.pattern.captures(body) else { continue };
+        let group = |name: &str| caught.name(name).map_or("", |group| group.as_str().trim());
+        let object = until_clause(group("o"));
+        if object.is_empty() || !object.chars().any(char::is_alphanumeric) || is_empty_talk(object) {
+            continue;
+        }
+        let who = group("s");
+        if is_no_name(who) {
+            continue;
+        }
+        let subject = subject_of(message, who);
+        let key = rule.key.replace("{k}", &group("k").to_lowercase()).replace("{o}", &key_terms(object));
+        // What somebody did on a day is an event, whatever else the sentence looks like.
+        let category = match rule.category {
+            Category::Preferences | Category::Entities
+                if is_event(text) && days_of(text, message.time_ms).is_some() && rule.key.contains("{o}") =>
+            {
+                Category::Events
+            }
+            category => category,
+        };
+        return Some(Memory {
+            category,
+            subject,
+            key: collapse(&key),
+            single: rule.single,
+            positive: rule.positive,
+            value: object.to_owned(),
+            text: clip(text, MAX_TEXT_CHARS),
+            speaker: message.speaker.map(str::to_owned),
+            said_ms: message.time_ms,
+            days: days_of(text, message.time_ms),
+        });
+    }
+    None
+}
+
+fn case_of(message: &Message<'_>, solution: &str, problem: Option<String>) -> Memory {
+    let text = match &problem {
+        Some(problem) if problem != solution => format!("Problem: {problem} Solution: {solution}"),
+        _ => solution.to_owned(),
+    };
+    Memory {
+        category: Category::Cases,
+        subject: "user".to_owned(),
+        key: key_terms(problem.as_deref().unwrap_or(solution)),
+        single: false,
+        positive: true,
+        value: solution.to_owned(),
+        text: clip(&text, MAX_TEXT_CHARS),
+        speaker: message.speaker.map(str::to_owned),
+        said_ms: message.time_ms,
+        days: None,
+    }
+}
+
+/// "Hey Mel, ", "Well, ", "Remember that ", "By the way, " say nothing themselves.
+fn strip_lead(text: &str) -> &str {
+    const LEADS: [&str; 22] = [
+        "remember that ",
+        "remember: ",
+        "please remember that ",
+        "please remember ",
+        "note that ",
+        "by the way, ",
+        "btw, ",
+        "well, ",
+        "so, ",
+        "yes, ",
+        "yeah, ",
+        "no, ",
+        "actually, ",
+        "and ",
+        "but ",
+        "also, ",
+        "oh, ",
+        "honestly, ",
+        "personally, ",
+        "anyway, ",
+        "correction: ",
+        "fyi, ",
+    ];
+    let mut rest = text;
+    loop {
+        let lead =
+            LEADS.iter().find(|lead| rest.get(..lead.len()).is_some_and(|start| start.eq_ignore_ascii_case(lead)));
+        match lead.and_then(|lead| rest.get(lead.len()..)) {
+            Some(after) => rest = after,
+            None => return rest,
+        }
+    }
+}
+
+/// An object ends where the sentence goes on with something else.
+fn until_clause(object: &str) -> &str {
+    const ENDS: [&str; 12] = [
+        " because ",
+        " since ",
+        " but ",
+        " so that ",
+        " although ",
+        " though ",
+        " while ",
+        " and i ",
+        " and we ",
+        " and my ",
+        " - ",
+        " which ",
+    ];
+    let lower = object.to_lowercase();
+    let end = ENDS.iter().filter_map(|end| lower.find(end)).min().unwrap_or(object.len());
+    object.get(..end).unwrap_or(object).trim()
+}
+
+/// Objects that say nothing without what was said before.
+fn is_empty_talk(object: &str) -> bool {
+    let mut telling = false;
+    terms::terms(object, |_, word| {
+        telling |= !matches!(
+            word,
+            "one"
+                | "thing"
+                | "things"
+                | "lot"
+                | "bit"
+                | "little"
+                | "way"
+                | "sure"
+                | "know"
+                | "think"
+                | "mean"
+                | "idea"
+                | "time"
+        )
+    });
+    !telling
+}
+
+/// Words that begin sentences with a capital and are no names.
+fn is_no_name(who: &str) -> bool {
+    if who.eq_ignore_ascii_case("the user") {
+        return false;
+    }
+    let first = who.split(' ').next().unwrap_or_default().trim_end_matches("'s").to_lowercase();
+    matches!(
+        first.as_str(),
+        "it" | "this"
+            | "that"
+            | "there"
+            | "he"
+            | "she"
+            | "they"
+            | "you"
+            | "these"
+            | "those"
+            | "what"
+            | "who"
+            | "here"
+            | "everyone"
+            | "everybody"
+            | "people"
+            | "nobody"
+            | "someone"
+            | "something"
+            | "everything"
+            | "nothing"
+            | "your"
+            | "his"
+            | "her"
+            | "their"
+            | "its"
+            | "how"
+            | "when"
+            | "where"
+            | "why"
+            | "if"
+            | "and"
+            | "but"
+            | "so"
+            | "then"
+            | "now"
+            | "hope"
+            | "glad"
+            | "thanks"
+            | "wow"
+            | "hey"
+            | "hi"
+            | "yes"
+            | "no"
+            | "the"
+            | "a"
+            | "an"
+            | "one"
+            | "some"
+            | "all"
+            | "each"
+            | "most"
+            | "many"
+            | "to"
+            | "in"
+            | "on"
+            | "at"
+            | "for"
+            | "with"
+            | "of"
+            | "let"
+            | "just"
+            | "not"
+            | "maybe"
+            | "perhaps"
+            | "please"
+            | "today"
+            | "yesterday"
+            | "tomorrow"
+    )
+}
+
+fn subject_of(message: &Message<'_>, who: &str) -> String {
+    match who.trim_end_matches("'s").to_lowercase().as_str() {
+        "" | "i" | "we" | "my" | "our" | "我" => message.speaker.unwrap_or("user").to_owned(),
+        "the user" | "user" | "用户" => "user".to_owned(),
+        _ => who.trim_end_matches("'s").to_owned(),
+    }
+}
+
+/// Whether a sentence reports something that happened or is planned, and is not about the present in general.
+fn is_event(text: &str) -> bool {
+    let mut first_person = false;
+    let mut acts = false;
+    let mut named = text.chars().next().is_some_and(char::is_uppercase);
+    terms::words(text, |word| {
+        first_person |=
+            matches!(word, "i" | "we" | "i'm" | "i've" | "i'll" | "we're" | "we've" | "we'll" | "my" | "our");
+        acts |= matches!(
+            word,
+            "went"
+                | "going"
+                | "was"
+                | "were"
+                | "had"
+                | "did"
+                | "will"
+                | "gonna"
+                | "got"
+                | "took"
+                | "met"
+                | "saw"
+                | "made"
+                | "bought"
+                | "came"
+                | "left"
+                | "won"
+                | "lost"
+                | "ran"
+                | "gave"
+                | "began"
+                | "found"
+                | "held"
+                | "taught"
+                | "wrote"
+                | "read"
+                | "planning"
+                | "scheduled"
+                | "booked"
+                | "i'll"
+                | "we'll"
+                | "attending"
+                | "visiting"
+                | "starting"
+                | "moving"
+                | "meeting"
+                | "deadline"
+                | "due"
+                | "trip"
+                | "appointment"
+        ) || (word.len() > 4 && word.ends_with("ed"));
+    });
+    named &= acts;
+    (first_person && acts) || named || ["了", "将", "要去", "会议", "计划"].iter().any(|word| text.contains(word))
+}
+
+fn days_of(text: &str, time_ms: Option<i64>) -> Option<DaySpan> {
+    temporal::spans(text, time_ms.map(temporal::date_of_ms)).first().copied()
+}
+
+fn fallback_category(text: &str) -> Category {
+    if rules::states_preference(text) {
+        Category::Preferences
+    } else if is_event(text) && temporal::tells_when(text) {
+        Category::Events
+    } else {
+        Category::Entities
+    }
+}
+
+/// The first telling terms of a text, as a key.
+pub(super) fn key_terms(text: &str) -> String {
+    let mut key: Vec<String> = Vec::new();
+    terms::terms(text, |_, word| {
+        if key.len() < KEY_TERMS && !key.iter().any(|known| known == word) {
+            key.push(word.to_owned());
+        }
+    });
+    if key.is_empty() { salience::bag(text).into_iter().min().unwrap_or_default() } else { key.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// 2023-05-25, a Thursday.
+    const NOW: i64 = 1_685_000_000_000;
+
+    fn said<'a>(speaker: Option<&'a str>, text: &'a str) -> Message<'a> {
+        Message { role: "user", speaker, text, time_ms: Some(NOW) }
+    }
+
+    fn one(text: &str) -> Memory {
+        let found = memories(&[said(None, text)], &Options::default());
+        assert_eq!(found.len(), 1, "{text}: {found:?}");
+        found.into_iter().next().unwrap()
+    }
+
+    #[test]
+    fn each_sort_of_memory_is_found() {
+        let cases = [
+            ("My name is Ada Lovelace.", Category::Profile, "user", "name", "Ada Lovelace"),
+            ("I live in Lisbon now.", Category::Profile, "user", "home", "Lisbon now"),
+            ("I work as a nurse in a small clinic.", Category::Profile, "user", "work as", "a nurse in a small clinic"),
+            ("My favorite color is green.", Category::Preferences, "user", "favourite color", "green"),
+            (
+                "Remember that I prefer tabs over spaces.",
+                Category::Preferences,
+                "user",
+                "about tabs spaces",
+                "tabs over spaces",
+            ),
+            (
+                "The user prefers Python for backend work.",
+                Category::Preferences,
+                "user",
+                "about python backend work",
+                "Python for backend work",
+            ),
+            (
+                "Anna loves hiking in the mountains.",
+                Category::Preferences,
+                "Anna",
+                "about hiking mountains",
+                "hiking in the mountains",
+            ),
+            ("My dog is called Rex.", Category::Entities, "user", "dog name", "Rex"),
+            ("我喜欢爬山。", Category::Preferences, "user", "about 爬山", "爬山"),
+        ];
+        for (text, category, subject, key, value) in cases {
+            let memory = one(text);
+            assert_eq!(
+                (memory.category, memory.subject.as_str(), memory.key.as_str(), memory.value.as_str()),
+                (category, subject, key, value),
+                "{text}"
+            );
+        }
+        assert_eq!(one("用户偏好使用 TypeScript 编写 OpenClaw 插件。").category, Category::Preferences);
+        assert!(!one("I don't like coffee.").positive);
+    }
+
+    #[test]
+    fn events_have_their_day_and_their_speaker() {
+        let found = memories(
+            &[said(Some("Caroline"), "I went to a support group yesterday and it was powerful.")],
+            &Options::default(),
+        );
+        let event = &found[0];
+        assert_eq!((event.category, event.subject.as_str()), (Category::Events, "Caroline"));
+        assert_eq!(event.days.unwrap().first().to_string(), "2023-05-24");
+        assert!(
+            event.rendered().ends_with("(about 2023-05-24; said by Caroline on 2023-05-25)"),
+            "{}",
+            event.rendered()
+        );
+    }
+
+    #[test]
+    fn a_solution_is_kept_with_its_problem() {
+        let found = memories(
+            &[
+                said(None, "The build fails with a linker error."),
+                Message { role: "assistant", ..said(None, "It turned out that lld was missing.") },
+            ],
+            &Options::default(),
+        );
+        assert_eq!(found[0].category, Category::Cases);
+        assert_eq!(
+            found[0].text,
+            "Problem: The build fails with a linker error. Solution: It turned out that lld was missing."
+        );
+    }
+
+    #[test]
+    fn questions_courtesies_and_assistants_leave_nothing() {
+        for text in ["Do you like tea?", "I'd like you to open the file.", "Hello there!", "That sounds like fun."] {
+            assert_eq!(memories(&[said(None, text)], &Options::default()), [], "{text}");
+        }
+        let assistant = Message { role: "assistant", ..said(None, "I love helping with code.") };
+        assert_eq!(memories(&[assistant], &Options::default()), []);
+    }
+
+    #[test]
+    fn what_somebody_wants_remembered_is_kept_in_any_case() {
+        let found = memories(&[said(None, "blue folder, third shelf")], &Options { keep_unmatched: true });
+        assert_eq!(found[0].text, "blue folder, third shelf");
+    }
+
+    #[test]
+    fn a_slug_is_fit_for_a_file_name() {
+        assert_eq!(one("Anna loves hiking in the mountains.").slug(), "anna-about-hiking-mountains");
+        assert_eq!(Memory::plain(Category::Events, "…").slug(), "events");
+    }
+
+    proptest! {
+        #[test]
+        fn any_message_is_read_without_panic(texts in prop::collection::vec(any::<String>(), 0..4)) {
+            let messages: Vec<Message<'_>> = texts.iter().map(|text| said(None, text)).collect();
+            for memory in memories(&messages, &Options { keep_unmatched: true }) {
+                prop_assert!(memory.text.chars().count() <= MAX_TEXT_CHARS);
+                prop_assert!(!memory.slug().is_empty());
+            }
+        }
+    }
+}

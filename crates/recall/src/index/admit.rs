@@ -1,0 +1,49 @@
+//! A filter made ready: names looked up once, a few comparisons for each document.
+
+use super::{Filter, Place, RecallIndex, names::NONE};
+
+/// A filter with its names as numbers.
+pub(super) struct Admits<'a> {
+    filter: &'a Filter,
+    owners: Option<Vec<bool>>,
+    scopes: Option<Vec<bool>>,
+    group: Option<u32>,
+}
+
+impl<'a> Admits<'a> {
+    pub(super) fn new(index: &RecallIndex, filter: &'a Filter) -> Self {
+        let owners = (!filter.owners.is_empty())
+            .then(|| index.owners.which(|owner| filter.owners.iter().any(|wanted| wanted == owner)));
+        let scopes = (!filter.scopes.is_empty())
+            .then(|| index.scopes.which(|scope| filter.scopes.iter().any(|wanted| is_under(scope, wanted))));
+        let group = filter.group.as_deref().map(|group| index.groups.find(group).unwrap_or(NONE));
+        Self { filter, owners, scopes, group }
+    }
+
+    pub(super) fn admits(&self, place: &Place) -> bool {
+        let listed = |list: &Option<Vec<bool>>, number: u32| {
+            list.as_ref().is_none_or(|list| list.get(number as usize).copied().unwrap_or(false))
+        };
+        place.alive
+            && listed(&self.owners, place.owner)
+            && (listed(&self.scopes, place.scope) || self.filter.scopes.iter().any(|id| **id == *place.id))
+            && (self.filter.kinds.is_empty() || self.filter.kinds.contains(&place.kind))
+            && (self.filter.categories.is_empty()
+                || place.category.is_some_and(|category| self.filter.categories.contains(&category)))
+            && (self.filter.levels.is_empty() || self.filter.levels.contains(&place.level))
+            && self.group.is_none_or(|group| place.group == group && group != NONE)
+            && self.filter.since_ms.is_none_or(|since| place.time_ms.is_some_and(|time| time >= since))
+            && self.filter.until_ms.is_none_or(|until| place.time_ms.is_some_and(|time| time <= until))
+    }
+}
+
+/// Whether a path is another or lies under it, by whole parts.
+fn is_under(path: &str, parent: &str) -> bool {
+    // `viking://` alone is the root of everything under it.
+    let rest = if parent.ends_with("://") {
+        path.strip_prefix(parent)
+    } else {
+        path.strip_prefix(parent.trim_end_matches('/'))
+    };
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || parent.ends_with("://") || parent == "/")
+}
