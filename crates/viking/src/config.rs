@@ -158,7 +158,7 @@ impl Default for ContextConfig {
             commit_keep_recent_count: 10,
             bypass_session_patterns: Vec::new(),
             trace_recall: true,
-            trace_recall_persist: false,
+            trace_recall_persist: true,
             trace_recall_dir: None,
             trace_recall_retention_days: 14,
             trace_recall_max_entries: 1000,

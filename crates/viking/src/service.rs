@@ -92,6 +92,11 @@ impl Viking {
         Ok(account)
     }
 
+    /// The accounts that are open.
+    pub(crate) fn open_accounts(&self) -> Vec<Arc<Account>> {
+        lock(&self.accounts).values().cloned().collect()
+    }
+
     /// Who tools act for.
     pub fn identity(&self, peer: Option<String>) -> Identity {
         Identity { account: self.config.account_id.clone(), user: self.config.user_id.clone(), peer }
