@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 use toolyard_protocol::canonical::sha256_hex;
 
 /// An output longer than this is kept apart.
-pub const THRESHOLD_CHARS: usize = 20_000;
+pub(crate) const THRESHOLD_CHARS: usize = 20_000;
 /// Outputs of one message that stay in it, together; then the largest go first.
-pub const TURN_BUDGET_CHARS: usize = 100_000;
+pub(crate) const TURN_BUDGET_CHARS: usize = 100_000;
 /// A stub's length.
-pub const PREVIEW_CHARS: usize = 2_000;
+pub(crate) const PREVIEW_CHARS: usize = 2_000;
 /// Characters of the beginning and the end that a synopsis shows.
 const EXCERPT_CHARS: usize = 480;
 /// Characters of a tool's id that a result's name holds.

@@ -14,13 +14,13 @@ use crate::{
 use std::path::PathBuf;
 
 /// The abstract's file.
-pub const ABSTRACT: &str = ".abstract.md";
+pub(crate) const ABSTRACT: &str = ".abstract.md";
 /// The overview's file.
-pub const OVERVIEW: &str = ".overview.md";
+pub(crate) const OVERVIEW: &str = ".overview.md";
 /// Characters of an abstract, at most.
-pub const MAX_ABSTRACT: usize = 256;
+pub(crate) const MAX_ABSTRACT: usize = 256;
 /// Characters of an overview, at most.
-pub const MAX_OVERVIEW: usize = 4000;
+pub(crate) const MAX_OVERVIEW: usize = 4000;
 /// Entries of a folder that its overview is made from.
 const SAMPLED: usize = 64;
 

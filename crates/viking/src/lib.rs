@@ -35,6 +35,7 @@ mod skills;
 mod tasks;
 pub mod tools;
 pub mod trace;
+pub mod turns;
 pub mod uri;
 mod writer;
 

@@ -4,7 +4,7 @@ use crate::{
     service::Viking,
     tools::{self, Session},
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use std::sync::Arc;
 use toolyard_engine::{BoxFuture, CallContext, Caller, Failed, Output, Prepared, Provider};
 use toolyard_protocol::{ErrorCode, Failure, ToolCall};
@@ -67,9 +67,4 @@ impl Provider for VikingProvider {
             }
         })
     }
-}
-
-/// A value as arguments.
-pub(crate) fn arguments(value: &Value) -> Map<String, Value> {
-    value.as_object().cloned().unwrap_or_default()
 }

@@ -20,6 +20,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 
 /// Uploads that wait to be imported, for each account; the oldest go first.
 const MAX_UPLOADS: usize = 1000;
@@ -59,6 +60,8 @@ pub struct NewResource {
     pub describe: bool,
     /// Whether `path` may be a path on this machine.
     pub host_paths: bool,
+    /// Ends it before it is done.
+    pub cancel: CancellationToken,
 }
 
 /// Something that is looked at again.
@@ -197,7 +200,7 @@ impl Viking {
             (None, None) => return Err(ApiError::argument("Either 'path' or 'temp_file_id' must be provided")),
         };
         let wanted = parse::Wanted { include: &new.include, exclude: &new.exclude, ignore: &new.ignore_dirs, hosts: &self.importer.allowed_hosts };
-        let parsed = parse::parse(&source, &wanted)?;
+        let parsed = parse::parse(&source, &wanted, &new.cancel)?;
         if parsed.files.is_empty() || (new.strict && !parsed.failed.is_empty()) {
             let why = parsed.failed.first().map_or_else(
                 || format!("{told} holds nothing that can be read as text"),

@@ -8,10 +8,9 @@ use crate::{
 use serde_json::{Value, json};
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex},
+    sync::Mutex,
     time::Instant,
 };
-use tokio::sync::watch;
 
 /// Tasks that are remembered; the oldest go first.
 const MAX_TASKS: usize = 10_000;
@@ -32,7 +31,6 @@ struct Task {
     started: Instant,
     seconds: Option<f64>,
     ended: Option<Ended>,
-    done: Arc<watch::Sender<bool>>,
 }
 
 /// The tasks of this process.
@@ -55,7 +53,7 @@ impl Tasks {
 
     /// Begins one under an id that was told already.
     pub(crate) fn begin_as(&self, id: &str, kind: &'static str, resource: &str, owner: &str) {
-        let (now, done) = (now(), Arc::new(watch::channel(false).0));
+        let now = now();
         let task = Task {
             kind,
             resource: resource.to_owned(),
@@ -65,7 +63,6 @@ impl Tasks {
             started: Instant::now(),
             seconds: None,
             ended: None,
-            done,
         };
         let mut inner = lock(&self.inner);
         inner.0.insert(id.to_owned(), task);
@@ -83,15 +80,7 @@ impl Tasks {
             task.updated = now();
             task.seconds = Some(task.started.elapsed().as_secs_f64());
             task.ended = Some(ended);
-            task.done.send_replace(true);
         }
-    }
-
-    /// How it ended, once it has.
-    pub(crate) async fn wait(&self, id: &str) -> Option<Ended> {
-        let mut done = lock(&self.inner).0.get(id).map(|task| task.done.subscribe())?;
-        let _ = done.wait_for(|done| *done).await;
-        lock(&self.inner).0.get(id).and_then(|task| task.ended.clone())
     }
 
     pub(crate) fn get(&self, id: &str, owner: &str) -> Result<Value> {

@@ -282,6 +282,7 @@ fn add_resource(ask: &Ask<'_>) -> Result<Answer> {
         watch_minutes: body.number("watch_interval").filter(|n| *n > 0.0),
         describe: body.one_of("processing_mode", &["semantic_and_vectors", "vectors_only"]) != Some("vectors_only"),
         host_paths: false,
+        ..NewResource::default()
     };
     let wait = body.flag("wait").unwrap_or_default();
     body.accept(&[
