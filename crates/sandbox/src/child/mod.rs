@@ -25,6 +25,13 @@ pub fn is_child() -> bool {
     std::env::args_os().next().is_some_and(|name| name == CHILD_NAME)
 }
 
+/// Gives everything up but the three pipes, as a script's child does: for other children that read what we did not
+/// write. First thing in a process with one thread, or nearly so: descriptors above the pipes are closed.
+pub fn confine_to_pipes(limits: &crate::Limits) -> Result<(), String> {
+    descriptors::close_all_but_standard();
+    confine::confine(limits)
+}
+
 /// Runs the one script that comes over standard input. Nothing of it is looked at before the process is confined, and
 /// a process that cannot be confined runs nothing.
 pub fn run() -> ExitCode {

@@ -1,0 +1,124 @@
+//! The child's side: read one document over standard input, give everything up, parse it, say what came of it, exit.
+//!
+//! A request is a line of JSON and the document's bytes. An answer is a mark, a line of JSON and, where it says so,
+//! bytes. The mark tells answers from what a library might print.
+
+use crate::{
+    formats::{self, Format, Unpacked},
+    limits::{Limits, MAX_HEADER_BYTES},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    io::{self, BufRead, Read, Write},
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// `argv[0]` of a child.
+pub const CHILD_NAME: &str = "toolyard-parse";
+/// Before every answer.
+pub(crate) const MARK: u8 = 1;
+/// The parent broke the protocol.
+const EXIT_PROTOCOL: u8 = 64;
+/// The child could not confine itself.
+const EXIT_UNAVAILABLE: u8 = 65;
+
+/// Whether this program hands over to [`run`] when it is started under [`CHILD_NAME`].
+static HANDS_OVER: AtomicBool = AtomicBool::new(false);
+
+/// What the parent asks for.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub(crate) format: Format,
+    pub(crate) bytes: usize,
+    pub(crate) limits: Limits,
+}
+
+/// What the child says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Answer {
+    /// The document's text follows.
+    Text { title: Option<String>, bytes: usize },
+    /// A file of the archive follows.
+    File { path: String, bytes: usize },
+    /// A file of the archive was passed over.
+    Skipped { path: String, why: String },
+    /// The archive is over.
+    Done,
+    /// It could not be parsed.
+    Failed { why: String },
+    /// Nothing can be parsed here: the child cannot be confined.
+    Unavailable { why: String },
+}
+
+/// Whether this process was started to parse a document. Whoever embeds this crate asks first thing in `main` and
+/// hands over to [`run`].
+pub fn is_child() -> bool {
+    HANDS_OVER.store(true, Ordering::Relaxed);
+    std::env::args_os().next().is_some_and(|name| name == CHILD_NAME)
+}
+
+/// Whether `main` of this program asked [`is_child`].
+pub(crate) fn this_program_hands_over() -> bool {
+    HANDS_OVER.load(Ordering::Relaxed)
+}
+
+/// Parses the one document that comes over standard input. Nothing of it is looked at before the process is confined.
+pub fn run() -> ExitCode {
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut input = io::stdin().lock();
+    let Some((request, bytes)) = read_request(&mut input) else { return ExitCode::from(EXIT_PROTOCOL) };
+    let limits = toolyard_sandbox::Limits { time_ms: request.limits.parse_ms, ..toolyard_sandbox::Limits::default() };
+    if let Err(why) = toolyard_sandbox::child::confine_to_pipes(&limits) {
+        say(&Answer::Unavailable { why }, &[]);
+        return ExitCode::from(EXIT_UNAVAILABLE);
+    }
+    answer(&request, &bytes);
+    ExitCode::SUCCESS
+}
+
+fn answer(request: &Request, bytes: &[u8]) {
+    if request.format == Format::Zip {
+        let unpacked = formats::unpack(bytes, &request.limits, |one| match one {
+            Unpacked::File(path, bytes) => say(&Answer::File { path, bytes: bytes.len() }, &bytes),
+            Unpacked::Skipped(path, why) => say(&Answer::Skipped { path: shortened(path), why }, &[]),
+        });
+        match unpacked {
+            Ok(()) => say(&Answer::Done, &[]),
+            Err(failure) => say(&Answer::Failed { why: shortened(failure.0) }, &[]),
+        }
+        return;
+    }
+    match formats::convert(request.format, bytes, &request.limits) {
+        Ok(converted) => {
+            let title = converted.title.map(shortened);
+            say(&Answer::Text { title, bytes: converted.markdown.len() }, converted.markdown.as_bytes());
+        }
+        Err(failure) => say(&Answer::Failed { why: shortened(failure.0) }, &[]),
+    }
+}
+
+/// A line of the protocol has a size.
+fn shortened(text: String) -> String {
+    text.chars().take(500).collect()
+}
+
+fn read_request(input: &mut impl BufRead) -> Option<(Request, Vec<u8>)> {
+    let mut line = Vec::new();
+    input.take(MAX_HEADER_BYTES as u64).read_until(b'\n', &mut line).ok()?;
+    let request: Request = serde_json::from_slice(&line).ok()?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(request.bytes).ok()?;
+    input.take(request.bytes as u64).read_to_end(&mut bytes).ok()?;
+    (bytes.len() == request.bytes).then_some((request, bytes))
+}
+
+/// If nobody listens any more there is nobody to tell.
+fn say(answer: &Answer, body: &[u8]) {
+    let Ok(mut line) = serde_json::to_vec(answer) else { return };
+    line.insert(0, MARK);
+    line.push(b'\n');
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(&line).and_then(|()| out.write_all(body)).and_then(|()| out.flush());
+}

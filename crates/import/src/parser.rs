@@ -1,0 +1,209 @@
+//! The parent's side: a fresh child for each document, a clock beside it, and its answers checked.
+
+use crate::{
+    child::{self, Answer, CHILD_NAME, MARK, Request},
+    formats::{Converted, Format, ParseFailure},
+    limits::{Limits, MAX_HEADER_BYTES},
+};
+use std::{
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdout, Command},
+};
+
+/// How long beyond its own time a child is waited for.
+const GRACE: Duration = Duration::from_millis(500);
+/// This program, even if its file was replaced since.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// An archive's files, and those that were passed over with the reason.
+#[derive(Debug, Default)]
+pub struct Archive {
+    /// Path and bytes.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Path and why.
+    pub skipped: Vec<(String, String)>,
+}
+
+/// Parses documents in confined children.
+#[derive(Debug, Clone, Default)]
+pub struct ConfinedParser {
+    program: Option<PathBuf>,
+}
+
+impl ConfinedParser {
+    /// Children are this very program if its `main` hands over (see [`child::is_child`]), else the small one beside it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Children are another program that hands over to [`child::run`].
+    pub fn with_program(program: impl Into<PathBuf>) -> Self {
+        Self { program: Some(program.into()) }
+    }
+
+    /// A document as Markdown.
+    pub async fn document(&self, format: Format, bytes: &[u8], limits: &Limits) -> Result<Converted, ParseFailure> {
+        let mut found = None;
+        self.run(format, bytes, limits, &mut |answer, body| {
+            if let Answer::Text { title, .. } = answer {
+                let markdown =
+                    String::from_utf8(body).map_err(|_| ParseFailure::new("its parser did not answer with text"))?;
+                found = Some(Converted { title, markdown });
+            }
+            Ok(())
+        })
+        .await?;
+        found.ok_or_else(|| ParseFailure::new("its parser said nothing"))
+    }
+
+    /// The files of a zip archive.
+    pub async fn archive(&self, bytes: &[u8], limits: &Limits) -> Result<Archive, ParseFailure> {
+        let mut archive = Archive::default();
+        let mut total = 0u64;
+        self.run(Format::Zip, bytes, limits, &mut |answer, body| {
+            match answer {
+                Answer::File { path, .. } => {
+                    total += body.len() as u64;
+                    // The child counts too; it is not believed.
+                    let path = crate::names::safe_path(&path)
+                        .ok_or_else(|| ParseFailure::new("its parser named a bad path"))?;
+                    if total > limits.unpacked_bytes || archive.files.len() >= limits.files {
+                        return Err(ParseFailure::new("it unpacks to more than is allowed"));
+                    }
+                    archive.files.push((path, body));
+                }
+                Answer::Skipped { path, why } => archive.skipped.push((path, why)),
+                _ => {}
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(archive)
+    }
+
+    async fn run(
+        &self,
+        format: Format,
+        bytes: &[u8],
+        limits: &Limits,
+        take: &mut (dyn FnMut(Answer, Vec<u8>) -> Result<(), ParseFailure> + Send),
+    ) -> Result<(), ParseFailure> {
+        let mut child = self.start()?;
+        let time = Duration::from_millis(limits.parse_ms) + GRACE;
+        let spoken = tokio::time::timeout(time, converse(&mut child, format, bytes, limits, take)).await;
+        match spoken {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Err(failure)) => Err(failure),
+            Ok(Ok(false)) => {
+                let status = tokio::time::timeout(GRACE, child.wait()).await.ok().and_then(Result::ok);
+                Err(ParseFailure::new(how_it_ended(status)))
+            }
+            Err(_) => Err(ParseFailure::new(format!("parsing took longer than {} ms", limits.parse_ms))),
+        }
+        // Dropping the child ends it.
+    }
+
+    fn start(&self) -> Result<Child, ParseFailure> {
+        let program = self.program.clone().or_else(own_program);
+        let program =
+            program.ok_or_else(|| ParseFailure::new("there is no program to parse it with beside this one"))?;
+        Command::new(program)
+            .arg0(CHILD_NAME)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|e| ParseFailure::new(format!("its parser could not be started: {e}")))
+    }
+}
+
+/// This program where it hands over; else the small one beside it, or above it where tests are built.
+fn own_program() -> Option<PathBuf> {
+    if child::this_program_hands_over() {
+        return Some(PathBuf::from(THIS_PROGRAM));
+    }
+    let this = std::env::current_exe().ok()?;
+    let folder = this.parent()?;
+    [folder.join(CHILD_NAME), folder.parent()?.join(CHILD_NAME)].into_iter().find(|path| path.is_file())
+}
+
+/// Whether the child said that it is done.
+async fn converse(
+    child: &mut Child,
+    format: Format,
+    bytes: &[u8],
+    limits: &Limits,
+    take: &mut (dyn FnMut(Answer, Vec<u8>) -> Result<(), ParseFailure> + Send),
+) -> Result<bool, ParseFailure> {
+    let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else { return Ok(false) };
+    let request = Request { format, bytes: bytes.len(), limits: limits.clone() };
+    let mut line = serde_json::to_vec(&request).map_err(|e| ParseFailure::new(e.to_string()))?;
+    line.push(b'\n');
+    let send = async {
+        // A child that is gone has said why, or its end will.
+        let _ = input.write_all(&line).await;
+        let _ = input.write_all(bytes).await;
+        drop(input);
+    };
+    let (_, received) = tokio::join!(send, receive(output, limits, take));
+    received
+}
+
+async fn receive(
+    output: ChildStdout,
+    limits: &Limits,
+    take: &mut (dyn FnMut(Answer, Vec<u8>) -> Result<(), ParseFailure> + Send),
+) -> Result<bool, ParseFailure> {
+    let mut output = BufReader::new(output);
+    let misbehaved = || ParseFailure::new("its parser misbehaved and was stopped");
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut output).take(MAX_HEADER_BYTES as u64).read_until(b'\n', &mut line).await;
+        if read.map_err(|_| misbehaved())? == 0 {
+            return Ok(false);
+        }
+        let Some(json) = line.strip_prefix(&[MARK]) else { continue };
+        let answer: Answer = serde_json::from_slice(json).map_err(|_| misbehaved())?;
+        let (length, most) = match &answer {
+            Answer::Text { bytes, .. } => (*bytes, limits.text_bytes as u64),
+            Answer::File { bytes, .. } => (*bytes, limits.file_bytes),
+            Answer::Failed { why } => return Err(ParseFailure::new(why.clone())),
+            Answer::Unavailable { why } => {
+                return Err(ParseFailure::new(format!("parsers cannot be confined here: {why}")));
+            }
+            Answer::Done => return Ok(true),
+            Answer::Skipped { .. } => (0, 0),
+        };
+        if length as u64 > most {
+            return Err(misbehaved());
+        }
+        let mut body = Vec::with_capacity(length);
+        (&mut output).take(length as u64).read_to_end(&mut body).await.map_err(|_| misbehaved())?;
+        if body.len() != length {
+            return Ok(false);
+        }
+        let last = matches!(answer, Answer::Text { .. });
+        take(answer, body)?;
+        if last {
+            return Ok(true);
+        }
+    }
+}
+
+fn how_it_ended(status: Option<ExitStatus>) -> String {
+    match status.and_then(|status| status.signal()) {
+        Some(6) => "its parser ran out of memory or gave up".to_owned(),
+        Some(9 | 24) => "its parser used more memory or time than it may".to_owned(),
+        Some(11 | 7) => "its parser crashed".to_owned(),
+        Some(31) => "its parser tried something it may not do and was stopped".to_owned(),
+        _ => "its parser ended without an answer".to_owned(),
+    }
+}
