@@ -30,6 +30,11 @@ pub trait Endpoint: Send + Sync + 'static {
     fn takes_api_key(&self) -> bool {
         false
     }
+    /// Whether a path may be asked by anybody: whether it is up, nothing else.
+    fn is_open(&self, path: &str) -> bool {
+        let _ = path;
+        false
+    }
     /// How it tells somebody who may not come in, if it has words of its own.
     fn refuse(&self, status: StatusCode) -> Option<Response<MountBody>> {
         let _ = status;
@@ -71,7 +76,8 @@ pub(crate) async fn serve(
     {
         request.headers_mut().insert(header::AUTHORIZATION, bearer);
     }
-    if let Err(mut refused) = admit(gateway, peer, request.headers()) {
+    let open = mount.endpoint.is_open(request.uri().path());
+    if !open && let Err(mut refused) = admit(gateway, peer, request.headers()) {
         if let Some(own) = mount.endpoint.refuse(refused.status()) {
             return own.map(into_body);
         }

@@ -32,12 +32,18 @@ pub struct Viking {
     pub(crate) queries: QueryConfigs,
     pub(crate) writer: Writer,
     pub(crate) importer: crate::resources::Importer,
+    /// Held for as long as the store is open: two processes would undo each other's work.
+    _lock: std::fs::File,
 }
 
 impl Viking {
     /// Opens the store at a folder, and finishes what a killed process left unfinished.
     pub fn open(root: PathBuf, config: ContextConfig) -> Result<Arc<Self>> {
         std::fs::create_dir_all(&root)?;
+        let lock = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(root.join(".lock"))?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            ApiError::new(Code::Unavailable, format!("{} is used by another Toolyard", root.display()))
+        })?;
         let traces = Traces::open(&config, root.parent().unwrap_or(&root));
         let queries = QueryConfigs::open(config.runtime_query_config_path.clone());
         let model = config.llm.as_ref().and_then(|llm| {
@@ -52,6 +58,7 @@ impl Viking {
             traces,
             queries,
             writer: Writer { model },
+            _lock: lock,
         });
         for found in crate::disk::list(&viking.root)? {
             if found.is_folder && viking.root.join(&found.name).join("_system/pending").is_dir() {
