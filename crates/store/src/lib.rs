@@ -9,6 +9,9 @@
 //! | `sqlite` | [`SqliteStore`]: checks what comes in, hands it to the writer or a reader |
 //! | `queue` | what lies between callers and the writer: order, waiting, back-pressure, pending facts |
 //! | `writer` | the one thread that writes: group commit, sync, checkpoint |
+//! | `journaling` | which changes go by way of the journal, and what of it waits to be written |
+//! | `journaler` | the thread that writes the journal |
+//! | `journal` | the journal's file, and how it comes back after a crash |
 //! | `sync` | the log's sync, and a second thread for it under load |
 //! | `apply` | one queued change as SQL |
 //! | `reader` | read-only connections and the queries |
@@ -19,6 +22,9 @@
 
 mod apply;
 mod blob_files;
+mod journal;
+mod journaler;
+mod journaling;
 pub mod limits;
 mod queue;
 mod reader;

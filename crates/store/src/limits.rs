@@ -31,6 +31,14 @@ pub const WAL_PAGES_IDLE: i32 = 64;
 /// How long nothing must have happened before the writer calls itself idle.
 pub const IDLE_AFTER: Duration = Duration::from_millis(250);
 
+/// Size of a process's journal. When it is full one commit is synced in the database, and it begins anew: about every
+/// 1,500 steps.
+pub const JOURNAL_BYTES: u64 = 2 << 20;
+/// Largest entry of the journal; what is larger goes to the database at once.
+pub const JOURNAL_ENTRY_BYTES: usize = 128 << 10;
+/// Entries nobody has asked to be durable, in bytes: with more the database is quicker than the journal.
+pub const JOURNAL_IDLE_BYTES: usize = 256 << 10;
+
 /// Largest frame payload.
 pub const MAX_FRAME_BYTES: usize = 64 << 20;
 /// Largest blob.

@@ -1,7 +1,12 @@
 //! What lies between callers and the writer thread: the order of changes, who waits for what, back-pressure, and the
 //! facts that are already set but not yet written. Knows no SQL.
 
-use crate::{blob_files::StoredBlob, limits};
+use crate::{
+    blob_files::StoredBlob,
+    journal::Place,
+    journaling::{Journaling, Piece},
+    limits,
+};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
@@ -73,6 +78,8 @@ pub(crate) struct Queued {
     pub(crate) op: Op,
     pub(crate) bytes: usize,
     pub(crate) urgency: Urgency,
+    /// Where it stands in the journal, if it does.
+    pub(crate) place: Option<Place>,
     at: Instant,
 }
 
@@ -111,6 +118,8 @@ pub(crate) struct Written {
     pub(crate) bytes: usize,
     pub(crate) rejected: Vec<(u64, RunId, StoreError)>,
     pub(crate) claimed: Vec<RunId>,
+    /// The last frames of runs whose record came to the database without the journal.
+    pub(crate) heads: Vec<(RunId, u32)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -130,6 +139,11 @@ struct State {
     last: u64,
     visible: u64,
     durable: u64,
+    /// What the database has synced; the journal may be further.
+    database_durable: u64,
+    journaling: Journaling,
+    /// The journal's thread sleeps.
+    journal_parked: bool,
     /// Up to where a sync is under way or done.
     sync_begun: u64,
     wanted_visible: u64,
@@ -163,6 +177,10 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     work: Condvar,
     progress: Condvar,
+    /// Work for the journal's thread.
+    journal_work: Condvar,
+    /// The journal's bell.
+    journal_bell: AtomicBool,
     /// Set with every change that is due: lets the writer look for one without taking the lock.
     bell: AtomicBool,
     capacity: usize,
@@ -170,7 +188,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(capacity: usize, ride_delay: Duration) -> Self {
+    pub(crate) fn new(capacity: usize, ride_delay: Duration, journaling: Journaling) -> Self {
         Self {
             state: Mutex::new(State {
                 queue: VecDeque::new(),
@@ -178,6 +196,9 @@ impl Queue {
                 last: 0,
                 visible: 0,
                 durable: 0,
+                database_durable: 0,
+                journaling,
+                journal_parked: false,
                 sync_begun: 0,
                 wanted_visible: 0,
                 wanted_durable: 0,
@@ -195,6 +216,8 @@ impl Queue {
             }),
             work: Condvar::new(),
             progress: Condvar::new(),
+            journal_work: Condvar::new(),
+            journal_bell: AtomicBool::new(false),
             bell: AtomicBool::new(false),
             capacity,
             ride_delay,
@@ -207,7 +230,7 @@ impl Queue {
     }
 
     /// Puts a change at the end. Waits while the queue is full; one that is larger than the queue goes in alone.
-    pub(crate) fn push(&self, op: Op, bytes: usize, urgency: Urgency) -> Answer<Position> {
+    pub(crate) fn push(&self, op: Op, bytes: usize, mut urgency: Urgency) -> Answer<Position> {
         let mut state = self.lock();
         loop {
             state.check()?;
@@ -235,10 +258,24 @@ impl Queue {
             }
             _ => {}
         }
+        let at = Instant::now();
+        let database_durable = state.database_durable;
+        let place = match &op {
+            Op::Append(append) => state.journaling.offer(position, append, database_durable),
+            _ => {
+                state.journaling.pass(position);
+                None
+            }
+        };
+        if place.is_some() && urgency == Urgency::Sync {
+            // The journal keeps that promise; the database has time.
+            urgency = Urgency::Ride;
+            state.journaling.hurried(at);
+            self.wake_journal(&mut state, position);
+        }
         state.bytes += bytes;
         state.most_urgent = state.most_urgent.max(urgency);
-        let at = Instant::now();
-        state.queue.push_back(Queued { position, op, bytes, urgency, at });
+        state.queue.push_back(Queued { position, op, bytes, urgency, place, at });
         if urgency == Urgency::Sync
             && let Some(synced_at) = state.synced_at.take()
         {
@@ -277,6 +314,64 @@ impl Queue {
         }
     }
 
+    /// Has the journal synced up to a position; `false` if it cannot.
+    fn wake_journal(&self, state: &mut State, position: u64) -> bool {
+        if !state.journaling.want(position) {
+            return false;
+        }
+        self.journal_bell.store(true, Ordering::Release);
+        if state.journal_parked {
+            state.journal_parked = false;
+            self.journal_work.notify_one();
+        }
+        true
+    }
+
+    /// What the journal's thread writes next; sleeps until there is something. `None` when the store closes.
+    pub(crate) fn next_piece(&self, mut spare: Vec<u8>) -> Option<Piece> {
+        let mut state = self.lock();
+        let mut spun = false;
+        loop {
+            state.journal_parked = false;
+            // When the store closes the database is synced, which answers everybody.
+            if state.poisoned.is_some() || state.closing {
+                return None;
+            }
+            let durable = state.durable;
+            if let Some(piece) = state.journaling.take(durable, &mut spare) {
+                return Some(piece);
+            }
+            if !spun && let Some(until) = state.journaling.spin_until() {
+                spun = true;
+                self.journal_bell.store(false, Ordering::Release);
+                drop(state);
+                while !self.journal_bell.load(Ordering::Acquire) && Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+                state = self.lock();
+                continue;
+            }
+            state.journal_parked = true;
+            state = self.journal_work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Everything up to a position is on the disk, in the journal or in the database.
+    pub(crate) fn journaled(&self, upto: u64) {
+        let mut state = self.lock();
+        state.journaling.rest();
+        self.tell_durable(state, upto, true);
+    }
+
+    /// Waits until everything that is durable can be read.
+    pub(crate) fn catch_up(&self) -> Answer<()> {
+        let state = self.lock();
+        if state.visible >= state.durable {
+            return Ok(());
+        }
+        self.wait_visible(state.durable, state)
+    }
+
     /// A batch that was refused before it was queued: the run's record would have a hole if it went on.
     pub(crate) fn stop_run(&self, run_id: RunId, error: StoreError) {
         self.lock().stopped_runs.insert(run_id, error);
@@ -291,7 +386,7 @@ impl Queue {
         let (sender, receiver) = oneshot::channel();
         state.waiters.push((position, sender));
         let mut wake = false;
-        if state.wanted_durable < position {
+        if !self.wake_journal(&mut state, position) && state.wanted_durable < position {
             state.wanted_durable = position;
             self.bell.store(true, Ordering::Release);
             wake = state.writer != Writer::Working;
@@ -308,8 +403,11 @@ impl Queue {
 
     /// Waits until everything pushed so far is committed.
     pub(crate) fn settle(&self) -> Answer<()> {
-        let mut state = self.lock();
-        let target = state.last;
+        let state = self.lock();
+        self.wait_visible(state.last, state)
+    }
+
+    fn wait_visible(&self, target: u64, mut state: MutexGuard<'_, State>) -> Answer<()> {
         while state.visible < target {
             state.check()?;
             if state.wanted_visible < target {
@@ -338,6 +436,8 @@ impl Queue {
         let mut state = self.lock();
         state.closing = true;
         self.wake_writer(&mut state);
+        self.journal_bell.store(true, Ordering::Release);
+        self.journal_work.notify_one();
     }
 
     /// Nothing more will be written: everybody who waits hears why, and everything queued is dropped.
@@ -351,6 +451,8 @@ impl Queue {
         state.pending.clear();
         self.progress.notify_all();
         self.wake_writer(&mut state);
+        self.journal_bell.store(true, Ordering::Release);
+        self.journal_work.notify_one();
         drop(state);
         for queued in queue {
             queued.op.refuse(&error);
@@ -430,9 +532,14 @@ impl Queue {
         for (position, run_id, error) in written.rejected {
             state.rejected.insert(position, error.clone());
             state.stopped_runs.insert(run_id, error);
+            state.journaling.forget(run_id);
+        }
+        for (run_id, seq) in written.heads {
+            state.journaling.learn(run_id, seq);
         }
         for run_id in written.claimed {
             state.stopped_runs.remove(&run_id);
+            state.journaling.forget(run_id);
         }
         if !state.pending.is_empty() {
             state.pending.retain(|_, facts| {
@@ -465,14 +572,24 @@ impl Queue {
         !state.queue.is_empty() && state.is_due()
     }
 
-    /// Everything up to a position is on the disk.
+    /// The database has synced everything up to a position.
     pub(crate) fn synced(&self, upto: u64) {
         let mut state = self.lock();
+        state.database_durable = state.database_durable.max(upto);
+        self.tell_durable(state, upto, false);
+    }
+
+    fn tell_durable(&self, mut state: MutexGuard<'_, State>, upto: u64, by_journal: bool) {
         state.durable = state.durable.max(upto);
         if state.waiters.is_empty() {
             return;
         }
-        state.synced_at = Some(Instant::now());
+        let now = Some(Instant::now());
+        if by_journal {
+            state.journaling.synced_at = now;
+        } else {
+            state.synced_at = now;
+        }
         let waiters = std::mem::take(&mut state.waiters);
         let mut answers = Vec::with_capacity(waiters.len());
         for (position, waiter) in waiters {

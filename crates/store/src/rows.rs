@@ -29,7 +29,7 @@ pub(crate) fn status_code(status: RunStatus) -> i64 {
     }
 }
 
-fn kind_of(code: i64) -> Result<RunKind, StoreError> {
+pub(crate) fn kind_of(code: i64) -> Result<RunKind, StoreError> {
     match code {
         0 => Ok(RunKind::Plan),
         1 => Ok(RunKind::Call),
@@ -37,7 +37,7 @@ fn kind_of(code: i64) -> Result<RunKind, StoreError> {
     }
 }
 
-fn status_of(code: i64) -> Result<RunStatus, StoreError> {
+pub(crate) fn status_of(code: i64) -> Result<RunStatus, StoreError> {
     Ok(match code {
         0 => RunStatus::Pending,
         1 => RunStatus::Running,

@@ -3,7 +3,11 @@
 //! Opening for writing happens under a file lock, so that two processes that start at once do not both create the
 //! database. Knows nothing of what is written later.
 
-use crate::{failed, limits};
+use crate::{
+    failed,
+    journal::{self, Journal},
+    limits,
+};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 use std::{
     fs::{DirBuilder, File, OpenOptions},
@@ -66,15 +70,22 @@ const MIGRATIONS: &[&str] = &["
         payload BLOB NOT NULL,
         chain   BLOB NOT NULL
     ) STRICT;
+", "
+    CREATE TABLE journals (
+        name       TEXT PRIMARY KEY,
+        generation INTEGER NOT NULL,
+        number     INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
 "];
 
 /// The version this program writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// What the writer needs: the connection, and the log file to sync.
+/// What the writer needs: the connection, the log file to sync, and the journal, unless there can be none.
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
     pub(crate) log: File,
+    pub(crate) journal: Option<Journal>,
 }
 
 /// Opens for writing; creates and migrates as needed.
@@ -90,7 +101,15 @@ pub(crate) fn open_writer(dir: &Path) -> Result<Opened, StoreError> {
     let is_new = create_private(&path)?;
     let connection = open(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     configure(&connection, true).map_err(|e| failed(&format!("cannot open {}", path.display()), e))?;
-    migrate(connection, &path, is_new, dir)
+    let mut opened = migrate(connection, &path, is_new, dir)?;
+    opened.journal = match journal::adopt(dir, &mut opened.connection, &opened.log, true)? {
+        Some(journal) => Some(journal),
+        // Without one everything goes to the database, which is slower and promises the same.
+        None => journal::create(dir)
+            .inspect_err(|error| tracing::warn!(%error, "the store cannot have a journal"))
+            .ok(),
+    };
+    Ok(opened)
 }
 
 fn migrate(mut connection: Connection, path: &Path, is_new: bool, dir: &Path) -> Result<Opened, StoreError> {
@@ -113,7 +132,7 @@ fn migrate(mut connection: Connection, path: &Path, is_new: bool, dir: &Path) ->
     if is_new {
         sync_dir(dir).map_err(|e| failed(&doing, e))?;
     }
-    Ok(Opened { connection, log })
+    Ok(Opened { connection, log, journal: None })
 }
 
 /// A read-only connection to an existing store.

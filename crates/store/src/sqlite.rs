@@ -1,7 +1,9 @@
 //! [`SqliteStore`]: checks what comes in, and hands it to the writer thread or to a reader.
 
 use crate::{
-    blob_files, limits,
+    blob_files, journal,
+    journaling::Journaling,
+    limits,
     queue::{Append, Blobs, Fact, LedgerOp, Op, Queue, StoredFrame, Urgency},
     reader::{Reader, ZSTD_FLAG},
     rows, schema, writer,
@@ -56,7 +58,7 @@ pub struct SqliteStore {
 
 struct Writing {
     queue: Arc<Queue>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
     /// Started with the first large blob.
     blob_thread: Mutex<Option<SyncSender<BlobJob>>>,
 }
@@ -70,17 +72,32 @@ impl SqliteStore {
     /// Opens the store in this directory; creates it when it is not there and brings an older one up to date.
     pub fn open(dir: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         let opened = schema::open_writer(dir)?;
-        let queue = Arc::new(Queue::new(options.queue_bytes, options.ride_delay.min(limits::MAX_RIDE_DELAY)));
-        let thread = writer::start(opened, Arc::clone(&queue))?;
-        let writing = Writing { queue, thread: Some(thread), blob_thread: Mutex::new(None) };
+        let journaling = Journaling::new(opened.journal.as_ref().map(|journal| journal.generation));
+        let ride_delay = options.ride_delay.min(limits::MAX_RIDE_DELAY);
+        let queue = Arc::new(Queue::new(options.queue_bytes, ride_delay, journaling));
+        let (writer, journaler) = writer::start(opened, dir, &queue)?;
+        let threads = std::iter::once(writer).chain(journaler).collect();
+        let writing = Writing { queue, threads, blob_thread: Mutex::new(None) };
         Ok(Self { dir: dir.to_owned(), reader: Reader::new(dir), writing: Some(writing) })
     }
 
     /// Opens an existing store for looking only. Everything that would change it fails.
     pub fn open_read_only(dir: &Path) -> Result<Self, StoreError> {
+        // A process that is gone may have left the end of its records in its journal. Where it cannot be taken up (the
+        // directory cannot be written), what the database holds is shown.
+        if journal::is_any_left(dir)
+            && let Err(error) = schema::open_writer(dir)
+        {
+            tracing::warn!(%error, "a journal was left behind and cannot be taken up");
+        }
         let reader = Reader::new(dir);
         reader.check()?;
         Ok(Self { dir: dir.to_owned(), reader, writing: None })
+    }
+
+    /// What is durable can be read, although the database takes up the journal a little later.
+    fn catch_up(&self) -> Result<(), StoreError> {
+        self.writing.as_ref().map_or(Ok(()), |writing| writing.queue.catch_up())
     }
 
     fn writing(&self) -> Result<&Writing, StoreError> {
@@ -135,10 +152,10 @@ impl Drop for SqliteStore {
     fn drop(&mut self) {
         if let Some(writing) = &mut self.writing {
             writing.queue.close();
-            if let Some(thread) = writing.thread.take()
-                && thread.join().is_err()
-            {
-                tracing::error!("the store's writer panicked");
+            for thread in writing.threads.drain(..) {
+                if thread.join().is_err() {
+                    tracing::error!("a thread of the store panicked");
+                }
             }
         }
     }
@@ -180,14 +197,17 @@ impl Store for SqliteStore {
     }
 
     fn run(&self, run_id: RunId) -> Result<Option<RunRow>, StoreError> {
+        self.catch_up()?;
         self.reader.run(run_id)
     }
 
     fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        self.catch_up()?;
         self.reader.runs(filter)
     }
 
     fn frames(&self, run_id: RunId, from_seq: u64, visit: FrameVisitor<'_>) -> Result<(), StoreError> {
+        self.catch_up()?;
         self.reader.frames(run_id, from_seq, visit)
     }
 
@@ -200,6 +220,7 @@ impl Store for SqliteStore {
     }
 
     fn blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.catch_up()?;
         self.reader.blob(sha256)
     }
 

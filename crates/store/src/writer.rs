@@ -6,7 +6,7 @@
 
 use crate::{
     apply::{self, Pledge, RunNumbers, Trouble},
-    failed, limits,
+    failed, journal, journaler, limits,
     queue::{Blobs, Op, Queue, Queued, Urgency, Work, Written},
     schema::Opened,
     sync::{Owed, SyncHelper},
@@ -15,6 +15,7 @@ use rusqlite::{Connection, ErrorCode};
 use std::{
     collections::HashMap,
     fs::File,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicI32, Ordering},
@@ -40,6 +41,9 @@ pub(crate) struct Writer {
     /// An idle checkpoint was tried since the last write: trying again at once would change nothing.
     rested: bool,
     last_prune: Option<Instant>,
+    /// The journal's name and file, if there is one.
+    journal: Option<(String, File)>,
+    dir: PathBuf,
 }
 
 type Outcome = Result<Pledge, StoreError>;
@@ -51,9 +55,18 @@ enum Tried {
     OneRefused,
 }
 
-/// Starts the thread.
-pub(crate) fn start(opened: Opened, queue: Arc<Queue>) -> Result<JoinHandle<()>, StoreError> {
-    let Opened { mut connection, log } = opened;
+/// Starts the thread, and the journal's.
+pub(crate) fn start(
+    opened: Opened,
+    dir: &Path,
+    queue: &Arc<Queue>,
+) -> Result<(JoinHandle<()>, Option<JoinHandle<()>>), StoreError> {
+    let Opened { mut connection, log, journal } = opened;
+    let named = journal
+        .as_ref()
+        .map(|journal| journal.file.try_clone().map(|file| (journal.name.clone(), file)))
+        .transpose()
+        .map_err(|e| failed("cannot open the journal", e))?;
     let log_pages = Arc::new(AtomicI32::new(0));
     let seen = Arc::clone(&log_pages);
     connection
@@ -66,19 +79,23 @@ pub(crate) fn start(opened: Opened, queue: Arc<Queue>) -> Result<JoinHandle<()>,
         db: connection,
         log,
         helper: None,
-        queue,
+        queue: Arc::clone(queue),
         numbers: RunNumbers::default(),
         stopped: HashMap::new(),
         log_pages,
         checkpoint_at: limits::WAL_PAGES_HARD,
         rested: false,
         last_prune: None,
+        journal: named,
+        dir: dir.to_owned(),
     };
-    std::thread::Builder::new()
+    let writer = std::thread::Builder::new()
         .name("store-writer".into())
         .stack_size(512 << 10)
         .spawn(move || writer.run())
-        .map_err(|e| failed("cannot start the store's writer", e))
+        .map_err(|e| failed("cannot start the store's writer", e))?;
+    let journaler = journal.map(|journal| journaler::start(journal, Arc::clone(queue))).transpose()?;
+    Ok((writer, journaler))
 }
 
 /// Poisons the queue if the writer ends in any other way than by being closed: nobody may wait for ever.
@@ -121,6 +138,9 @@ impl Writer {
                         return Ok(());
                     }
                     self.sync(Owed { upto: self.queue.visible(), replies: Vec::new() })?;
+                    if let Some((_, file)) = &self.journal {
+                        journal::retire(file);
+                    }
                     return self.checkpoint();
                 }
                 Work::Stop => return Ok(()),
@@ -140,6 +160,10 @@ impl Writer {
                     Err(_) => Blobs::Failed(StoreError("the thread that writes blobs stopped".into())),
                 };
             }
+        }
+        if ops.iter().any(|queued| matches!(queued.op, Op::Claim { .. })) {
+            // Whoever is claimed from is gone, and may have left the end of the run's record in its journal.
+            journal::adopt(&self.dir, &mut self.db, &self.log, false)?;
         }
         let outcomes = match self.commit(&ops) {
             Ok(outcomes) => outcomes,
@@ -163,7 +187,14 @@ impl Writer {
             written.upto = queued.position;
             written.bytes += queued.bytes;
             match outcome {
-                Ok(Pledge::Nothing) => {}
+                Ok(Pledge::Nothing) => {
+                    if queued.place.is_none()
+                        && let Op::Append(append) = &queued.op
+                        && let Some(frame) = append.frames.last()
+                    {
+                        written.heads.push((append.run_id, frame.seq));
+                    }
+                }
                 Ok(pledge) => {
                     if let Pledge::Claimed(Some(run_id)) = &pledge {
                         self.stopped.remove(run_id);
@@ -171,6 +202,10 @@ impl Writer {
                     }
                     let list = if queued.urgency == Urgency::Sync { &mut after_sync } else { &mut committed };
                     list.push((queued.op, pledge));
+                }
+                Err(error) if queued.place.is_some() => {
+                    // Somebody was told that it is durable. Only another process writing to the same run can do this.
+                    return Err(failed("the database refuses what the journal holds", error));
                 }
                 Err(error) => {
                     if let Op::Append(append) = &queued.op {
@@ -261,6 +296,9 @@ impl Writer {
                 self.execute("RELEASE one")?;
             }
             outcomes.push(outcome);
+        }
+        if let (Some((name, _)), Some(place)) = (&self.journal, ops.iter().rev().find_map(|queued| queued.place)) {
+            journal::mark(&self.db, name, place)?;
         }
         if self.last_prune.is_none_or(|at| at.elapsed() >= limits::PRUNE_EVERY) {
             apply::prune(&self.db)?;

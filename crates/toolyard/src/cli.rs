@@ -1,6 +1,6 @@
 //! What can be typed. Help, completions and the documentation all come from these definitions.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
 use std::path::PathBuf;
 
 /// The place where AI agents keep their tools.

@@ -1,6 +1,6 @@
 //! Puts the notes together: vault, index, embedder, tools.
 
-use crate::{config::Resolved, home::Home};
+use crate::home::Home;
 use std::{path::Path, sync::Arc};
 use toolyard_engine::{Engine, Provider};
 use toolyard_knowledge::{
@@ -15,15 +15,15 @@ use toolyard_protocol::Failure;
 use toolyard_vault::Vault;
 
 /// The notes of a vault, as configured. Nothing is opened before it is needed.
-pub(crate) fn open(resolved: &Resolved, vault: Arc<Vault>) -> Arc<Knowledge> {
-    let config = resolved.config.knowledge.clone();
-    let folder = folder(&resolved.home, &resolved.vault);
+pub(crate) fn open(config: &KnowledgeConfig, home: &Home, vault_path: &Path, vault: Arc<Vault>) -> Arc<Knowledge> {
+    let config = config.clone();
+    let folder = folder(home, vault_path);
     let fallback: Arc<dyn Embedder> = Arc::new(StaticTable::new());
     let (embedder, embedder_problem) = match embedder(&config.embedding, &fallback) {
         Ok(embedder) => (embedder, None),
         Err(error) => (None, Some(error)),
     };
-    let index = index(&config, &folder, &resolved.vault);
+    let index = index(&config, &folder, vault_path);
     Arc::new(Knowledge::new(KnowledgeParts {
         vault,
         index,

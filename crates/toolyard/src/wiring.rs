@@ -84,7 +84,7 @@ impl Yard {
             register_vault(&engine, &resolved.vault, &home, resolved.config.policy.sandbox.follow_symlinks, needs)?;
         let notes = match &vault {
             Some(vault) if resolved.config.knowledge.enabled => {
-                let knowledge = notes::open(&resolved, vault.clone());
+                let knowledge = notes::open(&resolved.config.knowledge, &home, &resolved.vault, vault.clone());
                 notes::register(&engine, notes::provider(&knowledge))?;
                 Some(knowledge)
             }

@@ -1,0 +1,179 @@
+//! Which changes go by way of the journal, and what of it waits to be written. Lies inside the queue, under its lock;
+//! does no I/O.
+//!
+//! The journal is on as long as everything not yet synced in the database is in it, in order: then a sync of the journal
+//! makes the same promise as one of the database. The first change that cannot go by it (a fact, a claim, a run nobody
+//! here has seen, something too large) turns it off; a sync of the database that covers that change turns it on again,
+//! from its beginning.
+
+use crate::{
+    journal::{self, Place},
+    limits,
+    queue::{Append, Blobs},
+};
+use std::{collections::HashMap, time::Instant};
+use toolyard_protocol::RunId;
+
+/// The journal's side of the queue.
+#[derive(Default)]
+pub(crate) struct Journaling {
+    /// There is a file to write to.
+    pub(crate) exists: bool,
+    is_on: bool,
+    next: Place,
+    /// Where the buffer will be written.
+    offset: u64,
+    buffer: Vec<u8>,
+    /// The position of the last change in the journal.
+    last: u64,
+    /// The last change that is not in the journal.
+    last_outside: u64,
+    /// Somebody waits for everything up to here.
+    wanted: u64,
+    /// The journal's thread is writing.
+    is_busy: bool,
+    /// The last frame of runs whose record this process goes on with.
+    heads: HashMap<RunId, u32>,
+    /// When somebody was last told that a sync is done.
+    pub(crate) synced_at: Option<Instant>,
+    /// The last change that had to be synced came within [`limits::SPIN`] of that.
+    pub(crate) follows_closely: bool,
+}
+
+/// What the journal's thread writes next.
+pub(crate) struct Piece {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) offset: u64,
+    pub(crate) upto: u64,
+}
+
+impl Journaling {
+    pub(crate) fn new(last_generation: Option<u64>) -> Self {
+        let next = Place { generation: last_generation.unwrap_or(0), number: 0 };
+        Self { exists: last_generation.is_some(), next, ..Self::default() }
+    }
+
+    /// Puts an append into the journal if it can go there.
+    pub(crate) fn offer(&mut self, position: u64, append: &Append, database_durable: u64) -> Option<Place> {
+        let place = self.try_offer(position, append, database_durable);
+        if place.is_none() {
+            self.pass(position);
+        }
+        place
+    }
+
+    fn try_offer(&mut self, position: u64, append: &Append, database_durable: u64) -> Option<Place> {
+        let Blobs::Ready(blobs) = &append.blobs else { return None };
+        let head = *self.heads.get(&append.run_id)?;
+        let continues = append.frames.iter().zip(head + 1..).all(|(frame, seq)| frame.seq == seq);
+        if !continues || !self.turn_on(database_durable) {
+            return None;
+        }
+        let weight = weight(append, blobs);
+        let end = self.offset + (self.buffer.len() + weight) as u64;
+        if weight > limits::JOURNAL_ENTRY_BYTES || end > limits::JOURNAL_BYTES {
+            return None;
+        }
+        if self.buffer.len() > limits::JOURNAL_IDLE_BYTES && self.wanted < self.last {
+            // Nobody has asked for these: they come to the database sooner than to anybody's need.
+            self.buffer.clear();
+            return None;
+        }
+        let place = self.next;
+        self.next.number += 1;
+        journal::encode(&mut self.buffer, place, append, blobs);
+        self.last = position;
+        if let Some(frame) = append.frames.last() {
+            self.heads.insert(append.run_id, frame.seq);
+        }
+        Some(place)
+    }
+
+    fn turn_on(&mut self, database_durable: u64) -> bool {
+        if self.is_on {
+            return true;
+        }
+        if !self.exists || self.is_busy || self.last_outside > database_durable {
+            return false;
+        }
+        // What is left in the buffer is in the database, synced.
+        self.buffer.clear();
+        self.offset = 0;
+        // The clock makes it one that no earlier process has used, not even for an entry that never came to the disk.
+        let now = u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0);
+        self.next = Place { generation: now.max(self.next.generation + 1), number: 0 };
+        self.is_on = true;
+        true
+    }
+
+    /// A change goes by the database alone.
+    pub(crate) fn pass(&mut self, position: u64) {
+        self.last_outside = position;
+        self.is_on = false;
+    }
+
+    /// Asks for a sync. `false` if the journal cannot make this promise: then the database must.
+    pub(crate) fn want(&mut self, position: u64) -> bool {
+        // Already asked for. Also when it was never in the journal: then the database had it before the journal was on.
+        if position <= self.wanted {
+            return true;
+        }
+        if !self.is_on || position <= self.last_outside {
+            return false;
+        }
+        self.wanted = self.wanted.max(position);
+        true
+    }
+
+    /// Notes when a change that must be synced comes soon after the last sync.
+    pub(crate) fn hurried(&mut self, at: Instant) {
+        if let Some(synced_at) = self.synced_at.take() {
+            self.follows_closely = at.saturating_duration_since(synced_at) < limits::SPIN;
+        }
+    }
+
+    /// Until when it is worth looking for a change that follows closely on the last sync.
+    pub(crate) fn spin_until(&self) -> Option<Instant> {
+        self.synced_at.filter(|_| self.follows_closely).map(|at| at + limits::SPIN)
+    }
+
+    /// Everything not yet written, if somebody waits for any of it.
+    pub(crate) fn take(&mut self, durable: u64, spare: &mut Vec<u8>) -> Option<Piece> {
+        if self.wanted <= durable || self.buffer.is_empty() {
+            return None;
+        }
+        let bytes = std::mem::replace(&mut self.buffer, std::mem::take(spare));
+        let offset = self.offset;
+        self.offset += bytes.len() as u64;
+        self.is_busy = true;
+        Some(Piece { bytes, offset, upto: self.last })
+    }
+
+    /// The journal's thread is done with its piece.
+    pub(crate) fn rest(&mut self) {
+        self.is_busy = false;
+    }
+
+    /// The database holds this run's record up to here.
+    pub(crate) fn learn(&mut self, run_id: RunId, seq: u32) {
+        if self.heads.len() >= limits::RUN_NUMBERS {
+            self.heads.clear();
+        }
+        self.heads.insert(run_id, seq);
+    }
+
+    /// What is known of this run may no longer be true.
+    pub(crate) fn forget(&mut self, run_id: RunId) {
+        self.heads.remove(&run_id);
+    }
+}
+
+/// At most what an append's entry takes.
+fn weight(append: &Append, blobs: &[crate::blob_files::StoredBlob]) -> usize {
+    let row = append.row.as_ref().map_or(0, |row| {
+        256 + row.title.len() + row.session.as_ref().map_or(0, String::len) + row.lease.as_ref().map_or(0, |l| l.boot_id.len())
+    });
+    64 + row
+        + append.frames.iter().map(|frame| 64 + frame.payload.len()).sum::<usize>()
+        + blobs.iter().map(|blob| 64 + blob.bytes.as_ref().map_or(0, Vec::len)).sum::<usize>()
+}
