@@ -230,40 +230,59 @@ fn groups<'a, 'b>(blocks: &'b [Block<'a>]) -> Vec<&'b [Block<'a>]> {
 
 /// Cuts a text between paragraphs, a too long paragraph between lines, a too long line between words or characters.
 fn cut(text: &str) -> Vec<String> {
-    let mut parts: Vec<String> = Vec::new();
-    let mut current = String::new();
-    let mut add = |piece: &str, current: &mut String| {
-        if !current.is_empty() && !fits(&format!("{current}{piece}")) {
-            parts.push(std::mem::take(current));
-        }
-        current.push_str(piece);
-    };
+    let mut parts = Parts::default();
     for paragraph in text.split_inclusive("\n\n") {
         if fits(paragraph) {
-            add(paragraph, &mut current);
+            parts.add(paragraph);
             continue;
         }
         for line in paragraph.split_inclusive('\n') {
             if fits(line) {
-                add(line, &mut current);
+                parts.add(line);
                 continue;
             }
             for piece in line.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '。' | '，' | '、')) {
                 let mut rest = piece;
                 while !fits(rest) {
-                    // Half a file's characters: whatever they are, they fit.
+                    // So many characters fit, whatever they are.
                     let end = rest.char_indices().nth(LARGE_TOKENS).map_or(rest.len(), |(at, _)| at);
-                    add(&rest[..end], &mut current);
+                    parts.add(&rest[..end]);
                     rest = &rest[end..];
                 }
-                add(rest, &mut current);
+                parts.add(rest);
             }
         }
     }
-    if !current.trim().is_empty() {
-        parts.push(current);
+    parts.finish()
+}
+
+/// Pieces put together as long as they fit one file.
+#[derive(Default)]
+struct Parts {
+    done: Vec<String>,
+    current: String,
+    tokens: usize,
+    chars: usize,
+}
+
+impl Parts {
+    fn add(&mut self, piece: &str) {
+        let (tokens, chars) = (tokens(piece), piece.chars().count());
+        if !self.current.is_empty() && (self.tokens + tokens > LARGE_TOKENS || self.chars + chars > MAX_CHARS) {
+            self.done.push(std::mem::take(&mut self.current));
+            (self.tokens, self.chars) = (0, 0);
+        }
+        self.current.push_str(piece);
+        self.tokens += tokens;
+        self.chars += chars;
     }
-    parts
+
+    fn finish(mut self) -> Vec<String> {
+        if !self.current.trim().is_empty() {
+            self.done.push(self.current);
+        }
+        self.done
+    }
 }
 
 #[cfg(test)]
@@ -284,8 +303,8 @@ mod tests {
         let filler = |words: usize| "lorem ipsum dolor ".repeat(words);
         let text = format!(
             "# Guide\n\nIntro.\n\n## Install\n\n{}\n\n## Use\n\nShort.\n\n## Tips\n\nShort too.\n\n## Reference\n\n{}\n",
-            filler(150),
-            filler(200)
+            filler(250),
+            filler(300)
         );
         let paths: Vec<String> = split("guide", &text).into_iter().map(|section| section.path).collect();
         assert_eq!(paths[0], "Guide.md", "{paths:?}");

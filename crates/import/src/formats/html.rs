@@ -72,6 +72,8 @@ struct Writer {
     skipping: Option<(String, usize)>,
     /// Lists that are open: the next number, or `None` for bullets.
     lists: Vec<Option<usize>>,
+    /// The next item is the first of a list that is in no other.
+    list_begins: bool,
     pre: bool,
     link: Option<(usize, String)>,
     row: Option<Vec<String>>,
@@ -114,6 +116,7 @@ impl Writer {
             }
             "ul" | "ol" => {
                 if opens {
+                    self.list_begins = self.lists.is_empty();
                     self.lists.push((name == "ol").then_some(1));
                 } else {
                     self.lists.pop();
@@ -126,12 +129,14 @@ impl Writer {
             "br" => self.line(),
             "hr" => self.block(),
             "pre" => {
-                self.block();
-                self.out.push_str("```\n");
-                self.pre = opens;
-                if !opens {
+                if opens {
                     self.block();
+                    self.out.push_str("```\n");
+                } else if self.pre {
+                    self.out.truncate(self.out.trim_end().len());
+                    self.out.push_str("\n```\n\n");
                 }
+                self.pre = opens;
             }
             "code" | "kbd" | "samp" if !self.pre => self.out.push('`'),
             "strong" | "b" => self.out.push_str("**"),
@@ -142,6 +147,8 @@ impl Writer {
                 }
             }
             "table" => {
+                // Rows need not be closed.
+                self.table_row(false);
                 self.rows = 0;
                 self.block();
             }
@@ -205,7 +212,7 @@ impl Writer {
         }
         let end = self.out.trim_end_matches([' ', '\n']).len();
         self.out.truncate(end.max(self.main_open.map_or(0, |(at, _)| at)));
-        self.out.push('\n');
+        self.out.push_str(if std::mem::take(&mut self.list_begins) { "\n\n" } else { "\n" });
         let depth = self.lists.len().saturating_sub(1).min(MAX_INDENT);
         self.out.push_str(&"  ".repeat(depth));
         match self.lists.last_mut() {
@@ -354,7 +361,7 @@ mod tests {
         assert_eq!(converted.title.as_deref(), Some("Widgets & more"));
         assert_eq!(
             converted.markdown,
-            "# Widgets\n\nAll about **widgets**, see [this](https://e.org/x).\n\n- one\n- two\n  1. deep\n\n```\na\n  b\n\n```\n\n| k | v |\n| --- | --- |\n| 1 | 2 |\n"
+            "# Widgets\n\nAll about **widgets**, see [this](https://e.org/x).\n\n- one\n- two\n  1. deep\n\n```\na\n  b\n```\n\n| k | v |\n| --- | --- |\n| 1 | 2 |\n"
         );
     }
 
