@@ -1,6 +1,6 @@
 //! Puts the context store together with the rest: its tools, its HTTP interface, its methods for every door.
 
-use crate::{config::Resolved, wiring};
+use crate::{home::Home, wiring};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
@@ -30,9 +30,8 @@ const WATCH_EVERY: Duration = Duration::from_secs(30);
 const SESSIONS: &str = "sessions";
 
 /// Opens the store and registers its tools. Without it everything else still works: the tools then say why not.
-pub(crate) fn open(resolved: &Resolved, engine: &Engine) -> Result<Option<Arc<Viking>>, Failure> {
-    let config = &resolved.config.context;
-    let root = config.path.as_deref().map_or_else(|| resolved.home.context(), crate::config::expand);
+pub(crate) fn open(config: &ContextConfig, home: &Home, engine: &Engine) -> Result<Option<Arc<Viking>>, Failure> {
+    let root = config.path.as_deref().map_or_else(|| home.context(), crate::config::expand);
     match Viking::open(root, config.clone()) {
         Ok(viking) => {
             let provider = VikingProvider::new(viking.clone(), session_ids(engine));

@@ -95,7 +95,7 @@ impl Yard {
             _ => None,
         };
         let context = match needs {
-            Needs::Store if resolved.config.context.enabled => context::open(&resolved, &engine)?,
+            Needs::Store if resolved.config.context.enabled => context::open(&resolved.config.context, &home, &engine)?,
             Needs::Catalog if resolved.config.context.enabled => {
                 context::register(&engine, &resolved.config.context, Arc::new(Described))?;
                 None

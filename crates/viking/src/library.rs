@@ -28,7 +28,7 @@ const PASSAGE: char = '\u{1}';
 
 /// See the module's description.
 #[derive(Default)]
-pub struct Library {
+pub(crate) struct Library {
     state: RwLock<State>,
 }
 
@@ -51,7 +51,7 @@ struct Known {
 
 /// One result of a search.
 #[derive(Debug, Clone)]
-pub struct Hit {
+pub(crate) struct Hit {
     /// Where it is; L0 and L1 are their files.
     pub uri: String,
     /// What it is.
@@ -73,7 +73,7 @@ pub struct Hit {
 }
 
 /// What is looked for.
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// In words.
     pub query: &'a str,
     /// Below these places; empty: everywhere.
@@ -96,7 +96,7 @@ pub struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// Words and a limit.
-    pub fn new(query: &'a str, limit: usize) -> Self {
+    pub(crate) fn new(query: &'a str, limit: usize) -> Self {
         Self {
             query,
             within: Vec::new(),

@@ -10,7 +10,7 @@ const CLOSE: &str = "-->";
 /// What is noted about a memory.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Fields {
+pub(crate) struct Fields {
     /// The kind of memory.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub category: String,
@@ -43,7 +43,7 @@ fn is_zero(n: &u32) -> bool {
 
 impl Fields {
     /// A memory file's text, and what is noted in it.
-    pub fn split(text: &str) -> (&str, Self) {
+    pub(crate) fn split(text: &str) -> (&str, Self) {
         let Some(at) = text.rfind(OPEN) else { return (text, Self::default()) };
         let comment = text[at + OPEN.len()..].trim();
         let Some(json) = comment.strip_suffix(CLOSE) else { return (text, Self::default()) };
@@ -51,7 +51,7 @@ impl Fields {
     }
 
     /// The whole file. What looks like our comment in the text is broken up first.
-    pub fn join(&self, text: &str) -> String {
+    pub(crate) fn join(&self, text: &str) -> String {
         let text = text.replace(OPEN, "<!- MEMORY_FIELDS");
         // `-->` would end the comment early; in JSON it can only stand inside a string.
         let json = serde_json::to_string(self).unwrap_or_default().replace("-->", "--\\u003e");
@@ -59,7 +59,7 @@ impl Fields {
     }
 
     /// Its time in milliseconds.
-    pub fn time_ms(&self) -> Option<i64> {
+    pub(crate) fn time_ms(&self) -> Option<i64> {
         let time = self.time.as_deref().or((!self.created_at.is_empty()).then_some(self.created_at.as_str()))?;
         parse_time(time)
     }

@@ -14,7 +14,7 @@ use std::{
 use toolyard_recall::index::RankingWeights;
 
 /// What can be recalled.
-pub const RESOURCE_TYPES: [&str; 3] = ["resource", "user", "agent"];
+pub(crate) const RESOURCE_TYPES: [&str; 3] = ["resource", "user", "agent"];
 
 /// The weights that can be set, with their defaults.
 const WEIGHTS: [(&str, f64); 5] =

@@ -16,7 +16,7 @@ pub const MAX_QUERY_CHARS: usize = 20_000;
 pub const MAX_RESULTS: usize = 1000;
 
 /// An item of an answer.
-pub fn item(hit: &Hit) -> Value {
+pub(crate) fn item(hit: &Hit) -> Value {
     json!({
         "context_type": hit.kind.as_str(), "uri": hit.uri, "level": hit.level, "score": score(hit),
         "abstract": hit.told, "tags": hit.tags,
@@ -52,7 +52,7 @@ pub struct Find {
 }
 
 /// Searches; results in the order of their rank.
-pub fn find_hits(account: &Account, who: &Identity, find: &Find) -> Result<Vec<Hit>> {
+pub(crate) fn find_hits(account: &Account, who: &Identity, find: &Find) -> Result<Vec<Hit>> {
     if find.query.trim().is_empty() {
         return Err(ApiError::argument("Search query or image_url must not be empty unless a filter is provided."));
     }
@@ -81,7 +81,7 @@ pub fn find_hits(account: &Account, who: &Identity, find: &Find) -> Result<Vec<H
 }
 
 /// By kind, as `find` answers.
-pub fn grouped(hits: &[Hit]) -> Value {
+pub(crate) fn grouped(hits: &[Hit]) -> Value {
     let of = |kind: Kind| hits.iter().filter(|hit| hit.kind == kind).map(item).collect::<Vec<_>>();
     json!({
         "memories": of(Kind::Memory), "resources": of(Kind::Resource), "skills": of(Kind::Skill), "total": hits.len(),

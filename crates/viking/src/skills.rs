@@ -99,7 +99,7 @@ fn from_object(map: &serde_json::Map<String, Value>) -> Result<Skill> {
 }
 
 /// Keeps a skill that came as data.
-pub fn add_data(account: &Account, who: &Identity, data: &Value) -> Result<Value> {
+pub(crate) fn add_data(account: &Account, who: &Identity, data: &Value) -> Result<Value> {
     let skill = match data {
         Value::String(text) => from_text(text)?,
         Value::Object(map) => from_object(map)?,
@@ -109,7 +109,7 @@ pub fn add_data(account: &Account, who: &Identity, data: &Value) -> Result<Value
 }
 
 /// Keeps a skill that lies in a file or folder on this machine.
-pub fn add_path(account: &Account, who: &Identity, path: &Path) -> Result<Value> {
+pub(crate) fn add_path(account: &Account, who: &Identity, path: &Path) -> Result<Value> {
     let (file, folder) = if path.is_dir() { (path.join("SKILL.md"), Some(path)) } else { (path.to_owned(), None) };
     let text = disk::read_text(&file).map_err(|_| bad("SKILL.md not found"))?;
     install(account, who, &from_text(&text)?, folder)
@@ -167,7 +167,7 @@ fn copy_below(from: &Path, to: &Path, count: &mut usize) -> Result<()> {
 }
 
 /// `GET /skills`.
-pub fn list(account: &Account, who: &Identity) -> Result<Value> {
+pub(crate) fn list(account: &Account, who: &Identity) -> Result<Value> {
     let roots = [who.home().child("skills"), Place::parse("viking://agent/skills", who)?];
     let mut skills = Vec::new();
     for root in &roots {

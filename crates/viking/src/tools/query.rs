@@ -187,8 +187,7 @@ fn rendered(query: &str, uri: Option<&str>, hits: &[&Hit]) -> String {
             line + &row[5]
         })
         .collect();
-    let noun = if hits.len() == 1 { "result" } else { "results" };
-    format!("Found {} OpenViking {noun} for \"{query}\"{under}\n{TIP}\n\n{}\n\n{NOTE}", hits.len(), table.join("\n"))
+    format!("Found {} OpenViking results for \"{query}\"{under}\n{TIP}\n\n{}\n\n{NOTE}", hits.len(), table.join("\n"))
 }
 
 /// A URI as these tools take it.

@@ -1,0 +1,6 @@
+//! The store, its HTTP interface and its tools, from outside.
+
+mod http_replay;
+mod place;
+mod store;
+mod tools_replay;
