@@ -6,6 +6,7 @@
 
 mod bridge;
 mod codemode;
+mod context;
 mod direct;
 mod disk;
 mod durable;
@@ -126,6 +127,10 @@ enum Name {
     GatewayNeighbours,
     /// A mixed load for --seconds: memory at the end against memory after the first minute
     GatewaySoak,
+    /// Bringing 500 Markdown files into the context store, and finding in them (--data for a corpus)
+    CtxImport,
+    /// Looking through 100,000 recall traces
+    CtxTrace,
     /// From a message for Claude to the notification on the plugin's output
     BridgeInbound,
     /// (internal) a gateway with the benchmark's tools
@@ -148,7 +153,7 @@ struct Setup {
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 28] = [
+const IN_ORDER: [Name; 30] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -173,6 +178,8 @@ const IN_ORDER: [Name; 28] = [
     Name::McpProxy,
     Name::McpMany,
     Name::BridgeInbound,
+    Name::CtxImport,
+    Name::CtxTrace,
     Name::NotesQuality,
     Name::NotesIndex,
     Name::NotesSearch,
@@ -215,6 +222,8 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::GatewayNeighbours => gateway::neighbours(setup),
         Name::GatewaySoak => gateway::soak(setup),
         Name::BridgeInbound => bridge::inbound(setup),
+        Name::CtxImport => context::import(setup),
+        Name::CtxTrace => context::traces(setup),
         Name::ServeGateway => anyhow::bail!("a gateway is no benchmark"),
         Name::McpProxy => mcp::proxy(setup),
         Name::McpMany => mcp::many(setup),
