@@ -123,6 +123,7 @@ impl Account {
         let made = make();
         if self.changes.load(Ordering::Acquire) != before {
             layers::invalidate(self, &folder.child("any"));
+            self.library.outdated(&folder.child("any"));
         }
         made
     }

@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Up to so many files are synced one by one: to sync a whole file system would wait for what others write as well.
+const SYNCED_ONE_BY_ONE: usize = 64;
 /// Names of files that are not finished; nobody ever sees them.
 pub(crate) const STAGED: &str = ".ty-staged-";
 
@@ -153,12 +155,27 @@ pub(crate) fn discard(path: &Path) {
     }
 }
 
-/// Puts a staged folder in its place: everything in it is synced first, then it appears as a whole. What was there
-/// before is given back, to be thrown away.
+/// Makes a staged folder durable: file by file, or all at once where there are many.
+pub(crate) fn sync_staged(staged: &Path, files: usize) -> io::Result<()> {
+    if files > SYNCED_ONE_BY_ONE {
+        return Ok(rustix::fs::syncfs(File::open(staged)?)?);
+    }
+    for entry in fs::read_dir(staged)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_staged(&entry.path(), 0)?;
+        } else {
+            File::open(entry.path())?.sync_data()?;
+        }
+    }
+    sync_folder(staged)
+}
+
+/// Puts a staged and synced folder in its place, where it appears as a whole. What was there before is given back, to be
+/// thrown away.
 pub(crate) fn install(staged: &Path, target: &Path) -> io::Result<Option<PathBuf>> {
     let folder = target.parent().unwrap_or(Path::new("."));
     make_folders(folder)?;
-    rustix::fs::syncfs(File::open(staged)?)?;
     let at = rustix::fs::CWD;
     match rustix::fs::renameat_with(at, staged, at, target, RenameFlags::NOREPLACE) {
         Ok(()) => {
@@ -243,6 +260,7 @@ mod tests {
         for text in ["one", "two"] {
             fs::create_dir(&staged).unwrap();
             fs::write(staged.join("f"), text).unwrap();
+            sync_staged(&staged, 1).unwrap();
             if let Some(old) = install(&staged, &target).unwrap() {
                 discard(&old);
             }

@@ -108,7 +108,10 @@ pub(crate) struct Origin {
 pub(crate) fn make(account: &Account, place: &Place, trigger: &str, said: Option<&str>) -> Result<Layers> {
     let path = account.path(place);
     let origin = origin(&path);
-    let seen: Vec<_> = disk::list(&path)?.into_iter().filter(|found| !found.is_hidden()).collect();
+    // Who else has a folder here is nobody's business.
+    let is_users = place.names().len() == 1 && place.name() == "user";
+    let mut seen = if is_users { Vec::new() } else { disk::list(&path)? };
+    seen.retain(|found| !found.is_hidden());
     let mut told = Vec::new();
     for found in seen.iter().take(SAMPLED) {
         let child = place.child(&found.name);

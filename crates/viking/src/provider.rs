@@ -32,6 +32,7 @@ pub fn session_of(caller: &Caller, ids: &SessionIds) -> Session {
         key: caller.session.clone(),
         agent: Some(caller.agent.clone()),
         sender: Some(caller.principal.clone()),
+        ..Session::default()
     }
 }
 
@@ -45,8 +46,9 @@ impl Provider for VikingProvider {
         Box::pin(async move {
             let (viking, ids, caller) = (self.viking.clone(), self.ids.clone(), context.caller.clone());
             let (name, args) = (call.tool.to_string(), call.args.clone());
+            let cancel = context.cancel.clone();
             let work = tokio::task::spawn_blocking(move || {
-                let session = session_of(&caller, &ids);
+                let session = Session { cancel, ..session_of(&caller, &ids) };
                 tools::run(&viking, &session, &name, &args)
             });
             let outcome = tokio::select! {

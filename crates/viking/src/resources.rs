@@ -255,7 +255,7 @@ impl Viking {
                 }
                 std::fs::write(file, text)?;
             }
-            Ok::<_, std::io::Error>(())
+            disk::sync_staged(&staged, parsed.files.len())
         })();
         if let Err(error) = written {
             disk::discard(&staged);

@@ -126,6 +126,7 @@ fn install(account: &Account, who: &Identity, skill: &Skill, beside: Option<&Pat
     if let Some(folder) = beside {
         copy_below(folder, &staged, &mut auxiliary)?;
     }
+    disk::sync_staged(&staged, auxiliary + 2)?;
     {
         let _held = account.restructure();
         if let Some(old) = disk::install(&staged, &account.path(&place))? {

@@ -6,8 +6,12 @@ use crate::{
     skills,
 };
 use serde_json::Value;
-use std::path::Path;
+use std::{path::Path, time::Duration};
+use tokio_util::sync::CancellationToken;
 use toolyard_protocol::ErrorCode;
+
+/// An import takes at most this long, whatever is asked.
+const MAX_SECONDS: f64 = 3600.0;
 
 /// The error for a path that is not there, as Node words it.
 fn not_there(path: &str) -> Thrown {
@@ -41,6 +45,22 @@ pub(super) fn skill(call: &Call<'_>) -> Outcome {
     said(format!("Imported OpenViking skill ({name}). {uri}"), Value::Object(details))
 }
 
+/// Ends with the call, or after `timeout` seconds.
+fn within(call: &Call<'_>) -> CancellationToken {
+    let cancel = call.session.cancel.child_token();
+    if let Some(seconds) = call.number("timeout").filter(|n| *n > 0.0)
+        && let Ok(runtime) = tokio::runtime::Handle::try_current()
+    {
+        let ends = cancel.clone();
+        let most = Duration::from_secs_f64(seconds.min(MAX_SECONDS));
+        runtime.spawn(async move {
+            tokio::time::sleep(most).await;
+            ends.cancel();
+        });
+    }
+    cancel
+}
+
 pub(super) fn resource(call: &Call<'_>) -> Outcome {
     let Some(source) = call.text("source").map(str::trim) else { return Err(Thrown::argument("pathOrUrl is required")) };
     let text = |name: &str| call.text(name).map(str::to_owned);
@@ -59,6 +79,7 @@ pub(super) fn resource(call: &Call<'_>) -> Outcome {
         instruction: text("instruction"),
         describe: true,
         host_paths: true,
+        cancel: within(call),
         ..NewResource::default()
     };
     let told = call.viking.import(&account, &call.who, &new)?;

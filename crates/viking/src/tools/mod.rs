@@ -18,6 +18,7 @@ use crate::{
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{
     Availability, ErrorCode, Idempotency, RiskLevel, ToolDefinition, ToolName, Undo, canonical::sha256_hex,
 };
@@ -204,6 +205,8 @@ pub struct Session {
     pub agent: Option<String>,
     /// Who wrote, where peers are persons.
     pub sender: Option<String>,
+    /// Ends what takes long.
+    pub cancel: CancellationToken,
 }
 
 /// Whether an id could name a folder as it is.

@@ -80,7 +80,7 @@ async fn the_calls_of_the_original_plugin_are_answered_alike() {
         } else {
             let ctx = &call["ctx"];
             let text = |key: &str| ctx[key].as_str().map(str::to_owned);
-            let session = Session { key: text("sessionKey"), id: text("sessionId"), agent: text("agentId"), sender: None };
+            let session = Session { key: text("sessionKey"), id: text("sessionId"), agent: text("agentId"), ..Session::default() };
             let mut args = call["args"].clone();
             if args["source"] == "/home/user/data" {
                 args["source"] = source.path().display().to_string().into();
