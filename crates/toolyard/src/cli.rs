@@ -296,6 +296,15 @@ pub enum EvalCommand {
         #[arg(long, value_name = "FILE")]
         qrels: PathBuf,
     },
+    /// Measure recall on conversations: which turns hold the evidence of a question
+    Memory {
+        /// Turns, one JSON object a line
+        #[arg(long, value_name = "FILE")]
+        turns: PathBuf,
+        /// Questions with their evidence, one JSON object a line
+        #[arg(long, value_name = "FILE")]
+        questions: PathBuf,
+    },
 }
 
 /// `toolyard vault`.
