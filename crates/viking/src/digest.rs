@@ -52,8 +52,15 @@ pub(crate) fn abstract_of(name: &str, text: &str) -> String {
     let (front, body) = front_matter(text);
     match front.and_then(|front| field(front, "description")) {
         Some(described) => clip(&collapse(&described), MAX_ABSTRACT),
+        None if is_short(body) => collapse(body),
         None => extract::text_abstract(name, body),
     }
+}
+
+/// A few sentences without headings are their own abstract.
+fn is_short(text: &str) -> bool {
+    let text = text.trim();
+    !text.is_empty() && text.len() <= MAX_ABSTRACT && !text.contains('#')
 }
 
 /// A folder's overview: a title, a paragraph that says what is in it (`said`, if somebody did), and its entries.

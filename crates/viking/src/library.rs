@@ -23,6 +23,9 @@ const MAX_PASSAGES: usize = 512;
 const MAX_INDEXED_BYTES: u64 = 8 << 20;
 /// Folders whose descriptions are made anew before a search, at most; the rest follow with later searches.
 const REFRESHED: usize = 32;
+/// What is left of a memory's score when the question says none of its words in full. A question that a memory answers
+/// is not yet a quotation of it, and only quotations are forgotten without asking.
+const PARTLY: f32 = 0.7;
 /// Stands between a file's URI and the number of a passage; no name holds it.
 const PASSAGE: char = '\u{1}';
 
@@ -275,11 +278,19 @@ impl Library {
             }
             let Ok(place) = Place::parse(uri, who) else { continue };
             let known = state.known.get(uri);
+            let whole = match (place.kind(), known) {
+                (Kind::Memory, Some(known)) if hit.level == index::LEAF => said_in_full(wanted.query, &known.told),
+                _ => 1.0,
+            };
+            let score = hit.score * (PARTLY + (1.0 - PARTLY) * whole);
+            if score < wanted.least {
+                continue;
+            }
             hits.push(Hit {
                 uri: uri.to_owned(),
                 kind: if hit.level == index::LEAF { place.kind() } else { place.parent().unwrap_or(place.clone()).kind() },
                 level: hit.level,
-                score: hit.score,
+                score,
                 rank: hit.rank,
                 told: known.map(|k| k.told.clone()).unwrap_or_default(),
                 tags: known.map(|k| k.tags.clone()).unwrap_or_default(),
@@ -297,6 +308,16 @@ impl Library {
     pub(crate) fn len(&self) -> usize {
         self.read().known.len()
     }
+}
+
+/// The share of a memory's words that a question says.
+fn said_in_full(query: &str, told: &str) -> f32 {
+    let words = |text: &str| -> BTreeSet<String> {
+        let lower = text.to_lowercase();
+        lower.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).map(str::to_owned).collect()
+    };
+    let (query, told) = (words(query), words(told));
+    if told.is_empty() { 1.0 } else { told.intersection(&query).count() as f32 / told.len() as f32 }
 }
 
 /// A file, ready to be indexed; made without holding a lock.

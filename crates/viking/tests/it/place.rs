@@ -90,7 +90,7 @@ pub(crate) fn session() -> Session {
 }
 
 pub(crate) fn lines() -> String {
-    (0..2000).map(|n| format!("line {n} error code {}\n", n % 7)).collect()
+    (0..2000).map(|n| format!("line {n} error code {}", n % 7)).collect::<Vec<_>>().join("\n")
 }
 
 pub(crate) const WIDGET: &str = "# Widget API\n\nIntro to the Widget API.\n\n## Authentication\n\nUse an API key in the X-Widget-Key header.\n\n## Rate limits\n\nThe limit is 100 requests per minute.\n";
