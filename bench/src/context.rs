@@ -47,8 +47,8 @@ fn paragraphs(setup: &Setup, random: &mut Random) -> Result<Vec<String>> {
         return Ok(lines.filter_map(|line| line["text"].as_str().map(str::to_owned)).collect());
     }
     const SYLLABLES: [&str; 24] = [
-        "ba", "cor", "del", "fin", "gra", "hol", "in", "jen", "kal", "lor", "mis", "nor", "or", "pal", "qui", "ras", "sol", "tem",
-        "un", "ver", "wil", "xan", "yor", "zet",
+        "ba", "cor", "del", "fin", "gra", "hol", "in", "jen", "kal", "lor", "mis", "nor", "or", "pal", "qui", "ras",
+        "sol", "tem", "un", "ver", "wil", "xan", "yor", "zet",
     ];
     let words: Vec<String> = (0..8000)
         .map(|_| (0..2 + random.below(3)).map(|_| SYLLABLES[random.below(SYLLABLES.len())]).collect())
@@ -108,7 +108,8 @@ pub(crate) fn import(setup: &Setup) -> Result<Report> {
     let account = viking.account(&who).map_err(failed)?;
     // The index is there before anything is brought in, as in a server that has been asked once.
     let ask = |query: &str, limit: usize| {
-        let asked = Find { query: query.to_owned(), targets: vec!["viking://resources".to_owned()], limit, ..Find::default() };
+        let asked =
+            Find { query: query.to_owned(), targets: vec!["viking://resources".to_owned()], limit, ..Find::default() };
         search::find(&account, &who, &asked, false).map_err(failed)
     };
     ask("anything", 1)?;
@@ -169,7 +170,12 @@ pub(crate) fn traces(setup: &Setup) -> Result<Report> {
         match n % 4 {
             0 => Wanted { trace_id: Some(format!("ov_search-{number}")), limit: 1, ..Wanted::default() },
             1 => Wanted { session_key: Some(format!("agent:main:s{}", number % 500)), limit: 20, ..Wanted::default() },
-            2 => Wanted { source: Some("memory_recall".to_owned()), since: Some(now - number as i64), limit: 20, ..Wanted::default() },
+            2 => Wanted {
+                source: Some("memory_recall".to_owned()),
+                since: Some(now - number as i64),
+                limit: 20,
+                ..Wanted::default()
+            },
             _ => Wanted { trace_id: Some("none".to_owned()), limit: 1, ..Wanted::default() },
         }
     };

@@ -165,12 +165,16 @@ impl ContextMethods {
                 let answered = blocking(move || Ok(commands::run(&viking, &session, &text))).await?;
                 answered.ok_or_else(|| {
                     let names: Vec<&str> = commands::COMMANDS.iter().map(|(name, _)| *name).collect();
-                    Failure::new(ErrorCode::NotFound, "there is no such command").suggest(format!("Use one of {}.", names.join(", ")))
+                    Failure::new(ErrorCode::NotFound, "there is no such command")
+                        .suggest(format!("Use one of {}.", names.join(", ")))
                 })
             }
             "context.capture" => {
                 let viking = self.viking.clone();
-                blocking(move || turns::capture(&viking, &session, &params.messages, params.token_budget).map_err(thrown)).await
+                blocking(move || {
+                    turns::capture(&viking, &session, &params.messages, params.token_budget).map_err(thrown)
+                })
+                .await
             }
             "context.assemble" => {
                 let viking = self.viking.clone();

@@ -78,7 +78,13 @@ pub fn server(yard: &Yard) -> McpServer {
 const MAX_LOCAL: usize = 256;
 
 /// Serves those who start `toolyard mcp` while this Toolyard runs: their lines come over a socket of the owner's.
-pub async fn serve_local(listener: UnixListener, server: McpServer, owner: u32, principal: String, stop: CancellationToken) {
+pub async fn serve_local(
+    listener: UnixListener,
+    server: McpServer,
+    owner: u32,
+    principal: String,
+    stop: CancellationToken,
+) {
     let places = Arc::new(Semaphore::new(MAX_LOCAL));
     loop {
         let accepted = tokio::select! {

@@ -163,7 +163,9 @@ fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Resu
     let mut notices = Vec::new();
     let summary = writer.summary(&pending.archive, &spoken, &mut notices);
     for (name, body) in [(layers::OVERVIEW, &summary.overview), (layers::ABSTRACT, &summary.summary)] {
-        let text = format!("---\ndirectory: {home}/\ngenerated_by:\n  component: Extractor\n  trigger: session_commit\n---\n\n{body}\n");
+        let text = format!(
+            "---\ndirectory: {home}/\ngenerated_by:\n  component: Extractor\n  trigger: session_commit\n---\n\n{body}\n"
+        );
         disk::write(&folder.join(name), text.as_bytes(), Keep::Derived)?;
     }
     let mut counted: BTreeMap<String, u64> = BTreeMap::new();
@@ -226,7 +228,12 @@ fn remember(
     let _held = account.remember(&who.user);
     let mut known: Vec<Known> = Vec::new();
     for memory in &found {
-        let wanted = Wanted { within: vec![root.clone()], kinds: vec![Kind::Memory], levels: vec![2], ..Wanted::new(&memory.text, COMPARED) };
+        let wanted = Wanted {
+            within: vec![root.clone()],
+            kinds: vec![Kind::Memory],
+            levels: vec![2],
+            ..Wanted::new(&memory.text, COMPARED)
+        };
         for hit in account.library.search(account, who, &wanted)? {
             if known.iter().any(|k| k.id == hit.uri) {
                 continue;

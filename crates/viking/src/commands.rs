@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 /// The commands, with what each takes.
 pub const COMMANDS: [(&str, &str); 5] = [
-    ("/add-resource", "<source> [--to URI | --parent URI] [--reason TEXT] [--instruction TEXT] [--wait] [--timeout SEC]"),
+    (
+        "/add-resource",
+        "<source> [--to URI | --parent URI] [--reason TEXT] [--instruction TEXT] [--wait] [--timeout SEC]",
+    ),
     ("/add-skill", "<source> [--wait] [--timeout SEC]"),
     ("/ov-search", "\"<query>\" [--uri URI] [--limit N]"),
     ("/ov-query-config", "get | set --FIELD VALUE… | unset FIELD… | reset [--scope session|claw]"),
@@ -236,7 +239,12 @@ fn query_config(viking: &Arc<Viking>, session: &Session, rest: &str) -> Result<A
                 return Err("nothing to unset; name the fields".to_owned());
             }
             let words = &line.words;
-            ("Updated", viking.queries.change(scope, &key, "command", |params| params.retain(|name, _| !words.contains(name)))?)
+            (
+                "Updated",
+                viking
+                    .queries
+                    .change(scope, &key, "command", |params| params.retain(|name, _| !words.contains(name)))?,
+            )
         }
         "reset" => {
             line.check(&[])?;

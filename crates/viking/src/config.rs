@@ -201,7 +201,8 @@ impl ContextConfig {
         range("traceRecallPreviewChars", self.trace_recall_preview_chars as f64, 20.0, 10_000.0)?;
         range("traceRecallQueryMaxChars", self.trace_recall_query_max_chars as f64, 200.0, 200_000.0)?;
         range("traceRecallQueryMaxDays", self.trace_recall_query_max_days as f64, 1.0, 3650.0)?;
-        crate::uri::Identity::new(&self.account_id, &self.user_id, None).map_err(|e| format!("context: {}", e.message))?;
+        crate::uri::Identity::new(&self.account_id, &self.user_id, None)
+            .map_err(|e| format!("context: {}", e.message))?;
         if !self.target_uri.starts_with(crate::uri::SCHEME) {
             return Err("context.targetUri must start with viking://".to_owned());
         }

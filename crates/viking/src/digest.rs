@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn a_file_is_told_in_few_words() {
-        let text = "# Widget API\n\nIntro to the Widget API.\n\n## Rate limits\n\nThe limit is 100 requests per minute.\n";
+        let text =
+            "# Widget API\n\nIntro to the Widget API.\n\n## Rate limits\n\nThe limit is 100 requests per minute.\n";
         assert!(abstract_of("widget.md", text).contains("Intro to the Widget API."));
         assert_eq!(abstract_of("x.md", "User prefers tea."), "User prefers tea.");
         assert_eq!(abstract_of("s", "---\nname: a\ndescription: Greets a user\n---\n# x\n"), "Greets a user");
@@ -179,7 +180,8 @@ mod tests {
 
     #[test]
     fn fields_of_a_front_matter_are_read() {
-        let front = "name: greet-user\ndescription: >-\n  Greets a\n  user\ntags: [a, \"b\"]\nallowed_tools:\n  - x\n  - y\n";
+        let front =
+            "name: greet-user\ndescription: >-\n  Greets a\n  user\ntags: [a, \"b\"]\nallowed_tools:\n  - x\n  - y\n";
         assert_eq!(field(front, "name").as_deref(), Some("greet-user"));
         assert_eq!(field(front, "description").as_deref(), Some("Greets a user"));
         assert_eq!(list_field(front, "tags"), ["a", "b"]);

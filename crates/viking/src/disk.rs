@@ -212,7 +212,9 @@ pub(crate) fn look(path: &Path) -> io::Result<Option<Found>> {
     use std::os::unix::fs::PermissionsExt;
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         Err(error) => return Err(error),
     };
     if !meta.is_dir() && !meta.is_file() {

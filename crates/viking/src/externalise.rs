@@ -43,7 +43,8 @@ pub(crate) fn outputs(account: &Account, who: &Identity, session: &str, message:
         .map(|part| part.get("tool_output").and_then(Value::as_str).map_or(0, |output| output.chars().count()))
         .collect();
     let total: usize = lengths.iter().sum();
-    let mut reasons: Vec<Option<&str>> = lengths.iter().map(|n| (*n > THRESHOLD_CHARS).then_some("single_threshold")).collect();
+    let mut reasons: Vec<Option<&str>> =
+        lengths.iter().map(|n| (*n > THRESHOLD_CHARS).then_some("single_threshold")).collect();
     let mut inline: usize = lengths.iter().zip(&reasons).filter(|(_, r)| r.is_none()).map(|(n, _)| n).sum();
     let mut by_size: Vec<usize> = (0..lengths.len()).collect();
     by_size.sort_by_key(|at| std::cmp::Reverse(lengths[*at]));
@@ -140,7 +141,8 @@ fn synopsis(kind: &str, output: &str) -> Value {
             Ok(Value::Array(items)) => {
                 structure.push(format!("array of {} items", items.len()));
                 if let Some(Value::Object(first)) = items.first() {
-                    structure.extend(first.iter().take(20).map(|(key, value)| format!("[].{key}: {}", type_name(value))));
+                    structure
+                        .extend(first.iter().take(20).map(|(key, value)| format!("[].{key}: {}", type_name(value))));
                 }
             }
             _ => {}
@@ -210,7 +212,13 @@ fn stub(metadata: &Value, reason: &str) -> String {
 }
 
 /// All kept results of a session, the oldest first.
-pub(crate) fn list(account: &Account, who: &Identity, session: &str, tool: Option<&str>, limit: usize) -> Result<Vec<Value>> {
+pub(crate) fn list(
+    account: &Account,
+    who: &Identity,
+    session: &str,
+    tool: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Value>> {
     let place = folder(who, session);
     let path = account.path(&place);
     if disk::look(&path)?.is_none() {
@@ -287,7 +295,8 @@ mod tests {
     fn searching_is_exact_and_counts_characters() {
         let text = "aé error aé error";
         let told = search("t", text, "error", 10, 2);
-        let offsets: Vec<u64> = told["matches"].as_array().unwrap().iter().map(|m| m["offset"].as_u64().unwrap()).collect();
+        let offsets: Vec<u64> =
+            told["matches"].as_array().unwrap().iter().map(|m| m["offset"].as_u64().unwrap()).collect();
         assert_eq!(offsets, [3, 12]);
         assert_eq!(told["matches"][0]["snippet"], "é error a");
         assert_eq!(search("t", text, "Error", 10, 2)["matches"], json!([]));

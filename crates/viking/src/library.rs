@@ -235,7 +235,8 @@ impl Library {
             Some(peer) => owners.push(format!("peer:{}/{peer}", who.user)),
             None => {
                 let peers = disk::list(&account.path(&who.home().child("peers"))).unwrap_or_default();
-                owners.extend(peers.into_iter().filter(|p| p.is_folder).map(|p| format!("peer:{}/{}", who.user, p.name)));
+                owners
+                    .extend(peers.into_iter().filter(|p| p.is_folder).map(|p| format!("peer:{}/{}", who.user, p.name)));
             }
         }
         owners
@@ -288,7 +289,11 @@ impl Library {
             }
             hits.push(Hit {
                 uri: uri.to_owned(),
-                kind: if hit.level == index::LEAF { place.kind() } else { place.parent().unwrap_or(place.clone()).kind() },
+                kind: if hit.level == index::LEAF {
+                    place.kind()
+                } else {
+                    place.parent().unwrap_or(place.clone()).kind()
+                },
                 level: hit.level,
                 score,
                 rank: hit.rank,
@@ -430,8 +435,12 @@ impl State {
         self.drop_passages(&uri, 0);
         self.known.remove(&uri);
         let below = format!("{uri}/");
-        let gone: Vec<String> =
-            self.known.range(below.clone()..).take_while(|(u, _)| u.starts_with(&below)).map(|(u, _)| u.clone()).collect();
+        let gone: Vec<String> = self
+            .known
+            .range(below.clone()..)
+            .take_while(|(u, _)| u.starts_with(&below))
+            .map(|(u, _)| u.clone())
+            .collect();
         for uri in gone {
             self.drop_passages(&uri, 0);
             self.known.remove(&uri);

@@ -70,7 +70,8 @@ pub(crate) fn parse_time(text: &str) -> Option<i64> {
     if let Ok(stamp) = text.parse::<jiff::Timestamp>() {
         return Some(stamp.as_millisecond());
     }
-    let day = text.parse::<jiff::civil::DateTime>().or_else(|_| text.parse::<jiff::civil::Date>().map(Into::into)).ok()?;
+    let day =
+        text.parse::<jiff::civil::DateTime>().or_else(|_| text.parse::<jiff::civil::Date>().map(Into::into)).ok()?;
     day.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|z| z.timestamp().as_millisecond())
 }
 

@@ -103,7 +103,9 @@ fn refused(error: ImportError) -> ApiError {
         ImportError::Invalid(_) => ApiError::argument(message),
         ImportError::NotPublic { .. } => ApiError::new(
             Code::PermissionDenied,
-            format!("HTTP server only accepts public remote resource targets; {message}. To allow it, name the host in context.allowPrivateHosts."),
+            format!(
+                "HTTP server only accepts public remote resource targets; {message}. To allow it, name the host in context.allowPrivateHosts."
+            ),
         ),
         ImportError::TooLarge(_) => ApiError::new(Code::ResourceExhausted, message),
         ImportError::Fetch(_) | ImportError::Git(_) => ApiError::new(Code::Unavailable, message),
@@ -122,7 +124,9 @@ pub(crate) fn unzip(archive: &Path, into: &Path) -> Result<()> {
     let top = files.first().and_then(|(path, _)| path.split_once('/').map(|(top, _)| format!("{top}/")));
     let top = top.filter(|top| files.iter().all(|(path, _)| path.starts_with(top.as_str()))).unwrap_or_default();
     for (path, bytes) in files {
-        let Some(safe) = toolyard_import::names::safe_path(path.strip_prefix(top.as_str()).unwrap_or(&path)) else { continue };
+        let Some(safe) = toolyard_import::names::safe_path(path.strip_prefix(top.as_str()).unwrap_or(&path)) else {
+            continue;
+        };
         let target = into.join(safe);
         if let Some(folder) = target.parent() {
             std::fs::create_dir_all(folder)?;

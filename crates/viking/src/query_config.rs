@@ -5,12 +5,7 @@ use crate::{account::lock, config::ContextConfig, disk};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::Mutex,
-    time::SystemTime,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Mutex, time::SystemTime};
 use toolyard_recall::index::RankingWeights;
 
 /// What can be recalled.
@@ -128,7 +123,9 @@ impl QueryConfigs {
         {
             match disk::read_text(path).ok().and_then(|text| serde_json::from_str(&text).ok()) {
                 Some(file) => *state = (file, Some(modified)),
-                None => tracing::warn!(path = %path.display(), "the query configuration cannot be read and is left as it was"),
+                None => {
+                    tracing::warn!(path = %path.display(), "the query configuration cannot be read and is left as it was")
+                }
             }
         }
         state.0.clone()
@@ -195,7 +192,8 @@ impl QueryConfigs {
         let resource_types = pick("resourceTypes", types.into(), "static");
         let ov_search_limit = pick("ovSearchLimit", 10.into(), "default");
         let target_uri = pick("targetUri", Value::Null, "default");
-        let mut weights: Map<String, Value> = WEIGHTS.iter().map(|(name, value)| ((*name).to_owned(), number(*value))).collect();
+        let mut weights: Map<String, Value> =
+            WEIGHTS.iter().map(|(name, value)| ((*name).to_owned(), number(*value))).collect();
         if let Value::Object(set) = pick("rankingWeights", json!({}), "default") {
             weights.extend(set);
         }
@@ -316,7 +314,9 @@ pub(crate) fn checked(name: &str, given: &Value) -> Result<Value, String> {
 /// Reads resource types from a list or a text with commas.
 pub(crate) fn resource_types(given: &Value) -> Result<Vec<String>, String> {
     let words: Vec<String> = match given {
-        Value::String(text) => text.split([',', ' ', '\n']).map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned).collect(),
+        Value::String(text) => {
+            text.split([',', ' ', '\n']).map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned).collect()
+        }
         Value::Array(all) => all.iter().map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).collect(),
         _ => Vec::new(),
     };
@@ -339,7 +339,10 @@ mod tests {
         configs.change(Scope::Session, "ov:s", "t", |p| drop(p.insert("recallLimit".into(), 3.into()))).unwrap();
         let set = configs.effective(&config, Some("ov:s"), "main", &Map::new());
         assert_eq!((set.recall_limit, set.candidate_limit), (3, 20));
-        assert_eq!((&set.sources["recallLimit"], &set.sources["candidateLimit"]), (&json!("session"), &json!("session")));
+        assert_eq!(
+            (&set.sources["recallLimit"], &set.sources["candidateLimit"]),
+            (&json!("session"), &json!("session"))
+        );
         assert_eq!(configs.effective(&config, None, "main", &Map::new()).recall_limit, 9);
         let request = Map::from_iter([("recallLimit".to_owned(), json!(999)), ("candidateLimit".to_owned(), json!(2))]);
         let asked = configs.effective(&config, Some("ov:s"), "main", &request);

@@ -134,7 +134,8 @@ pub(crate) fn keep_upload(account: &Account, name: &str, bytes: &[u8]) -> Result
     for old in waiting.iter().take((waiting.len() + 1).saturating_sub(MAX_UPLOADS)) {
         disk::discard(&folder.join(&old.name));
     }
-    let extension = name.rsplit_once('.').map(|(_, e)| e).filter(|e| e.len() <= 10 && e.chars().all(char::is_alphanumeric));
+    let extension =
+        name.rsplit_once('.').map(|(_, e)| e).filter(|e| e.len() <= 10 && e.chars().all(char::is_alphanumeric));
     let extension = extension.map(|e| format!(".{}", e.to_lowercase())).unwrap_or_default();
     let id = format!("upload_{}{extension}", uuid::Uuid::new_v4().simple());
     disk::write(&folder.join(&id), bytes, Keep::Derived)?;
@@ -194,12 +195,20 @@ impl Viking {
             (Some(path), None) => {
                 return Err(ApiError::new(
                     Code::PermissionDenied,
-                    format!("HTTP server does not accept host paths ({}); upload the file with temp_upload instead.", fs::cut(path, 200)),
+                    format!(
+                        "HTTP server does not accept host paths ({}); upload the file with temp_upload instead.",
+                        fs::cut(path, 200)
+                    ),
                 ));
             }
             (None, None) => return Err(ApiError::argument("Either 'path' or 'temp_file_id' must be provided")),
         };
-        let wanted = parse::Wanted { include: &new.include, exclude: &new.exclude, ignore: &new.ignore_dirs, hosts: &self.importer.allowed_hosts };
+        let wanted = parse::Wanted {
+            include: &new.include,
+            exclude: &new.exclude,
+            ignore: &new.ignore_dirs,
+            hosts: &self.importer.allowed_hosts,
+        };
         let parsed = parse::parse(&source, &wanted, &new.cancel)?;
         if parsed.files.is_empty() || (new.strict && !parsed.failed.is_empty()) {
             let why = parsed.failed.first().map_or_else(
@@ -239,8 +248,11 @@ impl Viking {
             (None, Some(parent)) => named(&Place::parse(parent, who)?),
             (None, None) => named(&shared),
         };
-        if target.kind() != Kind::Resource || target.is_fixed() || target.names().first().is_some_and(|n| n == "agent") {
-            return Err(ApiError::argument(format!("Resources belong below viking://resources or viking://~/resources, not at {target}")));
+        if target.kind() != Kind::Resource || target.is_fixed() || target.names().first().is_some_and(|n| n == "agent")
+        {
+            return Err(ApiError::argument(format!(
+                "Resources belong below viking://resources or viking://~/resources, not at {target}"
+            )));
         }
         let staged = account.staging()?;
         let source = json!({
@@ -328,9 +340,19 @@ impl Viking {
     }
 
     /// Why something was brought in is remembered as if the user had said it.
-    fn remember_reason(self: &Arc<Self>, account: &Account, who: &Identity, root: &Place, reason: &str) -> Result<Value> {
+    fn remember_reason(
+        self: &Arc<Self>,
+        account: &Account,
+        who: &Identity,
+        root: &Place,
+        reason: &str,
+    ) -> Result<Value> {
         let text = format!("{root} was added. Reason: {reason}");
-        let message = NewMessage { role: "user".to_owned(), parts: vec![json!({"type": "text", "text": text})], ..NewMessage::default() };
+        let message = NewMessage {
+            role: "user".to_owned(),
+            parts: vec![json!({"type": "text", "text": text})],
+            ..NewMessage::default()
+        };
         sessions::add_message(account, who, REASONS, &message)?;
         let committed = self.commit(who, REASONS, 0, false)?;
         Ok(json!({
@@ -339,7 +361,15 @@ impl Viking {
         }))
     }
 
-    fn keep_watch(&self, account: &Account, who: &Identity, path: &str, root: &Place, minutes: f64, host_paths: bool) -> Result<Value> {
+    fn keep_watch(
+        &self,
+        account: &Account,
+        who: &Identity,
+        path: &str,
+        root: &Place,
+        minutes: f64,
+        host_paths: bool,
+    ) -> Result<Value> {
         let watch = Watch {
             task_id: uuid::Uuid::new_v4().to_string(),
             path: path.to_owned(),
@@ -350,7 +380,8 @@ impl Viking {
             last_run: Timestamp::now().to_string(),
             last_status: "ok".to_owned(),
         };
-        let told = json!({"task_id": watch.task_id, "to_uri": watch.to_uri, "interval_minutes": watch.interval_minutes});
+        let told =
+            json!({"task_id": watch.task_id, "to_uri": watch.to_uri, "interval_minutes": watch.interval_minutes});
         self.importer.change(account, |all| {
             all.retain(|known| known.to_uri != watch.to_uri);
             if all.len() >= MAX_WATCHES {

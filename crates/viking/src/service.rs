@@ -41,9 +41,8 @@ impl Viking {
     pub fn open(root: PathBuf, config: ContextConfig) -> Result<Arc<Self>> {
         std::fs::create_dir_all(&root)?;
         let lock = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(root.join(".lock"))?;
-        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            ApiError::new(Code::Unavailable, format!("{} is used by another Toolyard", root.display()))
-        })?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| ApiError::new(Code::Unavailable, format!("{} is used by another Toolyard", root.display())))?;
         let traces = Traces::open(&config, root.parent().unwrap_or(&root));
         let queries = QueryConfigs::open(config.runtime_query_config_path.clone());
         let model = config.llm.as_ref().and_then(|llm| {
@@ -84,7 +83,12 @@ impl Viking {
         let account = Arc::new(Account::open(&self.root, name)?);
         // Before anybody can forget a memory, those that were promised are written; so none comes back afterwards.
         for pending in archive::unfinished(&account)? {
-            self.tasks.begin_as(&pending.task, "session_commit", pending.session(), &format!("{name}/{}", pending.user()));
+            self.tasks.begin_as(
+                &pending.task,
+                "session_commit",
+                pending.session(),
+                &format!("{name}/{}", pending.user()),
+            );
             let ended = archive::finish(&account, &pending, &Writer::default());
             self.tasks.end(&pending.task, ended);
         }
@@ -115,7 +119,8 @@ impl Viking {
         let owner = format!("{}/{}", who.account, who.user);
         let task = self.tasks.begin("session_commit", session, &owner);
         let committed = archive::commit(&account, who, session, keep, &task);
-        let failed = |error: &ApiError| crate::tasks::Ended { error: Some(error.message.clone()), ..Default::default() };
+        let failed =
+            |error: &ApiError| crate::tasks::Ended { error: Some(error.message.clone()), ..Default::default() };
         let committed = committed.inspect_err(|error| self.tasks.end(&task, failed(error)))?;
         let Some(pending) = committed.pending else {
             self.tasks.end(&task, crate::tasks::Ended::default());

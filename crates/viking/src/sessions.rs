@@ -56,7 +56,12 @@ pub(crate) struct Session {
 pub fn tokens(text: &str) -> f64 {
     text.chars()
         .map(|c| match c as u32 {
-            0x3040..=0x30ff | 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xac00..=0xd7af | 0xf900..=0xfaff | 0x20000..=0x3134f => 1.5,
+            0x3040..=0x30ff
+            | 0x3400..=0x4dbf
+            | 0x4e00..=0x9fff
+            | 0xac00..=0xd7af
+            | 0xf900..=0xfaff
+            | 0x20000..=0x3134f => 1.5,
             0x10000.. => 2.0,
             _ => 0.25,
         })
@@ -115,7 +120,8 @@ impl Session {
         let mut messages = jsonl::parse(&text);
         // A crash between archiving and clearing leaves messages in both; they are archived.
         if let Some(last) = archives(account, who, id)?.last() {
-            let archived = disk::read_text(&folder.join("history").join(last).join("messages.jsonl")).unwrap_or_default();
+            let archived =
+                disk::read_text(&folder.join("history").join(last).join("messages.jsonl")).unwrap_or_default();
             let ids: HashSet<String> =
                 jsonl::parse(&archived).iter().filter_map(|m| m["id"].as_str().map(str::to_owned)).collect();
             messages.retain(|m| m["id"].as_str().is_none_or(|id| !ids.contains(id)));

@@ -32,7 +32,8 @@ fn bad(message: impl Into<String>) -> ApiError {
 fn from_text(text: &str) -> Result<Skill> {
     let (front, _) = digest::front_matter(text.trim_start_matches('\u{feff}'));
     let Some(front) = front else { return Err(bad("SKILL.md must have YAML frontmatter")) };
-    let name = digest::field(front, "name").filter(|n| !n.is_empty()).ok_or_else(|| bad("Skill must have 'name' field"))?;
+    let name =
+        digest::field(front, "name").filter(|n| !n.is_empty()).ok_or_else(|| bad("Skill must have 'name' field"))?;
     digest::field(front, "description")
         .filter(|d| !d.is_empty())
         .ok_or_else(|| bad("Skill must have 'description' field"))?;
@@ -78,13 +79,15 @@ fn from_object(map: &serde_json::Map<String, Value>) -> Result<Skill> {
         check_name(name)?;
         let content = text("content");
         let body = if content.is_empty() { format!("# {name}\n\n{description}\n") } else { content.to_owned() };
-        return Ok(Skill { name: name.to_owned(), text: format!("---\nname: {name}\ndescription: {quoted}\n---\n\n{body}") });
+        return Ok(Skill {
+            name: name.to_owned(),
+            text: format!("---\nname: {name}\ndescription: {quoted}\n---\n\n{body}"),
+        });
     };
     let name = kebab(name);
     check_name(&name)?;
     let mut body = format!("---\nname: {name}\ndescription: {quoted}\n---\n\n# {name}\n\n{description}\n");
-    let required: Vec<&str> =
-        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if let Some(properties) = schema["properties"].as_object().filter(|p| !p.is_empty()) {
         body.push_str("\n## Parameters\n\n");
         for (key, property) in properties {
@@ -121,7 +124,10 @@ fn install(account: &Account, who: &Identity, skill: &Skill, beside: Option<&Pat
     let put = |path: &Path, bytes: &[u8]| disk::write(path, bytes, Keep::Derived);
     put(&staged.join("SKILL.md"), skill.text.as_bytes())?;
     let source = beside.map(|p| p.display().to_string()).unwrap_or_default();
-    put(&staged.join(".source.json"), json!({"kind": if beside.is_some() { "local" } else { "data" }, "uri": source}).to_string().as_bytes())?;
+    put(
+        &staged.join(".source.json"),
+        json!({"kind": if beside.is_some() { "local" } else { "data" }, "uri": source}).to_string().as_bytes(),
+    )?;
     let mut auxiliary = 0;
     if let Some(folder) = beside {
         copy_below(folder, &staged, &mut auxiliary)?;

@@ -111,9 +111,13 @@ impl Ring {
         if let Some(id) = &wanted.trace_id {
             return self.by_id.get(id).and_then(|n| self.get(*n)).filter(fits).map(take).into_iter().collect();
         }
-        let session = [("sessionKey", &wanted.session_key), ("sessionId", &wanted.session_id), ("ovSessionId", &wanted.ov_session_id)]
-            .into_iter()
-            .find_map(|(key, value)| value.as_ref().map(|v| format!("{key}:{v}")));
+        let session = [
+            ("sessionKey", &wanted.session_key),
+            ("sessionId", &wanted.session_id),
+            ("ovSessionId", &wanted.ov_session_id),
+        ]
+        .into_iter()
+        .find_map(|(key, value)| value.as_ref().map(|v| format!("{key}:{v}")));
         match session {
             Some(session) => {
                 let numbers = self.by_session.get(&session);
@@ -168,7 +172,8 @@ impl Traces {
     /// As configured; files lie in `beside` unless said otherwise.
     pub fn open(config: &ContextConfig, beside: &Path) -> Self {
         let folder = config.trace_recall_dir.clone().unwrap_or_else(|| beside.join("recall-traces"));
-        let files = Files { folder, retention_days: config.trace_recall_retention_days, open: None, known: HashMap::new() };
+        let files =
+            Files { folder, retention_days: config.trace_recall_retention_days, open: None, known: HashMap::new() };
         Self {
             on: config.trace_recall,
             ring: Mutex::default(),
@@ -191,7 +196,9 @@ impl Traces {
         }
         if let Some(files) = &self.persist {
             let mut kept = trace.clone();
-            if !self.keep_raw && let Some(trigger) = kept["trigger"].as_object_mut() {
+            if !self.keep_raw
+                && let Some(trigger) = kept["trigger"].as_object_mut()
+            {
                 trigger.remove("rawUserTextPreview");
             }
             kept["owner"] = owner.into();
@@ -243,7 +250,9 @@ impl Files {
     fn tidy(&self, today: Date) {
         let oldest = earlier(today, self.retention_days);
         for (date, path) in self.days() {
-            if date < oldest && let Err(error) = std::fs::remove_file(&path) {
+            if date < oldest
+                && let Err(error) = std::fs::remove_file(&path)
+            {
                 tracing::warn!(%error, "an old file of recall traces is still there");
             }
         }
@@ -384,7 +393,8 @@ impl Day {
                     offset,
                     length: read as u32,
                     ts: head.ts,
-                    names: [head.trace_id, head.source, head.session_id, head.session_key, head.ov_session_id].map(|n| hash(&n)),
+                    names: [head.trace_id, head.source, head.session_id, head.session_key, head.ov_session_id]
+                        .map(|n| hash(&n)),
                     types: type_bits(head.resource_types.iter().map(String::as_str)),
                 }),
                 Err(_) => self.broken.push(self.numbered),
@@ -404,7 +414,8 @@ struct Asked {
 impl Asked {
     fn of(wanted: &Wanted) -> Self {
         let names = [&wanted.trace_id, &wanted.source, &wanted.session_id, &wanted.session_key, &wanted.ov_session_id];
-        let types = (!wanted.resource_types.is_empty()).then(|| type_bits(wanted.resource_types.iter().map(String::as_str)));
+        let types =
+            (!wanted.resource_types.is_empty()).then(|| type_bits(wanted.resource_types.iter().map(String::as_str)));
         Self { names: names.map(|n| n.as_deref().map(hash)), since: wanted.since, until: wanted.until, types }
     }
 
@@ -582,8 +593,10 @@ mod tests {
         for n in 0..10 {
             kept.record("d/d", trace(&format!("t{n}"), n, if n % 2 == 0 { "even" } else { "odd" }));
         }
-        let wanted = Wanted { session_key: Some("even".into()), since: Some(3), until: Some(7), limit: 9, ..Wanted::default() };
-        let ids: Vec<_> = kept.query(&wanted).entries.iter().map(|t| t["traceId"].as_str().unwrap().to_owned()).collect();
+        let wanted =
+            Wanted { session_key: Some("even".into()), since: Some(3), until: Some(7), limit: 9, ..Wanted::default() };
+        let ids: Vec<_> =
+            kept.query(&wanted).entries.iter().map(|t| t["traceId"].as_str().unwrap().to_owned()).collect();
         assert_eq!(ids, ["t6", "t4"]);
         let none = Wanted { resource_types: vec!["agent".into()], limit: 9, ..Wanted::default() };
         assert!(kept.query(&none).entries.is_empty());

@@ -23,19 +23,29 @@ const RESERVED_MOST: u64 = 20_000;
 pub fn sanitized(text: &str) -> String {
     let mut out = text.to_owned();
     while let Some(start) = out.find("<relevant-memories>") {
-        let end = out[start..].find("</relevant-memories>").map_or(out.len(), |at| start + at + "</relevant-memories>".len());
+        let end =
+            out[start..].find("</relevant-memories>").map_or(out.len(), |at| start + at + "</relevant-memories>".len());
         out.replace_range(start..end, "");
     }
     let trimmed = out.trim();
     let without = match trimmed.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((stamp, rest)) if stamp.len() <= 40 && stamp.chars().any(|c| c.is_ascii_digit()) && stamp.contains(':') => rest,
+        Some((stamp, rest))
+            if stamp.len() <= 40 && stamp.chars().any(|c| c.is_ascii_digit()) && stamp.contains(':') =>
+        {
+            rest
+        }
         _ => trimmed,
     };
     without.replace("[Subagent Context]", "").trim().to_owned()
 }
 
 /// Keeps messages of a turn, and archives the session when it has grown past its share of the budget.
-pub fn capture(viking: &Arc<Viking>, session: &Session, messages: &[Value], budget: Option<u64>) -> Result<Value, Thrown> {
+pub fn capture(
+    viking: &Arc<Viking>,
+    session: &Session,
+    messages: &[Value],
+    budget: Option<u64>,
+) -> Result<Value, Thrown> {
     let config = viking.config();
     if tools::is_bypassed(config, session) {
         return Ok(json!({"captured": 0, "reason": "session_bypassed"}));
@@ -81,7 +91,12 @@ fn no_session() -> Thrown {
 
 /// Puts together what a model should see: the history in short, the live messages, and what is remembered about the
 /// question. `prompt` is the user's new message.
-pub fn assemble(viking: &Arc<Viking>, session: &Session, prompt: Option<&str>, budget: Option<u64>) -> Result<Value, Thrown> {
+pub fn assemble(
+    viking: &Arc<Viking>,
+    session: &Session,
+    prompt: Option<&str>,
+    budget: Option<u64>,
+) -> Result<Value, Thrown> {
     let config = viking.config();
     if tools::is_bypassed(config, session) {
         return Ok(json!({"reason": "session_bypassed", "messages": [], "prompt": prompt}));
@@ -142,7 +157,10 @@ fn turns(message: &Value) -> Vec<Value> {
                 out.push(json!({"role": "assistant", "toolCall": {"id": part["tool_id"], "name": part["tool_name"], "input": part["tool_input"]}}));
                 let mut output = part["tool_output"].as_str().unwrap_or_default().to_owned();
                 if let Some(uri) = part["tool_output_ref"].as_str() {
-                    output.push_str(&format!("\n[tool-result-ref] {uri} original_chars={}", part["tool_output_original_chars"]));
+                    output.push_str(&format!(
+                        "\n[tool-result-ref] {uri} original_chars={}",
+                        part["tool_output_original_chars"]
+                    ));
                 }
                 out.push(json!({"role": "toolResult", "toolCallId": part["tool_id"], "content": output, "isError": part["tool_status"] == "error"}));
             }

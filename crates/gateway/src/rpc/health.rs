@@ -112,7 +112,8 @@ fn works(plugin: &Value) -> bool {
 /// What is wrong with plugins that are used or cannot be.
 fn wrong_plugins(plugins: &[Value]) -> Vec<Value> {
     let wrong = plugins.iter().filter(|p| (is_used(p) && p["status"] != "healthy") || !works(p));
-    let shown = |p: &Value| json!({"id": p["id"], "status": p["status"], "problems": p["problems"], "leftOut": p["leftOut"]});
+    let shown =
+        |p: &Value| json!({"id": p["id"], "status": p["status"], "problems": p["problems"], "leftOut": p["leftOut"]});
     wrong.map(shown).collect()
 }
 

@@ -130,20 +130,31 @@ fn shown(command: &CtxCommand, result: &Value) -> String {
         CtxCommand::Find { .. } => {
             let kinds = ["memories", "resources", "skills"];
             let mut all: Vec<&Value> = kinds.iter().flat_map(|kind| rows(&result[*kind])).collect();
-            all.sort_by(|a, b| b["score"].as_f64().unwrap_or_default().total_cmp(&a["score"].as_f64().unwrap_or_default()));
+            all.sort_by(|a, b| {
+                b["score"].as_f64().unwrap_or_default().total_cmp(&a["score"].as_f64().unwrap_or_default())
+            });
             lines(
                 all.iter()
                     .map(|hit| {
-                        format!("{:.2}  {}  {}", hit["score"].as_f64().unwrap_or_default(), word(hit, "uri"), word(hit, "abstract").replace('\n', " "))
+                        format!(
+                            "{:.2}  {}  {}",
+                            hit["score"].as_f64().unwrap_or_default(),
+                            word(hit, "uri"),
+                            word(hit, "abstract").replace('\n', " ")
+                        )
                     })
                     .collect(),
             )
         }
         CtxCommand::Grep { .. } => lines(
-            rows(&result["matches"]).iter().map(|m| format!("{}:{}: {}", word(m, "uri"), m["line"], word(m, "content"))).collect(),
+            rows(&result["matches"])
+                .iter()
+                .map(|m| format!("{}:{}: {}", word(m, "uri"), m["line"], word(m, "content")))
+                .collect(),
         ),
         CtxCommand::Add { .. } => {
-            let failed: String = rows(&result["errors"]).iter().filter_map(Value::as_str).map(|e| format!("\nnot read: {e}")).collect();
+            let failed: String =
+                rows(&result["errors"]).iter().filter_map(Value::as_str).map(|e| format!("\nnot read: {e}")).collect();
             format!("{}{failed}", word(result, "root_uri"))
         }
         CtxCommand::Rm { .. } => format!("removed {} of {}", result["estimated_deleted_count"], word(result, "uri")),
@@ -157,8 +168,12 @@ fn shown(command: &CtxCommand, result: &Value) -> String {
                 .map(|t| {
                     format!(
                         "{}  {}  candidates {} selected {} injected {}  {}",
-                        word(t, "traceId"), word(t, "source"), t["stats"]["candidateCount"], t["stats"]["selectedCount"],
-                        t["stats"]["injectedCount"], word(&t["trigger"], "query")
+                        word(t, "traceId"),
+                        word(t, "source"),
+                        t["stats"]["candidateCount"],
+                        t["stats"]["selectedCount"],
+                        t["stats"]["injectedCount"],
+                        word(&t["trigger"], "query")
                     )
                 })
                 .collect(),

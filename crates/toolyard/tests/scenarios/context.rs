@@ -22,7 +22,8 @@ fn served() -> (Place, Server) {
     let place = Place::new();
     let docs = place.home.parent().unwrap().join("openclaw-plugin-config");
     std::fs::create_dir_all(&docs).unwrap();
-    std::fs::write(docs.join("config.md"), "# OpenClaw plugin config\n\nThe plugin is configured in openclaw.json.\n").unwrap();
+    std::fs::write(docs.join("config.md"), "# OpenClaw plugin config\n\nThe plugin is configured in openclaw.json.\n")
+        .unwrap();
     let server = place.up();
     let added = place.run(&["ctx", "add", docs.to_str().unwrap(), "--json"]);
     assert_eq!(added.json()["root_uri"], "viking://resources/openclaw-plugin-config", "{added:?}");
@@ -30,9 +31,20 @@ fn served() -> (Place, Server) {
 }
 
 const TOOLS: [&str; 14] = [
-    "add_skill", "memory_forget", "memory_recall", "memory_store", "openviking_tool_result_list", "openviking_tool_result_read",
-    "openviking_tool_result_search", "ov_archive_expand", "ov_archive_search", "ov_list", "ov_multi_read", "ov_read",
-    "ov_recall_trace", "ov_search",
+    "add_skill",
+    "memory_forget",
+    "memory_recall",
+    "memory_store",
+    "openviking_tool_result_list",
+    "openviking_tool_result_read",
+    "openviking_tool_result_search",
+    "ov_archive_expand",
+    "ov_archive_search",
+    "ov_list",
+    "ov_multi_read",
+    "ov_read",
+    "ov_recall_trace",
+    "ov_search",
 ];
 
 #[test]
@@ -51,30 +63,62 @@ fn ws_rpc_04_to_09_catalog_effective_search_read_recall_archives() {
     let plugin = effective["groups"].as_array().unwrap().iter().find(|g| g["source"] == "plugin").unwrap();
     for tool in TOOLS {
         let shown = plugin["tools"].as_array().unwrap().iter().find(|t| t["id"] == tool);
-        assert_eq!(shown.map(|t| (&t["source"], &t["pluginId"])), Some((&json!("plugin"), &json!("openviking"))), "{tool}");
+        assert_eq!(
+            shown.map(|t| (&t["source"], &t["pluginId"])),
+            Some((&json!("plugin"), &json!("openviking"))),
+            "{tool}"
+        );
     }
     // WS-RPC-06
     let found = invoke(&place, &server, "ov_search", json!({"query": "openclaw plugin config", "limit": 2}));
-    assert_eq!((&found["ok"], &found["toolName"], &found["source"]), (&json!(true), &json!("ov_search"), &json!("plugin")), "{found}");
-    assert!(found["output"]["content"][0]["text"].as_str().unwrap().contains("viking://resources/openclaw-plugin-config"), "{found}");
+    assert_eq!(
+        (&found["ok"], &found["toolName"], &found["source"]),
+        (&json!(true), &json!("ov_search"), &json!("plugin")),
+        "{found}"
+    );
+    assert!(
+        found["output"]["content"][0]["text"].as_str().unwrap().contains("viking://resources/openclaw-plugin-config"),
+        "{found}"
+    );
     // WS-RPC-07
-    let read = invoke(&place, &server, "ov_read", json!({"uri": "viking://resources/openclaw-plugin-config/.abstract.md"}));
-    assert!(read["output"]["content"][0]["text"].as_str().unwrap().starts_with("--- START OF viking://resources/openclaw-plugin-config/.abstract.md ---"), "{read}");
+    let read =
+        invoke(&place, &server, "ov_read", json!({"uri": "viking://resources/openclaw-plugin-config/.abstract.md"}));
+    assert!(
+        read["output"]["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("--- START OF viking://resources/openclaw-plugin-config/.abstract.md ---"),
+        "{read}"
+    );
     // WS-RPC-08
-    let recalled = invoke(&place, &server, "memory_recall", json!({"query": "openclaw plugin config", "limit": 2, "resourceTypes": ["resource"]}));
+    let recalled = invoke(
+        &place,
+        &server,
+        "memory_recall",
+        json!({"query": "openclaw plugin config", "limit": 2, "resourceTypes": ["resource"]}),
+    );
     assert!(recalled["ok"] == true && recalled["output"]["details"]["count"].as_u64().unwrap() >= 1, "{recalled}");
     // WS-RPC-09
     let url = server.ready["url"].as_str().unwrap();
     let session = call(&place, &server, "sessions.get", json!({"key": "agent:main:main"})).json();
     let _ = url;
-    let captured = call(&place, &server, "context.capture", json!({"sessionKey": "agent:main:main", "messages": [{"role": "user", "text": "Please run tcpdump on port 443."}]}));
+    let captured = call(
+        &place,
+        &server,
+        "context.capture",
+        json!({"sessionKey": "agent:main:main", "messages": [{"role": "user", "text": "Please run tcpdump on port 443."}]}),
+    );
     assert_eq!(captured.code, 0, "{captured:?} {session}");
     let compacted = call(&place, &server, "context.compact", json!({"sessionKey": "agent:main:main"})).json();
     assert_eq!(compacted["compacted"], true, "{compacted}");
     let archive = invoke(&place, &server, "ov_archive_search", json!({"query": "tcpdump"}));
     assert_eq!(archive["output"]["details"], json!({"query": "tcpdump", "matchCount": 1}), "{archive}");
     let expanded = invoke(&place, &server, "ov_archive_expand", json!({"archiveId": "archive_001"}));
-    assert_eq!((&expanded["output"]["details"]["action"], &expanded["output"]["details"]["messageCount"]), (&json!("expanded"), &json!(1)), "{expanded}");
+    assert_eq!(
+        (&expanded["output"]["details"]["action"], &expanded["output"]["details"]["messageCount"]),
+        (&json!("expanded"), &json!(1)),
+        "{expanded}"
+    );
     let none = invoke(&place, &server, "ov_archive_expand", json!({"archiveId": "archive_003"}));
     assert!(none["ok"] == true && none["output"]["details"]["error"].as_str().unwrap().contains("NOT_FOUND"), "{none}");
     server.stop();
@@ -90,7 +134,11 @@ fn ws_rpc_10_to_18_recall_traces() {
     invoke(&place, &server, "ov_search", json!({"query": "openclaw plugin config"}));
     invoke(&place, &server, "memory_recall", json!({"query": "what do I like"}));
     let latest = trace(json!({"turn": "latest", "limit": 5}));
-    assert_eq!((&latest["action"], &latest["count"], &latest["lookupLayer"]), (&json!("queried"), &json!(1), &json!("memory")), "{latest}");
+    assert_eq!(
+        (&latest["action"], &latest["count"], &latest["lookupLayer"]),
+        (&json!("queried"), &json!(1), &json!("memory")),
+        "{latest}"
+    );
     assert_eq!(latest["entries"][0]["source"], "memory_recall");
     // WS-RPC-11
     let searches = trace(json!({"turn": "all", "source": "ov_search", "limit": 10}));
@@ -111,7 +159,11 @@ fn ws_rpc_10_to_18_recall_traces() {
     ] {
         let answer = invoke(&place, &server, "ov_recall_trace", empty.clone());
         assert_eq!(answer["ok"], true, "{answer}");
-        assert_eq!((&answer["output"]["details"]["count"], &answer["output"]["details"]["entries"]), (&json!(0), &json!([])), "{empty}");
+        assert_eq!(
+            (&answer["output"]["details"]["count"], &answer["output"]["details"]["entries"]),
+            (&json!(0), &json!([])),
+            "{empty}"
+        );
     }
     // WS-RPC-18
     assert_eq!(trace(json!({"turn": "all", "limit": 0}))["count"], 1);
@@ -136,14 +188,26 @@ fn ws_rpc_19_to_23_what_is_wrong_is_said_and_the_gateway_stands() {
     assert_eq!(invoke(&place, &server, "not_a_tool", json!({}))["error"]["code"], "not_found");
     // WS-RPC-22
     let missing = invoke(&place, &server, "ov_search", json!({"limit": 2}));
-    assert_eq!((&missing["ok"], &missing["error"]["code"], &missing["error"]["message"]), (&json!(false), &json!("validation_error"), &json!("query is required")), "{missing}");
+    assert_eq!(
+        (&missing["ok"], &missing["error"]["code"], &missing["error"]["message"]),
+        (&json!(false), &json!("validation_error"), &json!("query is required")),
+        "{missing}"
+    );
     // WS-RPC-23
     let bad = invoke(&place, &server, "ov_read", json!({"uri": "not-viking"}));
     assert_eq!((&bad["ok"], &bad["error"]["code"]), (&json!(false), &json!("validation_error")), "{bad}");
     // add_resource is hidden until it is enabled; its command works all the same.
-    assert_eq!(invoke(&place, &server, "add_resource", json!({"source": "/nonexistent"}))["error"]["code"], "not_found");
-    let command = call(&place, &server, "context.command", json!({"sessionKey": "main", "text": "/add-resource /nonexistent"})).json();
-    assert_eq!(command["text"], "OpenViking add resource failed: ENOENT: no such file or directory, stat '/nonexistent'");
+    assert_eq!(
+        invoke(&place, &server, "add_resource", json!({"source": "/nonexistent"}))["error"]["code"],
+        "not_found"
+    );
+    let command =
+        call(&place, &server, "context.command", json!({"sessionKey": "main", "text": "/add-resource /nonexistent"}))
+            .json();
+    assert_eq!(
+        command["text"],
+        "OpenViking add resource failed: ENOENT: no such file or directory, stat '/nonexistent'"
+    );
     assert_eq!(invoke(&place, &server, "ov_search", json!({"query": "plugin"}))["ok"], true);
     server.stop();
 }
@@ -151,9 +215,19 @@ fn ws_rpc_19_to_23_what_is_wrong_is_said_and_the_gateway_stands() {
 #[test]
 fn what_is_stored_over_rpc_is_remembered_after_a_restart() {
     let (place, server) = served();
-    let stored = invoke(&place, &server, "memory_store", json!({"text": "用户偏好使用 TypeScript 编写 OpenClaw 插件。", "role": "user"}));
+    let stored = invoke(
+        &place,
+        &server,
+        "memory_store",
+        json!({"text": "用户偏好使用 TypeScript 编写 OpenClaw 插件。", "role": "user"}),
+    );
     assert_eq!((&stored["ok"], &stored["output"]["details"]["action"]), (&json!(true), &json!("stored")), "{stored}");
-    let skill = invoke(&place, &server, "add_skill", json!({"data": "---\nname: greet-user\ndescription: Greets a user politely by name\n---\n\nSay hello.\n", "wait": true}));
+    let skill = invoke(
+        &place,
+        &server,
+        "add_skill",
+        json!({"data": "---\nname: greet-user\ndescription: Greets a user politely by name\n---\n\nSay hello.\n", "wait": true}),
+    );
     assert_eq!(skill["output"]["details"]["uri"], "viking://user/default/skills/greet-user", "{skill}");
     server.stop();
     let server = place.up();
@@ -169,7 +243,11 @@ fn http(server: &Server, request: &str, headers: &str, body: &str) -> (u16, Valu
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     let length = body.len();
-    write!(stream, "{request} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}").unwrap();
+    write!(
+        stream,
+        "{request} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    )
+    .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let status = text.split(' ').nth(1).unwrap().parse().unwrap();
@@ -191,7 +269,8 @@ fn the_http_interface_wants_the_gateways_credential() {
     }
     let (status, health) = http(&server, "GET /openviking/health", "", "");
     assert_eq!((status, &health["status"], &health["healthy"]), (200, &json!("ok"), &json!(true)));
-    let (status, traces) = http(&server, "GET /api/openviking/recall-traces?limit=5", &format!("X-API-Key: {TOKEN}\r\n"), "");
+    let (status, traces) =
+        http(&server, "GET /api/openviking/recall-traces?limit=5", &format!("X-API-Key: {TOKEN}\r\n"), "");
     assert_eq!((status, &traces["ok"]), (200, &json!(true)), "{traces}");
     let (status, wrong) = http(&server, "POST /api/openviking/recall-traces", &format!("X-API-Key: {TOKEN}\r\n"), "");
     assert_eq!((status, &wrong["error"]["code"]), (405, &json!("method_not_allowed")));
@@ -219,6 +298,9 @@ fn ctx_works_with_and_without_a_running_toolyard() {
     all(&place);
     server.stop();
     all(&place);
-    assert_eq!(place.run(&["ctx", "rm", "viking://resources/openclaw-plugin-config", "-r", "--json"]).json()["estimated_deleted_count"], 1);
+    assert_eq!(
+        place.run(&["ctx", "rm", "viking://resources/openclaw-plugin-config", "-r", "--json"]).json()["estimated_deleted_count"],
+        1
+    );
     assert_eq!(place.run(&["ctx", "read", "viking://resources/none.md", "--json"]).error_code(), "NOT_FOUND");
 }

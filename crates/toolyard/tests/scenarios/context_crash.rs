@@ -34,7 +34,9 @@ impl Random {
 
 /// Uploads a document and imports it; gives its root.
 fn import(address: &str, user: &str, word: &str) -> Option<String> {
-    let body = format!("--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{word}.md\"\r\n\r\n# {word}\n\nImported {word}.\r\n--b--\r\n");
+    let body = format!(
+        "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{word}.md\"\r\n\r\n# {word}\n\nImported {word}.\r\n--b--\r\n"
+    );
     let kind = "Content-Type: multipart/form-data; boundary=b\r\n";
     let (_, sent) = send(address, user, "POST /api/v1/resources/temp_upload", kind, &body)?;
     let new = json!({"temp_file_id": sent["result"]["temp_file_id"], "source_name": format!("{word}.md"), "to": format!("viking://user/{user}/resources/{word}"), "wait": true});
@@ -109,7 +111,8 @@ fn work(address: &str, number: usize, seed: u64, stop: &AtomicBool, known: &Mute
                 }
             }
             8 => {
-                let body = json!({"query": format!("token of session {number}"), "limit": 50, "context_type": "memory"});
+                let body =
+                    json!({"query": format!("token of session {number}"), "limit": 50, "context_type": "memory"});
                 if let Some((200, found)) = ask(address, &user, "POST /api/v1/search/find", &body) {
                     check_own(number, &known, &found.to_string());
                 }
@@ -125,7 +128,10 @@ fn work(address: &str, number: usize, seed: u64, stop: &AtomicBool, known: &Mute
 
 fn check_own(number: usize, known: &Known, found: &str) {
     for other in 0..SESSIONS {
-        assert!(other == number || !found.contains(&format!("user{other}/")), "session {number} saw user{other}: {found}");
+        assert!(
+            other == number || !found.contains(&format!("user{other}/")),
+            "session {number} saw user{other}: {found}"
+        );
     }
     for word in &known.forgotten {
         assert!(!found.contains(&format!("{word}.")), "{word} was forgotten and came back: {found}");
@@ -136,13 +142,22 @@ fn verify(address: &str, number: usize, known: &Known) {
     let user = format!("user{number}");
     for (uri, word) in &known.kept {
         let (status, read) = ask(address, &user, &format!("GET /api/v1/content/read?uri={uri}"), &Value::Null).unwrap();
-        assert!(status == 200 && read["result"].as_str().unwrap().contains(word.as_str()), "{uri} was acknowledged and is lost: {read}");
+        assert!(
+            status == 200 && read["result"].as_str().unwrap().contains(word.as_str()),
+            "{uri} was acknowledged and is lost: {read}"
+        );
     }
     let find = json!({"query": format!("The token of session {number}"), "limit": 500, "context_type": "memory"});
     let (status, found) = ask(address, &user, "POST /api/v1/search/find", &find).unwrap();
     assert_eq!(status, 200, "{found}");
     check_own(number, known, &found.to_string());
-    let (_, grep) = ask(address, &user, "POST /api/v1/search/grep", &json!({"uri": format!("viking://user/{user}"), "pattern": "I like w", "node_limit": 5000})).unwrap();
+    let (_, grep) = ask(
+        address,
+        &user,
+        "POST /api/v1/search/grep",
+        &json!({"uri": format!("viking://user/{user}"), "pattern": "I like w", "node_limit": 5000}),
+    )
+    .unwrap();
     let said = grep.to_string();
     for word in &known.messages {
         assert!(said.contains(word.as_str()), "a message of session {number} was acknowledged and is lost: {word}");
@@ -187,6 +202,9 @@ fn a_hundred_sessions_lose_nothing_and_nothing_forgotten_returns_when_the_proces
         forgotten += known.forgotten.len();
         messages += known.messages.len();
     }
-    assert!(kept > 100 && forgotten > 10 && messages > 50, "too little happened: {kept} kept, {forgotten} forgotten, {messages} messages");
+    assert!(
+        kept > 100 && forgotten > 10 && messages > 50,
+        "too little happened: {kept} kept, {forgotten} forgotten, {messages} messages"
+    );
     server.stop();
 }

@@ -63,7 +63,8 @@ impl HttpDoor {
         let viking = self.viking.clone();
         let work = tokio::task::spawn_blocking(move || answer(&viking, &request));
         work.await.unwrap_or_else(|_| {
-            let error = ApiError { details: None, ..ApiError::new(crate::error::Code::Internal, "Internal server error") };
+            let error =
+                ApiError { details: None, ..ApiError::new(crate::error::Code::Internal, "Internal server error") };
             refusal(&error)
         })
     }
@@ -98,9 +99,10 @@ fn answer(viking: &Arc<Viking>, request: &Request<Bytes>) -> Response<Bytes> {
         routes::answer(&ask)
     });
     match asked {
-        Ok(Answer::Full(result)) => {
-            json_response(StatusCode::OK, &json!({"status": "ok", "result": result, "error": null, "telemetry": null, "profile": null}))
-        }
+        Ok(Answer::Full(result)) => json_response(
+            StatusCode::OK,
+            &json!({"status": "ok", "result": result, "error": null, "telemetry": null, "profile": null}),
+        ),
         Ok(Answer::Short(result)) => json_response(StatusCode::OK, &json!({"status": "ok", "result": result})),
         Ok(Answer::Listed(result, more)) => json_response(
             StatusCode::OK,

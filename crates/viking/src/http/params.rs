@@ -26,7 +26,9 @@ impl Params {
                 "Input should be a valid dictionary or object to extract fields from".to_owned(),
                 "model_attributes_type",
             ),
-            Err(error) => params.fault(Some(&error.column().to_string()), "JSON decode error".to_owned(), "json_invalid"),
+            Err(error) => {
+                params.fault(Some(&error.column().to_string()), "JSON decode error".to_owned(), "json_invalid")
+            }
         }
         params.finish().map(|()| new(Map::new()))
     }
@@ -96,7 +98,9 @@ impl Params {
     pub(super) fn integer(&mut self, name: &'static str, least: i64) -> Option<i64> {
         let value = self.any(name)?;
         let read = match &value {
-            Value::Number(n) if n.as_f64().is_some_and(|f| f.fract() == 0.0) => n.as_i64().or(n.as_f64().map(|f| f as i64)),
+            Value::Number(n) if n.as_f64().is_some_and(|f| f.fract() == 0.0) => {
+                n.as_i64().or(n.as_f64().map(|f| f as i64))
+            }
             Value::Number(_) => {
                 let message = "Input should be a valid integer, got a number with a fractional part";
                 self.fault(Some(name), message.to_owned(), "int_from_float");
@@ -115,7 +119,11 @@ impl Params {
         match read {
             None => self.fault(Some(name), "Input should be a valid integer".to_owned(), "int_type"),
             Some(n) if n < least => {
-                self.fault(Some(name), format!("Input should be greater than or equal to {least}"), "greater_than_equal");
+                self.fault(
+                    Some(name),
+                    format!("Input should be greater than or equal to {least}"),
+                    "greater_than_equal",
+                );
                 return None;
             }
             Some(_) => {}
@@ -198,8 +206,12 @@ impl Params {
     /// Everything that is wrong, at once. Bodies must not have fields that nobody asked for.
     pub(super) fn finish(&mut self) -> Result<()> {
         if self.place == "body" {
-            let extra: Vec<String> =
-                self.map.keys().filter(|key| !self.known.contains(&key.as_str())).map(|k| k.chars().take(80).collect()).collect();
+            let extra: Vec<String> = self
+                .map
+                .keys()
+                .filter(|key| !self.known.contains(&key.as_str()))
+                .map(|k| k.chars().take(80).collect())
+                .collect();
             if self.wrong.iter().all(|(field, ..)| field.is_some()) {
                 for key in extra {
                     self.fault(Some(&key), "Extra inputs are not permitted".to_owned(), "extra_forbidden");
@@ -269,7 +281,10 @@ mod tests {
              body.timeout: Extra inputs are not permitted"
         );
         let errors = &error.details.unwrap()["validation_errors"];
-        assert_eq!(errors[2], json!({"loc": ["body", "timeout"], "message": "Extra inputs are not permitted", "type": "extra_forbidden"}));
+        assert_eq!(
+            errors[2],
+            json!({"loc": ["body", "timeout"], "message": "Extra inputs are not permitted", "type": "extra_forbidden"})
+        );
         assert_eq!(Params::body(b"[1]").err().unwrap().code, Code::InvalidArgument);
         assert!(Params::body(b"{").is_err());
     }

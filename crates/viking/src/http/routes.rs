@@ -44,9 +44,7 @@ pub(super) fn answer(ask: &Ask<'_>) -> Result<Answer> {
             ["resources"] if is(Method::POST) => add_resource(ask),
             ["resources", "temp_upload"] if is(Method::POST) => temp_upload(ask),
             ["skills"] if is(Method::POST) => add_skill(ask),
-            ["skills"] if is(Method::GET) => {
-                Ok(Answer::Full(skills::list(&*ask.viking.account(&ask.who)?, &ask.who)?))
-            }
+            ["skills"] if is(Method::GET) => Ok(Answer::Full(skills::list(&*ask.viking.account(&ask.who)?, &ask.who)?)),
             ["sessions", rest @ ..] => session(ask, rest),
             ["watches", rest @ ..] => watches(ask, rest),
             ["tasks"] if is(Method::GET) => {
@@ -132,7 +130,9 @@ fn files(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
                 && sessions::describe(&account, &ask.who, id).is_ok()
             {
                 sessions::delete(&account, &ask.who, id)?;
-                return Ok(Answer::Full(json!({"uri": place.to_string(), "estimated_deleted_count": 1, "task_id": done(ask, "fs_delete", &uri)})));
+                return Ok(Answer::Full(
+                    json!({"uri": place.to_string(), "estimated_deleted_count": 1, "task_id": done(ask, "fs_delete", &uri)}),
+                ));
             }
             let count = fs::remove(&account, &place, recursive)?;
             let task = done(ask, "fs_delete", &place.to_string());
@@ -193,7 +193,9 @@ fn read_find(body: &mut Params) -> Find {
         limit: body.integer("limit", 1).or(body.integer("node_limit", 1)).map_or(10, usize_of),
         threshold: body.number("score_threshold").unwrap_or_default(),
         levels: match body.any("level") {
-            Some(Value::Array(all)) => all.iter().filter_map(Value::as_u64).filter_map(|n| u8::try_from(n).ok()).collect(),
+            Some(Value::Array(all)) => {
+                all.iter().filter_map(Value::as_u64).filter_map(|n| u8::try_from(n).ok()).collect()
+            }
             Some(Value::Number(n)) => n.as_u64().and_then(|n| u8::try_from(n).ok()).into_iter().collect(),
             _ => Vec::new(),
         },
@@ -223,7 +225,16 @@ fn searches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
         ["recall"] => {
             let query = body.required("query");
             let most = body.integer("max_tokens", 1).and_then(|n| u64::try_from(n).ok());
-            body.accept(&["session_id", "quotas", "detail", "purpose", "peer_scope", "score_threshold", "dedup_turns", "telemetry"]);
+            body.accept(&[
+                "session_id",
+                "quotas",
+                "detail",
+                "purpose",
+                "peer_scope",
+                "score_threshold",
+                "dedup_turns",
+                "telemetry",
+            ]);
             body.finish()?;
             Ok(Answer::Short(search::recall(&account, &ask.who, &query, most)?))
         }
@@ -286,7 +297,15 @@ fn add_resource(ask: &Ask<'_>) -> Result<Answer> {
     };
     let wait = body.flag("wait").unwrap_or_default();
     body.accept(&[
-        "create_parent", "preserve_structure", "directly_upload_media", "args", "is_active", "tags", "tag_mode", "acl", "telemetry",
+        "create_parent",
+        "preserve_structure",
+        "directly_upload_media",
+        "args",
+        "is_active",
+        "tags",
+        "tag_mode",
+        "acl",
+        "telemetry",
     ]);
     if new.path.is_none() && new.upload.is_none() {
         body.whole("Either 'path' or 'temp_file_id' must be provided");

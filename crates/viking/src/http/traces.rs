@@ -3,8 +3,7 @@
 use super::{Answer, Ask, params::Params, routes::owner};
 use crate::{
     error::Result,
-    fs,
-    query_config,
+    fs, query_config,
     trace::{Wanted, route_error},
     uri::{Kind, Place},
 };
@@ -111,7 +110,9 @@ fn latest(ask: &Ask<'_>) -> Answer {
     let mut items = Vec::new();
     let mut seen = std::collections::HashSet::new();
     let selected: Vec<&Value> = trace["selected"].as_array().into_iter().flatten().collect();
-    for result in trace["searches"].as_array().into_iter().flatten().flat_map(|s| s["results"].as_array().into_iter().flatten()) {
+    for result in
+        trace["searches"].as_array().into_iter().flatten().flat_map(|s| s["results"].as_array().into_iter().flatten())
+    {
         let uri = result["uri"].as_str().unwrap_or_default();
         if (!skills && result["resultType"] == "skill") || (dedupe && !seen.insert(uri.to_owned())) {
             continue;
@@ -135,7 +136,9 @@ fn latest(ask: &Ask<'_>) -> Answer {
 fn encode(text: &str) -> String {
     text.bytes()
         .map(|b| match b {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' | b':' => char::from(b).to_string(),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' | b':' => {
+                char::from(b).to_string()
+            }
             other => format!("%{other:02X}"),
         })
         .collect()
@@ -162,7 +165,12 @@ fn detail(ask: &Ask<'_>) -> Answer {
         Err(error) => return refuse(StatusCode::BAD_GATEWAY, "read_failed", &error.message),
     };
     let preview = trace_id.and_then(|id| {
-        let found = ask.viking.traces.query(&Wanted { trace_id: Some(id), limit: 1, owner: Some(owner(ask)), ..Wanted::default() });
+        let found = ask.viking.traces.query(&Wanted {
+            trace_id: Some(id),
+            limit: 1,
+            owner: Some(owner(ask)),
+            ..Wanted::default()
+        });
         let trace = found.entries.first()?.clone();
         let selected = trace["selected"].as_array()?.iter().find(|s| s["uri"] == uri.as_str()).cloned()?;
         selected["abstractPreview"].as_str().map(str::to_owned)
@@ -174,7 +182,8 @@ fn detail(ask: &Ask<'_>) -> Answer {
         Kind::Session => "session",
     };
     let metadata = fs::stat(&account, &place).unwrap_or_else(|_| json!({}));
-    let mut told = json!({"ok": true, "uri": place.to_string(), "uriType": kind, "metadata": metadata, "readStatus": "skipped"});
+    let mut told =
+        json!({"ok": true, "uri": place.to_string(), "uriType": kind, "metadata": metadata, "readStatus": "skipped"});
     if let Some(preview) = &preview {
         told["abstractPreview"] = preview.as_str().into();
     }

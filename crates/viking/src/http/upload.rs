@@ -26,7 +26,8 @@ pub(super) fn file<'a>(content_type: &str, body: &'a [u8]) -> Result<Upload<'a>>
         let content = &part[head_end + 4..];
         let closing = [b"\r\n".as_slice(), &mark].concat();
         let end = find(content, &closing).ok_or_else(missing)?;
-        let disposition = head.lines().find(|l| l.to_ascii_lowercase().starts_with("content-disposition:")).unwrap_or_default();
+        let disposition =
+            head.lines().find(|l| l.to_ascii_lowercase().starts_with("content-disposition:")).unwrap_or_default();
         if parameter(disposition, "name").as_deref() == Some("file") {
             let name = parameter(disposition, "filename").unwrap_or_else(|| "upload".to_owned());
             return Ok(Upload { name, bytes: &content[..end] });

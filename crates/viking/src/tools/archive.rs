@@ -63,7 +63,9 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
     trace(call, query, told(matches.len(), results, None), selected, matches.len());
     if matches.is_empty() {
         return said(
-            format!("No matches found for \"{query}\". Try a different keyword, a shorter phrase, or another name for it."),
+            format!(
+                "No matches found for \"{query}\". Try a different keyword, a shorter phrase, or another name for it."
+            ),
             json!({"query": query, "matchCount": 0}),
         );
     }
@@ -128,10 +130,8 @@ pub(super) fn expand(call: &Call<'_>) -> Outcome {
     let Some(archive) = call.text("archiveId").map(str::trim) else { return missing("archiveId") };
     let Some(session) = call.session.ov_id() else { return no_session() };
     let id = call.session.id.clone().or_else(|| call.session.key.clone()).unwrap_or_default();
-    let read = call
-        .viking
-        .account(&call.who)
-        .and_then(|account| sessions::archive(&account, &call.who, &session, archive));
+    let read =
+        call.viking.account(&call.who).and_then(|account| sessions::archive(&account, &call.who, &session, archive));
     let told = match read {
         Ok(told) => told,
         Err(error) => {
@@ -167,7 +167,11 @@ fn spoken(message: &Value) -> String {
         .map(|part| match part["type"].as_str() {
             Some("tool") => {
                 let input = part.get("tool_input").filter(|i| !i.is_null()).map(Value::to_string).unwrap_or_default();
-                let head = format!("[tool {} {}] {input}", part["tool_name"].as_str().unwrap_or_default(), part["tool_status"].as_str().unwrap_or_default());
+                let head = format!(
+                    "[tool {} {}] {input}",
+                    part["tool_name"].as_str().unwrap_or_default(),
+                    part["tool_status"].as_str().unwrap_or_default()
+                );
                 let output = part["tool_output"].as_str().unwrap_or_default();
                 if output.is_empty() { head } else { format!("{head}\n{output}") }
             }

@@ -62,7 +62,9 @@ fn within(call: &Call<'_>) -> CancellationToken {
 }
 
 pub(super) fn resource(call: &Call<'_>) -> Outcome {
-    let Some(source) = call.text("source").map(str::trim) else { return Err(Thrown::argument("pathOrUrl is required")) };
+    let Some(source) = call.text("source").map(str::trim) else {
+        return Err(Thrown::argument("pathOrUrl is required"));
+    };
     let text = |name: &str| call.text(name).map(str::to_owned);
     if call.text("to").is_some() && call.text("parent").is_some() {
         return Err(Thrown::argument("Cannot specify both 'to' and 'parent'."));

@@ -36,7 +36,12 @@ pub(crate) struct Recalled {
 }
 
 /// Searches, ranks and reads, as recall does in tools and before messages alike.
-pub(crate) fn recall_for(call: &Call<'_>, source: &'static str, query: &str, how: &Effective) -> Result<Recalled, Thrown> {
+pub(crate) fn recall_for(
+    call: &Call<'_>,
+    source: &'static str,
+    query: &str,
+    how: &Effective,
+) -> Result<Recalled, Thrown> {
     let account = call.viking.account(&call.who)?;
     let mut plan: Vec<(&str, Vec<Kind>, Vec<Place>)> = Vec::new();
     let mut types = how.resource_types.clone();
@@ -306,7 +311,10 @@ pub(super) fn forget(call: &Call<'_>) -> Outcome {
             );
         }
         if delete(call, uri)? == 0 {
-            return said(format!("Nothing to forget: there is no memory at {uri}."), json!({"action": "none", "uri": uri}));
+            return said(
+                format!("Nothing to forget: there is no memory at {uri}."),
+                json!({"action": "none", "uri": uri}),
+            );
         }
         return said(format!("Forgotten: {uri}"), json!({"action": "deleted", "uri": uri}));
     }
@@ -375,7 +383,8 @@ mod tests {
         ] {
             assert!(is_memory_uri(good), "{good}");
         }
-        for bad in ["viking://resources/memories/x", "viking://user/anna/skills/x", "viking://~/sessions/memories", "x"] {
+        for bad in ["viking://resources/memories/x", "viking://user/anna/skills/x", "viking://~/sessions/memories", "x"]
+        {
             assert!(!is_memory_uri(bad), "{bad}");
         }
     }

@@ -47,21 +47,81 @@ const fn tool(name: &'static str, group: &'static str, writes: bool, description
 }
 
 const TOOLS: [Tool; 15] = [
-    tool("ov_search", "resource_query", false, "Searches resources and skills (and memories, with their uri) by words and meaning. Gives ranked viking:// URIs with abstracts; read the exact URIs with ov_read before answering."),
+    tool(
+        "ov_search",
+        "resource_query",
+        false,
+        "Searches resources and skills (and memories, with their uri) by words and meaning. Gives ranked viking:// URIs with abstracts; read the exact URIs with ov_read before answering.",
+    ),
     tool("ov_read", "resource_query", false, "Reads the file at one exact viking:// URI."),
-    tool("ov_multi_read", "resource_query", false, "Reads the files at several exact viking:// URIs at once. One that is missing does not fail the others."),
+    tool(
+        "ov_multi_read",
+        "resource_query",
+        false,
+        "Reads the files at several exact viking:// URIs at once. One that is missing does not fail the others.",
+    ),
     tool("ov_list", "resource_query", false, "Lists what lies in a viking:// folder, with the abstracts of folders."),
-    tool("memory_recall", "memory", false, "Recalls what is remembered about the user, or what resources say, for a question. Gives whole memories, the most relevant first."),
-    tool("memory_store", "memory", true, "Remembers a text for later conversations: what the user likes, who somebody is, what happened, how a problem was solved."),
-    tool("memory_forget", "memory", true, "Forgets a memory for good: by its exact URI, or by a query that finds candidates. Only a single, nearly literal match of a query is deleted at once."),
-    tool("add_skill", "import", true, "Keeps a skill for later: a SKILL.md file or folder on this machine, its text, or the description of an MCP tool."),
-    tool("add_resource", "import", true, "Brings a document, folder, archive, web page or Git repository into viking://resources, so that it can be searched."),
-    tool("ov_archive_search", "archive", false, "Finds a word or phrase in this session's archived messages, in either letter case."),
+    tool(
+        "memory_recall",
+        "memory",
+        false,
+        "Recalls what is remembered about the user, or what resources say, for a question. Gives whole memories, the most relevant first.",
+    ),
+    tool(
+        "memory_store",
+        "memory",
+        true,
+        "Remembers a text for later conversations: what the user likes, who somebody is, what happened, how a problem was solved.",
+    ),
+    tool(
+        "memory_forget",
+        "memory",
+        true,
+        "Forgets a memory for good: by its exact URI, or by a query that finds candidates. Only a single, nearly literal match of a query is deleted at once.",
+    ),
+    tool(
+        "add_skill",
+        "import",
+        true,
+        "Keeps a skill for later: a SKILL.md file or folder on this machine, its text, or the description of an MCP tool.",
+    ),
+    tool(
+        "add_resource",
+        "import",
+        true,
+        "Brings a document, folder, archive, web page or Git repository into viking://resources, so that it can be searched.",
+    ),
+    tool(
+        "ov_archive_search",
+        "archive",
+        false,
+        "Finds a word or phrase in this session's archived messages, in either letter case.",
+    ),
     tool("ov_archive_expand", "archive", false, "Gives the messages of one archive of this session as they were."),
-    tool("ov_recall_trace", "recall_trace", false, "Shows what was recalled or searched for in this session, what was found, and what was used."),
-    tool("openviking_tool_result_list", "tool_result", false, "Lists large tool results of this session that were kept apart from the conversation."),
-    tool("openviking_tool_result_search", "tool_result", false, "Finds exact text in a tool result that was kept apart."),
-    tool("openviking_tool_result_read", "tool_result", false, "Reads a part of a tool result that was kept apart, by character offset."),
+    tool(
+        "ov_recall_trace",
+        "recall_trace",
+        false,
+        "Shows what was recalled or searched for in this session, what was found, and what was used.",
+    ),
+    tool(
+        "openviking_tool_result_list",
+        "tool_result",
+        false,
+        "Lists large tool results of this session that were kept apart from the conversation.",
+    ),
+    tool(
+        "openviking_tool_result_search",
+        "tool_result",
+        false,
+        "Finds exact text in a tool result that was kept apart.",
+    ),
+    tool(
+        "openviking_tool_result_read",
+        "tool_result",
+        false,
+        "Reads a part of a tool result that was kept apart, by character offset.",
+    ),
 ];
 
 const GROUPS: [&str; 6] = ["memory", "resource_query", "import", "recall_trace", "archive", "tool_result"];
@@ -80,7 +140,12 @@ fn selected(word: &str) -> Option<Vec<&'static str>> {
 
 /// Lists may be given as one text with commas or lines.
 fn words(list: &[String]) -> Vec<String> {
-    list.iter().flat_map(|text| text.split([',', '\n'])).map(str::trim).filter(|w| !w.is_empty()).map(str::to_owned).collect()
+    list.iter()
+        .flat_map(|text| text.split([',', '\n']))
+        .map(str::trim)
+        .filter(|w| !w.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The tools that there are.
@@ -242,9 +307,11 @@ impl Session {
 
     /// The agent's id as it names a peer.
     pub fn agent_id(&self, config: &ContextConfig) -> String {
-        let from_key = self.key.as_deref().and_then(|key| key.strip_prefix("agent:")).and_then(|rest| rest.split(':').next());
+        let from_key =
+            self.key.as_deref().and_then(|key| key.strip_prefix("agent:")).and_then(|rest| rest.split(':').next());
         let agent = self.agent.as_deref().or(from_key).filter(|a| !a.is_empty()).unwrap_or("main");
-        let whole = if config.peer_prefix.is_empty() { agent.to_owned() } else { format!("{}_{agent}", config.peer_prefix) };
+        let whole =
+            if config.peer_prefix.is_empty() { agent.to_owned() } else { format!("{}_{agent}", config.peer_prefix) };
         sanitized(&whole)
     }
 
@@ -386,8 +453,10 @@ mod tests {
         };
         assert_eq!(enabled(&config(&[], &[], false)).unwrap().len(), 14);
         assert_eq!(enabled(&config(&[], &[], true)).unwrap().len(), 15);
-        assert_eq!(enabled(&config(&["memory, archive"], &["memory_forget"], false)).unwrap(),
-            ["memory_recall", "memory_store", "ov_archive_search", "ov_archive_expand"]);
+        assert_eq!(
+            enabled(&config(&["memory, archive"], &["memory_forget"], false)).unwrap(),
+            ["memory_recall", "memory_store", "ov_archive_search", "ov_archive_expand"]
+        );
         assert_eq!(enabled(&config(&["import"], &[], false)).unwrap(), ["add_skill"]);
         assert_eq!(
             enabled(&config(&["a", "memory", "b"], &[], false)).unwrap_err(),
@@ -419,7 +488,8 @@ mod tests {
 
     #[test]
     fn bypass_patterns_are_anchored_and_a_star_stops_at_a_colon() {
-        let config = |p: &str| ContextConfig { bypass_session_patterns: vec![p.to_owned()], ..ContextConfig::default() };
+        let config =
+            |p: &str| ContextConfig { bypass_session_patterns: vec![p.to_owned()], ..ContextConfig::default() };
         let session = Session { key: Some("agent:main:cron:job1".into()), ..Session::default() };
         assert!(is_bypassed(&config("agent:*:cron:**"), &session));
         assert!(is_bypassed(&config("agent:*:cron:*"), &session));

@@ -75,8 +75,12 @@ pub(super) fn trigger(call: &Call<'_>, query: &str) -> Map<String, Value> {
 
 pub(super) fn search(call: &Call<'_>) -> Outcome {
     let Some(query) = call.text("query").map(str::trim) else { return Err(Thrown::argument("query is required")) };
-    let effective =
-        call.viking.queries.effective(call.config(), call.session.query_key().as_deref(), &call.session.agent_id(call.config()), &Map::new());
+    let effective = call.viking.queries.effective(
+        call.config(),
+        call.session.query_key().as_deref(),
+        &call.session.agent_id(call.config()),
+        &Map::new(),
+    );
     let given = call.text("uri").map(str::to_owned);
     if given.as_ref().is_some_and(|uri| !uri.starts_with(SCHEME)) {
         return Err(Thrown::argument("targetUri must start with viking://"));
@@ -283,7 +287,11 @@ pub(super) fn list(call: &Call<'_>) -> Outcome {
             row => {
                 let word = if row["isDir"] == true { "dir" } else { "file" };
                 let told = row["abstract"].as_str().map(collapse).filter(|t| !t.is_empty());
-                format!("[{word}] {}{}", row["uri"].as_str().unwrap_or_default(), told.map(|t| format!(" - {t}")).unwrap_or_default())
+                format!(
+                    "[{word}] {}{}",
+                    row["uri"].as_str().unwrap_or_default(),
+                    told.map(|t| format!(" - {t}")).unwrap_or_default()
+                )
             }
         })
         .collect();
@@ -293,7 +301,10 @@ pub(super) fn list(call: &Call<'_>) -> Outcome {
         1 => format!("Listed 1 OpenViking entry under {uri}\n\n{}", lines.join("\n")),
         n => format!("Listed {n} OpenViking entries under {uri}\n\n{}", lines.join("\n")),
     };
-    said(text, json!({"action": "listed", "uri": uri, "recursive": recursive, "simple": simple, "count": count, "entries": entries}))
+    said(
+        text,
+        json!({"action": "listed", "uri": uri, "recursive": recursive, "simple": simple, "count": count, "entries": entries}),
+    )
 }
 
 /// Checks types that an argument names.

@@ -17,7 +17,8 @@ struct Reference<'a> {
 /// Reads `viking://session/<session>/tool-results/<id>`, or the form that stubs print, `viking://user/<user>/sessions/…`;
 /// and checks that it is this session's.
 fn reference<'a>(call: &'a Call<'_>, session: &str) -> Result<Reference<'a>, Answer> {
-    let given = ["tool_output_ref", "ref", "uri"].iter().find_map(|name| call.text(name)).map(str::trim).unwrap_or_default();
+    let given =
+        ["tool_output_ref", "ref", "uri"].iter().find_map(|name| call.text(name)).map(str::trim).unwrap_or_default();
     let bad = || {
         error(
             "tool_output_ref must be a viking://session/.../tool-results/... URI.",
@@ -57,15 +58,22 @@ pub(super) fn list(call: &Call<'_>) -> Outcome {
     };
     let tool = call.text("tool_name").or_else(|| call.text("toolName")).map(str::trim);
     let limit = call.count("limit", 50);
-    let found = call.viking.account(&call.who).and_then(|account| externalise::list(&account, &call.who, &session, tool, limit));
+    let found = call
+        .viking
+        .account(&call.who)
+        .and_then(|account| externalise::list(&account, &call.who, &session, tool, limit));
     let all = match found {
         Ok(all) => all,
         Err(failed) => {
             let message = failed.told();
-            return said(format!("Tool result list failed: {message}"), json!({"error": message, "session_id": session}));
+            return said(
+                format!("Tool result list failed: {message}"),
+                json!({"error": message, "session_id": session}),
+            );
         }
     };
-    let details = json!({"action": "listed", "session_id": session, "tool_name": tool, "count": all.len(), "tool_results": all});
+    let details =
+        json!({"action": "listed", "session_id": session, "tool_name": tool, "count": all.len(), "tool_results": all});
     if all.is_empty() {
         let of = tool.map(|tool| format!(" for tool \"{tool}\"")).unwrap_or_default();
         return said(format!("No externalized tool results found{of} in current session."), details);
@@ -100,7 +108,8 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
     let limit = call.count("limit", 20);
     let around = call.number("context_chars").or_else(|| call.number("contextChars"));
     let around = around.map_or(300, |n| n.floor().max(0.0) as usize);
-    let loaded = call.viking.account(&call.who).and_then(|account| externalise::load(&account, &call.who, &session, &wanted.id));
+    let loaded =
+        call.viking.account(&call.who).and_then(|account| externalise::load(&account, &call.who, &session, &wanted.id));
     let (output, _) = match loaded {
         Ok(loaded) => loaded,
         Err(failed) => return failure("search", &wanted, &failed.told()),
@@ -117,9 +126,14 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
     let blocks: Vec<String> = matches
         .iter()
         .enumerate()
-        .map(|(at, m)| format!("## Match {} (offset {})\n{}", at + 1, m["offset"], m["snippet"].as_str().unwrap_or_default()))
+        .map(|(at, m)| {
+            format!("## Match {} (offset {})\n{}", at + 1, m["offset"], m["snippet"].as_str().unwrap_or_default())
+        })
         .collect();
-    said(format!("Found {} match(es) for \"{query}\" in {}:\n\n{}", matches.len(), wanted.given, blocks.join("\n")), details)
+    said(
+        format!("Found {} match(es) for \"{query}\" in {}:\n\n{}", matches.len(), wanted.given, blocks.join("\n")),
+        details,
+    )
 }
 
 fn failure(what: &str, wanted: &Reference<'_>, message: &str) -> Outcome {
@@ -147,7 +161,8 @@ pub(super) fn read(call: &Call<'_>) -> Outcome {
         ));
     }
     let limit = limit as i64;
-    let loaded = call.viking.account(&call.who).and_then(|account| externalise::load(&account, &call.who, &session, &wanted.id));
+    let loaded =
+        call.viking.account(&call.who).and_then(|account| externalise::load(&account, &call.who, &session, &wanted.id));
     let (output, metadata) = match loaded {
         Ok(loaded) => loaded,
         Err(failed) => return failure("read", &wanted, &failed.told()),

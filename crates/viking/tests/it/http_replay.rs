@@ -8,10 +8,25 @@ use std::collections::HashMap;
 
 /// The exchange, the status here, the keys of the result here, and why.
 const DIFFERENCES: [(&str, u16, &[&str], &str); 4] = [
-    ("041_add_skill_data", 200, &["auxiliary_files", "name", "queue_status", "root_uri", "status", "task_id", "uri"], "no model is needed to describe a skill"),
-    ("042_add_skill_mcp", 200, &["auxiliary_files", "name", "queue_status", "root_uri", "status", "task_id", "uri"], "no model is needed to describe a skill"),
+    (
+        "041_add_skill_data",
+        200,
+        &["auxiliary_files", "name", "queue_status", "root_uri", "status", "task_id", "uri"],
+        "no model is needed to describe a skill",
+    ),
+    (
+        "042_add_skill_mcp",
+        200,
+        &["auxiliary_files", "name", "queue_status", "root_uri", "status", "task_id", "uri"],
+        "no model is needed to describe a skill",
+    ),
     ("053_msg_bad_role", 400, &[], "roles are checked"),
-    ("071_archive_get", 200, &["abstract", "archive_id", "messages", "overview"], "an archive can be read at once, and its summary is extracted"),
+    (
+        "071_archive_get",
+        200,
+        &["abstract", "archive_id", "messages", "overview"],
+        "an archive can be read at once, and its summary is extracted",
+    ),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -19,7 +34,9 @@ async fn the_exchanges_of_the_original_server_are_answered_alike() {
     let Some(recorded) = recordings("openviking-http") else { return };
     let store = Store::new();
     // What was there before the recording began.
-    let (status, _) = store.post("/api/v1/fs/mkdir", serde_json::json!({"uri": "viking://resources/newdir2", "description": "# newdir"})).await;
+    let (status, _) = store
+        .post("/api/v1/fs/mkdir", serde_json::json!({"uri": "viking://resources/newdir2", "description": "# newdir"}))
+        .await;
     assert_eq!(status, 200);
     let mut names: HashMap<String, String> = HashMap::new();
     let mut wrong = Vec::new();
@@ -41,13 +58,20 @@ async fn the_exchanges_of_the_original_server_are_answered_alike() {
             body = whole.to_string();
         }
         let (status, answer) = if path.ends_with("/temp_upload") {
-            let id = store.upload("widget.md", &WIDGET.replace("Widget", if name.starts_with("008") { "Gadget" } else { "Widget" })).await;
+            let id = store
+                .upload(
+                    "widget.md",
+                    &WIDGET.replace("Widget", if name.starts_with("008") { "Gadget" } else { "Widget" }),
+                )
+                .await;
             names.insert(response["body"]["result"]["temp_file_id"].as_str().unwrap().to_owned(), id.clone());
             (200, serde_json::json!({"status": "ok", "result": {"temp_file_id": id}}))
         } else {
             store.request(method, &path, Bytes::from(body), &[]).await
         };
-        if let (Some(theirs), Some(ours)) = (response["body"]["result"]["task_id"].as_str(), answer["result"]["task_id"].as_str()) {
+        if let (Some(theirs), Some(ours)) =
+            (response["body"]["result"]["task_id"].as_str(), answer["result"]["task_id"].as_str())
+        {
             names.insert(theirs.to_owned(), ours.to_owned());
         }
         let expected = response["status"].as_u64().unwrap() as u16;
@@ -87,7 +111,8 @@ async fn errors_are_worded_as_the_original_words_them() {
     for (name, exchange) in recorded.iter().filter(|(name, _)| exact.iter().any(|start| name.starts_with(start))) {
         let request = &exchange["request"];
         let body = if request["body"].is_null() { Bytes::new() } else { Bytes::from(request["body"].to_string()) };
-        let (_, answer) = store.request(request["method"].as_str().unwrap(), request["path"].as_str().unwrap(), body, &[]).await;
+        let (_, answer) =
+            store.request(request["method"].as_str().unwrap(), request["path"].as_str().unwrap(), body, &[]).await;
         assert_eq!(answer["error"], exchange["response"]["body"]["error"], "{name}");
     }
 }

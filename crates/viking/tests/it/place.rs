@@ -39,7 +39,13 @@ impl Store {
         Self::at(dir, config)
     }
 
-    pub(crate) async fn request(&self, method: &str, path: &str, body: Bytes, headers: &[(&str, &str)]) -> (u16, Value) {
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: Bytes,
+        headers: &[(&str, &str)],
+    ) -> (u16, Value) {
         let mut request = http::Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -67,8 +73,7 @@ impl Store {
             "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n{content}\r\n--b--\r\n"
         );
         let headers = [("content-type", "multipart/form-data; boundary=b")];
-        let (status, answer) =
-            self.request("POST", "/api/v1/resources/temp_upload", Bytes::from(body), &headers).await;
+        let (status, answer) = self.request("POST", "/api/v1/resources/temp_upload", Bytes::from(body), &headers).await;
         assert_eq!(status, 200, "{answer}");
         answer["result"]["temp_file_id"].as_str().unwrap().to_owned()
     }
@@ -111,7 +116,10 @@ pub(crate) fn recordings(name: &str) -> Option<Vec<(String, Value)>> {
         .map(|entry| entry.unwrap())
         .map(|entry| {
             let text = std::fs::read_to_string(entry.path()).unwrap();
-            (entry.file_name().into_string().unwrap().trim_end_matches(".json").to_owned(), serde_json::from_str(&text).unwrap())
+            (
+                entry.file_name().into_string().unwrap().trim_end_matches(".json").to_owned(),
+                serde_json::from_str(&text).unwrap(),
+            )
         })
         .collect();
     all.sort_by(|a, b| a.0.cmp(&b.0));
