@@ -29,8 +29,13 @@ pub(super) async fn run(global: &Global, command: EvalCommand) -> Outcome {
 
 fn memory(global: &Global, turns: &Path, questions: &Path) -> Outcome {
     let bad = |error: evaluate::BadLine| Failure::new(ErrorCode::ValidationError, error.to_string());
-    let turns = evaluate::read_turns(&input::read_source(&turns.display().to_string())?).map_err(bad)?;
-    let questions = evaluate::read_questions(&input::read_source(&questions.display().to_string())?).map_err(bad)?;
+    let text = |path: &Path| {
+        let bytes = input::read_source(&path.display().to_string())?;
+        String::from_utf8(bytes)
+            .map_err(|_| Failure::new(ErrorCode::ValidationError, format!("{} is not UTF-8", path.display())))
+    };
+    let turns = evaluate::read_turns(&text(turns)?).map_err(bad)?;
+    let questions = evaluate::read_questions(&text(questions)?).map_err(bad)?;
     let report = evaluate::evaluate(&turns, &questions);
     let shown = serde_json::to_value(&report).unwrap_or_default();
     if global.json {

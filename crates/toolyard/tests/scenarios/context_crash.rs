@@ -13,11 +13,14 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 const TOKEN: &str = "test-token-of-16-chars";
 const SESSIONS: usize = 100;
+/// What is acknowledged in a round before the process is killed, at least, unless this takes too long.
+const ACKNOWLEDGED: usize = 150;
+const ROUND: Duration = Duration::from_secs(20);
 
 /// splitmix64: a seed means the same for ever.
 struct Random(u64);
@@ -184,7 +187,15 @@ fn a_hundred_sessions_lose_nothing_and_nothing_forgotten_returns_when_the_proces
                 std::thread::spawn(move || work(&address, n, seed + round, &stop, &known[n]))
             })
             .collect();
-        std::thread::sleep(Duration::from_millis(1500 + random.below(1500)));
+        let count = || -> usize {
+            let one = |known: &Known| known.kept.len() + 2 * known.forgotten.len() + known.messages.len();
+            known.iter().map(|known| known.lock().map_or(0, |known| one(&known))).sum()
+        };
+        let (before, began) = (count(), Instant::now());
+        while count() < before + ACKNOWLEDGED && began.elapsed() < ROUND {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::thread::sleep(Duration::from_millis(random.below(700)));
         server.child.kill().unwrap();
         server.child.wait().unwrap();
         stop.store(true, Ordering::Relaxed);
@@ -203,7 +214,7 @@ fn a_hundred_sessions_lose_nothing_and_nothing_forgotten_returns_when_the_proces
         messages += known.messages.len();
     }
     assert!(
-        kept > 100 && forgotten > 10 && messages > 50,
+        kept > 50 && forgotten > 5 && messages > 50,
         "too little happened: {kept} kept, {forgotten} forgotten, {messages} messages"
     );
     server.stop();
