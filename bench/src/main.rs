@@ -12,6 +12,7 @@ mod disk;
 mod durable;
 mod gateway;
 mod mcp;
+mod memory;
 #[cfg(feature = "lance")]
 mod notes;
 #[cfg(feature = "lance")]
@@ -57,7 +58,8 @@ struct Options {
     /// Folders with catalog.jsonl and queries.jsonl, for tools-quality
     #[arg(long, value_name = "DIR", num_args = 1..)]
     sets: Vec<PathBuf>,
-    /// The labelled set of notes-quality: a folder with corpus.jsonl, queries.jsonl and qrels.tsv
+    /// The labelled set of notes-quality (a folder with corpus.jsonl, queries.jsonl and qrels.tsv) or of memory-quality
+    /// (turns.jsonl and questions.jsonl)
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// How many chunks notes-million makes
@@ -107,6 +109,10 @@ enum Name {
     ToolsContext,
     /// nDCG of the ranking on labelled sets (--sets)
     ToolsQuality,
+    /// Recalling out of 100,000 memories, one thread
+    MemoryRecall,
+    /// Evidence recalled on labelled conversations (--data: a folder with turns.jsonl and questions.jsonl)
+    MemoryQuality,
     /// nDCG@10 of note search on a labelled set
     NotesQuality,
     /// Indexing 6,500 notes, then nothing, then one changed note
@@ -153,7 +159,7 @@ struct Setup {
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 30] = [
+const IN_ORDER: [Name; 32] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -180,6 +186,8 @@ const IN_ORDER: [Name; 30] = [
     Name::BridgeInbound,
     Name::CtxImport,
     Name::CtxTrace,
+    Name::MemoryRecall,
+    Name::MemoryQuality,
     Name::NotesQuality,
     Name::NotesIndex,
     Name::NotesSearch,
@@ -203,6 +211,8 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::CodemodeStart => codemode::start(setup),
         Name::ToolsContext => search::context(setup),
         Name::ToolsQuality => search::quality(setup),
+        Name::MemoryRecall => memory::recall(setup),
+        Name::MemoryQuality => memory::quality(setup),
         #[cfg(feature = "lance")]
         Name::NotesQuality => notes::quality(setup),
         #[cfg(feature = "lance")]

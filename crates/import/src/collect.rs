@@ -36,6 +36,9 @@ pub(crate) struct RawFile {
     pub(crate) content: Content,
 }
 
+/// Files of a folder, and those left out with the reason.
+pub(crate) type Listed = (Vec<RawFile>, Vec<(String, String)>);
+
 #[derive(Debug)]
 pub(crate) enum Content {
     OnDisk(PathBuf),
@@ -89,11 +92,7 @@ fn globs(patterns: &[String]) -> Result<Option<GlobSet>, ImportError> {
 }
 
 /// Files of a folder, and those left out with the reason.
-pub(crate) fn folder(
-    root: &Path,
-    chosen: &Chosen,
-    limits: &Limits,
-) -> Result<(Vec<RawFile>, Vec<(String, String)>), ImportError> {
+pub(crate) fn folder(root: &Path, chosen: &Chosen, limits: &Limits) -> Result<Listed, ImportError> {
     let mut files = Vec::new();
     let mut skipped = Vec::new();
     let ignored = chosen.ignored.clone();

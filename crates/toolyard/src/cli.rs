@@ -296,12 +296,12 @@ pub enum EvalCommand {
         #[arg(long, value_name = "FILE")]
         qrels: PathBuf,
     },
-    /// Measure recall on conversations: which turns hold the evidence of a question
+    /// Measure recall of conversations: how much of the evidence is among the first turns recalled
     Memory {
-        /// Turns, one JSON object a line
+        /// Turns, one JSON object a line: {"conv","session","session_time","id","speaker","text","image_caption"}
         #[arg(long, value_name = "FILE")]
         turns: PathBuf,
-        /// Questions with their evidence, one JSON object a line
+        /// Questions, one JSON object a line: {"conv","qid","category_name","question","evidence":[turn ids]}
         #[arg(long, value_name = "FILE")]
         questions: PathBuf,
     },

@@ -1,5 +1,8 @@
 //! Imports as they are done: real files of each kind, made here; real children; real servers on loopback.
 
+// The helpers of tests fail tests by panicking, just as the tests themselves do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod documents;
 mod hostile;
 mod made;

@@ -1,12 +1,14 @@
 //! A filter made ready: names looked up once, a few comparisons for each document.
 
-use super::{Filter, Place, RecallIndex, names::NONE};
+use super::{Filter, Key, RecallIndex, names::NONE};
 
 /// A filter with its names as numbers.
 pub(super) struct Admits<'a> {
     filter: &'a Filter,
     owners: Option<Vec<bool>>,
     scopes: Option<Vec<bool>>,
+    /// Documents that are meant by their ids.
+    named: Vec<u32>,
     group: Option<u32>,
 }
 
@@ -17,23 +19,24 @@ impl<'a> Admits<'a> {
         let scopes = (!filter.scopes.is_empty())
             .then(|| index.scopes.which(|scope| filter.scopes.iter().any(|wanted| is_under(scope, wanted))));
         let group = filter.group.as_deref().map(|group| index.groups.find(group).unwrap_or(NONE));
-        Self { filter, owners, scopes, group }
+        let named = filter.scopes.iter().filter_map(|id| index.by_id.get(id.as_str()).copied()).collect();
+        Self { filter, owners, scopes, named, group }
     }
 
-    pub(super) fn admits(&self, place: &Place) -> bool {
+    pub(super) fn admits(&self, number: u32, key: &Key) -> bool {
         let listed = |list: &Option<Vec<bool>>, number: u32| {
             list.as_ref().is_none_or(|list| list.get(number as usize).copied().unwrap_or(false))
         };
-        place.alive
-            && listed(&self.owners, place.owner)
-            && (listed(&self.scopes, place.scope) || self.filter.scopes.iter().any(|id| **id == *place.id))
-            && (self.filter.kinds.is_empty() || self.filter.kinds.contains(&place.kind))
+        key.alive
+            && listed(&self.owners, key.owner)
+            && (listed(&self.scopes, key.scope) || self.named.contains(&number))
+            && (self.filter.kinds.is_empty() || self.filter.kinds.contains(&key.kind))
             && (self.filter.categories.is_empty()
-                || place.category.is_some_and(|category| self.filter.categories.contains(&category)))
-            && (self.filter.levels.is_empty() || self.filter.levels.contains(&place.level))
-            && self.group.is_none_or(|group| place.group == group && group != NONE)
-            && self.filter.since_ms.is_none_or(|since| place.time_ms.is_some_and(|time| time >= since))
-            && self.filter.until_ms.is_none_or(|until| place.time_ms.is_some_and(|time| time <= until))
+                || key.category.is_some_and(|category| self.filter.categories.contains(&category)))
+            && (self.filter.levels.is_empty() || self.filter.levels.contains(&key.level))
+            && self.group.is_none_or(|group| key.group == group && group != NONE)
+            && self.filter.since_ms.is_none_or(|since| key.time_ms.is_some_and(|time| time >= since))
+            && self.filter.until_ms.is_none_or(|until| key.time_ms.is_some_and(|time| time <= until))
     }
 }
 

@@ -147,8 +147,8 @@ impl Default for RankingWeights {
             event: 0.10,
             preference: 0.08,
             lexical_overlap_max: 0.20,
-            speaker: 0.10,
-            day: 0.10,
+            speaker: 0.09,
+            day: 0.39,
             recency: 0.02,
         }
     }
@@ -184,7 +184,7 @@ impl<'a> Question<'a> {
 pub struct Parts {
     /// Words of the question in the text itself, as BM25 counts, 0 to 1.
     pub words: f32,
-    /// The same with its neighbours, in windows of three and five.
+    /// The same with its neighbours, in a window of five.
     pub window: f32,
     /// Likeness of meaning, -1 to 1.
     pub meaning: f32,
@@ -204,6 +204,22 @@ pub struct Parts {
     pub day: f32,
     /// What was added because it is recent.
     pub recency: f32,
+    /// What was added because a turn says much, less what it lost because it only asks.
+    pub substance: f32,
+}
+
+impl Parts {
+    /// Everything that was added to the score.
+    pub(super) fn added(&self) -> f32 {
+        self.leaf
+            + self.event
+            + self.preference
+            + self.lexical_overlap
+            + self.speaker
+            + self.day
+            + self.recency
+            + self.substance
+    }
 }
 
 /// An answer.

@@ -41,6 +41,9 @@ const MIN_DEAD: usize = 1_024;
 /// Bytes of a text that its vector is made of, from its beginning.
 const MAX_EMBED_BYTES: usize = 4_096;
 
+/// A position in a group, and the place of the document there.
+type Member = (u64, u32);
+
 /// One term of a document and how often it has it, in quarters.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -56,27 +59,34 @@ struct TermInfo {
     living: u32,
 }
 
-/// What is known of a document without its text.
-#[derive(Debug)]
-struct Place {
-    id: Box<str>,
+/// What every document is asked about in every search: small, and one after the other in memory.
+#[derive(Debug, Clone, Copy)]
+struct Key {
+    owner: u32,
+    scope: u32,
+    group: u32,
+    /// Terms, weighed as they count.
+    length: f32,
+    time_ms: Option<i64>,
     kind: Kind,
     category: Option<Category>,
     level: u8,
-    owner: u32,
-    scope: u32,
+    alive: bool,
+}
+
+/// What else is known of a document without its text: looked at only for candidates.
+#[derive(Debug)]
+struct Place {
+    id: Box<str>,
     speaker: u32,
-    group: u32,
     position: u64,
-    time_ms: Option<i64>,
-    /// Terms, weighed as they count.
-    length: f32,
     /// By number of the term.
     terms: Box<[Entry]>,
+    /// Hashes of neighbouring terms, in order of size.
+    pairs: Box<[u32]>,
     /// Days it speaks of, its own day first if it has one.
     days: Box<[DaySpan]>,
     marks: Marks,
-    alive: bool,
 }
 
 /// What a text looks like.
@@ -93,6 +103,7 @@ struct Marks {
 /// Documents in memory that can be asked.
 #[derive(Debug, Default)]
 pub struct RecallIndex {
+    keys: Vec<Key>,
     places: Vec<Place>,
     vectors: VectorTable,
     by_id: HashMap<Box<str>, u32>,
@@ -108,7 +119,7 @@ pub struct RecallIndex {
     speaker_words: HashMap<Box<str>, Vec<u32>>,
     groups: Names,
     /// Positions and places of each group, in order.
-    members: Vec<Vec<(u64, u32)>>,
+    members: Vec<Vec<Member>>,
     dead: usize,
     /// Sum of the lengths of living documents.
     total_length: f64,
@@ -137,7 +148,7 @@ impl RecallIndex {
 
     /// The ids of all living documents.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
-        self.places.iter().filter(|place| place.alive).map(|place| &*place.id)
+        self.keys.iter().zip(&self.places).filter(|(key, _)| key.alive).map(|(_, place)| &*place.id)
     }
 
     /// Adds a document, in the place of one with the same id. `false` when the index is full.
@@ -147,7 +158,7 @@ impl RecallIndex {
             return false;
         }
         let number = self.places.len() as u32;
-        let (entries, length) = self.count_terms(document);
+        let (entries, pairs, length) = self.count_terms(document);
         for entry in &entries {
             let info = &mut self.lists[entry.term as usize];
             info.list.push(number << 8 | u32::from(entry.quarters));
@@ -166,22 +177,25 @@ impl RecallIndex {
             members.insert(at, (document.position, number));
         }
         let speaker = document.speaker.as_deref().map_or(NONE, |speaker| self.speaker_number(speaker));
-        let place = Place {
-            id: document.id.as_str().into(),
+        self.keys.push(Key {
+            owner: self.owners.number(&document.owner),
+            scope: self.scopes.number(document.scope.trim_end_matches('/')),
+            group,
+            length,
+            time_ms: document.time_ms,
             kind: document.kind,
             category: document.category,
             level: document.level,
-            owner: self.owners.number(&document.owner),
-            scope: self.scopes.number(document.scope.trim_end_matches('/')),
+            alive: true,
+        });
+        let place = Place {
+            id: document.id.as_str().into(),
             speaker,
-            group,
             position: document.position,
-            time_ms: document.time_ms,
-            length,
             terms: entries.into_boxed_slice(),
+            pairs: pairs.into_boxed_slice(),
             days: days.into_boxed_slice(),
             marks: marks_of(&document.text),
-            alive: true,
         };
         self.by_id.insert(place.id.clone(), number);
         self.places.push(place);
@@ -192,14 +206,14 @@ impl RecallIndex {
     /// Removes a document; `false` when there is none of this id.
     pub fn remove(&mut self, id: &str) -> bool {
         let Some(number) = self.by_id.remove(id) else { return false };
-        let place = &mut self.places[number as usize];
-        place.alive = false;
-        self.total_length -= f64::from(place.length);
+        let (key, place) = (&mut self.keys[number as usize], &mut self.places[number as usize]);
+        key.alive = false;
+        self.total_length -= f64::from(key.length);
         for entry in std::mem::take(&mut place.terms) {
             let info = &mut self.lists[entry.term as usize];
             info.living = info.living.saturating_sub(1);
         }
-        if let Some(members) = self.members.get_mut(place.group as usize) {
+        if let Some(members) = self.members.get_mut(key.group as usize) {
             members.retain(|(_, member)| *member != number);
         }
         self.dead += 1;
@@ -220,8 +234,8 @@ impl RecallIndex {
         let mut moved = vec![NONE; self.places.len()];
         let mut vectors = VectorTable::with_capacity(self.len());
         let mut next = 0u32;
-        for (number, place) in self.places.iter().enumerate() {
-            if place.alive {
+        for (number, key) in self.keys.iter().enumerate() {
+            if key.alive {
                 moved[number] = next;
                 next += 1;
                 match self.vectors.get(number) {
@@ -231,7 +245,9 @@ impl RecallIndex {
             }
         }
         self.vectors = vectors;
-        self.places.retain(|place| place.alive);
+        let mut keys = self.keys.iter();
+        self.places.retain(|_| keys.next().is_some_and(|key| key.alive));
+        self.keys.retain(|key| key.alive);
         self.by_id.values_mut().for_each(|number| *number = moved[*number as usize]);
         for info in &mut self.lists {
             info.list.retain_mut(|packed| {
@@ -247,7 +263,7 @@ impl RecallIndex {
         self.dead = 0;
     }
 
-    fn count_terms(&mut self, document: &Document) -> (Vec<Entry>, f32) {
+    fn count_terms(&mut self, document: &Document) -> (Vec<Entry>, Vec<u32>, f32) {
         let mut counts: Vec<(u32, u32)> = Vec::new();
         let mut length = 0u32;
         for (text, quarters) in [&document.title, &document.text, &document.also].into_iter().zip(QUARTERS) {
@@ -265,6 +281,9 @@ impl RecallIndex {
                 length += u32::from(quarters);
             });
         }
+        let mut pairs: Vec<u32> = counts.windows(2).map(|two| pair(two[0].0, two[1].0)).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
         counts.sort_unstable_by_key(|(term, _)| *term);
         let entries = counts
             .chunk_by(|a, b| a.0 == b.0)
@@ -273,7 +292,7 @@ impl RecallIndex {
                 quarters: same.iter().map(|(_, quarters)| quarters).sum::<u32>().min(255) as u8,
             })
             .collect();
-        (entries, length as f32 / 4.0)
+        (entries, pairs, length as f32 / 4.0)
     }
 
     fn speaker_number(&mut self, speaker: &str) -> u32 {
@@ -290,9 +309,9 @@ impl RecallIndex {
     }
 
     /// The neighbours of a document in its group, nearest first on each side: so many before and after it.
-    fn neighbours(&self, number: u32, reach: usize) -> (&[(u64, u32)], &[(u64, u32)]) {
+    fn neighbours(&self, number: u32, reach: usize) -> (&[Member], &[Member]) {
         let place = &self.places[number as usize];
-        let Some(members) = self.members.get(place.group as usize) else { return (&[], &[]) };
+        let Some(members) = self.members.get(self.keys[number as usize].group as usize) else { return (&[], &[]) };
         let mut at = members.partition_point(|(position, _)| *position < place.position);
         while members.get(at).is_some_and(|(position, member)| *position == place.position && *member != number) {
             at += 1;
@@ -301,6 +320,11 @@ impl RecallIndex {
         let after = members.get(at + 1..).unwrap_or_default();
         (before, &after[..reach.min(after.len())])
     }
+}
+
+/// Two neighbouring terms as one number. Two pairs of the same number are rare enough for a sign among others.
+fn pair(first: u32, second: u32) -> u32 {
+    first.wrapping_mul(0x9E37_79B1).rotate_left(13) ^ second.wrapping_mul(0x85EB_CA77)
 }
 
 fn meaning_of(document: &Document) -> String {

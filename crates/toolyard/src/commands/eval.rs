@@ -8,8 +8,7 @@ use crate::{
 use serde_json::json;
 use std::{path::Path, process::ExitCode, time::Instant};
 use toolyard_catalog::search::SearchIndex;
-use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_recall::evaluate;
+use toolyard_protocol::Failure;
 use toolyard_toolsearch::{
     StaticMeaning,
     quality::{DEPTH, LabelledCatalog, LabelledQuery, LabelledTool, read_lines},
@@ -23,29 +22,8 @@ pub(super) async fn run(global: &Global, command: EvalCommand) -> Outcome {
         EvalCommand::Notes { corpus, queries, qrels } => {
             super::eval_notes::run(global, &corpus, &queries, &qrels).await
         }
-        EvalCommand::Memory { turns, questions } => memory(global, &turns, &questions),
+        EvalCommand::Memory { turns, questions } => super::eval_memory::run(global, &turns, &questions),
     }
-}
-
-fn memory(global: &Global, turns: &Path, questions: &Path) -> Outcome {
-    let bad = |error: evaluate::BadLine| Failure::new(ErrorCode::ValidationError, error.to_string());
-    let text = |path: &Path| {
-        let bytes = input::read_source(&path.display().to_string())?;
-        String::from_utf8(bytes)
-            .map_err(|_| Failure::new(ErrorCode::ValidationError, format!("{} is not UTF-8", path.display())))
-    };
-    let turns = evaluate::read_turns(&text(turns)?).map_err(bad)?;
-    let questions = evaluate::read_questions(&text(questions)?).map_err(bad)?;
-    let report = evaluate::evaluate(&turns, &questions);
-    let shown = serde_json::to_value(&report).unwrap_or_default();
-    if global.json {
-        output::json(&shown);
-    } else {
-        let row = |key: &str| vec![key.to_owned(), shown[key].to_string()];
-        output::data(&output::table(&["recall5", "recall10", "recall20", "mrr", "p50_ms", "p99_ms"].map(row)));
-        output::note(&format!("{} questions over {} turns", report.all.questions, report.turns));
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn tools(global: &Global, catalog: &Path, queries: &Path, steps: bool, words_only: bool) -> Outcome {

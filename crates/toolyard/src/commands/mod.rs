@@ -8,6 +8,7 @@ mod ctx;
 mod devices;
 mod doctor;
 mod eval;
+mod eval_memory;
 mod eval_notes;
 mod explain;
 mod gateway;

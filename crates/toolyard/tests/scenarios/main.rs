@@ -15,6 +15,7 @@ mod mcp;
 mod notes;
 mod plans;
 mod plugins;
+mod recall;
 mod server;
 mod tool_search;
 mod tool_search_gateway;

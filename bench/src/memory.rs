@@ -1,0 +1,184 @@
+//! Recall: how long a question takes over very many memories, and how much of the evidence is found in labelled
+//! conversations.
+
+use crate::{
+    Setup,
+    report::{Good, Report},
+    stats::{median, quantile},
+    usage::{Whose, cpu_micros},
+};
+use anyhow::{Context, Result, anyhow};
+use std::time::Instant;
+use toolyard_recall::{
+    evaluate::{evaluate, read_questions, read_turns},
+    index::{Category, Document, Filter, Question, RecallIndex},
+};
+
+/// Memories that are searched.
+const MEMORIES: usize = 100_000;
+/// Users they belong to; the first one has half of them.
+const USERS: usize = 50;
+/// Questions timed for each round.
+const QUESTIONS: usize = 100;
+
+const PEOPLE: [&str; 12] =
+    ["Anna", "Boris", "Chen", "Dalia", "Emre", "Farah", "Goran", "Hana", "Ivo", "Jamal", "Kaya", "Luis"];
+const VERBS: [&str; 12] = [
+    "prefers",
+    "went to",
+    "bought",
+    "is learning",
+    "finished",
+    "plans",
+    "dislikes",
+    "visited",
+    "fixed",
+    "sold",
+    "met about",
+    "wrote about",
+];
+const THINGS: [&str; 40] = [
+    "the old bicycle",
+    "a pottery class",
+    "green tea",
+    "the staging cluster",
+    "a violin",
+    "the mountain hut",
+    "dark mode",
+    "a garden of herbs",
+    "the quarterly report",
+    "a second monitor",
+    "the harbour festival",
+    "sourdough bread",
+    "the backup script",
+    "a sailing course",
+    "the museum of glass",
+    "a novel about trains",
+    "the payment service",
+    "a puppy from the shelter",
+    "the chess club",
+    "an electric kettle",
+    "the linker error",
+    "a winter coat",
+    "the choir rehearsal",
+    "a podcast on history",
+    "the budget sheet",
+    "a balcony tomato",
+    "the night train",
+    "a keyboard layout",
+    "the tax office",
+    "a film by the river",
+    "the search index",
+    "a yoga retreat",
+    "the broken lamp",
+    "a map of the islands",
+    "the release notes",
+    "a language exchange",
+    "the parking permit",
+    "a cake for the party",
+    "the data migration",
+    "a telescope",
+];
+const PLACES: [&str; 16] = [
+    "in Lisbon",
+    "last Friday",
+    "with two colleagues",
+    "before breakfast",
+    "near the station",
+    "in May 2023",
+    "for the third time",
+    "at home",
+    "after the meeting",
+    "on a rainy day",
+    "with the whole family",
+    "during the holidays",
+    "in the new office",
+    "by the sea",
+    "over the weekend",
+    "in secret",
+];
+
+/// Memories as varied as a store's, the same every time.
+fn memory(number: usize) -> Document {
+    let mixed = number.wrapping_mul(2_654_435_761) >> 7;
+    let (who, verb) = (PEOPLE[mixed % 12], VERBS[mixed / 12 % 12]);
+    let (what, place) = (THINGS[mixed / 144 % 40], PLACES[mixed / 5_760 % 16]);
+    let (other, more) = (PEOPLE[mixed / 7 % 12], THINGS[mixed / 31 % 40]);
+    let text =
+        format!("{who} {verb} {what} {place}. {other} said it reminded them of {more} (note {}).", number % 9_973);
+    let user = if number % 2 == 0 { 0 } else { number % USERS };
+    let mut document = Document::new(format!("viking://user/u{user}/memories/events/m{number}.md"), text);
+    document.owner = format!("default/u{user}");
+    document.scope = format!("viking://user/u{user}/memories/events");
+    document.category = Some(if mixed % 3 == 0 { Category::Preferences } else { Category::Events });
+    document.time_ms = Some(1_680_000_000_000 + (number as i64 % 700) * 86_400_000);
+    document
+}
+
+fn question(number: usize) -> String {
+    let (who, what) = (PEOPLE[number * 5 % 12], THINGS[number * 11 % 40]);
+    match number % 4 {
+        0 => format!("What does {who} think about {what}?"),
+        1 => format!("When did {who} last mention {what}?"),
+        2 => what.to_owned(),
+        _ => format!(
+            "Which things did {who} and {} do {} that had to do with {what}?",
+            PEOPLE[number * 7 % 12],
+            PLACES[number % 16]
+        ),
+    }
+}
+
+/// Questions of one user with half of all memories, and of everybody.
+pub(crate) fn recall(setup: &Setup) -> Result<Report> {
+    let mut report = Report::new("memory-recall", "p50Ms", Good::Below, 15.0).also("p50MsOneUser", Good::Below, 15.0);
+    let start = cpu_micros(Whose::Ours)?;
+    let mut index = RecallIndex::new();
+    for number in 0..MEMORIES {
+        if !index.add(&memory(number)) {
+            return Err(anyhow!("the index is full"));
+        }
+    }
+    report = report.figure("addCpuMicros", (cpu_micros(Whose::Ours)? - start) / MEMORIES as f64);
+    let one = Filter { owners: vec!["default/u0".to_owned()], ..Filter::default() };
+    for (suffix, filter) in [("", Filter::default()), ("OneUser", one)] {
+        let mut times = Vec::new();
+        for number in 0..setup.rounds * QUESTIONS {
+            let text = question(number);
+            let asked = Question { now_ms: Some(1_740_000_000_000), filter: filter.clone(), ..Question::new(&text, 6) };
+            let start = Instant::now();
+            let hits = index.search(&asked);
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+            if hits.is_empty() {
+                return Err(anyhow!("nothing was recalled for {text:?}"));
+            }
+        }
+        report = report
+            .figure(&format!("p50Ms{suffix}"), median(&times))
+            .figure(&format!("p99Ms{suffix}"), quantile(&times, 0.99));
+    }
+    Ok(report)
+}
+
+/// Evidence among the first five, ten and twenty turns.
+pub(crate) fn quality(setup: &Setup) -> Result<Report> {
+    let report = Report::new("memory-quality", "recall5", Good::AtLeast, 0.68)
+        .also("recall10", Good::AtLeast, 0.78)
+        .also("recall20", Good::AtLeast, 0.84)
+        .also("mrr", Good::AtLeast, 0.55);
+    let Some(folder) = &setup.data else {
+        return Ok(report.skipped("--data names no folder with turns.jsonl and questions.jsonl".to_owned()));
+    };
+    let read = |name: &str| {
+        std::fs::read_to_string(folder.join(name)).with_context(|| folder.join(name).display().to_string())
+    };
+    let found = evaluate(&read_turns(&read("turns.jsonl")?)?, &read_questions(&read("questions.jsonl")?)?);
+    Ok(report
+        .figure("recall5", found.all.recall5)
+        .figure("recall10", found.all.recall10)
+        .figure("recall20", found.all.recall20)
+        .figure("mrr", found.all.mrr)
+        .figure("p50Ms", found.p50_ms)
+        .figure("p99Ms", found.p99_ms)
+        .value("byCategory", serde_json::to_value(&found.by_category)?))
+}
