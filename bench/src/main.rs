@@ -6,6 +6,7 @@
 
 mod bridge;
 mod codemode;
+mod context;
 mod direct;
 mod disk;
 mod durable;
@@ -132,6 +133,10 @@ enum Name {
     GatewayNeighbours,
     /// A mixed load for --seconds: memory at the end against memory after the first minute
     GatewaySoak,
+    /// Bringing 500 Markdown files into the context store, and finding in them (--data for a corpus)
+    CtxImport,
+    /// Looking through 100,000 recall traces
+    CtxTrace,
     /// From a message for Claude to the notification on the plugin's output
     BridgeInbound,
     /// (internal) a gateway with the benchmark's tools
@@ -156,7 +161,7 @@ struct Setup {
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 30] = [
+const IN_ORDER: [Name; 32] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -181,6 +186,8 @@ const IN_ORDER: [Name; 30] = [
     Name::McpProxy,
     Name::McpMany,
     Name::BridgeInbound,
+    Name::CtxImport,
+    Name::CtxTrace,
     Name::MemoryRecall,
     Name::MemoryQuality,
     Name::NotesQuality,
@@ -227,6 +234,8 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::GatewayNeighbours => gateway::neighbours(setup),
         Name::GatewaySoak => gateway::soak(setup),
         Name::BridgeInbound => bridge::inbound(setup),
+        Name::CtxImport => context::import(setup),
+        Name::CtxTrace => context::traces(setup),
         Name::ServeGateway => anyhow::bail!("a gateway is no benchmark"),
         Name::McpProxy => mcp::proxy(setup),
         Name::McpMany => mcp::many(setup),

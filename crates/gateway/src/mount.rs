@@ -26,6 +26,20 @@ pub enum MountBody {
 pub trait Endpoint: Send + Sync + 'static {
     /// A body is at most this long.
     fn max_body(&self) -> usize;
+    /// Whether the credential may also come as `X-API-Key`.
+    fn takes_api_key(&self) -> bool {
+        false
+    }
+    /// Whether a path may be asked by anybody: whether it is up, nothing else.
+    fn is_open(&self, path: &str) -> bool {
+        let _ = path;
+        false
+    }
+    /// How it tells somebody who may not come in, if it has words of its own.
+    fn refuse(&self, status: StatusCode) -> Option<Response<MountBody>> {
+        let _ = status;
+        None
+    }
     /// Answers one request.
     fn handle(&self, request: axum::http::Request<Bytes>) -> BoxFuture<'_, Response<MountBody>>;
 }
@@ -35,15 +49,38 @@ pub trait Endpoint: Send + Sync + 'static {
 pub(crate) struct Mount {
     pub(crate) path: &'static str,
     pub(crate) endpoint: Arc<dyn Endpoint>,
+    /// Whether everything below the path is its own.
+    pub(crate) tree: bool,
+}
+
+impl Mount {
+    pub(crate) fn serves(&self, path: &str) -> bool {
+        match path.strip_prefix(self.path) {
+            Some(rest) => rest.is_empty() || (self.tree && rest.starts_with('/')),
+            None => false,
+        }
+    }
 }
 
 pub(crate) async fn serve(
     mount: Mount,
     gateway: &Gateway,
     peer: SocketAddr,
-    request: Request,
+    mut request: Request,
 ) -> axum::response::Response {
-    if let Err(mut refused) = admit(gateway, peer, request.headers()) {
+    let headers = request.headers();
+    if mount.endpoint.takes_api_key()
+        && !headers.contains_key(header::AUTHORIZATION)
+        && let Some(key) = headers.get("x-api-key").and_then(|key| key.to_str().ok())
+        && let Ok(bearer) = HeaderValue::from_str(&format!("Bearer {key}"))
+    {
+        request.headers_mut().insert(header::AUTHORIZATION, bearer);
+    }
+    let open = mount.endpoint.is_open(request.uri().path());
+    if !open && let Err(mut refused) = admit(gateway, peer, request.headers()) {
+        if let Some(own) = mount.endpoint.refuse(refused.status()) {
+            return own.map(into_body);
+        }
         if refused.status() == StatusCode::UNAUTHORIZED {
             refused
                 .headers_mut()
@@ -56,9 +93,12 @@ pub(crate) async fn serve(
         let error = json!({"error": {"message": "Payload too large", "type": "invalid_request_error"}});
         return json_response(StatusCode::PAYLOAD_TOO_LARGE, &error);
     };
-    let response = mount.endpoint.handle(axum::http::Request::from_parts(parts, body)).await;
-    response.map(|body| match body {
+    mount.endpoint.handle(axum::http::Request::from_parts(parts, body)).await.map(into_body)
+}
+
+fn into_body(body: MountBody) -> Body {
+    match body {
         MountBody::Whole(bytes) => Body::from(bytes),
         MountBody::Stream(stream) => Body::from_stream(stream.map(Ok::<_, Infallible>)),
-    })
+    }
 }

@@ -12,6 +12,7 @@ use toolyard_mcp::ServerConfig;
 use toolyard_plugins::PluginsConfig;
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_toolsearch::ToolSearchConfig;
+use toolyard_viking::ContextConfig;
 
 /// `config.toml`. Every key is optional; unknown keys are errors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +26,8 @@ pub struct Config {
     pub tools: ToolsConfig,
     /// Notes that can be asked: what is indexed, how it is embedded, what is held back.
     pub knowledge: KnowledgeConfig,
+    /// The viking:// context store: memories, resources, skills and sessions.
+    pub context: ContextConfig,
     /// What holds for all agents.
     pub agents: AgentsConfig,
     /// Where clients connect.
@@ -347,6 +350,10 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
         rules.deny.extend(LEAN_REMOVES.map(str::to_owned));
     }
     config.tool_search().admit_controls(&mut rules);
+    if config.context.enabled && !config.context.ask_before_writing {
+        // What an agent remembers changes nothing but its own memory; whoever wants to be asked says so.
+        rules.approval.allowed_tools.extend(toolyard_viking::writing_tools().into_iter().map(str::to_owned));
+    }
     let policy = Policy::compile(&rules).map_err(|e| invalid(format!("{}: policy: {e}", home.config().display())))?;
     let vault_was_given = global.vault.is_some();
     let vault = match (&global.vault, &config.vault.path) {
@@ -384,6 +391,7 @@ fn check_numbers(config: &Config) -> Result<(), Failure> {
         return Err(invalid("gateway.tls needs both certFile and keyFile".to_owned()));
     }
     config.knowledge.check().map_err(invalid)?;
+    config.context.check().map_err(invalid)?;
     if config.gateway.token.as_ref().is_some_and(|t| t.trim().is_empty()) {
         return Err(invalid("gateway.token is empty; leave the key out to have one made".to_owned()));
     }

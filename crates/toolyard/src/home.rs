@@ -45,6 +45,10 @@ impl Home {
     pub fn state(&self) -> PathBuf {
         self.0.join("state")
     }
+    /// What agents remember: plain files.
+    pub fn context(&self) -> PathBuf {
+        self.path().join("context")
+    }
     /// The notes' indexes, one folder for each vault.
     pub fn index(&self) -> PathBuf {
         self.0.join("index")

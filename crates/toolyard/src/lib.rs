@@ -7,6 +7,7 @@ pub mod backend;
 pub mod cli;
 pub mod commands;
 pub mod config;
+mod context;
 pub mod home;
 pub mod mcp;
 pub mod model_view;

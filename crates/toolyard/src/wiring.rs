@@ -2,7 +2,7 @@
 
 use crate::{
     config::{Resolved, RunFilesMode},
-    home, notes,
+    context, home, notes,
     run_files::RunFiles,
 };
 use serde_json::{Map, Value};
@@ -47,6 +47,8 @@ pub struct Yard {
     pub plugins: Plugins,
     /// Skills of the user and of plugins.
     pub skills: Arc<Skills>,
+    /// What agents remember.
+    pub context: Option<Arc<toolyard_viking::Viking>>,
 }
 
 /// How much of a Toolyard a command needs.
@@ -92,6 +94,14 @@ impl Yard {
             }
             _ => None,
         };
+        let context = match needs {
+            Needs::Store if resolved.config.context.enabled => context::open(&resolved.config.context, &home, &engine)?,
+            Needs::Catalog if resolved.config.context.enabled => {
+                context::register(&engine, &resolved.config.context, Arc::new(Described))?;
+                None
+            }
+            _ => None,
+        };
         let settings = resolved.config.tool_search();
         let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), Some(Arc::new(StaticMeaning))));
         ToolSearch::register(&tool_search, &engine).map_err(refused)?;
@@ -115,6 +125,9 @@ impl Yard {
         let service = Service::new(engine, info, home::is_alive);
         service.show_models(Arc::new(crate::model_view::SearchView(tool_search.clone())));
         service.extend(Arc::new(crate::mcp::UpstreamMethods(upstreams.clone())));
+        if let Some(viking) = &context {
+            service.extend(Arc::new(context::ContextMethods::new(viking.clone(), service.engine())));
+        }
         let mcp = resolved.config.mcp;
         let mut folders = vec![home.path().join("skills")];
         folders.extend(mcp.skills.iter().map(|folder| crate::config::expand(folder)));
@@ -140,6 +153,7 @@ impl Yard {
             asks,
             plugins,
             skills,
+            context,
         })
     }
 
@@ -270,12 +284,12 @@ pub(crate) fn register(
     engine.register(entries, provider).map_err(refused)
 }
 
-fn refused(error: toolyard_catalog::RegistryError) -> Failure {
+pub(crate) fn refused(error: toolyard_catalog::RegistryError) -> Failure {
     Failure::new(ErrorCode::InternalError, format!("a built-in tool was refused: {error}"))
 }
 
 /// Stands behind the tools while they are only looked at.
-struct Described;
+pub(crate) struct Described;
 
 impl toolyard_engine::Provider for Described {
     fn execute<'a>(
@@ -285,7 +299,7 @@ impl toolyard_engine::Provider for Described {
         _: toolyard_engine::Prepared,
     ) -> toolyard_engine::BoxFuture<'a, Result<toolyard_engine::Output, toolyard_engine::Failed>> {
         Box::pin(async move {
-            Err(toolyard_engine::Failed::new(ErrorCode::Unavailable, format!("{} needs a vault", call.tool)))
+            Err(toolyard_engine::Failed::new(ErrorCode::Unavailable, format!("{} cannot run here", call.tool)))
         })
     }
 }

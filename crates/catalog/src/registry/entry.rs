@@ -128,6 +128,7 @@ pub struct ToolEntry {
     source: ToolSource,
     always_load: bool,
     optional: bool,
+    checks_itself: bool,
     profiles: Vec<Profile>,
     fingerprint: String,
     paths: PathFinder,
@@ -169,6 +170,7 @@ impl ToolEntry {
             source,
             always_load: false,
             optional: false,
+            checks_itself: false,
             profiles: Vec::new(),
             fingerprint: String::new(),
             input: OnceLock::new(),
@@ -190,6 +192,15 @@ impl ToolEntry {
     #[must_use]
     pub fn with_optional(mut self, optional: bool) -> Self {
         self.optional = optional;
+        self.refresh_fingerprint();
+        self
+    }
+
+    /// Marks the tool as one whose schema tells models what to send, and that itself answers whatever it is sent: the
+    /// words in which it refuses bad arguments are part of its contract.
+    #[must_use]
+    pub fn with_own_checks(mut self, checks_itself: bool) -> Self {
+        self.checks_itself = checks_itself;
         self.refresh_fingerprint();
         self
     }
@@ -237,6 +248,9 @@ impl ToolEntry {
 
     /// Checks arguments against the input schema. Changes nothing and fills in no defaults.
     pub fn check_input(&self, args: &Value) -> Result<(), Vec<Violation>> {
+        if self.checks_itself && args.is_object() {
+            return Ok(());
+        }
         self.input.get_or_init(|| Box::new(CompiledSchema::new("input", &self.definition.input_schema))).check(args)
     }
 
@@ -260,7 +274,7 @@ impl ToolEntry {
     }
 
     fn refresh_fingerprint(&mut self) {
-        let flags = json!([self.always_load, self.optional, self.profiles]);
+        let flags = json!([self.always_load, self.optional, self.checks_itself, self.profiles]);
         // A definition always serialises; were it not to, the id alone still keeps entries apart.
         let mut bytes = canonical::to_vec(&*self.definition).unwrap_or_default();
         bytes.extend_from_slice(self.id.as_bytes());

@@ -101,12 +101,18 @@ impl Gateway {
     /// Adds an endpoint at a path. Whoever calls it must show the shared credential.
     pub fn mount(&self, path: &'static str, endpoint: Arc<dyn Endpoint>) {
         let mut mounts = self.inner.mounts.write().unwrap_or_else(PoisonError::into_inner);
-        mounts.push(Mount { path, endpoint });
+        mounts.push(Mount { path, endpoint, tree: false });
+    }
+
+    /// Adds an endpoint at a path and everything below it. Whoever calls it must show the shared credential.
+    pub fn mount_tree(&self, path: &'static str, endpoint: Arc<dyn Endpoint>) {
+        let mut mounts = self.inner.mounts.write().unwrap_or_else(PoisonError::into_inner);
+        mounts.push(Mount { path, endpoint, tree: true });
     }
 
     pub(crate) fn mounted(&self, path: &str) -> Option<Mount> {
         let mounts = self.inner.mounts.read().unwrap_or_else(PoisonError::into_inner);
-        mounts.iter().find(|mount| mount.path == path).cloned()
+        mounts.iter().find(|mount| mount.serves(path)).cloned()
     }
 
     pub(crate) fn service(&self) -> &Service {

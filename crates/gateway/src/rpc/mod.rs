@@ -117,6 +117,11 @@ pub(crate) const METHODS: &[Method] = &[
     read("bridge.outbound"),
     read("bridge.status"),
     approve("bridge.permission.reply"),
+    read("openviking.feature.gates"),
+    write("context.command"),
+    write("context.capture"),
+    write("context.assemble"),
+    write("context.compact"),
 ];
 
 /// Everything that is sent without being asked for.

@@ -4,6 +4,7 @@ mod bridge;
 mod call;
 mod claude;
 mod config;
+mod ctx;
 mod devices;
 mod doctor;
 mod eval;
@@ -49,6 +50,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Devices(command) => devices::run(&global, command).await,
         Command::Config(command) => config::run(&global, command),
         Command::Vault(command) => vault::run(&global, command).await,
+        Command::Ctx(command) => ctx::run(&global, command).await,
         Command::Eval(command) => eval::run(&global, command).await,
         Command::Explain(args) => explain::run(&global, args),
         Command::Doctor => doctor::run(&global).await,

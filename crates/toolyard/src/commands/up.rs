@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::{
     cli::{Global, UpArgs},
-    config, home, mcp,
+    config, context, home, mcp,
     output::{self, Paint},
     wiring::{Needs, Yard},
 };
@@ -88,6 +88,13 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let mcp_server = mcp::server(&yard);
     gateway.set_bridge_tools(Arc::new(mcp::BridgedTools(mcp_server.clone())));
     gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp_server, stop.clone()));
+    if let Some(viking) = &yard.context {
+        let endpoint = context::ContextEndpoint::new(viking.clone());
+        for path in context::PATHS {
+            gateway.mount_tree(path, endpoint.clone());
+        }
+        tokio::spawn(context::watch(viking.clone(), stop.clone()));
+    }
     let mcp_socket = local::bind(&home.mcp_socket())
         .await
         .map_err(|e| Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.mcp_socket().display())))?;

@@ -6,6 +6,8 @@
 mod bad_input;
 mod bridge;
 mod commands;
+mod context;
+mod context_crash;
 mod crash;
 mod gateway;
 mod harness;

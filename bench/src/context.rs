@@ -1,0 +1,197 @@
+//! The context store: bringing in 500 Markdown files, finding in them, and looking through 100,000 recall traces.
+
+use crate::{
+    Setup,
+    report::{Good, Report},
+    stats::{median, quantile},
+    usage::{Whose, cpu_micros},
+};
+use anyhow::{Result, anyhow};
+use serde_json::{Value, json};
+use std::{path::Path, time::Instant};
+use toolyard_viking::{
+    ContextConfig, Viking,
+    resources::NewResource,
+    search::{self, Find},
+    trace::{Traces, Wanted},
+};
+
+/// What is brought in.
+const FILES: usize = 500;
+const TOTAL_BYTES: usize = 3_300_000;
+/// Words of a snippet that should find its own file.
+const SNIPPET_WORDS: usize = 14;
+const TRACES: usize = 100_000;
+
+/// splitmix64: the same texts for ever.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+}
+
+/// Paragraphs to make files of: those of a labelled corpus (`--data`), or made-up ones with common and rare words.
+fn paragraphs(setup: &Setup, random: &mut Random) -> Result<Vec<String>> {
+    if let Some(folder) = &setup.data {
+        let text = std::fs::read_to_string(folder.join("corpus.jsonl"))?;
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        return Ok(lines.filter_map(|line| line["text"].as_str().map(str::to_owned)).collect());
+    }
+    const SYLLABLES: [&str; 24] = [
+        "ba", "cor", "del", "fin", "gra", "hol", "in", "jen", "kal", "lor", "mis", "nor", "or", "pal", "qui", "ras",
+        "sol", "tem", "un", "ver", "wil", "xan", "yor", "zet",
+    ];
+    let words: Vec<String> = (0..8000)
+        .map(|_| (0..2 + random.below(3)).map(|_| SYLLABLES[random.below(SYLLABLES.len())]).collect())
+        .collect();
+    Ok((0..4000)
+        .map(|_| {
+            let count = 60 + random.below(120);
+            let text: Vec<&str> = (0..count)
+                .map(|_| {
+                    // The smaller of two draws, twice: a few words are everywhere, most are rare.
+                    let at = random.below(words.len()).min(random.below(words.len())).min(random.below(words.len()));
+                    words[at].as_str()
+                })
+                .collect();
+            format!("{}.", text.join(" "))
+        })
+        .collect())
+}
+
+/// Writes the files; gives for each its name and a snippet of it.
+fn corpus(setup: &Setup, folder: &Path) -> Result<Vec<(String, String)>> {
+    let mut random = Random(7);
+    let paragraphs = paragraphs(setup, &mut random)?;
+    let mut snippets = Vec::new();
+    let mut at = 0;
+    for n in 0..FILES {
+        let mut text = format!("# Document {n}\n\n");
+        let mut own = Vec::new();
+        while text.len() < TOTAL_BYTES / FILES {
+            let paragraph = paragraphs.get(at % paragraphs.len()).ok_or_else(|| anyhow!("the corpus is empty"))?;
+            at += 1;
+            if own.len() % 3 == 0 {
+                text.push_str(&format!("## Part {}\n\n", own.len() / 3 + 1));
+            }
+            text.push_str(paragraph);
+            text.push_str("\n\n");
+            own.push(paragraph);
+        }
+        let words: Vec<&str> = own[random.below(own.len())].split_whitespace().collect();
+        let start = random.below(words.len().saturating_sub(SNIPPET_WORDS));
+        let snippet = words[start..(start + SNIPPET_WORDS).min(words.len())].join(" ");
+        let name = format!("document_{n:03}");
+        std::fs::write(folder.join(format!("{name}.md")), text)?;
+        snippets.push((name, snippet));
+    }
+    Ok(snippets)
+}
+
+pub(crate) fn import(setup: &Setup) -> Result<Report> {
+    let dir = tempfile::tempdir_in(&setup.dir)?;
+    let source = dir.path().join("source");
+    std::fs::create_dir(&source)?;
+    let snippets = corpus(setup, &source)?;
+    let failed = |error: toolyard_viking::error::ApiError| anyhow!(error.message);
+    let viking = Viking::open(dir.path().join("context"), ContextConfig::default()).map_err(failed)?;
+    let who = viking.identity(None);
+    let account = viking.account(&who).map_err(failed)?;
+    // The index is there before anything is brought in, as in a server that has been asked once.
+    let ask = |query: &str, limit: usize| {
+        let asked =
+            Find { query: query.to_owned(), targets: vec!["viking://resources".to_owned()], limit, ..Find::default() };
+        search::find(&account, &who, &asked, false).map_err(failed)
+    };
+    ask("anything", 1)?;
+    let (cpu, began) = (cpu_micros(Whose::Ours)?, Instant::now());
+    let new = NewResource {
+        path: Some(source.display().to_string()),
+        to: Some("viking://resources/corpus".to_owned()),
+        describe: true,
+        host_paths: true,
+        ..NewResource::default()
+    };
+    let told = viking.import(&account, &who, &new).map_err(failed)?;
+    // Descriptions above the import are made with the first question.
+    ask("anything", 1)?;
+    let (cpu, wall) = ((cpu_micros(Whose::Ours)? - cpu) / 1e6, began.elapsed().as_secs_f64());
+    let mut times = Vec::new();
+    let mut hits = 0usize;
+    for (name, snippet) in &snippets {
+        let began = Instant::now();
+        let found = ask(snippet, 10)?;
+        times.push(began.elapsed().as_secs_f64() * 1e3);
+        let first = found["resources"][0]["uri"].as_str().unwrap_or_default();
+        hits += usize::from(first.contains(&format!("/{name}/")));
+    }
+    Ok(Report::new("ctx-import", "cpu_s", Good::Below, 4.0)
+        .also("find_p50_ms", Good::Below, 8.0)
+        .also("hit1", Good::AtLeast, 0.90)
+        .figure("cpu_s", cpu)
+        .figure("wall_s", wall)
+        .figure("find_p50_ms", median(&times))
+        .figure("find_p99_ms", quantile(&times, 0.99))
+        .figure("hit1", hits as f64 / snippets.len() as f64)
+        .value("contexts", told["context_count"].clone())
+        .value("files", FILES.into()))
+}
+
+pub(crate) fn traces(setup: &Setup) -> Result<Report> {
+    let dir = tempfile::tempdir_in(&setup.dir)?;
+    let config = ContextConfig { trace_recall_dir: Some(dir.path().to_owned()), ..ContextConfig::default() };
+    let now = jiff::Timestamp::now().as_millisecond();
+    let kept = Traces::open(&config, dir.path());
+    let trace = |n: usize| {
+        json!({
+            "schemaVersion": "1.0", "traceId": format!("ov_search-{n}"), "ts": now - (TRACES - n) as i64, "sessionKey": format!("agent:main:s{}", n % 500),
+            "source": if n % 3 == 0 { "memory_recall" } else { "ov_search" }, "operationType": "semantic_find", "resourceTypes": ["resource", "agent"],
+            "trigger": {"query": format!("question number {n} about something that was said before")},
+            "searches": [{"resourceType": "resource", "limit": 10, "durationMs": 3, "total": 1, "results": [{"uri": "viking://resources/a/b.md", "score": 0.7}]}],
+            "selected": [{"uri": "viking://resources/a/b.md", "score": 0.7, "displayed": true}],
+            "stats": {"candidateCount": 1, "selectedCount": 1, "injectedCount": 0},
+        })
+    };
+    for n in 0..TRACES {
+        kept.record("default/default", trace(n));
+    }
+    let mut random = Random(3);
+    let wanted = |n: usize, random: &mut Random| {
+        let number = random.below(TRACES);
+        match n % 4 {
+            0 => Wanted { trace_id: Some(format!("ov_search-{number}")), limit: 1, ..Wanted::default() },
+            1 => Wanted { session_key: Some(format!("agent:main:s{}", number % 500)), limit: 20, ..Wanted::default() },
+            2 => Wanted {
+                source: Some("memory_recall".to_owned()),
+                since: Some(now - number as i64),
+                limit: 20,
+                ..Wanted::default()
+            },
+            _ => Wanted { trace_id: Some("none".to_owned()), limit: 1, ..Wanted::default() },
+        }
+    };
+    // What is not in memory is found in the files; what they hold is learned with the first question.
+    kept.query(&Wanted { trace_id: Some("none".to_owned()), limit: 1, ..Wanted::default() });
+    let mut times = Vec::new();
+    let mut found = 0usize;
+    for n in 0..1000 {
+        let wanted = wanted(n, &mut random);
+        let began = Instant::now();
+        found += kept.query(&wanted).entries.len();
+        times.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(Report::new("ctx-trace", "p50_ms", Good::Below, 5.0)
+        .figure("p50_ms", median(&times))
+        .figure("p99_ms", quantile(&times, 0.99))
+        .value("traces", TRACES.into())
+        .value("found", found.into()))
+}

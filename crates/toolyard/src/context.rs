@@ -1,0 +1,266 @@
+//! Puts the context store together with the rest: its tools, its HTTP interface, its methods for every door.
+
+use crate::{home::Home, wiring};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+use toolyard_catalog::{ToolEntry, ToolSource};
+use toolyard_engine::{BoxFuture, Caller, Engine, Provider};
+use toolyard_gateway::{
+    methods::MethodExtension,
+    mount::{Endpoint, MountBody},
+};
+use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_viking::{
+    ContextConfig, PLUGIN, SessionIds, Viking, VikingProvider, commands,
+    error::{ApiError, Code},
+    http::{HttpDoor, MAX_BODY_BYTES, PREFIX, refusal},
+    resources::NewResource,
+    session_of,
+    tools::Thrown,
+    turns,
+};
+
+/// Where the interface is: at the gateway's own root, and below a path of its own with `/health`.
+pub(crate) const PATHS: [&str; 3] = ["/api/v1", "/api/openviking", PREFIX];
+/// How often watched sources are looked at.
+const WATCH_EVERY: Duration = Duration::from_secs(30);
+/// Where the gateway keeps its sessions.
+const SESSIONS: &str = "sessions";
+
+/// Opens the store and registers its tools. Without it everything else still works: the tools then say why not.
+pub(crate) fn open(config: &ContextConfig, home: &Home, engine: &Engine) -> Result<Option<Arc<Viking>>, Failure> {
+    let root = config.path.as_deref().map_or_else(|| home.context(), crate::config::expand);
+    match Viking::open(root, config.clone()) {
+        Ok(viking) => {
+            let provider = VikingProvider::new(viking.clone(), session_ids(engine));
+            register(engine, config, Arc::new(provider))?;
+            Ok(Some(viking))
+        }
+        Err(error) => {
+            tracing::warn!(error = %error.message, "the context store is not open");
+            register(engine, config, Arc::new(wiring::Described))?;
+            Ok(None)
+        }
+    }
+}
+
+/// Adds the tools as those of the plugin they stand for. They answer bad arguments in words of their own.
+pub(crate) fn register(engine: &Engine, config: &ContextConfig, provider: Arc<dyn Provider>) -> Result<(), Failure> {
+    let entries = toolyard_viking::definitions(config)
+        .into_iter()
+        .map(|definition| Ok(ToolEntry::new(definition, ToolSource::plugin(PLUGIN))?.with_own_checks(true)))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(wiring::refused)?;
+    engine.register(entries, provider).map_err(wiring::refused)
+}
+
+/// The gateway's own ids of its sessions.
+fn session_ids(engine: &Engine) -> SessionIds {
+    let store = engine.store().clone();
+    Arc::new(move |key: &str| {
+        let bytes = store.get(SESSIONS, key).ok().flatten()?;
+        let session: Value = serde_json::from_slice(&bytes).ok()?;
+        session["sessionId"].as_str().map(str::to_owned)
+    })
+}
+
+/// Looks at watched sources now and then.
+pub(crate) async fn watch(viking: Arc<Viking>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(WATCH_EVERY) => {}
+            () = stop.cancelled() => return,
+        }
+        let viking = viking.clone();
+        let _ = tokio::task::spawn_blocking(move || viking.run_watches()).await;
+    }
+}
+
+/// The HTTP interface as the gateway mounts it.
+pub(crate) struct ContextEndpoint(HttpDoor);
+
+impl ContextEndpoint {
+    pub(crate) fn new(viking: Arc<Viking>) -> Arc<Self> {
+        Arc::new(Self(HttpDoor::new(viking)))
+    }
+}
+
+impl Endpoint for ContextEndpoint {
+    fn max_body(&self) -> usize {
+        MAX_BODY_BYTES
+    }
+
+    fn takes_api_key(&self) -> bool {
+        true
+    }
+
+    fn is_open(&self, path: &str) -> bool {
+        matches!(path.strip_prefix(PREFIX), Some("/health" | "/ready"))
+    }
+
+    fn refuse(&self, status: http::StatusCode) -> Option<http::Response<MountBody>> {
+        (status == http::StatusCode::UNAUTHORIZED).then(|| {
+            let error = ApiError::new(Code::Unauthenticated, "Missing or invalid API key");
+            refusal(&error).map(MountBody::Whole)
+        })
+    }
+
+    fn handle(&self, request: http::Request<Bytes>) -> BoxFuture<'_, http::Response<MountBody>> {
+        Box::pin(async move { self.0.handle(request).await.map(MountBody::Whole) })
+    }
+}
+
+/// The methods about the context store.
+pub(crate) struct ContextMethods {
+    viking: Arc<Viking>,
+    door: HttpDoor,
+    ids: SessionIds,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Params {
+    /// `context.request`: an HTTP request to the interface.
+    method: String,
+    path: String,
+    body: Value,
+    /// `context.add`.
+    source: String,
+    to: Option<String>,
+    parent: Option<String>,
+    reason: Option<String>,
+    watch: Option<f64>,
+    /// `context.command` and the methods around turns.
+    text: String,
+    session: Option<String>,
+    prompt: Option<String>,
+    messages: Vec<Value>,
+    token_budget: Option<u64>,
+}
+
+impl ContextMethods {
+    pub(crate) fn new(viking: Arc<Viking>, engine: &Engine) -> Self {
+        Self { door: HttpDoor::new(viking.clone()), viking, ids: session_ids(engine) }
+    }
+
+    async fn answer(&self, caller: &Caller, method: &str, params: &Value) -> Result<Value, Failure> {
+        let params = if params.is_null() { json!({}) } else { params.clone() };
+        let params: Params = serde_json::from_value(params)
+            .map_err(|e| Failure::new(ErrorCode::ValidationError, format!("the parameters cannot be read: {e}")))?;
+        let caller = match &params.session {
+            Some(key) if caller.is_person => &Caller { session: Some(key.clone()), ..caller.clone() },
+            _ => caller,
+        };
+        let session = session_of(caller, &self.ids);
+        match method {
+            "openviking.feature.gates" => Ok(json!({
+                "plugin": PLUGIN, "enabled": true, "tools": toolyard_viking::tools::enabled(self.viking.config()).unwrap_or_default(),
+                "commands": commands::COMMANDS.map(|(name, usage)| json!({"name": name, "usage": usage})),
+                "traceRecall": self.viking.config().trace_recall, "addResourceTool": self.viking.config().enable_add_resource_tool,
+            })),
+            "context.command" => {
+                let (viking, text) = (self.viking.clone(), params.text);
+                let answered = blocking(move || Ok(commands::run(&viking, &session, &text))).await?;
+                answered.ok_or_else(|| {
+                    let names: Vec<&str> = commands::COMMANDS.iter().map(|(name, _)| *name).collect();
+                    Failure::new(ErrorCode::NotFound, "there is no such command")
+                        .suggest(format!("Use one of {}.", names.join(", ")))
+                })
+            }
+            "context.capture" => {
+                let viking = self.viking.clone();
+                blocking(move || {
+                    turns::capture(&viking, &session, &params.messages, params.token_budget).map_err(thrown)
+                })
+                .await
+            }
+            "context.assemble" => {
+                let viking = self.viking.clone();
+                blocking(move || {
+                    turns::assemble(&viking, &session, params.prompt.as_deref(), params.token_budget).map_err(thrown)
+                })
+                .await
+            }
+            "context.compact" => {
+                let viking = self.viking.clone();
+                blocking(move || turns::compact(&viking, &session).map_err(thrown)).await
+            }
+            _ if !caller.is_person => {
+                Err(Failure::new(ErrorCode::PolicyDenied, "only a person looks into the context store this way"))
+            }
+            "context.add" => self.add(params).await,
+            _ => self.request(params).await,
+        }
+    }
+
+    /// Brings in what lies on this machine, for the person at it.
+    async fn add(&self, params: Params) -> Result<Value, Failure> {
+        let viking = self.viking.clone();
+        blocking(move || {
+            let who = viking.identity(None);
+            let new = NewResource {
+                path: Some(params.source),
+                to: params.to,
+                parent: params.parent,
+                reason: params.reason,
+                watch_minutes: params.watch,
+                describe: true,
+                host_paths: true,
+                ..NewResource::default()
+            };
+            let added = viking.account(&who).and_then(|account| viking.import(&account, &who, &new));
+            added.map_err(|error| thrown(error.into()))
+        })
+        .await
+    }
+
+    async fn request(&self, params: Params) -> Result<Value, Failure> {
+        let body = if params.body.is_null() { Bytes::new() } else { Bytes::from(params.body.to_string()) };
+        let request = http::Request::builder().method(params.method.as_str()).uri(params.path.as_str()).body(body);
+        let request = request.map_err(|e| Failure::new(ErrorCode::ValidationError, format!("no request: {e}")))?;
+        let response = self.door.handle(request).await;
+        let answer: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+        match answer.get("error").filter(|error| !error.is_null()) {
+            None => Ok(answer),
+            Some(error) => {
+                let code = match error["code"].as_str().unwrap_or_default() {
+                    "NOT_FOUND" => ErrorCode::NotFound,
+                    "PERMISSION_DENIED" => ErrorCode::PolicyDenied,
+                    "ALREADY_EXISTS" | "CONFLICT" => ErrorCode::Conflict,
+                    "INVALID_ARGUMENT" | "INVALID_URI" => ErrorCode::ValidationError,
+                    _ => ErrorCode::InternalError,
+                };
+                Err(Failure::new(code, error["message"].as_str().unwrap_or("it failed")))
+            }
+        }
+    }
+}
+
+fn thrown(thrown: Thrown) -> Failure {
+    Failure::new(thrown.code, thrown.message)
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|_| Err(Failure::new(ErrorCode::InternalError, "the context store failed unexpectedly")))
+}
+
+impl MethodExtension for ContextMethods {
+    fn call<'a>(
+        &'a self,
+        caller: &'a Caller,
+        method: &'a str,
+        params: &'a Value,
+    ) -> BoxFuture<'a, Option<Result<Value, Failure>>> {
+        Box::pin(async move {
+            let known = method == "openviking.feature.gates"
+                || ["request", "add", "command", "capture", "assemble", "compact"]
+                    .iter()
+                    .any(|verb| method.strip_prefix("context.") == Some(*verb));
+            if known { Some(self.answer(caller, method, params).await) } else { None }
+        })
+    }
+}

@@ -1,0 +1,302 @@
+//! Reads bodies and queries, and says everything that is wrong with them in the form the original's clients know.
+
+use crate::error::{ApiError, Code, Result};
+use serde_json::{Map, Value, json};
+
+/// What came in, and what is wrong with it so far.
+pub(super) struct Params {
+    place: &'static str,
+    map: Map<String, Value>,
+    known: Vec<&'static str>,
+    wrong: Vec<(Option<String>, String, &'static str)>,
+}
+
+impl Params {
+    /// A JSON body; an empty one is an empty object.
+    pub(super) fn body(bytes: &[u8]) -> Result<Self> {
+        let new = |map| Self { place: "body", map, known: Vec::new(), wrong: Vec::new() };
+        if bytes.is_empty() {
+            return Ok(new(Map::new()));
+        }
+        let mut params = new(Map::new());
+        match serde_json::from_slice(bytes) {
+            Ok(Value::Object(map)) => return Ok(new(map)),
+            Ok(_) => params.fault(
+                None,
+                "Input should be a valid dictionary or object to extract fields from".to_owned(),
+                "model_attributes_type",
+            ),
+            Err(error) => {
+                params.fault(Some(&error.column().to_string()), "JSON decode error".to_owned(), "json_invalid")
+            }
+        }
+        params.finish().map(|()| new(Map::new()))
+    }
+
+    /// A query string. Numbers and truth values stay text until they are asked for.
+    pub(super) fn query(query: Option<&str>) -> Self {
+        let mut map = Map::new();
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decode(&value.replace('+', " "));
+            let key = decode(key);
+            match map.get_mut(&key) {
+                Some(Value::Array(all)) => all.push(value.into()),
+                Some(one) => *one = json!([one.take(), value]),
+                None => {
+                    map.insert(key, value.into());
+                }
+            }
+        }
+        Self { place: "query", map, known: Vec::new(), wrong: Vec::new() }
+    }
+
+    fn fault(&mut self, field: Option<&str>, message: String, kind: &'static str) {
+        self.wrong.push((field.map(str::to_owned), message, kind));
+    }
+
+    /// Something that is wrong with the whole.
+    pub(super) fn whole(&mut self, message: &str) {
+        self.fault(None, format!("Value error, {message}"), "value_error");
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.map.get(name).is_some_and(|value| !value.is_null())
+    }
+
+    /// A field as it is.
+    pub(super) fn any(&mut self, name: &'static str) -> Option<Value> {
+        self.known.push(name);
+        self.map.get(name).filter(|value| !value.is_null()).cloned()
+    }
+
+    /// Fields that are accepted and mean nothing here.
+    pub(super) fn accept(&mut self, names: &[&'static str]) {
+        self.known.extend(names);
+    }
+
+    pub(super) fn text(&mut self, name: &'static str) -> Option<String> {
+        match self.any(name)? {
+            Value::String(text) => Some(text),
+            Value::Array(mut all) if self.place == "query" => all.pop().and_then(|v| v.as_str().map(str::to_owned)),
+            _ => {
+                self.fault(Some(name), "Input should be a valid string".to_owned(), "string_type");
+                None
+            }
+        }
+    }
+
+    pub(super) fn required(&mut self, name: &'static str) -> String {
+        if !self.has(name) {
+            self.known.push(name);
+            self.fault(Some(name), "Field required".to_owned(), "missing");
+            return String::new();
+        }
+        self.text(name).unwrap_or_default()
+    }
+
+    pub(super) fn integer(&mut self, name: &'static str, least: i64) -> Option<i64> {
+        let value = self.any(name)?;
+        let read = match &value {
+            Value::Number(n) if n.as_f64().is_some_and(|f| f.fract() == 0.0) => {
+                n.as_i64().or(n.as_f64().map(|f| f as i64))
+            }
+            Value::Number(_) => {
+                let message = "Input should be a valid integer, got a number with a fractional part";
+                self.fault(Some(name), message.to_owned(), "int_from_float");
+                return None;
+            }
+            Value::String(text) => match text.trim().parse() {
+                Ok(n) => Some(n),
+                Err(_) => {
+                    let message = "Input should be a valid integer, unable to parse string as an integer";
+                    self.fault(Some(name), message.to_owned(), "int_parsing");
+                    return None;
+                }
+            },
+            _ => None,
+        };
+        match read {
+            None => self.fault(Some(name), "Input should be a valid integer".to_owned(), "int_type"),
+            Some(n) if n < least => {
+                self.fault(
+                    Some(name),
+                    format!("Input should be greater than or equal to {least}"),
+                    "greater_than_equal",
+                );
+                return None;
+            }
+            Some(_) => {}
+        }
+        read
+    }
+
+    pub(super) fn number(&mut self, name: &'static str) -> Option<f64> {
+        let value = self.any(name)?;
+        let read = match &value {
+            Value::Number(n) => n.as_f64(),
+            Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        if read.is_none() {
+            self.fault(Some(name), "Input should be a valid number".to_owned(), "float_type");
+        }
+        read
+    }
+
+    pub(super) fn flag(&mut self, name: &'static str) -> Option<bool> {
+        let value = self.any(name)?;
+        let read = match &value {
+            Value::Bool(flag) => Some(*flag),
+            Value::Number(n) if n.as_i64() == Some(1) => Some(true),
+            Value::Number(n) if n.as_i64() == Some(0) => Some(false),
+            Value::String(text) => match text.to_ascii_lowercase().as_str() {
+                "true" | "1" | "yes" | "on" | "t" | "y" => Some(true),
+                "false" | "0" | "no" | "off" | "f" | "n" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        };
+        if read.is_none() {
+            let message = "Input should be a valid boolean, unable to interpret input";
+            self.fault(Some(name), message.to_owned(), "bool_parsing");
+        }
+        read
+    }
+
+    pub(super) fn one_of(&mut self, name: &'static str, words: &[&'static str]) -> Option<&'static str> {
+        let text = self.text(name)?;
+        let found = words.iter().find(|word| **word == text).copied();
+        if found.is_none() {
+            let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+            let listed = match quoted.split_last() {
+                Some((last, [])) => last.clone(),
+                Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+                None => String::new(),
+            };
+            self.fault(Some(name), format!("Input should be {listed}"), "literal_error");
+        }
+        found
+    }
+
+    /// A text or a list of texts.
+    pub(super) fn texts(&mut self, name: &'static str) -> Option<Vec<String>> {
+        match self.any(name)? {
+            Value::String(text) => Some(vec![text]),
+            Value::Array(all) if all.iter().all(Value::is_string) => {
+                Some(all.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect())
+            }
+            _ => {
+                self.fault(Some(name), "Input should be a valid list".to_owned(), "list_type");
+                None
+            }
+        }
+    }
+
+    pub(super) fn list(&mut self, name: &'static str) -> Option<Vec<Value>> {
+        match self.any(name)? {
+            Value::Array(all) => Some(all),
+            _ => {
+                self.fault(Some(name), "Input should be a valid list".to_owned(), "list_type");
+                None
+            }
+        }
+    }
+
+    /// Everything that is wrong, at once. Bodies must not have fields that nobody asked for.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        if self.place == "body" {
+            let extra: Vec<String> = self
+                .map
+                .keys()
+                .filter(|key| !self.known.contains(&key.as_str()))
+                .map(|k| k.chars().take(80).collect())
+                .collect();
+            if self.wrong.iter().all(|(field, ..)| field.is_some()) {
+                for key in extra {
+                    self.fault(Some(&key), "Extra inputs are not permitted".to_owned(), "extra_forbidden");
+                }
+            }
+        }
+        if self.wrong.is_empty() {
+            return Ok(());
+        }
+        let told: Vec<String> = self
+            .wrong
+            .iter()
+            .map(|(field, message, _)| match field {
+                Some(field) => format!("{}.{field}: {message}", self.place),
+                None => format!("{}: {message}", self.place),
+            })
+            .collect();
+        let errors: Vec<Value> = self
+            .wrong
+            .iter()
+            .map(|(field, message, kind)| {
+                let mut location = vec![Value::from(self.place)];
+                location.extend(field.clone().map(Value::from));
+                json!({"loc": location, "message": message, "type": kind})
+            })
+            .collect();
+        let error = ApiError::new(Code::InvalidArgument, format!("Invalid request parameters: {}", told.join("; ")))
+            .with(json!({"validation_errors": errors}));
+        Err(ApiError { bare: true, ..error })
+    }
+}
+
+/// Undoes percent-encoding. What is not valid stays as it is.
+pub(crate) fn decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_wrong_is_told_at_once_as_clients_know_it() {
+        let mut params = Params::body(br#"{"limit": 0, "timeout": 60}"#).unwrap();
+        params.integer("limit", 1);
+        params.required("query");
+        let error = params.finish().unwrap_err();
+        assert_eq!(
+            error.message,
+            "Invalid request parameters: body.limit: Input should be greater than or equal to 1; body.query: Field required; \
+             body.timeout: Extra inputs are not permitted"
+        );
+        let errors = &error.details.unwrap()["validation_errors"];
+        assert_eq!(
+            errors[2],
+            json!({"loc": ["body", "timeout"], "message": "Extra inputs are not permitted", "type": "extra_forbidden"})
+        );
+        assert_eq!(Params::body(b"[1]").err().unwrap().code, Code::InvalidArgument);
+        assert!(Params::body(b"{").is_err());
+    }
+
+    #[test]
+    fn queries_are_decoded() {
+        let mut params = Params::query(Some("uri=viking%3A//resources/a%20b&recursive=true&limit=5&q=a+b%2Bc&x=%zz"));
+        assert_eq!(params.text("uri").as_deref(), Some("viking://resources/a b"));
+        assert_eq!(params.flag("recursive"), Some(true));
+        assert_eq!(params.integer("limit", 1), Some(5));
+        assert_eq!(params.text("q").as_deref(), Some("a b+c"));
+        assert_eq!(params.text("x").as_deref(), Some("%zz"));
+        assert!(params.finish().is_ok());
+    }
+}

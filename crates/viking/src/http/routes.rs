@@ -1,0 +1,440 @@
+//! The routes, top to bottom.
+
+use super::{Answer, Ask, params::Params, traces, upload};
+use crate::{
+    archive,
+    error::{ApiError, Code, Result},
+    externalise,
+    fs::{self, Listing, Mode},
+    memory::parse_time,
+    resources::{self, NewResource},
+    scan::{self, Grep},
+    search::{self, Find},
+    sessions::{self, NewMessage},
+    skills,
+    uri::Place,
+};
+use http::{Method, StatusCode, header};
+use serde_json::{Value, json};
+
+/// The version of the interface that is spoken.
+const VERSION: &str = "0.5.2";
+
+pub(super) fn answer(ask: &Ask<'_>) -> Result<Answer> {
+    let path: Vec<&str> = ask.path.iter().map(String::as_str).collect();
+    let is = |method: Method| ask.method == method;
+    match path.as_slice() {
+        ["health"] => Ok(Answer::Plain(StatusCode::OK, health())),
+        ["ready"] => Ok(Answer::Plain(
+            StatusCode::OK,
+            json!({"status": "ready", "checks": {
+                "agfs": {"status": "ok", "checks": {"filesystem": "ok"}}, "vectordb": "ok",
+                "api_key_manager": "not_configured", "embedding": "ok", "ollama": "not_configured",
+            }}),
+        )),
+        ["api", "openviking", rest @ ..] => Ok(traces::answer(ask, rest)),
+        ["api", "v1", rest @ ..] => match rest {
+            ["system", "status"] if is(Method::GET) => {
+                Ok(Answer::Full(json!({"initialized": true, "user": ask.who.user})))
+            }
+            ["system", "wait"] if is(Method::POST) => Ok(Answer::Full(fs::queue_status(0, 0))),
+            ["fs", rest @ ..] => files(ask, rest),
+            ["content", rest @ ..] => content(ask, rest),
+            ["search", rest @ ..] => searches(ask, rest),
+            ["resources"] if is(Method::POST) => add_resource(ask),
+            ["resources", "temp_upload"] if is(Method::POST) => temp_upload(ask),
+            ["skills"] if is(Method::POST) => add_skill(ask),
+            ["skills"] if is(Method::GET) => Ok(Answer::Full(skills::list(&*ask.viking.account(&ask.who)?, &ask.who)?)),
+            ["sessions", rest @ ..] => session(ask, rest),
+            ["watches", rest @ ..] => watches(ask, rest),
+            ["tasks"] if is(Method::GET) => {
+                let mut query = Params::query(ask.query);
+                let limit = query.integer("limit", 1).unwrap_or(50);
+                query.finish()?;
+                Ok(Answer::Full(ask.viking.tasks.list(&owner(ask), usize_of(limit))))
+            }
+            ["tasks", id] if is(Method::GET) => Ok(Answer::Full(ask.viking.tasks.get(id, &owner(ask))?)),
+            _ => Err(no_route(ask)),
+        },
+        _ => Err(no_route(ask)),
+    }
+}
+
+pub(crate) fn health() -> Value {
+    json!({"status": "ok", "healthy": true, "version": VERSION, "auth_mode": "api_key"})
+}
+
+fn no_route(ask: &Ask<'_>) -> ApiError {
+    ApiError::none_such(format!("There is no route {} /{}", ask.method, ask.path.join("/")))
+}
+
+pub(crate) fn owner(ask: &Ask<'_>) -> String {
+    format!("{}/{}", ask.who.account, ask.who.user)
+}
+
+fn usize_of(n: i64) -> usize {
+    usize::try_from(n).unwrap_or_default()
+}
+
+fn files(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
+    let account = ask.viking.account(&ask.who)?;
+    let mut query = Params::query(ask.query);
+    match (ask.method.as_str(), rest) {
+        ("GET", ["ls" | "tree"]) => {
+            let tree = rest == ["tree"];
+            let uri = query.text("uri").unwrap_or_else(|| crate::uri::SCHEME.to_owned());
+            let output = query.one_of("output", &["agent", "original"]).unwrap_or("agent");
+            let limit = query.integer("limit", 1);
+            let defaults = Listing::default();
+            let how = Listing {
+                recursive: tree || query.flag("recursive").unwrap_or_default(),
+                simple: query.flag("simple").unwrap_or_default(),
+                original: output == "original",
+                abs_limit: query.integer("abs_limit", 0).map_or(defaults.abs_limit, usize_of),
+                hidden: query.flag("show_all_hidden").unwrap_or_default(),
+                node_limit: limit.or(query.integer("node_limit", 1)).map_or(defaults.node_limit, usize_of),
+                offset: query.integer("offset", 0).map_or(0, usize_of),
+                level_limit: query.integer("level_limit", 1).map_or(if tree { 3 } else { usize::MAX }, usize_of),
+                rel_path: tree,
+            };
+            query.finish()?;
+            let place = Place::parse(&uri, &ask.who)?;
+            let (rows, more) = fs::list(&account, &ask.who, &place, &how)?;
+            Ok(Answer::Listed(rows, more))
+        }
+        ("GET", ["stat"]) => {
+            let uri = query.required("uri");
+            query.finish()?;
+            Ok(Answer::Full(fs::stat(&account, &Place::parse(&uri, &ask.who)?)?))
+        }
+        ("POST", ["mkdir"]) => {
+            let mut body = Params::body(ask.body)?;
+            let uri = body.required("uri");
+            let about = body.text("description");
+            body.finish()?;
+            Ok(Answer::Full(fs::mkdir(&account, &Place::parse(&uri, &ask.who)?, about.as_deref())?))
+        }
+        ("POST", ["mv"]) => {
+            let mut body = Params::body(ask.body)?;
+            let (from, to) = (body.required("from_uri"), body.required("to_uri"));
+            body.finish()?;
+            Ok(Answer::Full(fs::mv(&account, &Place::parse(&from, &ask.who)?, &Place::parse(&to, &ask.who)?)?))
+        }
+        ("DELETE", []) => {
+            let uri = query.required("uri");
+            let recursive = query.flag("recursive").unwrap_or_default();
+            query.finish()?;
+            let place = Place::parse(&uri, &ask.who)?;
+            if let ["user", _, "sessions", id] = place.names().iter().map(String::as_str).collect::<Vec<_>>().as_slice()
+                && recursive
+                && sessions::describe(&account, &ask.who, id).is_ok()
+            {
+                sessions::delete(&account, &ask.who, id)?;
+                return Ok(Answer::Full(
+                    json!({"uri": place.to_string(), "estimated_deleted_count": 1, "task_id": done(ask, "fs_delete", &uri)}),
+                ));
+            }
+            let count = fs::remove(&account, &place, recursive)?;
+            let task = done(ask, "fs_delete", &place.to_string());
+            Ok(Answer::Full(json!({"uri": place.to_string(), "estimated_deleted_count": count, "task_id": task})))
+        }
+        _ => Err(no_route(ask)),
+    }
+}
+
+/// A task that was over before its id was told.
+fn done(ask: &Ask<'_>, kind: &'static str, resource: &str) -> String {
+    let task = ask.viking.tasks.begin(kind, resource, &owner(ask));
+    ask.viking.tasks.end(&task, crate::tasks::Ended::default());
+    task
+}
+
+fn content(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
+    let account = ask.viking.account(&ask.who)?;
+    let mut query = Params::query(ask.query);
+    match (ask.method.as_str(), rest) {
+        ("GET", ["read"]) => {
+            let uri = query.required("uri");
+            let offset = query.integer("offset", 0).unwrap_or_default();
+            let limit = query.integer("limit", -1).unwrap_or(-1);
+            query.finish()?;
+            let text = fs::read(&account, &Place::parse(&uri, &ask.who)?)?;
+            Ok(Answer::Full(fs::lines(&text, usize_of(offset), limit).into()))
+        }
+        ("GET", ["abstract" | "overview"]) => {
+            let uri = query.required("uri");
+            query.finish()?;
+            let (abstract_, overview) = fs::described(&account, &Place::parse(&uri, &ask.who)?)?;
+            Ok(Answer::Full(if rest == ["abstract"] { abstract_ } else { overview }.into()))
+        }
+        ("POST", ["write"]) => {
+            let mut body = Params::body(ask.body)?;
+            let uri = body.required("uri");
+            let text = body.required("content");
+            let mode = body.one_of("mode", &["replace", "append", "create"]).unwrap_or("replace");
+            body.accept(&["wait", "timeout", "telemetry", "regenerate_semantics", "revectorize"]);
+            body.finish()?;
+            let mode = match mode {
+                "append" => Mode::Append,
+                "create" => Mode::Create,
+                _ => Mode::Replace,
+            };
+            Ok(Answer::Short(fs::write(&account, &Place::parse(&uri, &ask.who)?, &text, mode)?))
+        }
+        _ => Err(no_route(ask)),
+    }
+}
+
+fn read_find(body: &mut Params) -> Find {
+    Find {
+        query: body.text("query").unwrap_or_default(),
+        targets: body.texts("target_uri").unwrap_or_default().into_iter().filter(|uri| !uri.is_empty()).collect(),
+        context_type: body.text("context_type"),
+        limit: body.integer("limit", 1).or(body.integer("node_limit", 1)).map_or(10, usize_of),
+        threshold: body.number("score_threshold").unwrap_or_default(),
+        levels: match body.any("level") {
+            Some(Value::Array(all)) => {
+                all.iter().filter_map(Value::as_u64).filter_map(|n| u8::try_from(n).ok()).collect()
+            }
+            Some(Value::Number(n)) => n.as_u64().and_then(|n| u8::try_from(n).ok()).into_iter().collect(),
+            _ => Vec::new(),
+        },
+        since_ms: body.text("since").as_deref().and_then(parse_time),
+        until_ms: body.text("until").as_deref().and_then(parse_time),
+        tags: body.texts("tags").unwrap_or_default(),
+    }
+}
+
+fn searches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
+    if ask.method != Method::POST {
+        return Err(no_route(ask));
+    }
+    let account = ask.viking.account(&ask.who)?;
+    let mut body = Params::body(ask.body)?;
+    match rest {
+        ["find" | "search"] => {
+            let find = read_find(&mut body);
+            let read = body.flag("read_content").unwrap_or_default();
+            body.accept(&["telemetry", "filter", "time_field", "include_provenance", "image_url"]);
+            if rest == ["search"] {
+                body.accept(&["session_id", "mode", "max_tokens", "quotas", "detail", "dedup_turns"]);
+            }
+            body.finish()?;
+            Ok(Answer::Short(search::find(&account, &ask.who, &find, read)?))
+        }
+        ["recall"] => {
+            let query = body.required("query");
+            let most = body.integer("max_tokens", 1).and_then(|n| u64::try_from(n).ok());
+            body.accept(&[
+                "session_id",
+                "quotas",
+                "detail",
+                "purpose",
+                "peer_scope",
+                "score_threshold",
+                "dedup_turns",
+                "telemetry",
+            ]);
+            body.finish()?;
+            Ok(Answer::Short(search::recall(&account, &ask.who, &query, most)?))
+        }
+        ["grep"] => {
+            let uri = body.required("uri");
+            let pattern = body.required("pattern");
+            let exclude = body.text("exclude_uri");
+            let how = Grep {
+                pattern: &pattern,
+                case_insensitive: body.flag("case_insensitive").unwrap_or_default(),
+                node_limit: body.integer("node_limit", 1).map_or(256, usize_of),
+                level_limit: body.integer("level_limit", 0).map_or(10, usize_of),
+                before: body.integer("before_context", 0).map_or(0, usize_of),
+                after: body.integer("after_context", 0).map_or(0, usize_of),
+                exclude: None,
+            };
+            body.finish()?;
+            let place = Place::parse(&uri, &ask.who)?;
+            let exclude = exclude.map(|uri| Place::parse(&uri, &ask.who)).transpose()?;
+            Ok(Answer::Full(scan::grep(&account, &ask.who, &place, &Grep { exclude, ..how })?))
+        }
+        ["glob"] => {
+            let pattern = body.required("pattern");
+            let uri = body.text("uri").unwrap_or_else(|| crate::uri::SCHEME.to_owned());
+            let limit = body.integer("node_limit", 1).map_or(256, usize_of);
+            body.finish()?;
+            Ok(Answer::Full(scan::glob(&account, &ask.who, &Place::parse(&uri, &ask.who)?, &pattern, limit)?))
+        }
+        _ => Err(no_route(ask)),
+    }
+}
+
+fn temp_upload(ask: &Ask<'_>) -> Result<Answer> {
+    let account = ask.viking.account(&ask.who)?;
+    let kind = ask.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let upload = upload::file(kind, ask.body)?;
+    let id = resources::keep_upload(&account, &upload.name, upload.bytes)?;
+    Ok(Answer::Short(json!({"temp_file_id": id})))
+}
+
+fn add_resource(ask: &Ask<'_>) -> Result<Answer> {
+    let account = ask.viking.account(&ask.who)?;
+    let mut body = Params::body(ask.body)?;
+    let new = NewResource {
+        path: body.text("path"),
+        upload: body.text("temp_file_id"),
+        source_name: body.text("source_name"),
+        to: body.text("to"),
+        parent: body.text("parent"),
+        reason: body.text("reason"),
+        instruction: body.text("instruction"),
+        strict: body.flag("strict").unwrap_or_default(),
+        include: body.texts("include").unwrap_or_default(),
+        exclude: body.texts("exclude").unwrap_or_default(),
+        ignore_dirs: body.texts("ignore_dirs").unwrap_or_default(),
+        watch_minutes: body.number("watch_interval").filter(|n| *n > 0.0),
+        describe: body.one_of("processing_mode", &["semantic_and_vectors", "vectors_only"]) != Some("vectors_only"),
+        host_paths: false,
+        ..NewResource::default()
+    };
+    let wait = body.flag("wait").unwrap_or_default();
+    body.accept(&[
+        "create_parent",
+        "preserve_structure",
+        "directly_upload_media",
+        "args",
+        "is_active",
+        "tags",
+        "tag_mode",
+        "acl",
+        "telemetry",
+    ]);
+    if new.path.is_none() && new.upload.is_none() {
+        body.whole("Either 'path' or 'temp_file_id' must be provided");
+    }
+    body.finish()?;
+    let _ = wait; // Everything is done before the answer; there is nothing to wait for.
+    Ok(Answer::Short(ask.viking.import(&account, &ask.who, &new)?))
+}
+
+fn add_skill(ask: &Ask<'_>) -> Result<Answer> {
+    let account = ask.viking.account(&ask.who)?;
+    let mut body = Params::body(ask.body)?;
+    let data = body.any("data");
+    let upload = body.text("temp_file_id");
+    body.accept(&["wait", "timeout", "telemetry", "source_name", "reason", "allow_overwrite"]);
+    if data.is_none() == upload.is_none() {
+        body.whole("Either 'data' or 'temp_file_id' must be provided");
+    }
+    body.finish()?;
+    let mut told = match (data, upload) {
+        (Some(data), _) => skills::add_data(&account, &ask.who, &data)?,
+        (None, Some(id)) => resources::with_upload(&account, &id, |path| skills::add_path(&account, &ask.who, path))?,
+        (None, None) => return Err(no_route(ask)),
+    };
+    told["task_id"] = done(ask, "add_skill", told["uri"].as_str().unwrap_or_default()).into();
+    Ok(Answer::Short(told))
+}
+
+fn watches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
+    let account = ask.viking.account(&ask.who)?;
+    match (ask.method.as_str(), rest) {
+        ("GET", []) => Ok(Answer::Full(json!({"watches": ask.viking.importer.watches(&account)?}))),
+        ("GET", [id]) => Ok(Answer::Full(ask.viking.importer.watch(&account, id)?)),
+        ("DELETE", [id]) => Ok(Answer::Full(ask.viking.importer.unwatch(&account, id)?)),
+        ("POST", [id, "trigger"]) => Ok(Answer::Full(ask.viking.trigger(&account, id)?)),
+        _ => Err(no_route(ask)),
+    }
+}
+
+fn session(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
+    let account = ask.viking.account(&ask.who)?;
+    let who = &ask.who;
+    let mut query = Params::query(ask.query);
+    match (ask.method.as_str(), rest) {
+        ("GET", []) => Ok(Answer::Full(sessions::list(&account, who)?)),
+        ("POST", []) => {
+            let mut body = Params::body(ask.body)?;
+            let id = body.text("session_id").unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+            body.accept(&["auto_commit_policy", "memory_policy", "memory_extraction_config", "telemetry"]);
+            body.finish()?;
+            Ok(Answer::Full(sessions::create(&account, who, &id)?))
+        }
+        ("GET", [id]) => {
+            let create = query.flag("auto_create").unwrap_or_default();
+            query.finish()?;
+            if create {
+                match sessions::create(&account, who, id) {
+                    Err(error) if error.code != Code::AlreadyExists => return Err(error),
+                    _ => {}
+                }
+            }
+            Ok(Answer::Full(sessions::describe(&account, who, id)?))
+        }
+        ("DELETE", [id]) => Ok(Answer::Full(sessions::delete(&account, who, id)?)),
+        ("POST", [id, "messages"]) => {
+            let mut body = Params::body(ask.body)?;
+            let role = body.required("role");
+            let content = body.text("content");
+            let parts = body.list("parts");
+            let peer_id = body.text("peer_id");
+            let created_at = body.text("created_at");
+            body.accept(&["turn_id", "role_id", "telemetry", "metadata"]);
+            if content.is_none() && parts.is_none() {
+                body.whole("Either 'content' or 'parts' must be provided");
+            }
+            body.finish()?;
+            let parts = parts.unwrap_or_else(|| vec![json!({"type": "text", "text": content.unwrap_or_default()})]);
+            let new = NewMessage { role, parts, peer_id, created_at };
+            Ok(Answer::Full(sessions::add_message(&account, who, id, &new)?))
+        }
+        ("POST", [id, "commit"]) => {
+            let mut body = Params::body(ask.body)?;
+            let keep = body.integer("keep_recent_count", 0).unwrap_or_default();
+            let wait = body.flag("wait").unwrap_or_default() || query.flag("wait").unwrap_or_default();
+            body.accept(&["telemetry", "enable_working_memory", "retention_mode", "keep_recent_turn_count"]);
+            body.finish()?;
+            query.finish()?;
+            if keep > 1000 {
+                return Err(archive::bad_keep(keep));
+            }
+            sessions::check_id(id)?;
+            Ok(Answer::Short(ask.viking.commit(who, id, usize_of(keep), wait)?))
+        }
+        ("GET", [id, "context"]) => {
+            let budget = query.integer("token_budget", 0).unwrap_or(128_000);
+            query.finish()?;
+            Ok(Answer::Full(sessions::context(&account, who, id, u64::try_from(budget).unwrap_or_default())?))
+        }
+        ("GET", [id, "archives"]) => {
+            sessions::check_id(id)?;
+            Ok(Answer::Full(json!({"archives": sessions::archives(&account, who, id)?})))
+        }
+        ("GET", [id, "archives", name]) => Ok(Answer::Full(sessions::archive(&account, who, id, name)?)),
+        ("GET", [id, "tool-results"]) => {
+            let tool = query.text("tool_name");
+            let limit = query.integer("limit", 1).unwrap_or(50);
+            query.finish()?;
+            sessions::check_id(id)?;
+            let all = externalise::list(&account, who, id, tool.as_deref(), usize_of(limit))?;
+            Ok(Answer::Full(json!({"tool_results": all})))
+        }
+        ("GET", [id, "tool-results", name]) => {
+            let offset = query.integer("offset", 0).unwrap_or_default();
+            let limit = query.integer("limit", -1).unwrap_or(20_000);
+            let meta = query.flag("include_metadata").unwrap_or(true);
+            query.finish()?;
+            sessions::check_id(id)?;
+            let (output, metadata) = externalise::load(&account, who, id, name)?;
+            Ok(Answer::Full(externalise::read(name, &output, meta.then_some(metadata), usize_of(offset), limit)))
+        }
+        ("GET", [id, "tool-results", name, "search"]) => {
+            let words = query.required("q");
+            let limit = query.integer("limit", 1).unwrap_or(20);
+            let around = query.integer("context_chars", 0).unwrap_or(300);
+            query.finish()?;
+            sessions::check_id(id)?;
+            let (output, _) = externalise::load(&account, who, id, name)?;
+            Ok(Answer::Full(externalise::search(name, &output, &words, usize_of(limit), usize_of(around))))
+        }
+        _ => Err(no_route(ask)),
+    }
+}

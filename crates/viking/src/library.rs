@@ -1,0 +1,517 @@
+//! [`Library`]: what can be searched by meaning and words. Filled from the files when first asked, kept up to date by
+//! every change, and never written anywhere: the files are the truth.
+
+use crate::{
+    account::Account,
+    digest, disk,
+    error::Result,
+    layers::{ABSTRACT, Layers, OVERVIEW},
+    memory::Fields,
+    uri::{Identity, Kind, Place},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+use toolyard_recall::index::{self, Category, Document, Filter, Question, RankingWeights, RecallIndex};
+
+/// A file longer than this is indexed in passages.
+const MAX_PASSAGE: usize = 2400;
+/// Passages of one file that are indexed.
+const MAX_PASSAGES: usize = 512;
+/// A file larger than this is not indexed.
+const MAX_INDEXED_BYTES: u64 = 8 << 20;
+/// Folders whose descriptions are made anew before a search, at most; the rest follow with later searches.
+const REFRESHED: usize = 32;
+/// What is left of a memory's score when the question says none of its words in full. A question that a memory answers
+/// is not yet a quotation of it, and only quotations are forgotten without asking.
+const PARTLY: f32 = 0.7;
+/// Stands between a file's URI and the number of a passage; no name holds it.
+const PASSAGE: char = '\u{1}';
+
+/// See the module's description.
+#[derive(Default)]
+pub(crate) struct Library {
+    state: RwLock<State>,
+}
+
+#[derive(Default)]
+struct State {
+    loaded: bool,
+    index: RecallIndex,
+    /// Indexed files and described folders by URI.
+    known: BTreeMap<String, Known>,
+    /// Folders whose descriptions are to be made anew.
+    stale: BTreeSet<Place>,
+}
+
+#[derive(Default)]
+struct Known {
+    told: String,
+    passages: usize,
+    tags: Vec<String>,
+}
+
+/// One result of a search.
+#[derive(Debug, Clone)]
+pub(crate) struct Hit {
+    /// Where it is; L0 and L1 are their files.
+    pub uri: String,
+    /// What it is.
+    pub kind: Kind,
+    /// 0, 1 or 2.
+    pub level: u8,
+    /// From 0 to 1: below about 0.15 by chance, from 0.85 nearly word for word.
+    pub score: f32,
+    /// What results are ordered by.
+    pub rank: f32,
+    /// In few words.
+    pub told: String,
+    /// Labels.
+    pub tags: Vec<String>,
+    /// The kind of memory.
+    pub category: Option<String>,
+    /// When it was said or happened.
+    pub time_ms: Option<i64>,
+}
+
+/// What is looked for.
+pub(crate) struct Wanted<'a> {
+    /// In words.
+    pub query: &'a str,
+    /// Below these places; empty: everywhere.
+    pub within: Vec<Place>,
+    /// Only these; empty: all.
+    pub kinds: Vec<Kind>,
+    /// Only these levels; empty: all.
+    pub levels: Vec<u8>,
+    /// At most.
+    pub limit: usize,
+    /// At least.
+    pub least: f32,
+    /// Not before.
+    pub since_ms: Option<i64>,
+    /// Not after.
+    pub until_ms: Option<i64>,
+    /// How signs are weighed.
+    pub weights: RankingWeights,
+}
+
+impl<'a> Wanted<'a> {
+    /// Words and a limit.
+    pub(crate) fn new(query: &'a str, limit: usize) -> Self {
+        Self {
+            query,
+            within: Vec::new(),
+            kinds: Vec::new(),
+            levels: Vec::new(),
+            limit,
+            least: 0.0,
+            since_ms: None,
+            until_ms: None,
+            weights: RankingWeights::default(),
+        }
+    }
+}
+
+fn owner(place: &Place) -> String {
+    match place.names() {
+        [scope, user, folder, peer, ..] if scope == "user" && folder == "peers" => format!("peer:{user}/{peer}"),
+        [scope, user, ..] if scope == "user" => format!("user:{user}"),
+        _ => "shared".to_owned(),
+    }
+}
+
+fn index_kind(kind: Kind) -> index::Kind {
+    match kind {
+        Kind::Memory => index::Kind::Memory,
+        Kind::Skill => index::Kind::Skill,
+        Kind::Resource => index::Kind::Resource,
+        Kind::Session => index::Kind::Turn,
+    }
+}
+
+impl Library {
+    /// A file's text as people and models read it: without what we noted in it.
+    pub(crate) fn readable<'a>(place: &Place, text: &'a str) -> &'a str {
+        if place.kind() == Kind::Memory { Fields::split(text).0 } else { text }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a file in, or its new content.
+    pub(crate) fn learn(&self, place: &Place, text: &str) {
+        if place.kind() == Kind::Session || place.name().starts_with('.') {
+            return;
+        }
+        let learned = Learned::from(place, text);
+        let mut state = self.write();
+        if state.loaded {
+            state.learn(place, learned);
+        }
+    }
+
+    /// Takes many files in under one lock.
+    pub(crate) fn learn_all(&self, files: Vec<(Place, String)>) {
+        let learned: Vec<_> =
+            files.iter().filter(|(p, _)| !p.name().starts_with('.')).map(|(p, t)| (p, Learned::from(p, t))).collect();
+        let mut state = self.write();
+        if state.loaded {
+            for (place, learned) in learned {
+                state.learn(place, learned);
+            }
+        }
+    }
+
+    /// Lets go of a file or of everything below a folder.
+    pub(crate) fn forget(&self, place: &Place) {
+        let mut state = self.write();
+        state.forget(place);
+        state.outdated(place);
+    }
+
+    /// Folders above a place are described anew when somebody searches.
+    pub(crate) fn outdated(&self, place: &Place) {
+        self.write().outdated(place);
+    }
+
+    /// Takes a folder's descriptions in.
+    pub(crate) fn describe(&self, place: &Place, layers: &Layers) {
+        let mut state = self.write();
+        state.stale.remove(place);
+        if state.loaded {
+            state.describe(place, layers);
+        }
+    }
+
+    /// What is known of a file in few words.
+    pub(crate) fn abstract_of(&self, place: &Place) -> Option<String> {
+        self.read().known.get(&place.to_string()).map(|known| known.told.clone())
+    }
+
+    /// Fills it from the files, once.
+    pub(crate) fn load(&self, account: &Account) -> Result<()> {
+        if self.read().loaded {
+            return Ok(());
+        }
+        let mut state = self.write();
+        if state.loaded {
+            return Ok(());
+        }
+        let root = Place::parse(crate::uri::SCHEME, &Identity::default())?;
+        for scope in crate::uri::SCOPES {
+            state.walk(account, &root.child(scope))?;
+        }
+        state.loaded = true;
+        Ok(())
+    }
+
+    /// Makes outdated descriptions anew, so that they can be found.
+    fn refresh(&self, account: &Account) {
+        let stale: Vec<Place> = {
+            let state = self.read();
+            // Deepest first: a folder's description is made from those below it.
+            let mut stale: Vec<Place> = state.stale.iter().cloned().collect();
+            stale.sort_by_key(|place| std::cmp::Reverse(place.names().len()));
+            stale.truncate(REFRESHED);
+            stale
+        };
+        for place in stale {
+            if crate::fs::layers_of(account, &place).is_err() {
+                self.write().stale.remove(&place);
+            }
+        }
+    }
+
+    /// The owners whose documents a caller may find.
+    fn owners(account: &Account, who: &Identity) -> Vec<String> {
+        let mut owners = vec!["shared".to_owned(), format!("user:{}", who.user)];
+        match &who.peer {
+            Some(peer) => owners.push(format!("peer:{}/{peer}", who.user)),
+            None => {
+                let peers = disk::list(&account.path(&who.home().child("peers"))).unwrap_or_default();
+                owners
+                    .extend(peers.into_iter().filter(|p| p.is_folder).map(|p| format!("peer:{}/{}", who.user, p.name)));
+            }
+        }
+        owners
+    }
+
+    /// Searches what the caller may see. The best passage of a file stands for it.
+    pub(crate) fn search(&self, account: &Account, who: &Identity, wanted: &Wanted<'_>) -> Result<Vec<Hit>> {
+        self.load(account)?;
+        self.refresh(account);
+        let kinds: Vec<Kind> = if wanted.kinds.is_empty() {
+            vec![Kind::Memory, Kind::Resource, Kind::Skill]
+        } else {
+            wanted.kinds.clone()
+        };
+        let filter = Filter {
+            owners: Self::owners(account, who),
+            scopes: wanted.within.iter().filter(|p| !p.is_root()).map(Place::to_string).collect(),
+            kinds: kinds.into_iter().map(index_kind).collect(),
+            levels: wanted.levels.clone(),
+            since_ms: wanted.since_ms,
+            until_ms: wanted.until_ms,
+            ..Filter::default()
+        };
+        let question = Question {
+            now_ms: Some(jiff::Timestamp::now().as_millisecond()),
+            filter,
+            // Several passages of one file may come.
+            limit: wanted.limit.saturating_mul(3).saturating_add(10),
+            least: wanted.least,
+            weights: wanted.weights.clone(),
+            ..Question::new(wanted.query, wanted.limit)
+        };
+        let state = self.read();
+        let mut seen = BTreeSet::new();
+        let mut hits = Vec::new();
+        for hit in state.index.search(&question) {
+            let uri = hit.id.split(PASSAGE).next().unwrap_or(&hit.id);
+            if !seen.insert(uri.to_owned()) {
+                continue;
+            }
+            let Ok(place) = Place::parse(uri, who) else { continue };
+            let known = state.known.get(uri);
+            let whole = match (place.kind(), known) {
+                (Kind::Memory, Some(known)) if hit.level == index::LEAF => said_in_full(wanted.query, &known.told),
+                _ => 1.0,
+            };
+            let score = hit.score * (PARTLY + (1.0 - PARTLY) * whole);
+            if score < wanted.least {
+                continue;
+            }
+            hits.push(Hit {
+                uri: uri.to_owned(),
+                kind: if hit.level == index::LEAF {
+                    place.kind()
+                } else {
+                    place.parent().unwrap_or(place.clone()).kind()
+                },
+                level: hit.level,
+                score,
+                rank: hit.rank,
+                told: known.map(|k| k.told.clone()).unwrap_or_default(),
+                tags: known.map(|k| k.tags.clone()).unwrap_or_default(),
+                category: place.category().map(str::to_owned),
+                time_ms: hit.time_ms,
+            });
+            if hits.len() >= wanted.limit {
+                break;
+            }
+        }
+        Ok(hits)
+    }
+
+    /// How many files and descriptions are indexed.
+    pub(crate) fn len(&self) -> usize {
+        self.read().known.len()
+    }
+}
+
+/// The share of a memory's words that a question says.
+fn said_in_full(query: &str, told: &str) -> f32 {
+    let words = |text: &str| -> BTreeSet<String> {
+        let lower = text.to_lowercase();
+        lower.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).map(str::to_owned).collect()
+    };
+    let (query, told) = (words(query), words(told));
+    if told.is_empty() { 1.0 } else { told.intersection(&query).count() as f32 / told.len() as f32 }
+}
+
+/// A file, ready to be indexed; made without holding a lock.
+struct Learned {
+    documents: Vec<Document>,
+    known: Known,
+}
+
+impl Learned {
+    fn from(place: &Place, text: &str) -> Self {
+        let uri = place.to_string();
+        let (readable, fields) = match place.kind() {
+            Kind::Memory => Fields::split(text),
+            _ => (text, Fields::default()),
+        };
+        let told = digest::abstract_of(place.name(), readable);
+        // Without the notes about who said it and when: those are fields of their own.
+        let readable = fields.memory.as_ref().map_or(readable, |memory| memory.text.as_str());
+        let scope = place.parent().map(|p| p.to_string()).unwrap_or_default();
+        let base = Document {
+            kind: index_kind(place.kind()),
+            category: place.category().and_then(Category::of_name),
+            owner: owner(place),
+            scope,
+            title: title(place, readable),
+            also: place.names().iter().rev().nth(1).map(|name| name.replace(['_', '-'], " ")).unwrap_or_default(),
+            speaker: fields.speaker.clone(),
+            time_ms: fields.time_ms(),
+            level: index::LEAF,
+            ..Document::default()
+        };
+        let passages = passages(readable);
+        let group = (passages.len() > 1).then(|| uri.clone());
+        let documents: Vec<Document> = passages
+            .into_iter()
+            .enumerate()
+            .map(|(at, passage)| Document {
+                id: if at == 0 { uri.clone() } else { format!("{uri}{PASSAGE}{at}") },
+                text: passage.to_owned(),
+                group: group.clone(),
+                position: at as u64,
+                ..base.clone()
+            })
+            .collect();
+        let known = Known { told, passages: documents.len(), tags: digest::tags(place.kind(), readable) };
+        Self { documents, known }
+    }
+}
+
+/// A file's first heading, or its name in words.
+fn title(place: &Place, text: &str) -> String {
+    let heading = text.lines().take(40).find_map(|line| line.strip_prefix("# ")).map(str::trim);
+    let name = place.name().rsplit_once('.').map_or(place.name(), |(stem, _)| stem).replace(['_', '-'], " ");
+    match heading {
+        Some(heading) if !heading.is_empty() => format!("{heading} {name}"),
+        _ => name,
+    }
+}
+
+/// Cuts a long text between paragraphs.
+fn passages(text: &str) -> Vec<&str> {
+    if text.len() <= MAX_PASSAGE {
+        return vec![text];
+    }
+    let mut out = Vec::new();
+    let mut rest = text;
+    while rest.len() > MAX_PASSAGE && out.len() + 1 < MAX_PASSAGES {
+        let mut end = MAX_PASSAGE;
+        while !rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let window = &rest[..end];
+        let cut = ["\n\n", "\n", ". ", " "]
+            .iter()
+            .find_map(|mark| window.rfind(mark).filter(|at| *at > MAX_PASSAGE / 3).map(|at| at + mark.len()))
+            .unwrap_or(end);
+        out.push(&rest[..cut]);
+        rest = &rest[cut..];
+    }
+    if !rest.trim().is_empty() {
+        out.push(rest);
+    }
+    out
+}
+
+impl State {
+    fn learn(&mut self, place: &Place, learned: Learned) {
+        let uri = place.to_string();
+        self.drop_passages(&uri, learned.documents.len());
+        for document in &learned.documents {
+            self.index.add(document);
+        }
+        self.known.insert(uri, learned.known);
+    }
+
+    /// Removes passages that the new content does not replace.
+    fn drop_passages(&mut self, uri: &str, keep: usize) {
+        let had = self.known.get(uri).map_or(0, |known| known.passages);
+        for at in keep..had {
+            if at == 0 {
+                self.index.remove(uri);
+            } else {
+                self.index.remove(&format!("{uri}{PASSAGE}{at}"));
+            }
+        }
+    }
+
+    fn forget(&mut self, place: &Place) {
+        let uri = place.to_string();
+        self.drop_passages(&uri, 0);
+        self.known.remove(&uri);
+        let below = format!("{uri}/");
+        let gone: Vec<String> = self
+            .known
+            .range(below.clone()..)
+            .take_while(|(u, _)| u.starts_with(&below))
+            .map(|(u, _)| u.clone())
+            .collect();
+        for uri in gone {
+            self.drop_passages(&uri, 0);
+            self.known.remove(&uri);
+        }
+        self.stale.retain(|stale| !stale.is_within(place));
+    }
+
+    fn outdated(&mut self, place: &Place) {
+        let mut at = place.parent();
+        while let Some(folder) = at {
+            if folder.is_root() || folder.kind() == Kind::Session {
+                break;
+            }
+            for name in [ABSTRACT, OVERVIEW] {
+                let uri = folder.child(name).to_string();
+                if self.known.remove(&uri).is_some() {
+                    self.index.remove(&uri);
+                }
+            }
+            let is_users = folder.names().len() == 1 && folder.name() == "user";
+            if self.loaded && !is_users {
+                self.stale.insert(folder.clone());
+            }
+            at = folder.parent();
+        }
+    }
+
+    fn describe(&mut self, place: &Place, layers: &Layers) {
+        for (name, level, text) in [(ABSTRACT, 0, &layers.abstract_), (OVERVIEW, 1, &layers.overview)] {
+            let uri = place.child(name).to_string();
+            let document = Document {
+                id: uri.clone(),
+                kind: index_kind(place.kind()),
+                owner: owner(place),
+                scope: place.to_string(),
+                title: place.name().replace(['_', '-'], " "),
+                text: text.clone(),
+                level,
+                ..Document::default()
+            };
+            self.index.add(&document);
+            self.known.insert(uri, Known { told: text.clone(), passages: 1, tags: Vec::new() });
+        }
+    }
+
+    fn walk(&mut self, account: &Account, folder: &Place) -> Result<()> {
+        if folder.kind() == Kind::Session {
+            return Ok(());
+        }
+        let path = account.path(folder);
+        let mut described = [None, None];
+        for found in disk::list(&path)? {
+            let child = folder.child(&found.name);
+            if found.is_folder {
+                self.walk(account, &child)?;
+            } else if found.name == ABSTRACT || found.name == OVERVIEW {
+                let text = disk::read_text(&path.join(&found.name)).unwrap_or_default();
+                described[usize::from(found.name == OVERVIEW)] = Some(crate::layers::body(&text).to_owned());
+            } else if !found.is_hidden() && found.size <= MAX_INDEXED_BYTES {
+                let text = disk::read_text(&path.join(&found.name)).unwrap_or_default();
+                self.learn(&child, Learned::from(&child, &text));
+            }
+        }
+        let is_users = folder.names().len() == 1 && folder.name() == "user";
+        match described {
+            [Some(abstract_), Some(overview)] => self.describe(folder, &Layers { abstract_, overview }),
+            _ if !is_users => {
+                self.stale.insert(folder.clone());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,461 @@
+//! Bringing documents in: an upload, a path on this machine or an address becomes a folder of readable files, staged,
+//! synced together and moved in as a whole, then described and indexed.
+
+use crate::{
+    account::{Account, lock},
+    config::ContextConfig,
+    disk::{self, Keep},
+    error::{ApiError, Code, Result},
+    fs, layers,
+    parse::{self, Parsed, Source},
+    service::Viking,
+    sessions::{self, NewMessage},
+    uri::{Identity, Kind, Place},
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Uploads that wait to be imported, for each account; the oldest go first.
+const MAX_UPLOADS: usize = 1000;
+/// Watches of one account.
+const MAX_WATCHES: usize = 200;
+/// The session that remembers why things were brought in.
+const REASONS: &str = "__openviking_resource_reason__";
+
+/// What is to be brought in.
+#[derive(Debug, Clone, Default)]
+pub struct NewResource {
+    /// An address, or a path on this machine where that is allowed.
+    pub path: Option<String>,
+    /// An upload.
+    pub upload: Option<String>,
+    /// What the upload was called.
+    pub source_name: Option<String>,
+    /// Exactly here,
+    pub to: Option<String>,
+    /// or below here.
+    pub parent: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+    /// What is to be kept in mind; kept with the source.
+    pub instruction: Option<String>,
+    /// Whether a file that cannot be read fails the whole.
+    pub strict: bool,
+    /// Only these files, by glob.
+    pub include: Vec<String>,
+    /// Not these files.
+    pub exclude: Vec<String>,
+    /// Not these folders.
+    pub ignore_dirs: Vec<String>,
+    /// Looked at again every so many minutes.
+    pub watch_minutes: Option<f64>,
+    /// Whether abstracts and overviews are made at once.
+    pub describe: bool,
+    /// Whether `path` may be a path on this machine.
+    pub host_paths: bool,
+    /// Ends it before it is done.
+    pub cancel: CancellationToken,
+}
+
+/// Something that is looked at again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Watch {
+    task_id: String,
+    path: String,
+    to_uri: String,
+    user: String,
+    interval_minutes: f64,
+    host_paths: bool,
+    last_run: String,
+    last_status: String,
+}
+
+/// How sources become text, and what is watched.
+pub(crate) struct Importer {
+    pub(crate) allowed_hosts: Vec<String>,
+    watches: Mutex<()>,
+}
+
+impl Importer {
+    pub(crate) fn new(config: &ContextConfig) -> Self {
+        Self { allowed_hosts: config.allow_private_hosts.clone(), watches: Mutex::default() }
+    }
+
+    fn file(account: &Account) -> PathBuf {
+        account.folder.join("resources/.watch_tasks.json")
+    }
+
+    fn load(account: &Account) -> Vec<Watch> {
+        disk::read_text(&Self::file(account)).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    }
+
+    fn change<T>(&self, account: &Account, change: impl FnOnce(&mut Vec<Watch>) -> Result<T>) -> Result<T> {
+        let _held = lock(&self.watches);
+        let mut all = Self::load(account);
+        let changed = change(&mut all)?;
+        disk::write(&Self::file(account), &serde_json::to_vec_pretty(&all).unwrap_or_default(), Keep::Durable)?;
+        Ok(changed)
+    }
+
+    pub(crate) fn watches(&self, account: &Account) -> Result<Value> {
+        Ok(serde_json::to_value(Self::load(account)).unwrap_or_default())
+    }
+
+    pub(crate) fn watch(&self, account: &Account, id: &str) -> Result<Value> {
+        let found = Self::load(account).into_iter().find(|watch| watch.task_id == id || watch.to_uri == id);
+        found.map(|watch| serde_json::to_value(watch).unwrap_or_default()).ok_or_else(|| no_watch(id))
+    }
+
+    pub(crate) fn unwatch(&self, account: &Account, id: &str) -> Result<Value> {
+        self.change(account, |all| {
+            let before = all.len();
+            all.retain(|watch| watch.task_id != id && watch.to_uri != id);
+            if all.len() == before { Err(no_watch(id)) } else { Ok(json!({"deleted": id})) }
+        })
+    }
+}
+
+fn no_watch(id: &str) -> ApiError {
+    ApiError::none_such(format!("Watch {} not found", fs::cut(id, 80)))
+}
+
+/// Keeps an upload until it is imported.
+pub(crate) fn keep_upload(account: &Account, name: &str, bytes: &[u8]) -> Result<String> {
+    let folder = account.folder.join("_uploads");
+    let mut waiting = disk::list(&folder)?;
+    waiting.sort_by_key(|found| found.modified);
+    for old in waiting.iter().take((waiting.len() + 1).saturating_sub(MAX_UPLOADS)) {
+        disk::discard(&folder.join(&old.name));
+    }
+    let extension =
+        name.rsplit_once('.').map(|(_, e)| e).filter(|e| e.len() <= 10 && e.chars().all(char::is_alphanumeric));
+    let extension = extension.map(|e| format!(".{}", e.to_lowercase())).unwrap_or_default();
+    let id = format!("upload_{}{extension}", uuid::Uuid::new_v4().simple());
+    disk::write(&folder.join(&id), bytes, Keep::Derived)?;
+    Ok(id)
+}
+
+fn upload_path(account: &Account, id: &str) -> Result<PathBuf> {
+    let missing = || ApiError::argument(format!("Temporary upload not found: {}", fs::cut(id, 80)));
+    let fits = id.starts_with("upload_") && id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'));
+    let path = account.folder.join("_uploads").join(id);
+    if fits && disk::look(&path)?.is_some() { Ok(path) } else { Err(missing()) }
+}
+
+/// Does something with an upload; afterwards it is gone. A zip is unpacked first.
+pub(crate) fn with_upload<T>(account: &Account, id: &str, use_it: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    let path = upload_path(account, id)?;
+    let used = if id.ends_with(".zip") {
+        let staged = account.staging()?;
+        let used = parse::unzip(&path, &staged).and_then(|()| use_it(&staged));
+        disk::discard(&staged);
+        used
+    } else {
+        use_it(&path)
+    };
+    if used.is_ok() {
+        disk::discard(&path);
+    }
+    used
+}
+
+/// The prefixes of addresses that are fetched.
+const REMOTE: [&str; 5] = ["http://", "https://", "git@", "ssh://", "git://"];
+
+pub(crate) fn is_remote(path: &str) -> bool {
+    REMOTE.iter().any(|prefix| path.starts_with(prefix))
+}
+
+impl Viking {
+    /// Brings a resource in. When this returns, it is durable, described and indexed.
+    pub fn import(self: &Arc<Self>, account: &Account, who: &Identity, new: &NewResource) -> Result<Value> {
+        if new.to.is_some() && new.parent.is_some() {
+            return Err(ApiError::argument("Cannot specify both 'to' and 'parent' at the same time."));
+        }
+        let started = Instant::now();
+        let (source, told, kind, uri) = match (&new.path, &new.upload) {
+            (_, Some(id)) => {
+                let path = upload_path(account, id)?;
+                let name = new.source_name.clone().unwrap_or_else(|| id.clone());
+                (Source::Upload { path, name: name.clone() }, name.clone(), "local", name)
+            }
+            (Some(path), None) if is_remote(path) => (Source::Remote(path.clone()), path.clone(), "url", path.clone()),
+            (Some(path), None) if new.host_paths => {
+                let local = PathBuf::from(path);
+                let name = local.file_name().and_then(|n| n.to_str()).unwrap_or("resource").to_owned();
+                (Source::Local(local), name, "local", path.clone())
+            }
+            (Some(path), None) => {
+                return Err(ApiError::new(
+                    Code::PermissionDenied,
+                    format!(
+                        "HTTP server does not accept host paths ({}); upload the file with temp_upload instead.",
+                        fs::cut(path, 200)
+                    ),
+                ));
+            }
+            (None, None) => return Err(ApiError::argument("Either 'path' or 'temp_file_id' must be provided")),
+        };
+        let wanted = parse::Wanted {
+            include: &new.include,
+            exclude: &new.exclude,
+            ignore: &new.ignore_dirs,
+            hosts: &self.importer.allowed_hosts,
+        };
+        let parsed = parse::parse(&source, &wanted, &new.cancel)?;
+        if parsed.files.is_empty() || (new.strict && !parsed.failed.is_empty()) {
+            let why = parsed.failed.first().map_or_else(
+                || format!("{told} holds nothing that can be read as text"),
+                |(path, why)| format!("{path} cannot be read: {why}"),
+            );
+            return Err(ApiError::new(Code::ProcessingError, why));
+        }
+        let (root, files) = self.install(account, who, new, &parsed, kind, &uri)?;
+        if let Some(id) = &new.upload {
+            disk::discard(&account.folder.join("_uploads").join(id));
+        }
+        let folders = if new.describe { describe_below(account, &root)? } else { 0 };
+        let mut told = self.imported(new, &parsed, &root, &told, (files, folders), started, &who.user);
+        if let Some(reason) = new.reason.as_ref().filter(|r| !r.trim().is_empty()) {
+            told["memory_linking"] = self.remember_reason(account, who, &root, reason)?;
+        }
+        if let (Some(minutes), Some(path)) = (new.watch_minutes, &new.path) {
+            told["watch"] = self.keep_watch(account, who, path, &root, minutes, new.host_paths)?;
+        }
+        Ok(told)
+    }
+
+    fn install(
+        &self,
+        account: &Account,
+        who: &Identity,
+        new: &NewResource,
+        parsed: &Parsed,
+        kind: &str,
+        uri: &str,
+    ) -> Result<(Place, usize)> {
+        let shared = Place::parse("viking://resources", who)?;
+        let named = |base: &Place| base.child(&parsed.name);
+        let target = match (&new.to, &new.parent) {
+            (Some(to), _) => Place::parse(to, who)?,
+            (None, Some(parent)) => named(&Place::parse(parent, who)?),
+            (None, None) => named(&shared),
+        };
+        if target.kind() != Kind::Resource || target.is_fixed() || target.names().first().is_some_and(|n| n == "agent")
+        {
+            return Err(ApiError::argument(format!(
+                "Resources belong below viking://resources or viking://~/resources, not at {target}"
+            )));
+        }
+        let staged = account.staging()?;
+        let source = json!({
+            "kind": kind, "uri": uri, "imported_at": Timestamp::now().to_string(), "reason": new.reason, "instruction": new.instruction,
+        });
+        let written = (|| {
+            disk::write(&staged.join(".source.json"), source.to_string().as_bytes(), Keep::Derived)?;
+            for (path, text) in &parsed.files {
+                let file = staged.join(path);
+                if let Some(folder) = file.parent() {
+                    std::fs::create_dir_all(folder)?;
+                }
+                std::fs::write(file, text)?;
+            }
+            disk::sync_staged(&staged, parsed.files.len())
+        })();
+        if let Err(error) = written {
+            disk::discard(&staged);
+            return Err(error.into());
+        }
+        let place;
+        {
+            let _held = account.restructure();
+            place = if new.to.is_some() { target } else { free_place(account, target, uri)? };
+            layers::invalidate(account, &place);
+            let old = disk::install(&staged, &account.path(&place));
+            if let Some(old) = old.inspect_err(|_| disk::discard(&staged))? {
+                disk::discard(&old);
+            }
+        }
+        account.library.forget(&place);
+        let files: Vec<(Place, String)> =
+            parsed.files.iter().map(|(path, text)| (place.below(path), text.clone())).collect();
+        let count = files.len();
+        account.library.learn_all(files);
+        account.library.outdated(&place.child("new"));
+        Ok((place, count))
+    }
+
+    #[allow(clippy::too_many_arguments)] // the parts of one answer
+    fn imported(
+        &self,
+        new: &NewResource,
+        parsed: &Parsed,
+        root: &Place,
+        source: &str,
+        (files, folders): (usize, usize),
+        started: Instant,
+        user: &str,
+    ) -> Value {
+        let ms = (started.elapsed().as_secs_f64() * 1e6).round() / 1000.0;
+        let tokens: u64 = parsed.files.iter().map(|(_, text)| sessions::tokens(text).ceil() as u64).sum();
+        let usage = json!({"tokens": {"total": tokens, "embedding": {"total": tokens}, "stages": {"embed_resource": {"embedding": {"total": tokens}}}}});
+        let stamp = Timestamp::now().strftime("%m%d%H%M").to_string();
+        let meta = if parsed.is_folder {
+            json!({
+                "file_count": parsed.processed.len(), "dir_name": source, "total_processable": parsed.processed.len() + parsed.failed.len(),
+                "processed_files": parsed.processed.iter().map(|(path, parser)| json!({"path": path, "parser": parser})).collect::<Vec<_>>(),
+                "failed_files": parsed.failed.iter().map(|(path, why)| json!({"path": path, "error": why})).collect::<Vec<_>>(),
+                "unsupported_files": parsed.unsupported, "skipped_files": parsed.skipped,
+            })
+        } else {
+            json!({})
+        };
+        let contexts = files + 2 * folders;
+        let errors: Vec<String> = parsed.failed.iter().map(|(path, why)| format!("{path}: {why}")).collect();
+        let mut told = json!({
+            "status": "success", "errors": errors, "source_path": source, "meta": meta, "root_uri": root.to_string(),
+            "temp_uri": format!("viking://temp/{user}/{stamp}_{}/{}", crate::trace::base36(6), parsed.name),
+            "queue_status": fs::queue_status(folders, contexts), "context_count": contexts,
+            "telemetry": {"id": format!("tm_{}", uuid::Uuid::new_v4().simple()), "summary": {
+                "operation": "add_resource_job", "status": "ok", "duration_ms": ms,
+                "resource": {"total": {"duration_ms": ms}, "flags": {
+                    "wait": false, "build_index": true, "summarize": new.describe, "watch_enabled": new.watch_minutes.is_some(),
+                }},
+            }},
+        });
+        if !parsed.is_folder {
+            told["usage"] = usage;
+        }
+        if !parsed.warnings.is_empty() {
+            told["warnings"] = parsed.warnings.clone().into();
+        }
+        told
+    }
+
+    /// Why something was brought in is remembered as if the user had said it.
+    fn remember_reason(
+        self: &Arc<Self>,
+        account: &Account,
+        who: &Identity,
+        root: &Place,
+        reason: &str,
+    ) -> Result<Value> {
+        let text = format!("{root} was added. Reason: {reason}");
+        let message = NewMessage {
+            role: "user".to_owned(),
+            parts: vec![json!({"type": "text", "text": text})],
+            ..NewMessage::default()
+        };
+        sessions::add_message(account, who, REASONS, &message)?;
+        let committed = self.commit(who, REASONS, 0, false)?;
+        Ok(json!({
+            "status": committed["status"], "session_id": REASONS, "commit_task_id": committed["task_id"],
+            "archive_uri": committed["archive_uri"],
+        }))
+    }
+
+    fn keep_watch(
+        &self,
+        account: &Account,
+        who: &Identity,
+        path: &str,
+        root: &Place,
+        minutes: f64,
+        host_paths: bool,
+    ) -> Result<Value> {
+        let watch = Watch {
+            task_id: uuid::Uuid::new_v4().to_string(),
+            path: path.to_owned(),
+            to_uri: root.to_string(),
+            user: who.user.clone(),
+            interval_minutes: minutes.max(1.0),
+            host_paths,
+            last_run: Timestamp::now().to_string(),
+            last_status: "ok".to_owned(),
+        };
+        let told =
+            json!({"task_id": watch.task_id, "to_uri": watch.to_uri, "interval_minutes": watch.interval_minutes});
+        self.importer.change(account, |all| {
+            all.retain(|known| known.to_uri != watch.to_uri);
+            if all.len() >= MAX_WATCHES {
+                return Err(ApiError::new(Code::ResourceExhausted, format!("there are {MAX_WATCHES} watches already")));
+            }
+            all.push(watch);
+            Ok(told)
+        })
+    }
+
+    /// Looks at a watched source again now.
+    pub fn trigger(self: &Arc<Self>, account: &Account, id: &str) -> Result<Value> {
+        let found = Importer::load(account).into_iter().find(|watch| watch.task_id == id || watch.to_uri == id);
+        self.look_again(account, &found.ok_or_else(|| no_watch(id))?)
+    }
+
+    /// Looks at every watched source whose time has come. Called now and then by whoever serves.
+    pub fn run_watches(self: &Arc<Self>) {
+        for account in self.open_accounts() {
+            for watch in Importer::load(&account) {
+                let last = watch.last_run.parse::<Timestamp>().unwrap_or_default();
+                let due = (Timestamp::now().as_second() - last.as_second()) as f64 >= watch.interval_minutes * 60.0;
+                if due && let Err(error) = self.look_again(&account, &watch) {
+                    tracing::warn!(uri = %watch.to_uri, error = %error.message, "a watched resource was not brought in again");
+                }
+            }
+        }
+    }
+
+    fn look_again(self: &Arc<Self>, account: &Account, watch: &Watch) -> Result<Value> {
+        let who = Identity::new(&account.name, &watch.user, None)?;
+        let new = NewResource {
+            path: Some(watch.path.clone()),
+            to: Some(watch.to_uri.clone()),
+            describe: true,
+            host_paths: watch.host_paths,
+            ..NewResource::default()
+        };
+        let done = self.import(account, &who, &new);
+        self.importer.change(account, |all| {
+            for known in all.iter_mut().filter(|known| known.task_id == watch.task_id) {
+                known.last_run = Timestamp::now().to_string();
+                known.last_status = done.as_ref().map_or_else(|e| e.message.clone(), |_| "ok".to_owned());
+            }
+            Ok(())
+        })?;
+        done
+    }
+}
+
+/// A place that is free, or holds what came from the same source before.
+fn free_place(account: &Account, target: Place, uri: &str) -> Result<Place> {
+    let above = target.parent().unwrap_or_else(|| target.clone());
+    for n in 0..10_000 {
+        let place = if n == 0 { target.clone() } else { above.child(&format!("{}_{n}", target.name())) };
+        let path = account.path(&place);
+        if disk::look(&path)?.is_none() {
+            return Ok(place);
+        }
+        let source = disk::read_text(&path.join(".source.json")).unwrap_or_default();
+        let source: Value = serde_json::from_str(&source).unwrap_or_default();
+        if source["uri"] == uri {
+            return Ok(place);
+        }
+    }
+    Err(ApiError::new(Code::AlreadyExists, format!("{target} is taken")))
+}
+
+/// Makes the descriptions of a folder and of all below it. Gives how many folders there are.
+fn describe_below(account: &Account, place: &Place) -> Result<usize> {
+    let mut folders = 1;
+    for found in disk::list(&account.path(place))?.into_iter().filter(|found| found.is_folder) {
+        folders += describe_below(account, &place.child(&found.name))?;
+    }
+    fs::layers_of(account, place)?;
+    Ok(folders)
+}

@@ -1,0 +1,152 @@
+//! [`Viking`]: all accounts, and what goes on beside requests.
+
+use crate::{
+    account::{Account, lock},
+    archive,
+    config::ContextConfig,
+    error::{ApiError, Code, Result},
+    model::Model,
+    query_config::QueryConfigs,
+    tasks::Tasks,
+    trace::Traces,
+    uri::Identity,
+    writer::Writer,
+};
+use serde_json::{Value, json};
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+/// Accounts that are open at once.
+const MAX_ACCOUNTS: usize = 256;
+
+/// The context store.
+pub struct Viking {
+    root: PathBuf,
+    pub(crate) config: ContextConfig,
+    accounts: Mutex<HashMap<String, Arc<Account>>>,
+    pub(crate) tasks: Tasks,
+    pub(crate) traces: Traces,
+    pub(crate) queries: QueryConfigs,
+    pub(crate) writer: Writer,
+    pub(crate) importer: crate::resources::Importer,
+    /// Held for as long as the store is open: two processes would undo each other's work.
+    _lock: std::fs::File,
+}
+
+impl Viking {
+    /// Opens the store at a folder, and finishes what a killed process left unfinished.
+    pub fn open(root: PathBuf, config: ContextConfig) -> Result<Arc<Self>> {
+        std::fs::create_dir_all(&root)?;
+        let lock = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(root.join(".lock"))?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| ApiError::new(Code::Unavailable, format!("{} is used by another Toolyard", root.display())))?;
+        let traces = Traces::open(&config, root.parent().unwrap_or(&root));
+        let queries = QueryConfigs::open(config.runtime_query_config_path.clone());
+        let model = config.llm.as_ref().and_then(|llm| {
+            Model::new(llm).inspect_err(|why| tracing::warn!(%why, "no language model: digests are extracted")).ok()
+        });
+        let viking = Arc::new(Self {
+            importer: crate::resources::Importer::new(&config),
+            root,
+            config,
+            accounts: Mutex::default(),
+            tasks: Tasks::default(),
+            traces,
+            queries,
+            writer: Writer { model },
+            _lock: lock,
+        });
+        for found in crate::disk::list(&viking.root)? {
+            if found.is_folder && viking.root.join(&found.name).join("_system/pending").is_dir() {
+                viking.open_account(&found.name)?;
+            }
+        }
+        Ok(viking)
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ContextConfig {
+        &self.config
+    }
+
+    fn open_account(&self, name: &str) -> Result<Arc<Account>> {
+        let mut accounts = lock(&self.accounts);
+        if let Some(account) = accounts.get(name) {
+            return Ok(account.clone());
+        }
+        if accounts.len() >= MAX_ACCOUNTS {
+            return Err(ApiError::new(Code::ResourceExhausted, format!("there are {MAX_ACCOUNTS} accounts already")));
+        }
+        let account = Arc::new(Account::open(&self.root, name)?);
+        // Before anybody can forget a memory, those that were promised are written; so none comes back afterwards.
+        for pending in archive::unfinished(&account)? {
+            self.tasks.begin_as(
+                &pending.task,
+                "session_commit",
+                pending.session(),
+                &format!("{name}/{}", pending.user()),
+            );
+            let ended = archive::finish(&account, &pending, &Writer::default());
+            self.tasks.end(&pending.task, ended);
+        }
+        accounts.insert(name.to_owned(), account.clone());
+        Ok(account)
+    }
+
+    /// The caller's account, with the caller's folders in it.
+    pub fn account(&self, who: &Identity) -> Result<Arc<Account>> {
+        let account = self.open_account(&who.account)?;
+        account.meet(who)?;
+        Ok(account)
+    }
+
+    /// The accounts that are open.
+    pub(crate) fn open_accounts(&self) -> Vec<Arc<Account>> {
+        lock(&self.accounts).values().cloned().collect()
+    }
+
+    /// Who tools act for.
+    pub fn identity(&self, peer: Option<String>) -> Identity {
+        Identity { account: self.config.account_id.clone(), user: self.config.user_id.clone(), peer }
+    }
+
+    /// Archives a session, and begins to summarise it. With `wait`, that is done before this returns.
+    pub fn commit(self: &Arc<Self>, who: &Identity, session: &str, keep: usize, wait: bool) -> Result<Value> {
+        let account = self.account(who)?;
+        let owner = format!("{}/{}", who.account, who.user);
+        let task = self.tasks.begin("session_commit", session, &owner);
+        let committed = archive::commit(&account, who, session, keep, &task);
+        let failed =
+            |error: &ApiError| crate::tasks::Ended { error: Some(error.message.clone()), ..Default::default() };
+        let committed = committed.inspect_err(|error| self.tasks.end(&task, failed(error)))?;
+        let Some(pending) = committed.pending else {
+            self.tasks.end(&task, crate::tasks::Ended::default());
+            return Ok(json!({
+                "session_id": session, "status": "skipped", "reason": "no_messages", "task_id": null,
+                "archive_uri": null, "archived": false, "effective_enable_working_memory": false, "trace_id": "",
+                "estimated_active_tokens": committed.active_tokens, "budget_exceeded": false,
+            }));
+        };
+        let this = self.clone();
+        let finish = move || this.tasks.end(&pending.task, archive::finish(&account, &pending, &this.writer));
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) if !wait => drop(runtime.spawn_blocking(finish)),
+            _ => finish(),
+        }
+        Ok(json!({
+            "session_id": session, "status": "accepted", "task_id": task, "archive_uri": committed.archive_uri,
+            "archived": true, "effective_enable_working_memory": false, "trace_id": "",
+            "estimated_active_tokens": committed.active_tokens, "budget_exceeded": false,
+        }))
+    }
+
+    /// For `status`: what is there.
+    pub fn summary(&self) -> Value {
+        let accounts = lock(&self.accounts);
+        let indexed: usize = accounts.values().map(|account| account.library.len()).sum();
+        json!({"accounts": accounts.len(), "indexed": indexed, "folder": self.root.display().to_string()})
+    }
+}

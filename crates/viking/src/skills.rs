@@ -1,0 +1,212 @@
+//! Skills: a folder each with a SKILL.md, brought in as text, as a file or folder, or as an MCP tool's description.
+
+use crate::{
+    account::Account,
+    digest,
+    disk::{self, Keep},
+    error::{ApiError, Result},
+    fs,
+    uri::{Identity, Place},
+};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A skill's name has at most this many characters.
+const MAX_NAME_CHARS: usize = 64;
+/// Files beside SKILL.md.
+const MAX_FILES: usize = 500;
+/// Bytes of one file.
+const MAX_FILE_BYTES: u64 = 8 << 20;
+
+/// A skill that was read.
+struct Skill {
+    name: String,
+    text: String,
+}
+
+fn bad(message: impl Into<String>) -> ApiError {
+    ApiError::argument(message)
+}
+
+/// Reads a SKILL.md.
+fn from_text(text: &str) -> Result<Skill> {
+    let (front, _) = digest::front_matter(text.trim_start_matches('\u{feff}'));
+    let Some(front) = front else { return Err(bad("SKILL.md must have YAML frontmatter")) };
+    let name =
+        digest::field(front, "name").filter(|n| !n.is_empty()).ok_or_else(|| bad("Skill must have 'name' field"))?;
+    digest::field(front, "description")
+        .filter(|d| !d.is_empty())
+        .ok_or_else(|| bad("Skill must have 'description' field"))?;
+    check_name(&name)?;
+    Ok(Skill { name, text: text.to_owned() })
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let fits = name.chars().count() <= MAX_NAME_CHARS
+        && !name.starts_with(['.', '-'])
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    if fits {
+        Ok(())
+    } else {
+        Err(bad(format!("Invalid skill name: use letters, digits, '-', '_' and '.', at most {MAX_NAME_CHARS}")))
+    }
+}
+
+/// `camelCase` and `snake_case` become `kebab-case`.
+fn kebab(name: &str) -> String {
+    let mut out = String::new();
+    let mut before_lower = false;
+    for c in name.chars() {
+        if c.is_uppercase() && before_lower {
+            out.push('-');
+        }
+        before_lower = c.is_lowercase() || c.is_numeric();
+        out.extend(if c == '_' || c == ' ' { vec!['-'] } else { c.to_lowercase().collect() });
+    }
+    out
+}
+
+/// Reads a dictionary: a skill's own fields, or an MCP tool.
+fn from_object(map: &serde_json::Map<String, Value>) -> Result<Skill> {
+    let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
+    let name = text("name");
+    if name.is_empty() {
+        return Err(bad("Skill must have 'name' field"));
+    }
+    let description = if text("description").is_empty() { name } else { text("description") };
+    let quoted = digest::yaml_text(&digest::collapse(description));
+    let Some(schema) = map.get("inputSchema") else {
+        check_name(name)?;
+        let content = text("content");
+        let body = if content.is_empty() { format!("# {name}\n\n{description}\n") } else { content.to_owned() };
+        return Ok(Skill {
+            name: name.to_owned(),
+            text: format!("---\nname: {name}\ndescription: {quoted}\n---\n\n{body}"),
+        });
+    };
+    let name = kebab(name);
+    check_name(&name)?;
+    let mut body = format!("---\nname: {name}\ndescription: {quoted}\n---\n\n# {name}\n\n{description}\n");
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if let Some(properties) = schema["properties"].as_object().filter(|p| !p.is_empty()) {
+        body.push_str("\n## Parameters\n\n");
+        for (key, property) in properties {
+            let kind = property["type"].as_str().unwrap_or("any");
+            let need = if required.contains(&key.as_str()) { "required" } else { "optional" };
+            let about = property["description"].as_str().map(|d| format!(": {d}")).unwrap_or_default();
+            body.push_str(&format!("- **{key}** ({kind}, {need}){about}\n"));
+        }
+    }
+    body.push_str(&format!("\n## Usage\n\nCalled as the MCP tool `{}`.\n", text("name")));
+    Ok(Skill { name, text: body })
+}
+
+/// Keeps a skill that came as data.
+pub(crate) fn add_data(account: &Account, who: &Identity, data: &Value) -> Result<Value> {
+    let skill = match data {
+        Value::String(text) => from_text(text)?,
+        Value::Object(map) => from_object(map)?,
+        _ => return Err(bad("Skill data must be SKILL.md content or an object")),
+    };
+    install(account, who, &skill, None)
+}
+
+/// Keeps a skill that lies in a file or folder on this machine.
+pub(crate) fn add_path(account: &Account, who: &Identity, path: &Path) -> Result<Value> {
+    let (file, folder) = if path.is_dir() { (path.join("SKILL.md"), Some(path)) } else { (path.to_owned(), None) };
+    let text = disk::read_text(&file).map_err(|_| bad("SKILL.md not found"))?;
+    install(account, who, &from_text(&text)?, folder)
+}
+
+fn install(account: &Account, who: &Identity, skill: &Skill, beside: Option<&Path>) -> Result<Value> {
+    let place = who.home().child("skills").child(&skill.name);
+    let staged = account.staging()?;
+    let put = |path: &Path, bytes: &[u8]| disk::write(path, bytes, Keep::Derived);
+    put(&staged.join("SKILL.md"), skill.text.as_bytes())?;
+    let source = beside.map(|p| p.display().to_string()).unwrap_or_default();
+    put(
+        &staged.join(".source.json"),
+        json!({"kind": if beside.is_some() { "local" } else { "data" }, "uri": source}).to_string().as_bytes(),
+    )?;
+    let mut auxiliary = 0;
+    if let Some(folder) = beside {
+        copy_below(folder, &staged, &mut auxiliary)?;
+    }
+    disk::sync_staged(&staged, auxiliary + 2)?;
+    {
+        let _held = account.restructure();
+        if let Some(old) = disk::install(&staged, &account.path(&place))? {
+            disk::discard(&old);
+        }
+        crate::layers::invalidate(account, &place);
+    }
+    account.library.forget(&place);
+    let files = fs::learn_below(account, &place)?;
+    fs::layers_of(account, &place)?;
+    let uri = place.to_string();
+    Ok(json!({
+        "status": "success", "root_uri": uri, "uri": uri, "name": skill.name, "auxiliary_files": auxiliary,
+        "queue_status": fs::queue_status(1, files + 2),
+    }))
+}
+
+fn copy_below(from: &Path, to: &Path, count: &mut usize) -> Result<()> {
+    for found in disk::list(from)? {
+        if found.is_hidden() || (found.name == "SKILL.md" && to.join("SKILL.md").exists()) {
+            continue;
+        }
+        if *count >= MAX_FILES || found.size > MAX_FILE_BYTES {
+            return Err(ApiError::new(
+                crate::error::Code::ResourceExhausted,
+                format!("a skill has at most {MAX_FILES} files of {MAX_FILE_BYTES} bytes"),
+            ));
+        }
+        let (source, target) = (from.join(&found.name), to.join(&found.name));
+        if found.is_folder {
+            std::fs::create_dir(&target)?;
+            copy_below(&source, &target, count)?;
+        } else {
+            std::fs::write(target, disk::read(&source)?)?;
+            *count += 1;
+        }
+    }
+    Ok(())
+}
+
+/// `GET /skills`.
+pub(crate) fn list(account: &Account, who: &Identity) -> Result<Value> {
+    let roots = [who.home().child("skills"), Place::parse("viking://agent/skills", who)?];
+    let mut skills = Vec::new();
+    for root in &roots {
+        for found in disk::list(&account.path(root))?.into_iter().filter(|found| found.is_folder) {
+            let place = root.child(&found.name);
+            let text = disk::read_text(&account.path(&place).join("SKILL.md")).unwrap_or_default();
+            let front = digest::front_matter(&text).0.unwrap_or_default();
+            skills.push(json!({
+                "name": found.name, "description": digest::field(front, "description").unwrap_or_default(),
+                "uri": place.to_string(), "tags": digest::list_field(front, "tags"),
+                "allowed_tools": digest::list_field(front, "allowed_tools"), "modTime": fs::millis(found.modified),
+            }));
+        }
+    }
+    let total = skills.len();
+    Ok(json!({"root_uris": roots.map(|root| root.to_string()), "skills": skills, "total": total}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skills_are_read_from_text_and_from_mcp_tools() {
+        assert_eq!(from_text("no frontmatter").err().unwrap().message, "SKILL.md must have YAML frontmatter");
+        assert!(from_text("---\nname: a\n---\nx").is_err());
+        assert!(from_text("---\nname: ../a\ndescription: d\n---\nx").is_err());
+        let tool = json!({"name": "calcAdd_two", "description": "Add two: numbers", "inputSchema": {
+            "type": "object", "properties": {"a": {"type": "number", "description": "first"}}, "required": ["a"]}});
+        let skill = from_object(tool.as_object().unwrap()).unwrap();
+        assert_eq!(skill.name, "calc-add-two");
+        assert!(skill.text.contains("- **a** (number, required): first"));
+        assert_eq!(from_text(&skill.text).unwrap().name, "calc-add-two");
+    }
+}
