@@ -26,7 +26,7 @@ impl Provider for Bench {
         _: Prepared,
     ) -> BoxFuture<'a, Result<Output, Failed>> {
         Box::pin(async move {
-            let p = Value::Object(call.args.clone());
+            let p = Value::Object((*call.args).clone());
             match call.tool.as_str() {
                 "bench_echo" => said(p["text"].clone(), json!({"id": call.call_id, "p": p})),
                 "bench_slow" => {

@@ -210,7 +210,7 @@ fn by_rules(message: &Message<'_>, text: &str) -> Option<Memory> {
             continue;
         }
         let who = group("s");
-        if is_no_name(who) {
+        if is_no_name(who) || (rule.key == "is {o}" && is_mood(object)) {
             continue;
         }
         let subject = subject_of(message, who);
@@ -339,6 +339,30 @@ fn is_empty_talk(object: &str) -> bool {
         )
     });
     !telling
+}
+
+/// "I'm a bit tired" says nothing about who somebody is.
+fn is_mood(object: &str) -> bool {
+    let first = object.split(' ').next().unwrap_or_default().to_lowercase();
+    matches!(
+        first.as_str(),
+        "bit"
+            | "little"
+            | "lot"
+            | "tad"
+            | "while"
+            | "few"
+            | "good"
+            | "bad"
+            | "great"
+            | "big"
+            | "huge"
+            | "fan"
+            | "same"
+            | "one"
+            | "only"
+            | "best"
+    )
 }
 
 /// Words that begin sentences with a capital and are no names.
@@ -567,7 +591,12 @@ mod tests {
             );
         }
         assert_eq!(one("用户偏好使用 TypeScript 编写 OpenClaw 插件。").category, Category::Preferences);
-        assert!(!one("I don't like coffee.").positive);
+        for disliked in
+            ["I don't like coffee.", "I'm not really into crowds.", "Anna no longer eats meat.", "I can't stand noise."]
+        {
+            let memory = one(disliked);
+            assert_eq!((memory.category, memory.positive), (Category::Preferences, false), "{disliked}");
+        }
     }
 
     #[test]
@@ -604,7 +633,14 @@ mod tests {
 
     #[test]
     fn questions_courtesies_and_assistants_leave_nothing() {
-        for text in ["Do you like tea?", "I'd like you to open the file.", "Hello there!", "That sounds like fun."] {
+        for text in [
+            "Do you like tea?",
+            "I'd like you to open the file.",
+            "Hello there!",
+            "That sounds like fun.",
+            "I'm a bit tired.",
+            "I never said that to Bob.",
+        ] {
             assert_eq!(memories(&[said(None, text)], &Options::default()), [], "{text}");
         }
         let assistant = Message { role: "assistant", ..said(None, "I love helping with code.") };

@@ -106,7 +106,14 @@ const RULES: &[(&str, Category, &str, bool, bool)] = &[
         true,
     ),
     (
-        r"WHOADV (?i:do not|does not|don't|doesn't|did not|never|no longer|am no longer into|is no longer into|not)(?i: really| particularly| especially)? ?(?i:like|love|enjoy|prefer|want|eat|eats|drink|drinks|use|uses|need|care for|into)? OBJ",
+        r"WHOADV (?i:do not|does not|don't|doesn't|never|no longer)(?i: really| particularly| especially| ever)? (?i:like|likes|love|loves|enjoy|enjoys|prefer|want|wants|eat|eats|drink|drinks|use|uses|care for) OBJ",
+        Category::Preferences,
+        "about {o}",
+        false,
+        false,
+    ),
+    (
+        r"WHO(?:'m)? ?(?i:am|is|are)? (?i:not|no longer)(?i: really| particularly)? (?i:into|fond of|interested in|a fan of|keen on) OBJ",
         Category::Preferences,
         "about {o}",
         false,
@@ -127,7 +134,7 @@ const RULES: &[(&str, Category, &str, bool, bool)] = &[
         true,
     ),
     (
-        r"WHO(?:'m)? ?(?i:am|is|are)?ADV (?i:a (?:big |huge |great )?fan of|fond of|into|interested in|passionate about|crazy about|keen on|obsessed with|used to) OBJ",
+        r"WHO(?:'m)? ?(?i:am|is|are)?ADV (?i:a (?:big |huge |great )?fan of|fond of|into|interested in|passionate about|crazy about|keen on|obsessed with) OBJ",
         Category::Preferences,
         "about {o}",
         false,
