@@ -78,6 +78,9 @@ pub struct Knowledge {
     noted: Mutex<Noted>,
 }
 
+/// Which chunks of which version a sandbox lets through; `None` for all of them.
+type Allowed = (u64, Sandbox, Option<Arc<Vec<bool>>>);
+
 #[derive(Default)]
 struct Noted {
     version_checked: Option<Instant>,
@@ -85,7 +88,7 @@ struct Noted {
     /// What a reader said when it could not read, until a new version is there.
     broken: Option<IndexError>,
     look: Option<VaultLook>,
-    allowed: Option<(u64, Sandbox, Option<Arc<Vec<bool>>>)>,
+    allowed: Option<Allowed>,
     health: Option<Health>,
     attuned: Option<Attuned>,
     filter: Option<(Sandbox, Arc<PathFilter>)>,
