@@ -71,8 +71,6 @@ pub(crate) struct Hit {
     pub tags: Vec<String>,
     /// The kind of memory.
     pub category: Option<String>,
-    /// When it was said or happened.
-    pub time_ms: Option<i64>,
 }
 
 /// What is looked for.
@@ -222,8 +220,11 @@ impl Library {
             stale
         };
         for place in stale {
-            if crate::fs::layers_of(account, &place).is_err() {
-                self.write().stale.remove(&place);
+            match crate::fs::layers_of(account, &place) {
+                // Made by somebody else meanwhile, or read: then they are taken in here.
+                Ok(layers) if self.read().stale.contains(&place) => self.describe(&place, &layers),
+                Ok(_) => {}
+                Err(_) => drop(self.write().stale.remove(&place)),
             }
         }
     }
@@ -300,7 +301,6 @@ impl Library {
                 told: known.map(|k| k.told.clone()).unwrap_or_default(),
                 tags: known.map(|k| k.tags.clone()).unwrap_or_default(),
                 category: place.category().map(str::to_owned),
-                time_ms: hit.time_ms,
             });
             if hits.len() >= wanted.limit {
                 break;

@@ -25,10 +25,13 @@ const MAX_HELD: usize = 1024;
 /// Who may speak.
 const ROLES: [&str; 4] = ["user", "assistant", "system", "tool"];
 
+/// By user and id.
+type Held = HashMap<(String, String), Arc<Mutex<Session>>>;
+
 /// The sessions of an account that are in memory.
 #[derive(Default)]
 pub struct Sessions {
-    held: Mutex<HashMap<(String, String), Arc<Mutex<Session>>>>,
+    held: Mutex<Held>,
 }
 
 /// What is noted about a session beside its messages.
@@ -333,7 +336,7 @@ pub fn list(account: &Account, who: &Identity) -> Result<Value> {
     let root = who.home().child("sessions");
     let mut all = disk::list(&account.path(&root))?;
     all.retain(|found| found.is_folder);
-    all.sort_by(|a, b| b.modified.cmp(&a.modified));
+    all.sort_by_key(|found| std::cmp::Reverse(found.modified));
     Ok(all
         .iter()
         .map(|found| {

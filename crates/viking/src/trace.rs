@@ -266,7 +266,7 @@ impl Files {
                 Some((name.strip_suffix(".jsonl")?.parse().ok()?, entry.path()))
             })
             .collect();
-        days.sort_by(|a, b| b.0.cmp(&a.0));
+        days.sort_by_key(|(date, _)| std::cmp::Reverse(*date));
         days
     }
 
