@@ -261,7 +261,11 @@ impl Importer {
         progress: &(dyn Fn(Progress<'_>) + Send + Sync),
         cancel: &CancellationToken,
     ) -> Result<Gathered, ImportError> {
-        let named = |fallback: &str| section_name(options.name.as_deref().map_or(fallback, names::stem));
+        // A name may have an extension; a folder's may look as if it had one ("v1.2").
+        let bare = |name: &'_ str| {
+            if Format::of_name(name).is_some() { names::stem(name).to_owned() } else { name.to_owned() }
+        };
+        let named = |fallback: &str| section_name(&options.name.as_deref().map_or_else(|| fallback.to_owned(), bare));
         match source {
             Source::Path(path) => {
                 progress(Progress { done: 0, total: 0, current: "reading the folder" });

@@ -68,6 +68,9 @@ async fn an_archive_is_a_folder() {
     let imported = import(Source::Path(place), &Options::default()).await.unwrap();
     assert_eq!((imported.name.as_str(), paths(&imported)), ("pack", vec!["a/a.md", "sub/b/b.md"]));
     assert!(whole(&imported).contains("Word here"));
+    let named = Options { name: Some("v1.2".to_owned()), ..Options::default() };
+    let upload = Source::Upload { name: "upload_1.zip".to_owned(), bytes: made::zip(&[("a.md", b"# A")]) };
+    assert_eq!(import(upload, &named).await.unwrap().name, "v1.2");
     assert_eq!(imported.report.unsupported_files[0].path, "inner.zip");
 }
 
