@@ -69,13 +69,12 @@ impl LanceReader {
 async fn sizes(data: &Dataset) -> IndexResult<()> {
     let store = data.object_store(None).await.map_err(index_error)?;
     let folder = data.data_dir();
-    let files = data.fragments().iter().flat_map(|fragment| &fragment.files).take(MAX_PROBED_FILES);
-    let expected =
-        files.filter_map(|file| Some((folder.clone().join(file.path.as_str()), file.file_size_bytes.get()?)));
-    let looks = expected.map(|(path, size)| {
-        let store = store.clone();
-        async move { Ok::<_, IndexError>(store.size(&path).await.map_err(index_error)? == size.get()) }
-    });
+    let mut looks = Vec::new();
+    for file in data.fragments().iter().flat_map(|fragment| &fragment.files).take(MAX_PROBED_FILES) {
+        let Some(size) = file.file_size_bytes.get() else { continue };
+        let (store, path) = (store.clone(), folder.clone().join(file.path.as_str()));
+        looks.push(async move { Ok::<_, IndexError>(store.size(&path).await.map_err(index_error)? == size.get()) });
+    }
     let mut looks = futures_util::stream::iter(looks).buffer_unordered(PROBES_AT_ONCE);
     while let Some(same) = looks.try_next().await? {
         if !same {
