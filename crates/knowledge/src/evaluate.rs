@@ -128,7 +128,12 @@ pub async fn evaluate(
             let start = Instant::now();
             let vector = match way {
                 0 => None,
-                _ => attuned.embed(std::slice::from_ref(&question.text), Purpose::Query).await?.into_iter().next().flatten(),
+                _ => attuned
+                    .embed(std::slice::from_ref(&question.text), Purpose::Query)
+                    .await?
+                    .into_iter()
+                    .next()
+                    .flatten(),
             };
             let asked = Question {
                 text: if way == 1 { "" } else { &question.text },
