@@ -1,4 +1,5 @@
 //! The index on LanceDB: the contract suite, damage, versions over restarts.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 #[path = "../../../knowledge/tests/it/index_suite.rs"]
 mod index_suite;

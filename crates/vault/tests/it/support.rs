@@ -197,7 +197,7 @@ impl TestVault {
     /// The whole call. Arguments are checked against the input schema, the answer against the output schema.
     pub(crate) async fn call(&self, tool: &str, args: Value) -> Result<Done, Failed> {
         let call = tool_call(tool, args);
-        if let Err(error) = INPUT_SCHEMAS[tool].validate(&Value::Object(call.args.clone())) {
+        if let Err(error) = INPUT_SCHEMAS[tool].validate(&Value::Object(call.args.as_ref().clone())) {
             return Err(Failed::new(ErrorCode::ValidationError, error.to_string()));
         }
         self.unchecked(call).await
@@ -241,7 +241,7 @@ pub(crate) fn tool_call(tool: &str, args: Value) -> ToolCall {
         step_id: StepId::direct(),
         tool: ToolName::parse(tool).unwrap(),
         attempt: 1,
-        args,
+        args: args.into(),
         args_hash: None,
         timeout_ms: Some(30_000),
         deadline_at: None,
