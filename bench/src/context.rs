@@ -154,7 +154,7 @@ pub(crate) fn traces(setup: &Setup) -> Result<Report> {
     let trace = |n: usize| {
         json!({
             "schemaVersion": "1.0", "traceId": format!("ov_search-{n}"), "ts": now - (TRACES - n) as i64, "sessionKey": format!("agent:main:s{}", n % 500),
-            "source": if n % 3 == 0 { "memory_recall" } else { "ov_search" }, "operationType": "semantic_find", "resourceTypes": ["resource", "agent"],
+            "source": if n.is_multiple_of(3) { "memory_recall" } else { "ov_search" }, "operationType": "semantic_find", "resourceTypes": ["resource", "agent"],
             "trigger": {"query": format!("question number {n} about something that was said before")},
             "searches": [{"resourceType": "resource", "limit": 10, "durationMs": 3, "total": 1, "results": [{"uri": "viking://resources/a/b.md", "score": 0.7}]}],
             "selected": [{"uri": "viking://resources/a/b.md", "score": 0.7, "displayed": true}],

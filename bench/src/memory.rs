@@ -106,11 +106,11 @@ fn memory(number: usize) -> Document {
     let (other, more) = (PEOPLE[mixed / 7 % 12], THINGS[mixed / 31 % 40]);
     let text =
         format!("{who} {verb} {what} {place}. {other} said it reminded them of {more} (note {}).", number % 9_973);
-    let user = if number % 2 == 0 { 0 } else { number % USERS };
+    let user = if number.is_multiple_of(2) { 0 } else { number % USERS };
     let mut document = Document::new(format!("viking://user/u{user}/memories/events/m{number}.md"), text);
     document.owner = format!("default/u{user}");
     document.scope = format!("viking://user/u{user}/memories/events");
-    document.category = Some(if mixed % 3 == 0 { Category::Preferences } else { Category::Events });
+    document.category = Some(if mixed.is_multiple_of(3) { Category::Preferences } else { Category::Events });
     document.time_ms = Some(1_680_000_000_000 + (number as i64 % 700) * 86_400_000);
     document
 }
