@@ -213,7 +213,8 @@ async fn measure_million(setup: &Setup, report: Report) -> Result<Report> {
     let mut questions = Vec::new();
     for _ in 0..20 * setup.rounds {
         let asked = question(&mut dice);
-        let vector = embedder.embed(std::slice::from_ref(&asked), Purpose::Query).await?.remove(0).context("no vector")?;
+        let vector =
+            embedder.embed(std::slice::from_ref(&asked), Purpose::Query).await?.remove(0).context("no vector")?;
         questions.push((asked, vector));
     }
     // The exact answer, ten best for each question, in one pass over all vectors.

@@ -146,6 +146,14 @@ impl NoteIndex for LanceIndex {
                 return Err(IndexError::Busy);
             }
             let turn = Turn(self.writing.clone());
+            // Where everything is made anew, nothing damaged need be kept: what is left of it would be read again.
+            if start == Start::Fresh
+                && let Err(IndexError::Corrupted(reason)) = guarded(current(self.place.clone())).await
+            {
+                tracing::warn!(reason, "a damaged index is thrown away");
+                let place = self.place.clone();
+                guarded(async move { place.discard().await }).await?;
+            }
             let writer = guarded(LanceWriter::begin(self.place.clone(), spec.clone(), start, turn)).await?;
             Ok(Box::new(writer) as Box<dyn IndexWriter>)
         })

@@ -124,6 +124,21 @@ impl Place {
             && std::fs::read_dir(table.join("_refs").join("tags")).is_ok_and(|mut tags| tags.next().is_some())
     }
 
+    /// Throws both tables away.
+    pub(crate) async fn discard(&self) -> IndexResult<()> {
+        for name in [FILES, CHUNKS] {
+            match self.local(name) {
+                Some(folder) if folder.exists() => tokio::fs::remove_dir_all(&folder).await.map_err(index_error)?,
+                Some(_) => {}
+                None => match self.connection().await?.drop_table(name, &[]).await {
+                    Ok(()) | Err(Error::TableNotFound { .. }) => {}
+                    Err(error) => return Err(index_error(error)),
+                },
+            }
+        }
+        Ok(())
+    }
+
     /// An empty table with this schema in the place of whatever is there. Complete versions stay readable, unless what is
     /// there cannot even be opened; then it goes.
     pub(crate) async fn empty(&self, name: &str, dimensions: Option<usize>) -> IndexResult<Table> {
