@@ -324,7 +324,9 @@ async fn fill_until_refused(store: Arc<dyn Store>) {
     assert!(store.ledger_append(&mut |last| link(last, vec![1])).is_err());
     assert!(store.settle().is_err());
     assert_eq!(store.get("s", "k").unwrap(), None);
-    assert_eq!(frames_of(&*store, run, 0).len() as u64, seq, "reading goes on");
+    // What the journal holds comes to the database with the next start; the parent looks.
+    let read = frames_of(&*store, run, 0).len() as u64;
+    assert!((1..=seq).contains(&read), "reading goes on: {read} of {seq}");
 }
 
 /// Lets several threads loose at the same moment.

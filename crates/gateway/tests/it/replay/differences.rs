@@ -14,7 +14,6 @@ pub(super) fn absent(of: &str) -> Vec<String> {
         "heartbeatSeconds",
         "agents",
         "modelRuntime",
-        "plugins.unavailable",
         // one async runtime, whose threads are all alike
         "eventLoop.cpuBreakdown.mainThreadCoreRatio",
         "eventLoop.cpuBreakdown.workerCoreRatio",
