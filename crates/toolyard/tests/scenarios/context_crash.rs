@@ -168,6 +168,7 @@ fn verify(address: &str, number: usize, known: &Known) {
 }
 
 #[test]
+#[ignore = "takes minutes in a debug build: make context-crash"]
 fn a_hundred_sessions_lose_nothing_and_nothing_forgotten_returns_when_the_process_is_killed() {
     let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
     let (rounds, seed) = (number("TOOLYARD_CONTEXT_ROUNDS", 3), number("TOOLYARD_CRASH_SEED", 6));
@@ -189,7 +190,7 @@ fn a_hundred_sessions_lose_nothing_and_nothing_forgotten_returns_when_the_proces
             .collect();
         let count = || -> usize {
             let one = |known: &Known| known.kept.len() + 2 * known.forgotten.len() + known.messages.len();
-            known.iter().map(|known| known.lock().map_or(0, |known| one(&known))).sum()
+            known.iter().map(|known| known.try_lock().map_or(0, |known| one(&known))).sum()
         };
         let (before, began) = (count(), Instant::now());
         while count() < before + ACKNOWLEDGED && began.elapsed() < ROUND {
