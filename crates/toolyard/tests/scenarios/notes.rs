@@ -246,8 +246,10 @@ fn setting(name: &str, default: u64) -> u64 {
 
 fn notes_below(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = below(folder, ".md");
+    // The folder itself may lie below a hidden one; what is hidden in it is no note.
     found.retain(|path| {
-        !path.components().any(|c| c.as_os_str().to_string_lossy().starts_with('.')) && path.starts_with(folder)
+        path.strip_prefix(folder)
+            .is_ok_and(|inside| !inside.components().any(|c| c.as_os_str().to_string_lossy().starts_with('.')))
     });
     found.sort();
     found
