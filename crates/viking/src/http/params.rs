@@ -75,6 +75,23 @@ impl Params {
         self.known.extend(names);
     }
 
+    /// Fields that would keep something from somebody, and that nothing here does: refused, for to be ignored would be
+    /// worse. What is empty asks for nothing.
+    pub(super) fn refuse(&mut self, names: &[&'static str]) {
+        self.known.extend(names);
+        for name in names {
+            let asks = match self.map.get(*name) {
+                None | Some(Value::Null) => false,
+                Some(Value::Object(fields)) => !fields.is_empty(),
+                Some(Value::Array(items)) => !items.is_empty(),
+                Some(_) => true,
+            };
+            if asks {
+                self.fault(Some(name), "Not supported by this server; leave it out".to_owned(), "not_supported");
+            }
+        }
+    }
+
     pub(super) fn text(&mut self, name: &'static str) -> Option<String> {
         match self.any(name)? {
             Value::String(text) => Some(text),

@@ -215,7 +215,8 @@ fn searches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
         ["find" | "search"] => {
             let find = read_find(&mut body);
             let read = body.flag("read_content").unwrap_or_default();
-            body.accept(&["telemetry", "filter", "time_field", "include_provenance", "image_url"]);
+            body.accept(&["telemetry", "time_field", "include_provenance", "image_url"]);
+            body.refuse(&["filter"]);
             if rest == ["search"] {
                 body.accept(&["session_id", "mode", "max_tokens", "quotas", "detail", "dedup_turns"]);
             }
@@ -304,9 +305,9 @@ fn add_resource(ask: &Ask<'_>) -> Result<Answer> {
         "is_active",
         "tags",
         "tag_mode",
-        "acl",
         "telemetry",
     ]);
+    body.refuse(&["acl"]);
     if new.path.is_none() && new.upload.is_none() {
         body.whole("Either 'path' or 'temp_file_id' must be provided");
     }
