@@ -341,9 +341,15 @@ impl Client {
         let params = json!({"name": "obsidian_rag_search", "args": {"query": query}});
         let request = json!({"id": self.id, "method": "tools.call", "params": params});
         writeln!(self.out, "{request}")?;
-        let mut line = String::new();
-        self.lines.read_line(&mut line)?;
-        let mut answer: Value = serde_json::from_str(&line)?;
+        // The run's events come first.
+        let mut answer = loop {
+            let mut line = String::new();
+            ensure!(self.lines.read_line(&mut line)? > 0, "the server hung up");
+            let message: Value = serde_json::from_str(&line)?;
+            if message.get("event").is_none() {
+                break message;
+            }
+        };
         ensure!(answer["ok"] == true, "the search failed: {answer}");
         Ok(answer["result"]["result"]["data"].take())
     }
