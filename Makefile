@@ -16,7 +16,7 @@ CASES ?= *
 RELEASE := $(CARGO) build --release -p toolyard -p toolyard-sandbox -p toolyard-mcp -p toolyard-bench
 DEBUG := $(CARGO) build -q --workspace --all-targets --locked
 
-.PHONY: context-crash help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm claude-code openclaw-cli autobahn object-store dist clean-home tools-needed
+.PHONY: context-crash crash-full help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm claude-code openclaw-cli autobahn object-store dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -51,8 +51,11 @@ deny: tools-needed ## licences, sources and the dependency rules between crates
 unit: tools-needed ## unit, property, contract and scenario tests
 	$(CARGO) test --workspace --locked
 
-crash: tools-needed ## kill the process at seeded random points of a plan and of an indexing job (CRASH_POINTS=1000 NOTES_CRASH_POINTS=50 for the full run)
+crash: tools-needed ## kill the process at seeded random points of a plan and of an indexing job (`make crash-full` for the full run)
 	TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) TOOLYARD_NOTES_CRASH_POINTS=$(NOTES_CRASH_POINTS) $(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture crash --skip context_crash
+
+crash-full: build ## the same with the optimised program at 1,000 points of a plan and 50 of an indexing job
+	TOOLYARD_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard" $(MAKE) crash CRASH_POINTS=1000 NOTES_CRASH_POINTS=50
 
 context-crash: tools-needed ## a hundred sessions of the context store while the process is killed (minutes in a debug build)
 	$(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture context_crash

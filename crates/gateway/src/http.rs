@@ -304,8 +304,9 @@ fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Respon
 /// Whether a tool has an argument `action`: only then may it be given beside the arguments.
 fn takes_action(gateway: &Gateway, name: &str) -> bool {
     let tools = gateway.service().engine().tools();
-    let schema = tools.snapshot.get(name).map(|entry| &entry.definition().input_schema);
-    schema.and_then(|s| s.get("properties")).and_then(Value::as_object).is_some_and(|p| p.contains_key("action"))
+    let schema = tools.snapshot.get(name).map(|entry| entry.definition().input_schema.parse());
+    let properties = schema.as_ref().and_then(|s| s.get("properties"));
+    properties.and_then(Value::as_object).is_some_and(|p| p.contains_key("action"))
 }
 
 fn invoked_response(invoked: tools::Invoked) -> Response {

@@ -142,9 +142,9 @@ async fn found(scan: Scanner, score: &str, of: fn(f32) -> f32) -> IndexResult<Ve
         return Ok(Vec::new());
     }
     let columns = Columns(&batch);
-    let (rows, files, scores) = (columns.row_ids()?, columns.long("file_id")?, columns.float(score)?);
+    let (rows, scores) = (columns.row_ids()?, columns.float(score)?);
     let mut found: Vec<Found> = (0..batch.num_rows())
-        .map(|at| Found { row: rows.value(at), file: files.value(at).cast_unsigned(), score: of(scores.value(at)) })
+        .map(|at| Found { row: rows.value(at), score: of(scores.value(at)) })
         .filter(|found| found.score.is_finite())
         .collect();
     found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
@@ -177,9 +177,20 @@ impl IndexReader for LanceReader {
             if let Some(filter) = filter {
                 scan.filter(&filter).map_err(index_error)?.prefilter(true);
             }
-            scan.project(&["file_id", "_score"]).map_err(index_error)?;
+            scan.project(&["_score"]).map_err(index_error)?;
             scan.with_row_id().limit(Some(limit as i64), None).map_err(index_error)?;
             found(scan, "_score", |score| score).await
+        }))
+    }
+
+    fn files_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<u64>>> {
+        let (chunks, rows) = (self.chunks.clone(), rows.to_vec());
+        Box::pin(guarded(async move {
+            if rows.is_empty() {
+                return Ok(Vec::new());
+            }
+            let batch = take(&chunks, &rows, &["file_id"]).await?;
+            Ok(Columns(&batch).long("file_id")?.values().iter().map(|id| id.cast_unsigned()).collect())
         }))
     }
 
@@ -200,7 +211,7 @@ impl IndexReader for LanceReader {
             if let Some(filter) = filter {
                 scan.filter(&filter).map_err(index_error)?.prefilter(true);
             }
-            scan.project(&["file_id", "_distance"]).map_err(index_error)?;
+            scan.project(&["_distance"]).map_err(index_error)?;
             scan.with_row_id();
             found(scan, "_distance", |distance| 1.0 - distance).await
         }))

@@ -4,6 +4,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
+use toolyard_protocol::Schema;
 
 /// Before a value that is encoded.
 const PREFIX: &str = "=?base64?";
@@ -11,6 +12,8 @@ const PREFIX: &str = "=?base64?";
 const SUFFIX: &str = "?=";
 /// Whole numbers beyond this are not the same in every language.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
+/// The keyword that marks such an argument.
+const KEYWORD: &str = "x-mcp-header";
 /// How deep schemas are looked into.
 const MAX_DEPTH: usize = 32;
 
@@ -48,6 +51,12 @@ impl Mirrored {
 }
 
 /// The arguments of a tool that are mirrored. `Err` says why the schema is not valid in this respect.
+pub fn mirrored_in(schema: &Schema) -> Result<Vec<Mirrored>, String> {
+    // Asked for every call: nearly every schema says nothing of headers.
+    if schema.text().contains(KEYWORD) { mirrored(&schema.parse()) } else { Ok(Vec::new()) }
+}
+
+/// The same of a parsed schema.
 pub fn mirrored(schema: &Map<String, Value>) -> Result<Vec<Mirrored>, String> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
@@ -84,7 +93,7 @@ fn look(
     if depth > MAX_DEPTH {
         return Ok(());
     }
-    if let Some(header) = schema.get("x-mcp-header") {
+    if let Some(header) = schema.get(KEYWORD) {
         found((reachable && !path.is_empty()).then(|| path.clone()), header, schema)?;
     }
     for (keyword, value) in schema {

@@ -1,9 +1,9 @@
 //! What a tool says about itself.
 
-use crate::ToolName;
+use crate::{Schema, ToolName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// A tool name is at most this long.
 pub const MAX_TOOL_NAME_BYTES: usize = 128;
@@ -80,10 +80,10 @@ pub struct ToolDefinition {
     #[serde(default = "default_version")]
     pub version: String,
     /// JSON Schema (2020-12) of the arguments; always an object schema.
-    pub input_schema: Map<String, Value>,
+    pub input_schema: Schema,
     /// JSON Schema of the data; always an object schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Map<String, Value>>,
+    pub output_schema: Option<Schema>,
     /// Kinds of side effect it may have; empty for pure tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub side_effects: Vec<String>,
@@ -155,10 +155,10 @@ impl ToolDefinition {
             return fail("a title is required");
         }
         for schema in std::iter::once(&self.input_schema).chain(&self.output_schema) {
-            if schema.get("type").and_then(Value::as_str) != Some("object") {
+            if schema.parse().get("type").and_then(Value::as_str) != Some("object") {
                 return fail("input and output schemas must have \"type\":\"object\"");
             }
-            if serde_json::to_string(schema).map_or(usize::MAX, |s| s.len()) > MAX_SCHEMA_BYTES {
+            if schema.text().len() > MAX_SCHEMA_BYTES {
                 return fail("a schema is larger than 256 KiB");
             }
         }

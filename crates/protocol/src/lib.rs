@@ -19,6 +19,7 @@ mod policy;
 mod result;
 mod run;
 pub mod schema;
+mod schema_text;
 
 pub use call::{Iteration, ToolCall, ToolCallParts};
 pub use definition::{
@@ -36,6 +37,7 @@ pub use plan::{
 pub use policy::{PolicyLimits, PolicySnapshot, Sandbox};
 pub use result::{Failure, ResultStatus, ToolResult, ToolResultParts};
 pub use run::{Confirmation, ConfirmationDecision, LogHead, RunManifest, RunStatus};
+pub use schema_text::Schema;
 
 /// Why an envelope could not be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

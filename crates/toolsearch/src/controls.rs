@@ -111,7 +111,7 @@ fn definition(name: &'static str) -> Option<ToolDefinition> {
         category: "tools".to_owned(),
         risk_level: RiskLevel::ReadOnly,
         version: "1.0.0".to_owned(),
-        input_schema: open,
+        input_schema: open.into(),
         output_schema: None,
         side_effects: Vec::new(),
         idempotency: Idempotency::Pure,

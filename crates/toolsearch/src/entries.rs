@@ -55,11 +55,11 @@ pub(crate) fn shorten(found: &mut Value, chars: usize) {
 pub(crate) fn described(entry: &ToolEntry) -> Map<String, Value> {
     let mut map = compact(entry);
     map.insert("description".to_owned(), entry.definition().description.as_str().into());
-    map.insert("parameters".to_owned(), Value::Object(entry.definition().input_schema.clone()));
+    map.insert("parameters".to_owned(), entry.definition().input_schema.value());
     if let Some(schema) = &entry.definition().output_schema
         && entry.source().is_trusted()
     {
-        map.insert("outputSchema".to_owned(), Value::Object(schema.clone()));
+        map.insert("outputSchema".to_owned(), schema.value());
     }
     map
 }
@@ -69,7 +69,7 @@ fn signature(entry: &ToolEntry) -> String {
     if !entry.source().is_trusted() {
         return "unknown".to_owned();
     }
-    let schema = &entry.definition().input_schema;
+    let schema = entry.definition().input_schema.parse();
     let Some(Value::Object(properties)) = schema.get("properties") else { return "{}".to_owned() };
     let required: Vec<&str> =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();

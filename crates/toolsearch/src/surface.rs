@@ -128,7 +128,7 @@ fn shown_entry(catalog: &EffectiveCatalog, entry: &ToolEntry) -> ShownTool {
     ShownTool {
         name: shown_name(catalog.snapshot(), entry),
         description: entry.definition().description.clone(),
-        input_schema: entry.definition().input_schema.clone(),
+        input_schema: entry.definition().input_schema.parse(),
         id: Some(entry.id().to_owned()),
     }
 }

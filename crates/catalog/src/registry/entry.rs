@@ -8,7 +8,7 @@ use crate::policy::Profile;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, OnceLock};
-use toolyard_protocol::{ToolDefinition, ToolDefinitionError, ToolName, canonical};
+use toolyard_protocol::{Schema, ToolDefinition, ToolDefinitionError, ToolName, canonical};
 
 /// A source's name is at most this long.
 const MAX_SOURCE_NAME_BYTES: usize = 128;
@@ -143,14 +143,14 @@ impl ToolEntry {
     pub fn new(definition: ToolDefinition, source: ToolSource) -> Result<Self, RegistryError> {
         definition.check()?;
         source.check()?;
-        let schemas =
-            [("inputSchema", Some(&definition.input_schema)), ("outputSchema", definition.output_schema.as_ref())];
-        for (schema, map) in schemas {
+        let input = definition.input_schema.parse();
+        let output = definition.output_schema.as_ref().map(Schema::parse);
+        for (schema, map) in [("inputSchema", Some(&input)), ("outputSchema", output.as_ref())] {
             if let Some(Err(problem)) = map.map(check_shape) {
                 return Err(RegistryError::Schema { tool: definition.name.to_string(), schema, problem });
             }
         }
-        let paths = PathFinder::new(&definition.input_schema).map_err(|problem| RegistryError::Schema {
+        let paths = PathFinder::new(&input).map_err(|problem| RegistryError::Schema {
             tool: definition.name.to_string(),
             schema: "inputSchema",
             problem,
@@ -251,13 +251,17 @@ impl ToolEntry {
         if self.checks_itself && args.is_object() {
             return Ok(());
         }
-        self.input.get_or_init(|| Box::new(CompiledSchema::new("input", &self.definition.input_schema))).check(args)
+        self.input
+            .get_or_init(|| Box::new(CompiledSchema::new("input", self.definition.input_schema.value())))
+            .check(args)
     }
 
     /// Checks data against the output schema; a tool without one may answer anything.
     pub fn check_output(&self, data: &Value) -> Result<(), Vec<Violation>> {
         match &self.definition.output_schema {
-            Some(schema) => self.output.get_or_init(|| Box::new(CompiledSchema::new("output", schema))).check(data),
+            Some(schema) => {
+                self.output.get_or_init(|| Box::new(CompiledSchema::new("output", schema.value()))).check(data)
+            }
             None => Ok(()),
         }
     }

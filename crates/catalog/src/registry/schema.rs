@@ -59,7 +59,7 @@ pub(super) fn check_shape(schema: &Map<String, Value>) -> Result<(), String> {
 /// Checks a value against a schema that is used once: a plugin's configuration, say. `Err` lists what does not fit, or
 /// says that the schema itself cannot be used.
 pub fn check_once(schema: &Map<String, Value>, value: &Map<String, Value>) -> Result<(), Vec<Violation>> {
-    CompiledSchema::new("config", schema).check(&Value::Object(value.clone()))
+    CompiledSchema::new("config", Value::Object(schema.clone())).check(&Value::Object(value.clone()))
 }
 
 /// A schema ready to check with, or why it is not.
@@ -71,8 +71,7 @@ pub(super) struct CompiledSchema {
 
 impl CompiledSchema {
     /// Compiles. `what` is `input` or `output`.
-    pub(super) fn new(what: &str, schema: &Map<String, Value>) -> Self {
-        let schema = Value::Object(schema.clone());
+    pub(super) fn new(what: &str, schema: Value) -> Self {
         let compiled = jsonschema::options().offline().build(&schema);
         let validator = compiled.map_err(|error| format!("the tool's own {what} schema is broken: {error}"));
         Self { validator, schema }

@@ -241,7 +241,7 @@ impl Builder {
         // Schemas of strangers are not indexed: they could be written to attract searches they have no business in.
         if entry.source().is_trusted() {
             self.text(tool, Field::Description, &definition.category, false);
-            self.parameters(tool, &definition.input_schema, MAX_PARAMETER_DEPTH);
+            self.parameters(tool, &definition.input_schema.parse(), MAX_PARAMETER_DEPTH);
         }
     }
 
@@ -334,7 +334,7 @@ fn meant(entry: &ToolEntry) -> String {
     text.extend(definition.description.chars().take(MAX_MEANT_CHARS));
     // Of a stranger's schema nothing is read, as with words.
     if entry.source().is_trusted()
-        && let Some(Value::Object(properties)) = definition.input_schema.get("properties")
+        && let Some(Value::Object(properties)) = definition.input_schema.parse().get("properties")
     {
         for name in properties.keys().take(MAX_MEANT_PARAMETERS) {
             text.push_str(". ");

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use toolyard_catalog::{Decision, EffectivePolicy, Snapshot, ToolEntry};
-use toolyard_protocol::{ActionPlan, ErrorCode, Failure, OnError, RetryPolicy, RiskLevel, Step, canonical};
+use toolyard_protocol::{ActionPlan, ErrorCode, Failure, OnError, RetryPolicy, RiskLevel, Schema, Step, canonical};
 
 /// What the check found.
 #[derive(Debug, Clone, Serialize)]
@@ -442,7 +442,9 @@ impl<'a> Checker<'a> {
         producer: &Producer,
         entries: &[Option<Arc<ToolEntry>>],
     ) {
-        let Some(schema) = entries[producer.step].as_ref().and_then(|e| e.definition().output_schema.clone()) else {
+        let Some(schema) =
+            entries[producer.step].as_ref().and_then(|e| e.definition().output_schema.as_ref().map(Schema::parse))
+        else {
             return;
         };
         let is_loop = self.plan.steps[producer.step].foreach.is_some() && !producer.iteration;
@@ -488,7 +490,7 @@ impl<'a> Checker<'a> {
             }
             return;
         }
-        let schema = &entry.definition().input_schema;
+        let schema = entry.definition().input_schema.parse();
         let properties = schema.get("properties").and_then(Value::as_object);
         if schema.get("additionalProperties") == Some(&Value::Bool(false)) && !schema.contains_key("patternProperties")
         {

@@ -16,7 +16,7 @@ use std::{
 };
 use toolyard_catalog::{Decision, ToolEntry};
 use toolyard_engine::{BoxFuture, CallAnswer, CallRequest, Caller, Engine, chain::Verifier, store::Lease};
-use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure};
+use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure, Schema};
 
 /// Where a method sends events while it works.
 pub type EventSink = Arc<dyn Fn(Arc<ExecutionEvent>) + Send + Sync>;
@@ -210,8 +210,8 @@ impl Service {
                     "riskLevel": d.risk_level, "needsApproval": matches!(policy.decide(entry, None), Decision::Ask { .. }),
                 });
                 if params.schemas {
-                    row["inputSchema"] = Value::Object(d.input_schema.clone());
-                    row["outputSchema"] = d.output_schema.clone().map_or(Value::Null, Value::Object);
+                    row["inputSchema"] = d.input_schema.value();
+                    row["outputSchema"] = d.output_schema.as_ref().map_or(Value::Null, Schema::value);
                 }
                 row
             })

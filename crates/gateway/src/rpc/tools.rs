@@ -83,9 +83,9 @@ pub(super) fn catalog(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, Rpc
 fn add_schemas(tool: &mut Value, entry: &ToolEntry, wanted: bool) {
     if wanted {
         let definition = entry.definition();
-        tool["inputSchema"] = Value::Object(definition.input_schema.clone());
+        tool["inputSchema"] = definition.input_schema.value();
         if let Some(schema) = &definition.output_schema {
-            tool["outputSchema"] = Value::Object(schema.clone());
+            tool["outputSchema"] = schema.value();
         }
     }
 }

@@ -236,9 +236,16 @@ impl IndexReader for MemoryVersion {
             }
         }
         let found = scores.iter().enumerate().filter(|&(row, score)| *score > 0.0 && self.admits(filter, row));
-        let found = found.map(|(row, score)| Found { row: row as u64, file: self.rows[row].file_id(), score: *score });
+        let found = found.map(|(row, score)| Found { row: row as u64, score: *score });
         let found = best(found.collect(), limit);
         Box::pin(async move { Ok(found) })
+    }
+
+    fn files_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<u64>>> {
+        let gone = || IndexError::Corrupted("rows are missing".to_owned());
+        let file = |row: &u64| self.rows.get(*row as usize).map(|chunk| chunk.file_id()).ok_or_else(gone);
+        let files = rows.iter().map(file).collect();
+        Box::pin(async move { files })
     }
 
     fn nearest<'a>(
@@ -250,7 +257,7 @@ impl IndexReader for MemoryVersion {
         let rows = self.rows.iter().enumerate().filter(|(row, _)| self.admits(filter, *row));
         let found = rows.filter_map(|(row, chunk)| {
             let score = cosine(vector, chunk.vector.as_deref()?);
-            Some(Found { row: row as u64, file: chunk.file_id(), score })
+            Some(Found { row: row as u64, score })
         });
         let found = best(found.collect(), limit);
         Box::pin(async move { Ok(found) })

@@ -227,8 +227,6 @@ impl ChunkFilter {
 pub struct Found {
     /// Good for this reader only.
     pub row: u64,
-    /// The file's [`file_id`].
-    pub file: u64,
     /// Larger fits better.
     pub score: f32,
 }
@@ -291,6 +289,10 @@ pub trait IndexReader: Send + Sync {
         filter: &'a ChunkFilter,
         limit: usize,
     ) -> BoxFuture<'a, IndexResult<Vec<Found>>>;
+
+    /// The [`file_id`] of each row. Not a part of what is found: for most searches it is in memory already, and reading it
+    /// for hundreds of rows takes longer than finding them.
+    fn files_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<u64>>>;
 
     /// The chunks whose vectors are nearest by cosine, best first.
     fn nearest<'a>(

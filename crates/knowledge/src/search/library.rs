@@ -107,6 +107,20 @@ impl Library {
         self.by_id.get(&id).copied()
     }
 
+    /// The numbers of the files that rows belong to. Rows without a vector in memory are looked up.
+    pub async fn files_of(&self, rows: &[u64]) -> IndexResult<Vec<Option<u32>>> {
+        let vectors = self.vectors.as_deref();
+        let mut files: Vec<Option<u32>> = rows.iter().map(|row| vectors?.file_of(*row)).collect();
+        let unknown: Vec<usize> = (0..rows.len()).filter(|&at| files[at].is_none()).collect();
+        if !unknown.is_empty() {
+            let wanted: Vec<u64> = unknown.iter().map(|&at| rows[at]).collect();
+            for (at, id) in unknown.into_iter().zip(self.reader.files_of(&wanted).await?) {
+                files[at] = self.file_number(id);
+            }
+        }
+        Ok(files)
+    }
+
     /// The file of a number.
     pub fn file(&self, number: u32) -> Option<&LibraryFile> {
         self.files.get(number as usize)

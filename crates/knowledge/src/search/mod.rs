@@ -111,7 +111,7 @@ async fn full_text(
     loop {
         let found = library.reader.full_text(terms, filter, asked).await?;
         let was_cut = found.len() == asked;
-        let kept = known(library, &found, admits);
+        let kept = known(library, &found, admits).await?;
         if kept.len() * 2 >= depth || !was_cut || asked >= MAX_DEPTH {
             return Ok(kept);
         }
@@ -130,7 +130,7 @@ async fn nearest_on_disk(
     loop {
         let found = library.reader.nearest(vector, filter, asked).await?;
         let was_cut = found.len() == asked;
-        let kept = known(library, &found, admits);
+        let kept = known(library, &found, admits).await?;
         if kept.len() * 2 >= depth || !was_cut || asked >= MAX_DEPTH {
             return Ok(kept);
         }
@@ -138,10 +138,12 @@ async fn nearest_on_disk(
     }
 }
 
-fn known(library: &Library, found: &[Found], admits: &impl Fn(u32) -> bool) -> Vec<Near> {
-    let known =
-        found.iter().filter_map(|f| Some(Near { row: f.row, file: library.file_number(f.file)?, score: f.score }));
-    known.filter(|near| admits(near.file)).collect()
+/// What was found in files that are known and may be seen.
+async fn known(library: &Library, found: &[Found], admits: &(impl Fn(u32) -> bool + Sync)) -> IndexResult<Vec<Near>> {
+    let rows: Vec<u64> = found.iter().map(|found| found.row).collect();
+    let files = library.files_of(&rows).await?;
+    let known = found.iter().zip(files).filter_map(|(f, file)| Some(Near { row: f.row, file: file?, score: f.score }));
+    Ok(known.filter(|near| admits(near.file)).collect())
 }
 
 fn hit(library: &Library, fused: Fused, chunk: ChunkRow, terms: &[String]) -> Hit {

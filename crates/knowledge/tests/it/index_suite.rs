@@ -118,9 +118,8 @@ async fn words(reader: &dyn IndexReader, terms: &[&str], filter: &ChunkFilter) -
     let found = reader.full_text(&terms, filter, 100).await.unwrap();
     let rows: Vec<u64> = found.iter().map(|f| f.row).collect();
     let chunks = reader.fetch(&rows).await.unwrap();
-    for (found, chunk) in found.iter().zip(&chunks) {
-        assert_eq!(found.file, file_id(&chunk.source_file));
-    }
+    let files: Vec<u64> = chunks.iter().map(|chunk| file_id(&chunk.source_file)).collect();
+    assert_eq!(reader.files_of(&rows).await.unwrap(), files);
     chunks.iter().map(|c| format!("{}#{}", c.source_file, c.chunk_index)).collect()
 }
 

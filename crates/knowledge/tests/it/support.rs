@@ -27,7 +27,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 static OUTPUT_SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
     toolyard_knowledge::definitions()
         .into_iter()
-        .map(|d| (d.name.to_string(), jsonschema::validator_for(&Value::Object(d.output_schema.unwrap())).unwrap()))
+        .map(|d| (d.name.to_string(), jsonschema::validator_for(&d.output_schema.unwrap().value()).unwrap()))
         .collect()
 });
 

@@ -293,7 +293,7 @@ async fn definitions_are_sound() {
     for definition in all {
         definition.check().unwrap();
         assert!(!definition.required_permissions.is_empty());
-        assert_eq!(definition.input_schema["additionalProperties"], false, "{}", definition.name);
-        assert!(definition.output_schema.unwrap()["properties"]["meta"].is_object());
+        assert_eq!(definition.input_schema.parse()["additionalProperties"], false, "{}", definition.name);
+        assert!(definition.output_schema.unwrap().parse()["properties"]["meta"].is_object());
     }
 }

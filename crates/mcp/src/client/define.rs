@@ -78,8 +78,12 @@ pub(crate) fn define(
         category: if terms.is_some() { "plugin" } else { "mcp" }.to_owned(),
         risk_level: if reads { RiskLevel::ReadOnly } else { RiskLevel::Writes },
         version: "1.0.0".to_owned(),
-        input_schema: input,
-        output_schema: tool.get("outputSchema").and_then(Value::as_object).and_then(wrapped).map(|s| compact(&s, 0)),
+        input_schema: input.into(),
+        output_schema: tool
+            .get("outputSchema")
+            .and_then(Value::as_object)
+            .and_then(wrapped)
+            .map(|s| compact(&s, 0).into()),
         side_effects: if reads { Vec::new() } else { vec!["external".to_owned()] },
         idempotency: match (reads, again) {
             (true, _) => Idempotency::Pure,

@@ -173,7 +173,7 @@ impl HttpDoor {
         let Some(name) = params.get("name").and_then(Value::as_str) else { return Ok(()) };
         let tools = self.inner.engine.tools();
         let Some(entry) = tools.snapshot.get(name) else { return Ok(()) };
-        let Ok(mirrored) = headers::mirrored(&entry.definition().input_schema) else { return Ok(()) };
+        let Ok(mirrored) = headers::mirrored_in(&entry.definition().input_schema) else { return Ok(()) };
         let empty = Map::new();
         let arguments = params.get("arguments").and_then(Value::as_object).unwrap_or(&empty);
         for argument in mirrored {

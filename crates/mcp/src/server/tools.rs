@@ -80,11 +80,11 @@ fn shown(tool: &ShownTool, entry: Option<&ToolEntry>, extras: Option<&Map<String
     let definition = entry.map(ToolEntry::definition);
     let description = tool.description.as_deref().or_else(|| definition.map(|d| d.description.as_str()));
     map.insert("description".to_owned(), description.unwrap_or_default().into());
-    let schema = tool.input_schema.as_ref().or_else(|| definition.map(|d| &d.input_schema));
-    map.insert(
-        "inputSchema".to_owned(),
-        schema.map_or_else(|| json!({"type": "object"}), |s| Value::Object(s.clone())),
-    );
+    let schema = match &tool.input_schema {
+        Some(schema) => Value::Object(schema.clone()),
+        None => definition.map_or_else(|| json!({"type": "object"}), |d| d.input_schema.value()),
+    };
+    map.insert("inputSchema".to_owned(), schema);
     match entry {
         Some(entry) => {
             if let Some(schema) = structured_schema(entry.definition()) {
@@ -106,12 +106,12 @@ fn shown(tool: &ShownTool, entry: Option<&ToolEntry>, extras: Option<&Map<String
 /// The schema of `structuredContent`. A tool whose data is `{content, structuredContent}` already (it came by MCP or from
 /// a plugin) has it inside.
 fn structured_schema(definition: &ToolDefinition) -> Option<Value> {
-    let schema = definition.output_schema.as_ref()?;
+    let schema = definition.output_schema.as_ref()?.parse();
     let properties = schema.get("properties").and_then(Value::as_object);
     match properties.and_then(|p| p.get("structuredContent")) {
         Some(inner) => Some(inner.clone()),
         None if properties.is_some_and(|p| p.contains_key("content") && p.contains_key("details")) => None,
-        None => Some(Value::Object(schema.clone())),
+        None => Some(Value::Object(schema)),
     }
 }
 

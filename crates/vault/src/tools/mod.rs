@@ -167,8 +167,8 @@ impl Tool {
             category: self.name.split('.').next().unwrap_or_default().to_owned(),
             risk_level: spec.risk,
             version: "1.0.0".to_owned(),
-            input_schema,
-            output_schema: Some(spec.output),
+            input_schema: input_schema.into(),
+            output_schema: Some(spec.output.into()),
             side_effects: strings(spec.side_effects),
             idempotency: spec.idempotency,
             required_permissions: strings(spec.permissions),
@@ -242,8 +242,8 @@ mod tests {
         for definition in &all {
             definition.check().unwrap();
             for schema in [&definition.input_schema, definition.output_schema.as_ref().unwrap()] {
-                assert_eq!(schema["additionalProperties"], json!(false), "{}", definition.name);
-                let text = serde_json::to_string(schema).unwrap();
+                assert_eq!(schema.parse()["additionalProperties"], json!(false), "{}", definition.name);
+                let text = schema.text();
                 assert!(!text.contains("\"null\"") && !text.contains("$ref"), "{}: {text}", definition.name);
             }
         }
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn path_arguments_can_be_found_by_the_policy() {
         for definition in definitions().into_iter().filter(|d| !d.name.as_str().starts_with("commands.")) {
-            for (name, schema) in definition.input_schema["properties"].as_object().unwrap() {
+            for (name, schema) in definition.input_schema.parse()["properties"].as_object().unwrap() {
                 if ["path", "fromPath", "toPath", "prefix"].contains(&name.as_str()) {
                     assert_eq!(schema["format"], "vault-path", "{} {name}", definition.name);
                 }

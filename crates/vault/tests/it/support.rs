@@ -19,13 +19,13 @@ use toolyard_vault::{EditorClients, NoClients, Vault, VaultOptions, VaultProvide
 static OUTPUT_SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
     toolyard_vault::definitions()
         .into_iter()
-        .map(|d| (d.name.to_string(), jsonschema::validator_for(&Value::Object(d.output_schema.unwrap())).unwrap()))
+        .map(|d| (d.name.to_string(), jsonschema::validator_for(&d.output_schema.unwrap().value()).unwrap()))
         .collect()
 });
 static INPUT_SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
     toolyard_vault::definitions()
         .into_iter()
-        .map(|d| (d.name.to_string(), jsonschema::validator_for(&Value::Object(d.input_schema)).unwrap()))
+        .map(|d| (d.name.to_string(), jsonschema::validator_for(&d.input_schema.value()).unwrap()))
         .collect()
 });
 

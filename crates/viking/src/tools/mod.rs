@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{
-    Availability, ErrorCode, Idempotency, RiskLevel, ToolDefinition, ToolName, Undo, canonical::sha256_hex,
+    Availability, ErrorCode, Idempotency, RiskLevel, Schema, ToolDefinition, ToolName, Undo, canonical::sha256_hex,
 };
 
 /// The name under which the tools are listed.
@@ -195,7 +195,7 @@ impl Tool {
             category: "memory".to_owned(),
             risk_level: if self.writes { RiskLevel::Writes } else { RiskLevel::ReadOnly },
             version: "1.0.0".to_owned(),
-            input_schema: schema["parameters"].as_object()?.clone(),
+            input_schema: Schema::new(schema["parameters"].as_object()?),
             output_schema: None,
             side_effects: if self.writes { vec!["memory.write".to_owned()] } else { Vec::new() },
             // The same text is remembered once, the same URI is gone once, the same source has one place.
