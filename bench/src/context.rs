@@ -2,6 +2,7 @@
 
 use crate::{
     Setup,
+    random::Random,
     report::{Good, Report},
     stats::{median, quantile},
     usage::{Whose, cpu_micros},
@@ -23,20 +24,8 @@ const TOTAL_BYTES: usize = 3_300_000;
 const SNIPPET_WORDS: usize = 14;
 const TRACES: usize = 100_000;
 
-/// splitmix64: the same texts for ever.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
+fn below(random: &mut Random, n: usize) -> usize {
+    random.below(n as u64) as usize
 }
 
 /// Paragraphs to make files of: those of a labelled corpus (`--data`), or made-up ones with common and rare words.
@@ -51,15 +40,15 @@ fn paragraphs(setup: &Setup, random: &mut Random) -> Result<Vec<String>> {
         "sol", "tem", "un", "ver", "wil", "xan", "yor", "zet",
     ];
     let words: Vec<String> = (0..8000)
-        .map(|_| (0..2 + random.below(3)).map(|_| SYLLABLES[random.below(SYLLABLES.len())]).collect())
+        .map(|_| (0..2 + below(random, 3)).map(|_| SYLLABLES[below(random, SYLLABLES.len())]).collect())
         .collect();
     Ok((0..4000)
         .map(|_| {
-            let count = 60 + random.below(120);
+            let count = 60 + below(random, 120);
             let text: Vec<&str> = (0..count)
                 .map(|_| {
                     // The smaller of two draws, twice: a few words are everywhere, most are rare.
-                    let at = random.below(words.len()).min(random.below(words.len())).min(random.below(words.len()));
+                    let at = below(random, words.len()).min(below(random, words.len())).min(below(random, words.len()));
                     words[at].as_str()
                 })
                 .collect();
@@ -87,8 +76,8 @@ fn corpus(setup: &Setup, folder: &Path) -> Result<Vec<(String, String)>> {
             text.push_str("\n\n");
             own.push(paragraph);
         }
-        let words: Vec<&str> = own[random.below(own.len())].split_whitespace().collect();
-        let start = random.below(words.len().saturating_sub(SNIPPET_WORDS));
+        let words: Vec<&str> = own[below(&mut random, own.len())].split_whitespace().collect();
+        let start = below(&mut random, words.len().saturating_sub(SNIPPET_WORDS));
         let snippet = words[start..(start + SNIPPET_WORDS).min(words.len())].join(" ");
         let name = format!("document_{n:03}");
         std::fs::write(folder.join(format!("{name}.md")), text)?;
@@ -166,7 +155,7 @@ pub(crate) fn traces(setup: &Setup) -> Result<Report> {
     }
     let mut random = Random(3);
     let wanted = |n: usize, random: &mut Random| {
-        let number = random.below(TRACES);
+        let number = below(&mut random, TRACES);
         match n % 4 {
             0 => Wanted { trace_id: Some(format!("ov_search-{number}")), limit: 1, ..Wanted::default() },
             1 => Wanted { session_key: Some(format!("agent:main:s{}", number % 500)), limit: 20, ..Wanted::default() },

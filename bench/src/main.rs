@@ -19,6 +19,8 @@ mod notes;
 mod notes_text;
 mod plans;
 mod process;
+#[path = "../../tests/random.rs"]
+mod random;
 mod recovery;
 mod report;
 mod rig;

@@ -161,6 +161,15 @@ fn bad_request(kind: &str, message: impl Into<String>) -> Response {
     json_response(StatusCode::BAD_REQUEST, &error)
 }
 
+/// What somebody who may do so has posted.
+async fn posted(gateway: &Gateway, peer: SocketAddr, request: Request) -> Result<Bytes, Response> {
+    if request.method() != Method::POST {
+        return Err(wrong_method("POST"));
+    }
+    admit(gateway, peer, request.headers())?;
+    read_body(request).await
+}
+
 /// A request's body, within its limits.
 async fn read_body(request: Request) -> Result<Bytes, Response> {
     match tokio::time::timeout(BODY_WITHIN, to_bytes(request.into_body(), MAX_HTTP_BODY)).await {
@@ -194,13 +203,7 @@ async fn bridge_inbound(
     ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
     request: Request,
 ) -> Response {
-    if request.method() != Method::POST {
-        return wrong_method("POST");
-    }
-    if let Err(response) = admit(&gateway, peer, request.headers()) {
-        return response;
-    }
-    let body = match read_body(request).await {
+    let body = match posted(&gateway, peer, request).await {
         Ok(body) => body,
         Err(response) => return response,
     };
@@ -219,13 +222,7 @@ async fn invoke(
     ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
     request: Request,
 ) -> Response {
-    if request.method() != Method::POST {
-        return wrong_method("POST");
-    }
-    if let Err(response) = admit(&gateway, peer, request.headers()) {
-        return response;
-    }
-    let body = match read_body(request).await {
+    let body = match posted(&gateway, peer, request).await {
         Ok(body) => body,
         Err(response) => return response,
     };

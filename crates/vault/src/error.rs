@@ -77,6 +77,12 @@ pub(crate) fn is_folder(path: &VaultPath) -> Failure {
     Failure::new(ErrorCode::Conflict, format!("{path} is a folder, not a file")).detail("path", path.as_str())
 }
 
+/// A file stands where a folder would have to be.
+pub(crate) fn in_the_way(file: &VaultPath, path: &VaultPath) -> Failure {
+    Failure::new(ErrorCode::Conflict, format!("{file} is a file, so {path} cannot lie below it"))
+        .detail("path", file.as_str())
+}
+
 pub(crate) fn too_large(path: &VaultPath, size: u64, limit: u64) -> Failure {
     Failure::new(
         ErrorCode::LimitExceeded,

@@ -2,7 +2,7 @@
 //! that each tool is written once.
 
 use crate::{
-    error::Fallible,
+    error::{Fallible, in_the_way},
     path::{PathError, VaultPath, fold},
     root::NodeKind,
 };
@@ -155,13 +155,7 @@ pub(crate) fn check_creatable(
         }
         match view.stat(&ancestor, Purpose::Write)? {
             Some(stat) if stat.kind == EntryKind::Folder => {}
-            Some(_) => {
-                return Err(Failure::new(
-                    ErrorCode::Conflict,
-                    format!("{ancestor} is a file, so {path} cannot lie below it"),
-                )
-                .detail("path", ancestor.as_str()));
-            }
+            Some(_) => return Err(in_the_way(&ancestor, path)),
             None => {
                 ancestor.check_new_name()?;
                 refuse_twin(view, &ancestor, ignore)?;

@@ -5,4 +5,6 @@
 mod hub;
 mod network;
 mod plugin;
+#[path = "../../../../tests/random.rs"]
+mod random;
 mod simulation;

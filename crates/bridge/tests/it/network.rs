@@ -1,5 +1,6 @@
 //! A network that loses, delays and half-closes, on a clock of its own. Everything follows from the seed.
 
+use crate::random::Random;
 use serde_json::{Map, Value, json};
 use std::{
     cmp::Reverse,
@@ -42,22 +43,6 @@ pub(crate) fn message(id: &str) -> InboundMessage {
         request_id: id.to_owned(),
         content: format!("text of {id}"),
         meta: meta.as_object().unwrap().clone(),
-    }
-}
-
-/// SplitMix64.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod check;
 mod executor;
 mod memo;
+mod parse;
 mod recovery;
 pub mod reference;
 pub mod report;
@@ -15,7 +16,8 @@ pub mod scheduler;
 mod schema_path;
 mod undo;
 
-pub use check::{CheckReport, Issue, PlanSummary, parse_plan};
+pub use check::{CheckReport, Issue, PlanSummary};
+pub use parse::parse_plan;
 pub use recovery::Recovered;
 pub use report::{Deviation, IterationReport, RunReport, StepReport};
 pub use runs::{Consent, DryRunReport, PlanRequest, ReplayReport, StartedRun};

@@ -362,7 +362,7 @@ impl StartedRun {
     }
 
     /// A run taken up again.
-    pub(crate) fn resumed(engine: Engine, executor: Executor, title: String, started_at: Timestamp) -> Self {
+    pub(super) fn resumed(engine: Engine, executor: Executor, title: String, started_at: Timestamp) -> Self {
         Self { engine, executor, title, started_at, consent: Consent::None, predicted: None }
     }
 

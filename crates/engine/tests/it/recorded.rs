@@ -2,9 +2,9 @@
 
 use crate::{
     stores::Tap,
-    support::{Bench, bench, person, quick, request, until, within, yolo},
+    support::{Bench, bench, person, plan, quick, request, until, within, yolo},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc};
 use toolyard_engine::{
     CallRequest, Store, Subscription,
@@ -12,7 +12,7 @@ use toolyard_engine::{
     plan::RunReport,
     store::{Batch, Durability, RunRow},
 };
-use toolyard_protocol::{EventType, RunId, RunStatus};
+use toolyard_protocol::{EventType, RunId, RunStatus, canonical};
 
 async fn mixed_run(b: &Bench) -> RunReport {
     let report = b
@@ -94,6 +94,49 @@ async fn the_export_says_what_happened_once_and_in_order() {
         let text = serde_json::to_string(call).unwrap();
         assert_eq!(&serde_json::from_str::<toolyard_protocol::ToolCall>(&text).unwrap(), call);
     }
+}
+
+#[tokio::test]
+async fn a_run_can_be_told_again_from_its_plan_calls_results_and_confirmation() {
+    let b = bench();
+    let p = plan(json!([
+        {"id": "w", "tool": "file.write", "args": {"path": "a.md", "content": "x"}},
+        {"id": "r", "tool": "file.read", "args": {"path": "a.md"}, "dependsOn": ["w"]},
+        {"id": "e", "tool": "lab.echo", "args": {"value": "$steps.r.content"}},
+        {"id": "f", "tool": "lab.flaky", "args": {"key": "k", "failures": 1}, "dependsOn": ["e"], "onError": "retry", "retry": {"maxAttempts": 2, "backoffMs": 1}}]));
+    let report = b.run_plan(&p).await;
+    assert_eq!(report.status, RunStatus::Finished, "{:?}", report.error);
+    // Only what the files hold: run.json, calls.jsonl, results.jsonl.
+    let export = b.export(report.run_id);
+    let run = serde_json::to_value(&export.manifest).unwrap();
+    let calls: Vec<Value> = export.calls.iter().map(|c| serde_json::to_value(c).unwrap()).collect();
+    let results: Vec<Value> = export.results.iter().map(|r| serde_json::to_value(r).unwrap()).collect();
+    assert_eq!(run["plan"], serde_json::to_value(&p).unwrap(), "the plan as it was written");
+    assert_eq!(run["planHash"], canonical::hash(&p).unwrap());
+    let told: Vec<Value> = calls.iter().map(|c| json!([c["stepId"], c["attempt"], c["args"]])).collect();
+    let flaky = json!({"key": "k", "failures": 1});
+    assert_eq!(
+        told,
+        [
+            json!(["w", 1, {"path": "a.md", "content": "x"}]),
+            json!(["r", 1, {"path": "a.md"}]),
+            json!(["e", 1, {"value": "x"}]),
+            json!(["f", 1, flaky]),
+            json!(["f", 2, flaky]),
+        ],
+        "what was asked, with references filled in"
+    );
+    let ends: Vec<Value> = results.iter().map(|r| json!([r["callId"], r["status"]])).collect();
+    let statuses = ["ok", "ok", "ok", "error", "ok"];
+    let expected: Vec<Value> = calls.iter().zip(statuses).map(|(c, status)| json!([c["callId"], status])).collect();
+    assert_eq!(ends, expected, "what became of it");
+    for step in &report.steps {
+        let last = results.iter().rfind(|r| r["stepId"] == step.id.as_str()).unwrap();
+        assert_eq!(last["data"], json!(step.data), "{}", step.id);
+    }
+    let confirmation = &run["confirmation"];
+    assert_eq!((&confirmation["by"], &confirmation["planHash"]), (&json!("ada"), &run["planHash"]));
+    assert!(calls.iter().all(|c| c["confirmationId"] == confirmation["confirmationId"]));
 }
 
 #[tokio::test]

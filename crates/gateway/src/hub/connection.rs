@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use std::{
     collections::HashMap,
     net::IpAddr,
+    ops::Deref,
     sync::{Arc, Mutex, atomic::AtomicUsize},
     time::Instant,
 };
@@ -69,16 +70,9 @@ pub(crate) struct Admitted {
     pub(crate) node: Option<Box<NodeSurface>>,
 }
 
-/// One client that is in.
+/// One client that is in; what the handshake found out about it is read through `Deref`.
 pub(crate) struct Connection {
-    pub(crate) id: String,
-    pub(crate) client: ClientInfo,
-    pub(crate) role: String,
-    pub(crate) scopes: Vec<String>,
-    pub(crate) caps: Vec<String>,
-    pub(crate) device: Option<String>,
-    pub(crate) address: IpAddr,
-    pub(crate) node: Option<Box<NodeSurface>>,
+    admitted: Admitted,
     pub(crate) principal: String,
     pub(crate) outbox: Outbox,
     pub(crate) stop: CancellationToken,
@@ -91,11 +85,18 @@ pub(crate) struct Connection {
     pub(super) approver: Option<ApproverPresence>,
 }
 
+impl Deref for Connection {
+    type Target = Admitted;
+
+    fn deref(&self) -> &Admitted {
+        &self.admitted
+    }
+}
+
 impl Connection {
     pub(super) fn new(admitted: Admitted, heard: LastHeard, stop: CancellationToken) -> (Self, Outgoing) {
         let (outbox, outgoing) = Outbox::new();
-        let Admitted { id, client, role, scopes, caps, device, address, node } = admitted;
-        let principal = device.as_ref().map_or_else(|| "operator".to_owned(), |d| format!("device:{d}"));
+        let principal = admitted.device.as_ref().map_or_else(|| "operator".to_owned(), |d| format!("device:{d}"));
         let connection = Self {
             stop,
             in_flight: AtomicUsize::new(0),
@@ -105,14 +106,7 @@ impl Connection {
             calls: Mutex::default(),
             watches: Mutex::default(),
             approver: None,
-            id,
-            client,
-            role,
-            scopes,
-            caps,
-            device,
-            address,
-            node,
+            admitted,
             principal,
             outbox,
         };

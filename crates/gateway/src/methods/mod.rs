@@ -102,6 +102,14 @@ impl Service {
         }
     }
 
+    /// Why a tool that a plugin has is not available, where that is so: its manifest does not list it, for example.
+    pub(crate) async fn why_left_out(&self, tool: &str) -> Option<String> {
+        self.plugins().await.iter().find_map(|plugin| {
+            let left_out = plugin["leftOut"].as_array()?.iter().find(|left_out| left_out["tool"] == tool)?;
+            Some(format!("The plugin {} is without it: {}", plugin["id"].as_str()?, left_out["reason"].as_str()?))
+        })
+    }
+
     /// The engine.
     pub fn engine(&self) -> &Engine {
         &self.inner.engine
@@ -264,7 +272,7 @@ impl Service {
         let run_id = self.engine().new_run_id();
         let watching = events.map(|sink| self.watch(run_id, sink));
         let request = CallRequest {
-            tool: params.name,
+            tool: params.name.clone(),
             args: params.args,
             timeout_ms: params.timeout_ms,
             preview: None,
@@ -275,7 +283,13 @@ impl Service {
         };
         let answer = self.invoke(caller, request).await;
         end(watching).await;
-        Ok(json!({"result": answer.result, "deduplicated": answer.deduplicated}))
+        let is_missing = answer.result.error.as_ref().is_some_and(|e| e.code == ErrorCode::NotFound)
+            && self.engine().tools().snapshot.get(&params.name).is_none();
+        let mut answer = json!({"result": answer.result, "deduplicated": answer.deduplicated});
+        if is_missing && let Some(why) = self.why_left_out(&params.name).await {
+            answer["result"]["error"]["suggestion"] = why.into();
+        }
+        Ok(answer)
     }
 }
 

@@ -138,8 +138,9 @@ pub(super) async fn status(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
     let tools = service.engine().tools();
     let active = service.engine().active_runs().len();
     let store = service.engine().store().clone();
-    let waiting = blocking(move || Ok(sessions::open_runs(&store)?)).await?;
-    Ok(json!({
+    let (waiting, current) =
+        blocking(move || Ok((sessions::open_runs(&store)?, sessions::current(&store, &sessions)?))).await?;
+    let mut status = json!({
         "runtimeVersion": env!("CARGO_PKG_VERSION"),
         "heartbeat": {"defaultAgentId": sessions::DEFAULT_AGENT, "agents": heartbeats},
         "tasks": {"active": active, "byStatus": waiting},
@@ -151,7 +152,12 @@ pub(super) async fn status(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
         "tools": {"count": tools.snapshot.len(), "registryVersion": tools.snapshot.version()},
         "uptimeMs": service.uptime_ms(),
         "pid": std::process::id(),
-    }))
+    });
+    // For scripts, which must not make keys up: absent where there is no session yet.
+    if let Some(key) = current {
+        status["sessionKey"] = key.into();
+    }
+    Ok(status)
 }
 
 pub(super) fn presence(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {

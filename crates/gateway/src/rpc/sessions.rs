@@ -20,6 +20,8 @@ const SPACE: &str = "sessions";
 pub(crate) const DEFAULT_AGENT: &str = "main";
 /// Runs that are counted for `status`.
 const MAX_OPEN_RUNS: usize = 10_000;
+/// Runs among which the session in use is looked for.
+const RUNS_LOOKED_AT: usize = 100;
 /// Sessions kept at once.
 const MAX_SESSIONS: usize = 10_000;
 /// A key is at most this long.
@@ -144,6 +146,23 @@ pub(super) fn recent(sessions: &[Session], agent: Option<&str>, most: usize) -> 
         .map(|s| json!({"key": s.key, "updatedAt": s.updated_at, "age": (now - s.updated_at).max(0)}))
         .collect();
     (own().count(), shown)
+}
+
+/// The key of the session that is in use: the one that was called in or changed last. None where there is no session.
+pub(super) fn current(store: &Arc<dyn Store>, newest_first: &[Session]) -> Result<Option<String>, StoreError> {
+    store.settle()?;
+    let mut open = newest_first.iter().filter(|s| !s.archived);
+    let runs = store.runs(&RunFilter { limit: RUNS_LOOKED_AT, ..RunFilter::default() })?;
+    let used = runs.iter().find_map(|run| {
+        let session = open.clone().find(|s| Some(&s.key) == run.session.as_ref())?;
+        Some((run.started_at.as_millisecond(), session))
+    });
+    let changed = open.next();
+    let current = match (used, changed) {
+        (Some((at, used)), Some(changed)) if at >= changed.updated_at => Some(used),
+        (_, changed) => changed,
+    };
+    Ok(current.map(|s| s.key.clone()))
 }
 
 /// Runs that are not over, by status.

@@ -429,8 +429,12 @@ pub(crate) async fn run(gateway: &Gateway, invocation: Invocation) -> Invoked {
                 Failure::new(ErrorCode::InternalError, parts.user_message.unwrap_or_else(|| "skipped".to_owned()))
             });
             // Only a refusal may give away that there is such a tool.
+            let is_missing = entry.is_none() && failure.code == ErrorCode::NotFound;
             let visible = entry.is_some_and(|e| !engine.policy_for(&caller).decide(&e, None).is_denied());
             let mut refused = refusal(&invocation.name, failure, visible);
+            if is_missing && let Some(why) = gateway.service().why_left_out(&invocation.name).await {
+                refused.details.insert("suggestion".to_owned(), why.into());
+            }
             refused.message = hide(&gateway.settings().token, refused.message);
             if visible {
                 refused.details.insert("callId".to_owned(), meta.call_id.to_string().into());

@@ -1,43 +1,64 @@
 //! TLS: the same door behind a certificate, and files that cannot be used.
 
 use crate::harness::{Server, TOKEN};
-use std::sync::Arc;
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
 use tokio_rustls::{
     TlsConnector,
-    rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName},
+    rustls::{
+        ClientConfig, RootCertStore,
+        crypto::ring,
+        pki_types::{CertificateDer, ServerName},
+    },
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use toolyard_gateway::{listen, tls};
+
+/// A gateway behind a certificate of its own, until it is dropped.
+struct Door {
+    address: SocketAddr,
+    certificate: PathBuf,
+    der: CertificateDer<'static>,
+    _files: tempfile::TempDir,
+    _server: Server,
+    _stop: DropGuard,
+}
+
+impl Door {
+    async fn open() -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (files.path().join("cert.pem"), files.path().join("key.pem"));
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let acceptor = tls::acceptor(&certificate, &key).unwrap();
+        let server = Server::start().await;
+        let stop = CancellationToken::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let listener = tls::TlsListener::new(listener, acceptor, stop.clone()).unwrap();
+        tokio::spawn(listen::serve_tls(listener, server.gateway.clone(), stop.clone()));
+        let der = made.cert.der().clone();
+        Self { address, certificate, der, _files: files, _server: server, _stop: stop.drop_guard() }
+    }
+}
 
 #[tokio::test]
 async fn the_door_opens_behind_a_certificate_and_plain_text_gets_nowhere() {
-    let dir = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
-    std::fs::write(&cert, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let acceptor = tls::acceptor(&cert, &key).unwrap();
-    let server = Server::start().await;
-    let stop = CancellationToken::new();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let listener = tls::TlsListener::new(listener, acceptor, stop.clone()).unwrap();
-    tokio::spawn(listen::serve_tls(listener, server.gateway.clone(), stop.clone()));
-
+    let door = Door::open().await;
     // A client that says nothing holds up nobody.
-    let silent = TcpStream::connect(address).await.unwrap();
+    let silent = TcpStream::connect(door.address).await.unwrap();
     let mut roots = RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
+    roots.add(door.der.clone()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let stream = TcpStream::connect(address).await.unwrap();
+    let stream = TcpStream::connect(door.address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
     let request = format!(
@@ -48,33 +69,21 @@ async fn the_door_opens_behind_a_certificate_and_plain_text_gets_nowhere() {
     let _ = stream.read_to_end(&mut text).await;
     assert!(String::from_utf8_lossy(&text).starts_with("HTTP/1.1 200"));
 
-    let mut plain = TcpStream::connect(address).await.unwrap();
+    let mut plain = TcpStream::connect(door.address).await.unwrap();
     plain.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut text = Vec::new();
     let _ = plain.read_to_end(&mut text).await;
     assert!(!String::from_utf8_lossy(&text).contains("200 OK"));
     drop(silent);
-    stop.cancel();
 }
 
 #[tokio::test]
 async fn our_own_client_signs_and_comes_in_through_tls() {
     use toolyard_gateway::client::{Client, Connect, Credential, Identity};
-    let dir = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
-    std::fs::write(&cert, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let acceptor = tls::acceptor(&cert, &key).unwrap();
-    let server = Server::start().await;
-    let stop = CancellationToken::new();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let listener = tls::TlsListener::new(listener, acceptor, stop.clone()).unwrap();
-    tokio::spawn(listen::serve_tls(listener, server.gateway.clone(), stop.clone()));
+    let door = Door::open().await;
     let mut connect = Connect {
-        url: format!("wss://localhost:{port}"),
-        ca_file: Some(cert),
+        url: format!("wss://localhost:{}", door.address.port()),
+        ca_file: Some(door.certificate.clone()),
         credential: Credential::Shared(TOKEN.to_owned()),
         identity: Some(Identity::new(&[9; 32])),
         scopes: vec!["operator.read".to_owned()],
@@ -96,7 +105,6 @@ async fn our_own_client_signs_and_comes_in_through_tls() {
     assert!(strange.suggestion.unwrap().contains("--ca-file"), "a certificate nobody vouches for");
     connect.url = "http://localhost".to_owned();
     assert!(Client::connect(&connect).await.err().unwrap().message.contains("ws://"));
-    stop.cancel();
 }
 
 #[test]

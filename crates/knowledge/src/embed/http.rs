@@ -1,13 +1,17 @@
 //! Asking embedding servers: one client, no proxies, no redirects, retries for what may pass, and errors in our words.
 
-use super::EmbedError;
+use super::{EmbedError, Purpose, Vectors};
+use crate::config::EmbeddingConfig;
 use reqwest::{Client, StatusCode, Url};
 use serde_json::Value;
 use std::{net::IpAddr, time::Duration};
 use tokio_rustls::rustls::crypto::ring;
+use toolyard_engine::BoxFuture;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(3);
+/// How long a question's vector may take.
+const QUERY: Duration = Duration::from_secs(10);
 /// A request is made this often at most.
 const TRIES: u32 = 3;
 /// The pause before the second try; it grows fourfold.
@@ -137,6 +141,44 @@ impl Server {
         let said: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let word = said["error"].as_str().or_else(|| said["error"]["message"].as_str()).unwrap_or_default();
         Ok(Answer::Refused(status, word.to_lowercase()))
+    }
+}
+
+/// A server asked in two ways: for passages with patience and in batches, for questions quickly.
+pub(super) struct Asked {
+    pub(super) server: Server,
+    pub(super) quick: Server,
+    batch: usize,
+}
+
+impl Asked {
+    pub(super) fn new(
+        service: &'static str,
+        url: &str,
+        config: &EmbeddingConfig,
+        key: Option<String>,
+    ) -> Result<Self, EmbedError> {
+        let timeout = Duration::from_millis(config.timeout_ms);
+        let server = |timeout| Server::new(service, url, config.allow_remote, timeout, key.clone());
+        Ok(Self { server: server(timeout)?, quick: server(timeout.min(QUERY))?, batch: config.batch.max(1) })
+    }
+
+    /// Embeds texts batch by batch. `request` asks a server for one batch's vectors, patiently or not.
+    pub(super) async fn embed<'a>(
+        &'a self,
+        texts: &'a [String],
+        purpose: Purpose,
+        request: impl Fn(&'a Server, &'a [String], bool) -> BoxFuture<'a, Vectors>,
+    ) -> Vectors {
+        let (server, patient) = match purpose {
+            Purpose::Passage => (&self.server, true),
+            Purpose::Query => (&self.quick, false),
+        };
+        let mut out = Vec::with_capacity(texts.len());
+        for batch in texts.chunks(self.batch) {
+            out.extend(request(server, batch, patient).await?);
+        }
+        Ok(out)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     EmbedError, Embedder, EmbedderInfo, Purpose, Vectors,
-    http::{Answer, Server, numbers},
+    http::{Answer, Asked, Server, numbers},
     unit,
 };
 use crate::config::EmbeddingConfig;
@@ -21,8 +21,6 @@ pub const DEFAULT_OLLAMA_MODEL: &str = "mxbai-embed-large";
 
 /// How long a probe may take.
 const PROBE: Duration = Duration::from_secs(2);
-/// How long a question's vector may take.
-const QUERY: Duration = Duration::from_secs(10);
 /// How long the server keeps the model loaded after a request.
 const KEEP_ALIVE: &str = "5m";
 /// A text that is too long for the model is halved at most this often.
@@ -30,10 +28,8 @@ const MAX_HALVINGS: u32 = 4;
 
 /// Vectors from an Ollama server.
 pub struct OllamaEmbedder {
-    server: Server,
-    quick: Server,
+    asked: Asked,
     model: String,
-    batch: usize,
     /// Set once the server said that it knows no `/api/embed`.
     is_old: AtomicBool,
 }
@@ -65,12 +61,9 @@ impl OllamaEmbedder {
     /// Of this configuration.
     pub fn new(config: &EmbeddingConfig) -> Result<Self, EmbedError> {
         let url = config.url.as_deref().unwrap_or(DEFAULT_OLLAMA_URL);
-        let timeout = Duration::from_millis(config.timeout_ms);
         Ok(Self {
-            server: Server::new("Ollama", url, config.allow_remote, timeout, None)?,
-            quick: Server::new("Ollama", url, config.allow_remote, timeout.min(QUERY), None)?,
+            asked: Asked::new("Ollama", url, config, None)?,
             model: config.model.clone().unwrap_or_else(|| DEFAULT_OLLAMA_MODEL.to_owned()),
-            batch: config.batch.max(1),
             is_old: AtomicBool::new(false),
         })
     }
@@ -81,7 +74,7 @@ impl OllamaEmbedder {
 
     /// The model as the server lists it: names carry a tag, `:latest` when none is given.
     async fn digest(&self) -> Result<Option<String>, EmbedError> {
-        let Answer::Ok(tags) = self.server.get("api/tags", PROBE).await? else { return Ok(None) };
+        let Answer::Ok(tags) = self.asked.server.get("api/tags", PROBE).await? else { return Ok(None) };
         let Some(models) = tags["models"].as_array() else { return Ok(None) };
         let wanted = if self.model.contains(':') { self.model.clone() } else { format!("{}:latest", self.model) };
         let named = |model: &&Value| {
@@ -96,7 +89,7 @@ impl OllamaEmbedder {
     }
 
     async fn length(&self) -> Result<usize, EmbedError> {
-        if let Answer::Ok(shown) = self.server.post("api/show", &json!({"model": self.model}), false).await?
+        if let Answer::Ok(shown) = self.asked.server.post("api/show", &json!({"model": self.model}), false).await?
             && let Some(info) = shown["model_info"].as_object()
             && let Some(length) =
                 info.iter().find(|(key, _)| key.ends_with(".embedding_length")).and_then(|(_, v)| v.as_u64())
@@ -104,8 +97,13 @@ impl OllamaEmbedder {
         {
             return Ok(length as usize);
         }
-        let probe = self.request(&self.quick, &["length".to_owned()], false).await?;
-        probe.into_iter().flatten().next().map(|v| v.len()).ok_or_else(|| self.server.refused("it gave no vector"))
+        let probe = self.request(&self.asked.quick, &["length".to_owned()], false).await?;
+        probe
+            .into_iter()
+            .flatten()
+            .next()
+            .map(|v| v.len())
+            .ok_or_else(|| self.asked.server.refused("it gave no vector"))
     }
 
     /// One request for several texts.
@@ -190,13 +188,13 @@ impl OllamaEmbedder {
 
 impl Embedder for OllamaEmbedder {
     fn is_local(&self) -> bool {
-        self.server.is_local()
+        self.asked.server.is_local()
     }
 
     fn describe(&self) -> BoxFuture<'_, Result<EmbedderInfo, EmbedError>> {
         Box::pin(async {
-            if !matches!(self.server.get("api/version", PROBE).await?, Answer::Ok(_)) {
-                return Err(self.server.unreachable());
+            if !matches!(self.asked.server.get("api/version", PROBE).await?, Answer::Ok(_)) {
+                return Err(self.asked.server.unreachable());
             }
             let digest = self.digest().await?.unwrap_or_default();
             let dimensions = self.length().await?;
@@ -205,16 +203,8 @@ impl Embedder for OllamaEmbedder {
     }
 
     fn embed<'a>(&'a self, texts: &'a [String], purpose: Purpose) -> BoxFuture<'a, Vectors> {
-        Box::pin(async move {
-            let (server, patient) = match purpose {
-                Purpose::Passage => (&self.server, true),
-                Purpose::Query => (&self.quick, false),
-            };
-            let mut out = Vec::with_capacity(texts.len());
-            for batch in texts.chunks(self.batch) {
-                out.extend(self.request(server, batch, patient).await?);
-            }
-            Ok(out)
-        })
+        let request =
+            move |server, batch, patient| -> BoxFuture<'a, Vectors> { Box::pin(self.request(server, batch, patient)) };
+        Box::pin(self.asked.embed(texts, purpose, request))
     }
 }

@@ -2,27 +2,19 @@
 
 use super::{
     EmbedError, Embedder, EmbedderInfo, Purpose, Vectors,
-    http::{Answer, Server, numbers},
+    http::{Answer, Asked, Server, numbers},
     unit,
 };
 use crate::config::EmbeddingConfig;
 use reqwest::StatusCode;
 use serde_json::json;
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use toolyard_engine::BoxFuture;
-
-/// How long a question's vector may take.
-const QUERY: Duration = Duration::from_secs(10);
 
 /// Vectors from any server with OpenAI's `/embeddings`.
 pub struct OpenAiEmbedder {
-    server: Server,
-    quick: Server,
+    asked: Asked,
     model: String,
-    batch: usize,
     /// Of the last vector seen, 0 before the first: the interface has no other way to tell than to embed something.
     dimensions: AtomicUsize,
 }
@@ -41,12 +33,9 @@ impl OpenAiEmbedder {
             })?),
             None => None,
         };
-        let timeout = Duration::from_millis(config.timeout_ms);
         Ok(Self {
-            server: Server::new("the embedding server", url, config.allow_remote, timeout, key.clone())?,
-            quick: Server::new("the embedding server", url, config.allow_remote, timeout.min(QUERY), key)?,
+            asked: Asked::new("the embedding server", url, config, key)?,
             model: model.clone(),
-            batch: config.batch.max(1),
             dimensions: AtomicUsize::new(0),
         })
     }
@@ -96,33 +85,25 @@ impl OpenAiEmbedder {
 
 impl Embedder for OpenAiEmbedder {
     fn is_local(&self) -> bool {
-        self.server.is_local()
+        self.asked.server.is_local()
     }
 
     fn describe(&self) -> BoxFuture<'_, Result<EmbedderInfo, EmbedError>> {
         Box::pin(async {
             if self.dimensions.load(Ordering::Relaxed) == 0 {
-                self.request(&self.quick, &["length".to_owned()], false).await?;
+                self.request(&self.asked.quick, &["length".to_owned()], false).await?;
             }
             let dimensions = self.dimensions.load(Ordering::Relaxed);
             if dimensions == 0 {
-                return Err(self.server.refused("it gave no vector"));
+                return Err(self.asked.server.refused("it gave no vector"));
             }
-            Ok(EmbedderInfo { id: format!("openai/{}/{}", self.server.url(), self.model), dimensions })
+            Ok(EmbedderInfo { id: format!("openai/{}/{}", self.asked.server.url(), self.model), dimensions })
         })
     }
 
     fn embed<'a>(&'a self, texts: &'a [String], purpose: Purpose) -> BoxFuture<'a, Vectors> {
-        Box::pin(async move {
-            let (server, patient) = match purpose {
-                Purpose::Passage => (&self.server, true),
-                Purpose::Query => (&self.quick, false),
-            };
-            let mut out = Vec::with_capacity(texts.len());
-            for batch in texts.chunks(self.batch) {
-                out.extend(self.request(server, batch, patient).await?);
-            }
-            Ok(out)
-        })
+        let request =
+            move |server, batch, patient| -> BoxFuture<'a, Vectors> { Box::pin(self.request(server, batch, patient)) };
+        Box::pin(self.asked.embed(texts, purpose, request))
     }
 }

@@ -1,6 +1,6 @@
 //! `obsidian_rag_index`: brings the index up to date, in the background.
 
-use super::{Args, Call, Tool, answer, input_schema, output_schema, parse};
+use super::{Args, Call, Nature, Tool, answer, input_schema, output_schema, parse};
 use crate::{
     envelope::{Health, Problem},
     indexer::{FileProblem, Job, JobMode, JobState, Started},
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 use std::time::Duration;
 use toolyard_engine::Output;
-use toolyard_protocol::{Failure, Idempotency, RiskLevel};
+use toolyard_protocol::Failure;
 
 /// A call waits at most this long for its job.
 const MAX_WAIT_MS: u64 = 300_000;
@@ -76,10 +76,7 @@ pub(super) const TOOL: Tool = Tool {
     description: "Brings the index of the user's notes up to date. Runs in the background: the answer comes at once with a \
                   job_id, and obsidian_rag_status tells how far it is. Use mode sync, or full when there is no index yet; \
                   reindex only when the index is damaged or the embedding model changed. Notes are never changed.",
-    risk: RiskLevel::Writes,
-    idempotency: Idempotency::Idempotent,
-    side_effects: &["index.write"],
-    permissions: &["vault:read", "index:write"],
+    nature: Nature::writes(&["index.write"], &["vault:read", "index:write"]),
     input: input_schema::<Input>,
     output: output_schema::<Data>,
     run: |call, args| Box::pin(run(call, args)),

@@ -1,6 +1,6 @@
 //! `obsidian_rag_memory_store`: remembers a fact, so that searches find it first.
 
-use super::{Args, Call, Tool, answer, input_schema, output_schema, parse};
+use super::{Args, Call, Nature, Tool, answer, input_schema, output_schema, parse};
 use crate::{
     envelope::Problem,
     facts::{MAX_KEY_CHARS, MAX_VALUE_CHARS},
@@ -8,7 +8,7 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_engine::Output;
-use toolyard_protocol::{ErrorCode, Failure, Idempotency, RiskLevel};
+use toolyard_protocol::{ErrorCode, Failure};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -52,10 +52,7 @@ pub(super) const TOOL: Tool = Tool {
     title: "Remember a fact",
     description: "Remembers a fact from the user's notes, so that obsidian_rag_search finds it first. Ask the user before you \
                   store anything, also after a memory_suggestion.",
-    risk: RiskLevel::Writes,
-    idempotency: Idempotency::Idempotent,
-    side_effects: &["memory.write"],
-    permissions: &["vault:read", "memory:write"],
+    nature: Nature::writes(&["memory.write"], &["vault:read", "memory:write"]),
     input: input_schema::<Input>,
     output: output_schema::<Data>,
     run: |call, args| Box::pin(run(call, args)),

@@ -40,13 +40,33 @@ pub(crate) struct Tool {
     pub(crate) name: &'static str,
     title: &'static str,
     description: &'static str,
+    nature: Nature,
+    input: fn() -> Args,
+    output: fn() -> Args,
+    pub(crate) run: Run,
+}
+
+/// What a tool does to the world, and what it takes to be let do it.
+struct Nature {
     risk: RiskLevel,
     idempotency: Idempotency,
     side_effects: &'static [&'static str],
     permissions: &'static [&'static str],
-    input: fn() -> Args,
-    output: fn() -> Args,
-    pub(crate) run: Run,
+}
+
+impl Nature {
+    /// Looks at notes.
+    const READS: Self = Self {
+        risk: RiskLevel::ReadOnly,
+        idempotency: Idempotency::Pure,
+        side_effects: &[],
+        permissions: &["vault:read"],
+    };
+
+    /// Writes to what is kept beside the notes; doing it twice is doing it once.
+    const fn writes(side_effects: &'static [&'static str], permissions: &'static [&'static str]) -> Self {
+        Self { risk: RiskLevel::Writes, idempotency: Idempotency::Idempotent, side_effects, permissions }
+    }
 }
 
 pub(crate) static TOOLS: &[&Tool] = &[&search::TOOL, &index::TOOL, &status::TOOL, &memory_store::TOOL];
@@ -68,13 +88,13 @@ impl Tool {
             title: self.title.to_owned(),
             description: self.description.to_owned(),
             category: "memory".to_owned(),
-            risk_level: self.risk,
+            risk_level: self.nature.risk,
             version: "1.0.0".to_owned(),
             input_schema: (self.input)().into(),
             output_schema: Some((self.output)().into()),
-            side_effects: strings(self.side_effects),
-            idempotency: self.idempotency,
-            required_permissions: strings(self.permissions),
+            side_effects: strings(self.nature.side_effects),
+            idempotency: self.nature.idempotency,
+            required_permissions: strings(self.nature.permissions),
             availability: Availability { requires: vec!["vault".to_owned()] },
             cancellable: true,
             supports_dry_run: false,

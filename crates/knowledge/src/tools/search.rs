@@ -1,6 +1,6 @@
 //! `obsidian_rag_search`: finds what the notes say about something.
 
-use super::{Args, Call, Tool, answer, input_schema, output_schema, parse};
+use super::{Args, Call, Nature, Tool, answer, input_schema, output_schema, parse};
 use crate::{
     envelope::{Health, Problem},
     facts::Fact,
@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use toolyard_engine::Output;
-use toolyard_protocol::{ErrorCode, Failure, Idempotency, RiskLevel};
+use toolyard_protocol::{ErrorCode, Failure};
 
 /// Results unless asked otherwise,
 const DEFAULT_RESULTS: usize = 5;
@@ -150,10 +150,7 @@ pub(super) const TOOL: Tool = Tool {
     description: "Finds what the user's notes say about something, by meaning and by words, best first. Use it for \
                   \"what did I write about X\". Facts stored with obsidian_rag_memory_store come first. If status is \
                   degraded the results are still good to use; error.suggestion says what would make them better.",
-    risk: RiskLevel::ReadOnly,
-    idempotency: Idempotency::Pure,
-    side_effects: &[],
-    permissions: &["vault:read"],
+    nature: Nature::READS,
     input: input_schema::<Input>,
     output: output_schema::<Data>,
     run: |call, args| Box::pin(run(call, args)),

@@ -1,6 +1,6 @@
 //! `obsidian_rag_status`: how well the notes can be asked, and what became of each of them.
 
-use super::{Args, Call, Tool, answer, input_schema, output_schema, parse};
+use super::{Args, Call, Nature, Tool, answer, input_schema, output_schema, parse};
 use crate::{
     envelope::Health,
     index::FileState,
@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_engine::Output;
-use toolyard_protocol::{Failure, Idempotency, RiskLevel};
+use toolyard_protocol::Failure;
 
 /// Files in one answer unless asked otherwise,
 const DEFAULT_FILES: usize = 100;
@@ -142,10 +142,7 @@ pub(super) const TOOL: Tool = Tool {
     description: "Tells whether the user's notes can be searched, how fresh the index is, how far a running job is, and what \
                   became of each note. If unindexed_files is not 0 or the status is not healthy, suggest \
                   obsidian_rag_index.",
-    risk: RiskLevel::ReadOnly,
-    idempotency: Idempotency::Pure,
-    side_effects: &[],
-    permissions: &["vault:read"],
+    nature: Nature::READS,
     input: input_schema::<Input>,
     output: output_schema::<Data>,
     run: |call, args| Box::pin(run(call, args)),

@@ -3,7 +3,10 @@
 //!
 //! Bounded: `TOOLYARD_CONTEXT_ROUNDS` sets how often it is killed (3), `TOOLYARD_CRASH_SEED` the seed.
 
-use crate::harness::{Place, Server};
+use crate::{
+    harness::{Place, Server},
+    random::Random,
+};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -21,19 +24,6 @@ const SESSIONS: usize = 100;
 /// What is acknowledged in a round before the process is killed, at least, unless this takes too long.
 const ACKNOWLEDGED: usize = 150;
 const ROUND: Duration = Duration::from_secs(20);
-
-/// splitmix64: a seed means the same for ever.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n.max(1)
-    }
-}
 
 /// Uploads a document and imports it; gives its root.
 fn import(address: &str, user: &str, word: &str) -> Option<String> {

@@ -2,29 +2,13 @@
 //!
 //! `make crash` runs it with a few points, `make crash CRASH_POINTS=1000` in full. `TOOLYARD_CRASH_SEED` sets the seed.
 
-use crate::harness::Place;
+use crate::{harness::Place, random::Random};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, HashSet},
     path::Path,
     time::{Duration, Instant},
 };
-
-/// A small generator of our own, so that a seed means the same kills for ever (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
-    }
-}
 
 /// 200 steps: appends (which would show a repetition), creates, patches, renames with links, deletes, reads, a loop.
 fn mixed_plan() -> Value {

@@ -42,6 +42,27 @@ fn ws_rpc_01_to_05_health_status_presence_catalog_effective() {
 }
 
 #[test]
+fn status_gives_scripts_the_key_of_the_session_in_use() {
+    let place = Place::new();
+    let server = place.up();
+    let current = || call(&place, &server, "status", json!({})).json()["sessionKey"].clone();
+    assert_eq!(current(), Value::Null, "no session, no key: none is made up");
+    for key in ["first", "second"] {
+        assert_eq!(call(&place, &server, "sessions.create", json!({"key": key})).code, 0);
+    }
+    assert_eq!(current(), "agent:main:second", "the newest");
+    let used = json!({"name": "vault.listFiles", "sessionKey": "first", "args": {}});
+    assert_eq!(call(&place, &server, "tools.invoke", used).code, 0);
+    assert_eq!(current(), "agent:main:first", "the one that was called in last");
+    let effective = call(&place, &server, "tools.effective", json!({"sessionKey": current()}));
+    assert_eq!(effective.code, 0, "and it can be used: {effective:?}");
+    let put_away = json!({"key": "first", "archived": true});
+    assert_eq!(call(&place, &server, "sessions.patch", put_away).code, 0);
+    assert_eq!(current(), "agent:main:second", "what is archived is not in use");
+    server.stop();
+}
+
+#[test]
 fn ws_rpc_19_to_22_unknown_method_session_tool_and_bad_arguments() {
     let place = Place::new();
     place.note("a.md", "hello");

@@ -15,6 +15,8 @@ mod mcp;
 mod notes;
 mod plans;
 mod plugins;
+#[path = "../../../../tests/random.rs"]
+mod random;
 mod recall;
 mod server;
 mod tool_search;

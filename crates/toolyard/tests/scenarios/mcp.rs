@@ -147,6 +147,16 @@ fn tool_search_replaces_the_list_where_it_is_configured() {
     let tools = client.ask("tools/list", json!({}));
     assert!(!tools.to_string().contains("\"tool_search\""), "{tools}");
     client.end();
+    // A harness that searches by itself sees every tool, whatever `tools.toolSearch` says.
+    let all = |mode: &str| {
+        place.config(&format!("[mcp]\nexposure = \"direct\"\n[tools.toolSearch]\n{mode}\n"));
+        let mut client = Stdio2::start(&place);
+        let tools = client.ask("tools/list", json!({}))["result"]["tools"].clone();
+        client.end();
+        tools
+    };
+    assert_eq!(tools["result"]["tools"], all("enabled = false"));
+    assert_eq!(tools["result"]["tools"], all("mode = \"code\""));
 }
 
 #[test]

@@ -50,11 +50,16 @@ fn the_python_example_counts_keeps_its_data_and_is_checked() {
     );
     let counted = place.call("py_count_words", json!({"text": "one two two"}));
     assert_eq!(counted["data"]["details"], json!({"words": 3, "distinct": 2}), "{counted}");
+    let listed = || place.run(&["tools", "list", "--json"]).stdout;
+    assert!(listed().contains("py_count_words") && listed().contains("vault.readFile"), "{}", listed());
     let noted = place.call("py_remember", json!({"note": "hello"}));
     assert_eq!(noted["ok"], true, "{noted}");
     assert!(place.home.join("plugins/.data/example-python/notes.txt").exists());
     let wrong = place.call("py_count_words", json!({"words": 1}));
     assert_eq!(wrong["error"]["code"], "VALIDATION_ERROR", "checked before the plugin sees it");
+    place.config("[policy]\ndeny = [\"py_count_words\"]\n");
+    assert!(!listed().contains("py_count_words") && listed().contains("py_remember"), "what is denied is not listed");
+    assert_ne!(place.call("py_count_words", json!({"text": "x"}))["ok"], true);
     place.config("[plugins.entries.example-python.config]\nlongest = 5\n");
     let refused = place.call("py_count_words", json!({"text": "longer than five"}));
     assert_eq!(refused["error"]["code"], "VALIDATION_ERROR", "{refused}");
@@ -93,6 +98,10 @@ fn the_javascript_example_runs_as_openclaw_would_run_it() {
     assert_eq!(plugin["tools"], 1, "{added}");
     let left_out = plugin["leftOut"].to_string();
     assert!(left_out.contains("js_undeclared") && left_out.contains("plugin must declare contracts.tools"), "{added}");
+    let missing = place.call("js_undeclared", json!({}));
+    assert_eq!(missing["error"]["code"], "NOT_FOUND", "{missing}");
+    let why = missing["error"]["suggestion"].as_str().unwrap();
+    assert!(why.contains("example-javascript") && why.contains("contracts.tools"), "{missing}");
     assert_eq!(plugin["hooks"], json!(["vault.createFile"]));
     let ten = place.call("js_calculate", json!({"operation": "add", "a": 4, "b": 6}));
     assert_eq!(ten["data"]["details"]["result"], 10, "{ten}");

@@ -2,7 +2,7 @@
 
 use crate::{
     change::{Change, MoveRole},
-    error::{Fallible, etag_conflict},
+    error::{Fallible, etag_conflict, in_the_way},
     etag::{etag, normalise},
     path::{TRASH, VaultPath},
     view::{Content, Purpose, View},
@@ -54,13 +54,7 @@ pub(super) fn missing_folders(view: &dyn View, path: &VaultPath) -> Fallible<Vec
     for ancestor in path.ancestors() {
         match view.stat(&ancestor, Purpose::Write)? {
             Some(stat) if stat.kind == EntryKind::Folder => {}
-            Some(_) => {
-                return Err(Failure::new(
-                    ErrorCode::Conflict,
-                    format!("{ancestor} is a file, so {path} cannot lie below it"),
-                )
-                .detail("path", ancestor.as_str()));
-            }
+            Some(_) => return Err(in_the_way(&ancestor, path)),
             None => missing.push(ancestor),
         }
     }

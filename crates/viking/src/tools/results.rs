@@ -51,6 +51,13 @@ fn session(call: &Call<'_>) -> Result<String, Answer> {
     call.session.ov_id().ok_or_else(|| error("no active session.", json!({"error": "no_session"})))
 }
 
+/// The session, and the result of its own that is meant.
+fn own_reference<'a>(call: &'a Call<'_>) -> Result<(String, Reference<'a>), Answer> {
+    let session = session(call)?;
+    let wanted = reference(call, &session)?;
+    Ok((session, wanted))
+}
+
 pub(super) fn list(call: &Call<'_>) -> Outcome {
     let session = match session(call) {
         Ok(session) => session,
@@ -94,12 +101,8 @@ pub(super) fn list(call: &Call<'_>) -> Outcome {
 }
 
 pub(super) fn search(call: &Call<'_>) -> Outcome {
-    let session = match session(call) {
-        Ok(session) => session,
-        Err(answer) => return Ok(answer),
-    };
-    let wanted = match reference(call, &session) {
-        Ok(wanted) => wanted,
+    let (session, wanted) = match own_reference(call) {
+        Ok(found) => found,
         Err(answer) => return Ok(answer),
     };
     let Some(query) = call.args.get("query").and_then(Value::as_str).filter(|q| !q.is_empty()) else {
@@ -144,12 +147,8 @@ fn failure(what: &str, wanted: &Reference<'_>, message: &str) -> Outcome {
 }
 
 pub(super) fn read(call: &Call<'_>) -> Outcome {
-    let session = match session(call) {
-        Ok(session) => session,
-        Err(answer) => return Ok(answer),
-    };
-    let wanted = match reference(call, &session) {
-        Ok(wanted) => wanted,
+    let (session, wanted) = match own_reference(call) {
+        Ok(found) => found,
         Err(answer) => return Ok(answer),
     };
     let offset = call.number("offset").map_or(0, |n| n.floor().max(0.0) as usize);

@@ -1,0 +1,49 @@
+//! Ended runs are sealed into the ledger: by the clock, on demand, and at the start what a dead process left.
+
+use super::Engine;
+use crate::ledger::Sealer;
+use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+use toolyard_protocol::{ErrorCode, Failure};
+
+/// Seals what has ended at every tick, until the engine stops.
+pub(super) async fn seal_in_background(sealer: Arc<Sealer>, every: Duration, shutdown: CancellationToken) {
+    let mut tick = tokio::time::interval(every);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            () = shutdown.cancelled() => return,
+        }
+        if sealer.is_idle() {
+            continue;
+        }
+        let sealer = sealer.clone();
+        match tokio::task::spawn_blocking(move || sealer.seal()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "ended runs could not be sealed"),
+            Err(_) => return,
+        }
+    }
+}
+
+impl Engine {
+    /// Seals what a process that is gone had ended and not sealed.
+    pub(crate) async fn seal_left_behind(&self) -> Result<(), Failure> {
+        let sealer = self.inner.sealer.clone();
+        let sealed = tokio::task::spawn_blocking(move || sealer.note_unsealed().and_then(|()| sealer.seal())).await;
+        match sealed {
+            Ok(sealed) => Ok(sealed?),
+            Err(_) => Err(Failure::new(ErrorCode::InternalError, "the sealing task failed")),
+        }
+    }
+
+    /// Seals ended runs now rather than with the next tick.
+    pub async fn seal(&self) -> Result<(), Failure> {
+        let sealer = self.inner.sealer.clone();
+        match tokio::task::spawn_blocking(move || sealer.seal()).await {
+            Ok(sealed) => Ok(sealed?),
+            Err(_) => Err(Failure::new(ErrorCode::InternalError, "the sealing task failed")),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Runs and calls that are under way here, so that they can be found and stopped.
+
+use super::{Engine, lock};
+use std::{collections::HashMap, hash::Hash, sync::Mutex};
+use tokio_util::sync::CancellationToken;
+use toolyard_protocol::{CallId, RunId};
+
+/// What stops each run and each call that is under way.
+#[derive(Default)]
+pub(super) struct UnderWay {
+    runs: Mutex<HashMap<RunId, CancellationToken>>,
+    calls: Mutex<HashMap<CallId, CancellationToken>>,
+}
+
+impl UnderWay {
+    /// No run is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        lock(&self.runs).is_empty()
+    }
+}
+
+/// Keeps a run or call findable for as long as it is under way.
+pub(crate) struct Registered<'a, K: Hash + Eq> {
+    map: &'a Mutex<HashMap<K, CancellationToken>>,
+    key: K,
+}
+
+impl<K: Hash + Eq> Drop for Registered<'_, K> {
+    fn drop(&mut self) {
+        lock(self.map).remove(&self.key);
+    }
+}
+
+impl Engine {
+    /// Stops a run. `false` when it is not under way here.
+    pub fn cancel_run(&self, run_id: RunId) -> bool {
+        let token = lock(&self.inner.under_way.runs).get(&run_id).cloned();
+        token.is_some_and(|t| {
+            t.cancel();
+            true
+        })
+    }
+
+    /// Stops one call. `false` when it is not under way here.
+    pub fn cancel_call(&self, call_id: CallId) -> bool {
+        let token = lock(&self.inner.under_way.calls).get(&call_id).cloned();
+        token.is_some_and(|t| {
+            t.cancel();
+            true
+        })
+    }
+
+    /// Runs under way in this process.
+    pub fn active_runs(&self) -> Vec<RunId> {
+        lock(&self.inner.under_way.runs).keys().copied().collect()
+    }
+
+    pub(crate) fn register_call(&self, call_id: CallId, token: CancellationToken) -> Registered<'_, CallId> {
+        lock(&self.inner.under_way.calls).insert(call_id, token);
+        Registered { map: &self.inner.under_way.calls, key: call_id }
+    }
+    pub(crate) fn register_run(&self, run_id: RunId, token: CancellationToken) -> Registered<'_, RunId> {
+        lock(&self.inner.under_way.runs).insert(run_id, token);
+        Registered { map: &self.inner.under_way.runs, key: run_id }
+    }
+}

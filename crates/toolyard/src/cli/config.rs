@@ -1,0 +1,22 @@
+//! The configuration, and what an error code means.
+
+use clap::{Args, Subcommand};
+
+/// `toolyard config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print the configuration as resolved, secrets hidden
+    Show,
+    /// Check the configuration file
+    Check,
+    /// Print the reference of every key, in Markdown
+    #[command(hide = true)]
+    Reference,
+}
+
+/// `toolyard explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The code, for example POLICY_DENIED; without one, all codes are listed
+    pub code: Option<String>,
+}

@@ -1,0 +1,88 @@
+//! Tools that others bring: plugins and upstream MCP servers.
+
+use clap::{Args, Subcommand};
+
+/// `toolyard plugins`.
+#[derive(Debug, Subcommand)]
+pub enum PluginsCommand {
+    /// Install a plugin: its manifest is checked, its package unpacked, nothing of it runs outside its walls
+    Install {
+        /// A folder, a tarball, npm:NAME or git:URL
+        source: String,
+        /// What it may touch: network, read:PATH, write:PATH or env:NAME
+        #[arg(long, value_name = "WHAT")]
+        grant: Vec<String>,
+    },
+    /// List plugins and how they are
+    List,
+    /// Everything about one plugin
+    Info {
+        /// The plugin's id
+        id: String,
+    },
+    /// Use a plugin, and grant it more if wanted
+    Enable {
+        /// The plugin's id
+        id: String,
+        /// What it may touch: network, read:PATH, write:PATH or env:NAME
+        #[arg(long, value_name = "WHAT")]
+        grant: Vec<String>,
+    },
+    /// Stop using a plugin
+    Disable {
+        /// The plugin's id
+        id: String,
+    },
+    /// Fetch a plugin again from where it came
+    Update {
+        /// The plugin's id
+        id: String,
+    },
+    /// Remove a plugin
+    Remove {
+        /// The plugin's id
+        id: String,
+        /// Remove the plugin's own data as well
+        #[arg(long)]
+        data: bool,
+    },
+    /// Start every plugin that is used and ask it how it is
+    Doctor,
+}
+
+/// `toolyard mcp`: alone it serves; with a command it looks after upstream servers.
+#[derive(Debug, Args)]
+pub struct McpArgs {
+    /// What to do with upstream servers
+    #[command(subcommand)]
+    pub command: Option<McpCommand>,
+}
+
+/// What can be done with upstream servers.
+#[derive(Debug, Subcommand)]
+pub enum McpCommand {
+    /// List upstream servers: how they are, what they offer, what is held back
+    Servers,
+    /// Start a server now and look at what it offers
+    Start {
+        /// The server's name in config.toml
+        server: String,
+    },
+    /// Stop a server; the next call starts it again
+    Stop {
+        /// The server's name
+        server: String,
+    },
+    /// Approve tool definitions that are held back because they changed
+    Approve {
+        /// The server's name
+        server: String,
+        /// The tools; all that are held back if none is named
+        tools: Vec<String>,
+    },
+    /// Forget what was seen and approved of a server
+    Forget {
+        /// The server's name
+        server: String,
+    },
+}

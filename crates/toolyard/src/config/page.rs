@@ -1,0 +1,103 @@
+//! `docs/configuration.md`: every key with its type, default and meaning, from the types alone.
+
+use super::Config;
+use serde_json::Value;
+
+/// The reference of every key, in Markdown, from the types.
+pub fn reference() -> String {
+    let schema: Value = schemars::generate::SchemaSettings::draft2020_12()
+        .with(|s| s.inline_subschemas = true)
+        .into_generator()
+        .into_root_schema_for::<Config>()
+        .into();
+    let defaults = serde_json::to_value(Config::default()).unwrap_or_default();
+    let mut out = String::from(
+        "# Configuration\n\n`TOOLYARD_HOME/config.toml`. Every key is optional, and an unknown key is an error. `toolyard config check` checks the \
+         file, `toolyard config show` prints it as resolved. This page is generated from the types (`make docs`).\n\n\
+         | key | type | default | meaning |\n| --- | --- | --- | --- |\n",
+    );
+    rows(&schema, &defaults, "", &mut out);
+    out
+}
+
+fn rows(schema: &Value, defaults: &Value, prefix: &str, out: &mut String) {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+    for (key, property) in properties {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        let default = defaults.get(key);
+        let meaning = property
+            .get("description")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .replace('\n', " ")
+            .replace('|', "\\|");
+        if property.get("properties").is_some() {
+            out.push_str(&format!("| `[{path}]` | table | | {meaning} |\n"));
+            rows(property, default.unwrap_or(&Value::Null), &path, out);
+            continue;
+        }
+        let shown = default.map_or_else(|| "unset".to_owned(), |d| format!("`{d}`")).replace('|', "\\|");
+        out.push_str(&format!("| `{path}` | {} | {shown} | {meaning} |\n", type_of(property)));
+        if let Some(layer) = property.get("additionalProperties").filter(|l| l.get("properties").is_some()) {
+            rows(layer, &Value::Null, &format!("{path}.<name>"), out);
+        }
+        if let Some(item) = property.get("items").filter(|i| i.get("properties").is_some()) {
+            rows(item, &Value::Null, &format!("{path}[]"), out);
+        }
+    }
+}
+
+fn type_of(property: &Value) -> String {
+    let words = |v: &Value| {
+        v.as_array()
+            .map(|a| a.iter().filter_map(Value::as_str).filter(|t| *t != "null").map(str::to_owned).collect::<Vec<_>>())
+    };
+    if let Some(options) = property.get("oneOf").or(property.get("anyOf")).and_then(Value::as_array) {
+        let mut all: Vec<String> = options.iter().map(type_of).filter(|t| t != "null").collect();
+        all.dedup();
+        return all.join(" or ");
+    }
+    if let Some(word) = property.get("const") {
+        return format!("`{word}`");
+    }
+    if let Some(options) = property.get("enum").and_then(words) {
+        return options.iter().map(|o| format!("`\"{o}\"`")).collect::<Vec<_>>().join(" or ");
+    }
+    match property.get("type") {
+        Some(Value::String(t)) if t == "array" => {
+            format!("list of {}", property.get("items").map_or("any".to_owned(), type_of))
+        }
+        Some(Value::String(t)) => t.clone(),
+        Some(list) => words(list).unwrap_or_default().join(" or "),
+        None => "any".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_names_every_key_of_the_default() {
+        let page = reference();
+        for key in [
+            "gateway.port",
+            "policy.limits.maxConcurrency",
+            "policy.sandbox.allowedRoots",
+            "tools.toolSearch",
+            "engine.graceMs",
+            "record.files",
+            "log.level",
+            "knowledge.embedding.kind",
+        ] {
+            assert!(page.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+
+    #[test]
+    fn the_page_says_that_tool_search_is_experimental_and_off_unless_set() {
+        let row = reference().lines().find(|l| l.starts_with("| `tools.toolSearch`")).unwrap_or_default().to_owned();
+        assert!(row.contains("| unset | Experimental."), "{row}");
+        assert!(!Config::default().tool_search().enabled);
+    }
+}
