@@ -34,6 +34,8 @@ use tokio_util::sync::CancellationToken;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Connections kept open and unused, to one host.
 const IDLE_CONNECTIONS: usize = 32;
+/// And for how long: many servers close what was unused for five seconds, and a request that is sent just then is lost.
+const IDLE_FOR: Duration = Duration::from_secs(4);
 /// A stream that broke is taken up again at most so often in a row.
 const MAX_RESUMES: u32 = 5;
 /// How long to wait before that, unless the server says.
@@ -64,7 +66,8 @@ pub(crate) fn client() -> Result<HttpClient, String> {
     let builder = HttpsConnectorBuilder::new().with_provider_and_native_roots(ring::default_provider());
     let https = builder.map_err(|e| format!("the system's certificates cannot be read: {e}"))?;
     let connector = https.https_or_http().enable_http1().wrap_connector(connector);
-    Ok(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(IDLE_CONNECTIONS).build(connector))
+    let mut builder = Client::builder(TokioExecutor::new());
+    Ok(builder.pool_max_idle_per_host(IDLE_CONNECTIONS).pool_idle_timeout(IDLE_FOR).build(connector))
 }
 
 /// Where a server is and what every request to it carries.
