@@ -69,6 +69,10 @@ impl Home {
     pub fn mcp_socket(&self) -> PathBuf {
         self.state().join("mcp.sock")
     }
+    /// Tokens for upstream MCP servers, one private file each.
+    pub fn tokens(&self) -> PathBuf {
+        self.state().join("mcp-tokens")
+    }
     /// Lock files of vaults.
     pub fn locks(&self) -> PathBuf {
         self.state().join("locks")

@@ -122,6 +122,9 @@ impl Yard {
         ]);
         let asks = Asks::default();
         let upstreams = Upstreams::new(engine.clone(), asks.clone(), tokio_util::sync::CancellationToken::new());
+        if needs == Needs::Store {
+            upstreams.keep_tokens(home.tokens());
+        }
         let service = Service::new(engine, info, home::is_alive);
         service.show_models(Arc::new(crate::model_view::SearchView(tool_search.clone())));
         service.extend(Arc::new(crate::mcp::UpstreamMethods(upstreams.clone())));

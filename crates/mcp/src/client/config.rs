@@ -67,6 +67,117 @@ pub enum Pinning {
     Off,
 }
 
+/// How tokens are come by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GrantKind {
+    /// A person agrees once, with `toolyard mcp login`.
+    #[default]
+    AuthorizationCode,
+    /// The configured client has its own rights, and nobody is asked.
+    ClientCredentials,
+}
+
+/// OAuth with a server over HTTP that asks for it. Nothing here needs to be set for servers at which clients register
+/// themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OauthConfig {
+    /// Whether tokens are asked for when the server wants one.
+    pub enabled: bool,
+    /// How: `authorization_code` (a person agrees once, with `toolyard mcp login`) or `client_credentials` (the
+    /// configured client has its own rights).
+    pub grant: GrantKind,
+    /// The id of a client that was registered beforehand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// The variable of Toolyard's environment that holds that client's secret, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_secret_env: Option<String>,
+    /// The file that holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_secret_file: Option<PathBuf>,
+    /// The https address of a client id metadata document of yours; used as the client's id where the authorisation
+    /// server knows such documents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_metadata_url: Option<String>,
+    /// The authorisation server to use, where the server names several or none. Any other is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// Scopes to ask for, in place of those that the server names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// The port of this machine on which `toolyard mcp login` waits for the answer; 0 for a free one. The address is
+    /// `http://127.0.0.1:PORT/callback`.
+    pub redirect_port: u16,
+}
+
+impl Default for OauthConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            grant: GrantKind::AuthorizationCode,
+            client_id: None,
+            client_secret_env: None,
+            client_secret_file: None,
+            client_metadata_url: None,
+            issuer: None,
+            scopes: Vec::new(),
+            redirect_port: 0,
+        }
+    }
+}
+
+impl OauthConfig {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(crate) fn has_secret(&self) -> bool {
+        self.client_secret_env.is_some() || self.client_secret_file.is_some()
+    }
+
+    /// The configured client's secret, where it has one.
+    pub(crate) fn secret(&self) -> Result<Option<String>, String> {
+        from_outside(self.client_secret_env.as_deref(), self.client_secret_file.as_deref())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if let Some(document) = &self.client_metadata_url {
+            let uri: http::Uri = document.parse().map_err(|e| format!("oauth.clientMetadataUrl {document:?}: {e}"))?;
+            if uri.scheme_str() != Some("https") || uri.path() == "/" {
+                return Err(format!("oauth.clientMetadataUrl {document:?} must be https:// with a path"));
+            }
+        }
+        if let Some(bad) = self.scopes.iter().find(|scope| !super::oauth::is_scope(scope)) {
+            return Err(format!("oauth.scopes: {bad:?} cannot be a scope"));
+        }
+        if self.client_id.as_ref().is_some_and(|id| id.is_empty()) {
+            return Err("oauth.clientId is empty".to_owned());
+        }
+        if self.has_secret() && self.client_id.is_none() {
+            return Err("oauth.clientSecretEnv and oauth.clientSecretFile need oauth.clientId".to_owned());
+        }
+        if self.grant == GrantKind::ClientCredentials && !self.has_secret() {
+            return Err("oauth.grant client_credentials needs oauth.clientId and its secret".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// A secret from a variable of our environment or a file.
+fn from_outside(variable: Option<&str>, file: Option<&std::path::Path>) -> Result<Option<String>, String> {
+    if let Some(name) = variable {
+        let secret = std::env::var(name).map_err(|_| format!("the variable {name} is not set"))?;
+        return Ok(Some(secret.trim().to_owned()));
+    }
+    if let Some(file) = file {
+        let secret = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        return Ok(Some(secret.trim().to_owned()));
+    }
+    Ok(None)
+}
+
 /// One upstream MCP server: a `command` to start, or a `url`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -104,6 +215,9 @@ pub struct ServerConfig {
     /// The file that holds the bearer token; read for each connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bearer_token_file: Option<PathBuf>,
+    /// OAuth, where the server asks for it and no credential is configured.
+    #[serde(skip_serializing_if = "OauthConfig::is_default")]
+    pub oauth: OauthConfig,
     /// What stands before its tools' and prompts' names. Unset: the server's name and two underscores. Empty: nothing,
     /// and a tool whose name is taken is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,6 +261,7 @@ impl Default for ServerConfig {
             headers: BTreeMap::new(),
             bearer_token_env: None,
             bearer_token_file: None,
+            oauth: OauthConfig::default(),
             prefix: None,
             trust: Trust::None,
             pin: Pinning::Changed,
@@ -190,6 +305,10 @@ impl ServerConfig {
             http::HeaderValue::try_from(value.as_str())
                 .map_err(|_| format!("the value of header {name} cannot be sent"))?;
         }
+        if self.command.is_some() && !self.oauth.is_default() {
+            return Err("oauth is for servers with a url".to_owned());
+        }
+        self.oauth.check()?;
         if let Some(bad) = self.env.keys().find(|key| key.is_empty() || key.contains(['=', '\0'])) {
             return Err(format!("{bad:?} is no name of a variable"));
         }
@@ -228,15 +347,14 @@ impl ServerConfig {
 
     /// The bearer token, where one is configured.
     pub(crate) fn bearer(&self) -> Result<Option<String>, String> {
-        if let Some(name) = &self.bearer_token_env {
-            let token = std::env::var(name).map_err(|_| format!("the variable {name} is not set"))?;
-            return Ok(Some(token.trim().to_owned()));
-        }
-        if let Some(file) = &self.bearer_token_file {
-            let token = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-            return Ok(Some(token.trim().to_owned()));
-        }
-        Ok(None)
+        from_outside(self.bearer_token_env.as_deref(), self.bearer_token_file.as_deref())
+    }
+
+    /// Whether a credential is configured; then no other is asked for.
+    pub(crate) fn has_credential(&self) -> bool {
+        self.bearer_token_env.is_some()
+            || self.bearer_token_file.is_some()
+            || self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
     }
 
     pub(crate) fn start_timeout(&self) -> Duration {
@@ -270,6 +388,35 @@ mod tests {
         for config in [neither, both, wrong, http] {
             assert!(config.check("a").is_err(), "{config:?}");
         }
+    }
+
+    #[test]
+    fn oauth_that_cannot_work_is_refused() {
+        let with =
+            |oauth: OauthConfig| ServerConfig { url: Some("https://x/".into()), oauth, ..ServerConfig::default() };
+        let good = OauthConfig {
+            client_id: Some("me".into()),
+            client_secret_env: Some("SECRET".into()),
+            grant: GrantKind::ClientCredentials,
+            scopes: vec!["a:b".into()],
+            client_metadata_url: Some("https://x.org/client.json".into()),
+            ..OauthConfig::default()
+        };
+        assert!(with(good.clone()).check("a").is_ok());
+        for bad in [
+            OauthConfig { client_secret_env: None, ..good.clone() },
+            OauthConfig { client_id: None, ..good.clone() },
+            OauthConfig { scopes: vec!["a b".into()], ..good.clone() },
+            OauthConfig { client_metadata_url: Some("http://x.org/client.json".into()), ..good.clone() },
+            OauthConfig { client_metadata_url: Some("https://x.org".into()), ..good.clone() },
+        ] {
+            assert!(with(bad.clone()).check("a").is_err(), "{bad:?}");
+        }
+        let child = ServerConfig { command: Some("x".into()), oauth: good, ..ServerConfig::default() };
+        assert!(child.check("a").is_err());
+        let header =
+            ServerConfig { headers: [("authorization".into(), "x".into())].into(), ..with(OauthConfig::default()) };
+        assert!(header.has_credential() && !with(OauthConfig::default()).has_credential());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::{
     config::ServerConfig,
     mux::{Inbox, LinkError},
+    oauth::{Authorizer, Blocked, Challenge, Refused},
     sse::SseReader,
 };
 use crate::{
@@ -33,6 +34,8 @@ use tokio_util::sync::CancellationToken;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Connections kept open and unused, to one host.
 const IDLE_CONNECTIONS: usize = 32;
+/// And for how long: many servers close what was unused for five seconds, and a request that is sent just then is lost.
+const IDLE_FOR: Duration = Duration::from_secs(4);
 /// A stream that broke is taken up again at most so often in a row.
 const MAX_RESUMES: u32 = 5;
 /// How long to wait before that, unless the server says.
@@ -45,6 +48,9 @@ const LISTEN_BACKOFF: Duration = Duration::from_secs(60);
 /// A start waits this long for the server to have heard that we listen: what it asks during the first call may come
 /// that way, and is lost where nobody listens yet. Some servers answer only with their first event.
 pub(crate) const LISTEN_WITHIN: Duration = Duration::from_millis(500);
+
+/// A request that is refused for its token is sent again at most so often, each time with another token.
+const MAX_TOKENS: usize = 2;
 
 /// The one HTTP client all servers share.
 pub(crate) type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
@@ -60,7 +66,8 @@ pub(crate) fn client() -> Result<HttpClient, String> {
     let builder = HttpsConnectorBuilder::new().with_provider_and_native_roots(ring::default_provider());
     let https = builder.map_err(|e| format!("the system's certificates cannot be read: {e}"))?;
     let connector = https.https_or_http().enable_http1().wrap_connector(connector);
-    Ok(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(IDLE_CONNECTIONS).build(connector))
+    let mut builder = Client::builder(TokioExecutor::new());
+    Ok(builder.pool_max_idle_per_host(IDLE_CONNECTIONS).pool_idle_timeout(IDLE_FOR).build(connector))
 }
 
 /// Where a server is and what every request to it carries.
@@ -69,10 +76,16 @@ pub(crate) struct Target {
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) max_message: usize,
+    /// Brings tokens, where no credential is configured.
+    auth: Option<Arc<Authorizer>>,
 }
 
 impl Target {
-    pub(crate) fn new(config: &ServerConfig, client: HttpClient) -> Result<Self, String> {
+    pub(crate) fn new(
+        config: &ServerConfig,
+        client: HttpClient,
+        auth: Option<Arc<Authorizer>>,
+    ) -> Result<Self, String> {
         let url = config.url.as_deref().unwrap_or_default();
         let uri: Uri = url.parse().map_err(|e| format!("{url:?}: {e}"))?;
         let mut headers = HeaderMap::new();
@@ -85,15 +98,54 @@ impl Target {
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }
-        Ok(Self { client, uri, headers, max_message: config.max_message_bytes })
+        Ok(Self { client, uri, headers, max_message: config.max_message_bytes, auth })
     }
 
+    /// Sends a request, with a token where one is needed.
     pub(crate) async fn send(
         &self,
         method: Method,
         uri: &Uri,
         extra: HeaderMap,
         body: Option<String>,
+    ) -> Result<Response<Body>, LinkError> {
+        let body = body.map(Bytes::from);
+        let Some(auth) = &self.auth else { return self.send_once(method, uri, extra, body, None).await };
+        let mut token = auth.bearer(&self.client).await.map_err(LinkError::Unauthorised)?;
+        for tries in 0.. {
+            let response = self.send_once(method.clone(), uri, extra.clone(), body.clone(), token.as_deref()).await?;
+            let challenge = Challenge::of(response.headers()).unwrap_or_default();
+            let is_refused = match response.status() {
+                StatusCode::UNAUTHORIZED => true,
+                StatusCode::FORBIDDEN => challenge.wants_more(),
+                _ => false,
+            };
+            if !is_refused {
+                return Ok(response);
+            }
+            let refused = Refused {
+                challenge,
+                used: token.as_deref(),
+                operation: operation(body.as_deref()),
+                was_new: tries > 0,
+            };
+            let another = auth.refused(&self.client, refused).await.map_err(LinkError::Unauthorised)?;
+            if tries >= MAX_TOKENS {
+                break;
+            }
+            token = Some(another);
+        }
+        let why = "the server refuses one token after the other".to_owned();
+        Err(LinkError::Unauthorised(Blocked::Trouble(why)))
+    }
+
+    async fn send_once(
+        &self,
+        method: Method,
+        uri: &Uri,
+        extra: HeaderMap,
+        body: Option<Bytes>,
+        token: Option<&str>,
     ) -> Result<Response<Body>, LinkError> {
         let mut request = Request::builder().method(method).uri(uri);
         if let Some(headers) = request.headers_mut() {
@@ -103,8 +155,14 @@ impl Target {
             }
             headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
             headers.extend(extra);
+            if let Some(token) = token {
+                let unsendable = |_| LinkError::Gone("the token cannot be sent".to_owned());
+                let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(unsendable)?;
+                value.set_sensitive(true);
+                headers.insert(header::AUTHORIZATION, value);
+            }
         }
-        let body = Full::new(Bytes::from(body.unwrap_or_default()));
+        let body = Full::new(body.unwrap_or_default());
         let request = request.body(body).map_err(|e| LinkError::Gone(e.to_string()))?;
         self.client
             .request(request)
@@ -121,7 +179,15 @@ impl Target {
     }
 }
 
-fn deepest(error: &dyn std::error::Error) -> String {
+/// What a message is about, for those who count how often it was refused.
+fn operation(body: Option<&[u8]>) -> String {
+    let message: Value = body.and_then(|body| serde_json::from_slice(body).ok()).unwrap_or_default();
+    let method = message["method"].as_str().unwrap_or("listening");
+    let name = message["params"]["name"].as_str().map(|name| format!(" {name}"));
+    format!("{method}{}", name.unwrap_or_default()).chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+pub(super) fn deepest(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;

@@ -5,6 +5,7 @@ use super::{
     config::{ServerConfig, Speaks, Transport},
     http::{HttpClient, HttpLink, LISTEN_WITHIN, Target},
     mux::{Inbox, LinkError, Mux},
+    oauth::Authorizer,
     old_sse,
     pins::Seen,
     terms::{Dialect, HookInterest},
@@ -54,6 +55,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) config: &'a ServerConfig,
     pub(crate) launcher: &'a dyn Launcher,
     pub(crate) client: Option<HttpClient>,
+    pub(crate) auth: Option<Arc<Authorizer>>,
     pub(crate) inbox: Arc<dyn Inbox>,
     pub(crate) dialect: &'a Dialect,
     /// Counts children.
@@ -86,7 +88,7 @@ impl Live {
             return Self::agree(Link::Child(child), config).await.map_err(|(_, error)| said(error));
         }
         let client = opening.client.ok_or("there is no HTTP client")?;
-        let target = || Target::new(config, client.clone());
+        let target = || Target::new(config, client.clone(), opening.auth.clone());
         if config.transport != Transport::Sse {
             let link = Link::Http(HttpLink::new(target()?, opening.inbox.clone()));
             match Self::agree(link, config).await {

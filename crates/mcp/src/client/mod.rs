@@ -9,18 +9,22 @@ mod define;
 mod http;
 mod live;
 mod mux;
+mod oauth;
 mod offers;
 mod old_sse;
 mod pins;
 mod sse;
+mod status;
 mod terms;
 mod upstream;
+mod weigh;
 
 pub use child::{ChildSpec, Launcher, Plain};
-pub use config::{MAX_SERVER_NAME, Pinning, ServerConfig, Speaks, Transport, Trust};
+pub use config::{GrantKind, MAX_SERVER_NAME, OauthConfig, Pinning, ServerConfig, Speaks, Transport, Trust};
 pub use define::pin_of;
+pub use oauth::{Begun, Login, logout};
+pub use status::{Health, LeftOut, ServerStatus, Withheld};
 pub use terms::{Dialect, HookInterest, PluginTerms, ToolTerms};
-pub use upstream::{Health, LeftOut, ServerStatus, Withheld};
 
 use crate::{
     Asks,
@@ -31,6 +35,7 @@ use pins::Memory;
 use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak},
     time::Duration,
 };
@@ -74,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) asks: Asks,
     teller: OnceLock<broadcast::Sender<Change>>,
     client: OnceLock<Result<http::HttpClient, String>>,
+    /// The folder of tokens.
+    tokens: OnceLock<PathBuf>,
     pub(crate) stop: CancellationToken,
     /// One reference a child that is not wholly gone, and ours.
     pub(crate) children: Arc<()>,
@@ -130,6 +137,7 @@ impl Upstreams {
             asks,
             teller: OnceLock::new(),
             client: OnceLock::new(),
+            tokens: OnceLock::new(),
             stop,
             children: Arc::default(),
             publishing: Mutex::default(),
@@ -142,6 +150,12 @@ impl Upstreams {
     /// Sets who is told of changes.
     pub fn tell_changes(&self, teller: broadcast::Sender<Change>) {
         let _ = self.shared.teller.set(teller);
+    }
+
+    /// Sets the folder where tokens are kept. Without one no server is authorised with. Servers that were added before
+    /// are not told.
+    pub fn keep_tokens(&self, folder: PathBuf) {
+        let _ = self.shared.tokens.set(folder);
     }
 
     fn servers(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Arc<Upstream>>> {
@@ -304,6 +318,7 @@ impl Upstreams {
             tokio::select! { _ = tick.tick() => {}, () = self.shared.stop.cancelled() => return }
             for upstream in self.all() {
                 upstream.stop_if_idle().await;
+                upstream.meet_if_authorised();
             }
         }
     }

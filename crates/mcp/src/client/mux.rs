@@ -1,6 +1,7 @@
 //! [`Mux`]: many requests over one pair of streams. Answers find their requests by id; everything else goes to an
 //! [`Inbox`].
 
+use super::oauth::Blocked;
 use crate::{
     RpcError,
     jsonrpc::{self, INTERNAL_ERROR, Incoming},
@@ -31,6 +32,8 @@ pub(crate) enum LinkError {
     Cancelled,
     /// The server does not know our session any more; it has done nothing.
     Forgotten,
+    /// The server wants a token, or another one; it has done nothing.
+    Unauthorised(Blocked),
 }
 
 /// Takes what a server sends of its own accord.
@@ -161,7 +164,9 @@ impl From<LinkError> for RpcError {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Rpc(error) => error,
-            LinkError::Gone(reason) => Self::new(INTERNAL_ERROR, reason),
+            LinkError::Gone(reason) | LinkError::Unauthorised(Blocked::Person(reason) | Blocked::Trouble(reason)) => {
+                Self::new(INTERNAL_ERROR, reason)
+            }
             LinkError::Cancelled => Self::new(INTERNAL_ERROR, "the request was taken back"),
             LinkError::Forgotten => Self::new(INTERNAL_ERROR, "the server has forgotten our session"),
         }

@@ -6,6 +6,7 @@ use super::{
     mux::{Inbox, LinkError, Mux},
     sse::SseReader,
 };
+use crate::RpcError;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use http_body_util::BodyExt;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ pub(crate) async fn open(target: Target, inbox: Arc<dyn Inbox>) -> Result<Arc<Mu
             match posting.send(Method::POST, &endpoint, HeaderMap::new(), Some(message)).await {
                 Ok(response) if response.status().is_success() => {}
                 Ok(response) => sender.close(&format!("the server answered {}", response.status())),
-                Err(error) => sender.close(&format!("{error:?}")),
+                Err(error) => sender.close(&RpcError::from(error).message),
             }
         }
     });

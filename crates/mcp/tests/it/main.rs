@@ -4,6 +4,7 @@
 
 mod harness;
 mod http;
+mod oauth;
 mod resources;
 mod stdio;
 mod upstream;

@@ -34,10 +34,10 @@ use toolyard_mcp::{
     },
 };
 
-type Body = BoxBody<Bytes, Infallible>;
+pub(crate) type Body = BoxBody<Bytes, Infallible>;
 
 /// Serves requests on a free port of this machine; gives the address.
-async fn serve<F>(answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static) -> String
+pub(crate) async fn serve<F>(answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static) -> String
 where
     F: Future<Output = Response<Body>> + Send + 'static,
 {
@@ -58,7 +58,7 @@ where
     format!("http://{address}")
 }
 
-fn whole(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+pub(crate) fn whole(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Full::new(text.into()).boxed());
     *response.status_mut() = status;
     response
@@ -75,16 +75,19 @@ async fn serve_door(door: HttpDoor, strangers: Arc<AtomicUsize>) -> String {
             }
             let (parts, body) = request.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
-            let response = door.handle(Client::owner("upstream"), Request::from_parts(parts, body)).await;
-            response.map(|body| match body {
-                HttpBody::Whole(bytes) => Full::new(bytes).boxed(),
-                HttpBody::Stream(stream) => {
-                    BodyExt::boxed(StreamBody::new(sync(stream).map(|bytes| Ok(Frame::data(bytes)))))
-                }
-            })
+            answer_of(&door, Request::from_parts(parts, body)).await
         }
     })
     .await
+}
+
+/// What our own server answers.
+pub(crate) async fn answer_of(door: &HttpDoor, request: Request<Bytes>) -> Response<Body> {
+    let response = door.handle(Client::owner("upstream"), request).await;
+    response.map(|body| match body {
+        HttpBody::Whole(bytes) => Full::new(bytes).boxed(),
+        HttpBody::Stream(stream) => BodyExt::boxed(StreamBody::new(sync(stream).map(|b| Ok(Frame::data(b))))),
+    })
 }
 
 /// A stream that may be looked at from several threads, as a boxed body must be.
@@ -140,11 +143,7 @@ async fn a_session_the_server_has_forgotten_is_opened_again_within_the_call() {
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
-            let response = door.handle(Client::owner("upstream"), Request::from_parts(parts, body)).await;
-            response.map(|body| match body {
-                HttpBody::Whole(bytes) => Full::new(bytes).boxed(),
-                HttpBody::Stream(stream) => BodyExt::boxed(StreamBody::new(sync(stream).map(|b| Ok(Frame::data(b))))),
-            })
+            answer_of(&door, Request::from_parts(parts, body)).await
         }
     })
     .await;

@@ -85,4 +85,17 @@ pub enum McpCommand {
         /// The server's name
         server: String,
     },
+    /// Let Toolyard use a server in your name, where the server asks for that (OAuth)
+    Login {
+        /// The server's name
+        server: String,
+        /// Seconds to wait for your answer
+        #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        wait: u64,
+    },
+    /// Forget the tokens of a server
+    Logout {
+        /// The server's name
+        server: String,
+    },
 }

@@ -82,14 +82,16 @@ async fn pass(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + U
 }
 
 async fn manage(global: &Global, command: McpCommand) -> Outcome {
-    let mut backend = Backend::open(global, Needs::Store).await?;
     let (method, params) = match &command {
         McpCommand::Servers => ("mcp.servers", json!({})),
         McpCommand::Start { server } => ("mcp.start", json!({"server": server})),
         McpCommand::Stop { server } => ("mcp.stop", json!({"server": server})),
         McpCommand::Approve { server, tools } => ("mcp.approve", json!({"server": server, "tools": tools})),
         McpCommand::Forget { server } => ("mcp.forget", json!({"server": server})),
+        McpCommand::Login { server, wait } => return super::login::login(global, server, *wait).await,
+        McpCommand::Logout { server } => return super::login::logout(global, server).await,
     };
+    let mut backend = Backend::open(global, Needs::Store).await?;
     let answer = backend.call(method, params, None).await;
     backend.close().await;
     let answer = answer?;
@@ -107,6 +109,7 @@ async fn manage(global: &Global, command: McpCommand) -> Outcome {
             }
         }
         McpCommand::Forget { server } => output::data(&format!("forgot {server}")),
+        McpCommand::Login { .. } | McpCommand::Logout { .. } => {} // have gone another way
     }
     Ok(ExitCode::SUCCESS)
 }

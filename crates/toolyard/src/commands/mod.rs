@@ -13,6 +13,7 @@ mod eval_notes;
 mod explain;
 mod gateway;
 mod input;
+mod login;
 mod mcp;
 mod plan;
 mod plugins;

@@ -13,6 +13,7 @@ mod gateway;
 mod harness;
 mod mcp;
 mod notes;
+mod oauth;
 mod plans;
 mod plugins;
 #[path = "../../../../tests/random.rs"]

@@ -1,0 +1,122 @@
+//! How an upstream server is, as people are shown it.
+
+use super::upstream::{Upstream, lock};
+use serde::Serialize;
+use serde_json::Value;
+use std::{sync::atomic::Ordering, time::Instant};
+
+/// How a server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// It answers, or would if asked.
+    Healthy,
+    /// It answers, but something is held back or left out.
+    Degraded,
+    /// It does not answer.
+    Unavailable,
+}
+
+/// A server as people are shown it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerStatus {
+    /// Its name.
+    pub name: String,
+    /// `healthy`, `degraded` or `unavailable`.
+    pub status: Health,
+    /// Whether it runs now.
+    pub running: bool,
+    /// The child's process, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Tools that can be called.
+    pub tools: usize,
+    /// Prompts.
+    pub prompts: usize,
+    /// Resources.
+    pub resources: usize,
+    /// Tools held back until a person approves them.
+    pub withheld: Vec<Withheld>,
+    /// Tools left out, and why.
+    pub left_out: Vec<LeftOut>,
+    /// What went wrong last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Milliseconds until it may be started again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_in_ms: Option<u64>,
+    /// Times it was started.
+    pub starts: u64,
+    /// The plugin it belongs to, where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<String>,
+    /// What it says about its own health.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub health: Value,
+    /// The revision spoken, once it has been.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+}
+
+/// A tool held back.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Withheld {
+    /// The name the server knows it by.
+    pub tool: String,
+    /// `changed` or `new`.
+    pub why: &'static str,
+    /// What it says now.
+    pub description: String,
+    /// What it said when it was approved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approved_description: Option<String>,
+    /// The hash to approve.
+    pub hash: String,
+}
+
+/// A tool left out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LeftOut {
+    /// Its name.
+    pub tool: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Upstream {
+    /// As people are shown it.
+    pub(crate) fn status(&self) -> ServerStatus {
+        let live = self.running();
+        let attempts = lock(&self.attempts);
+        let offers = lock(&self.offers);
+        let waits = attempts.not_before.and_then(|at| at.checked_duration_since(Instant::now()));
+        let need = self.auth.as_ref().and_then(|auth| auth.need()).map(|(need, _)| need);
+        let status = match (&live, &attempts.error) {
+            (None, Some(_)) => Health::Unavailable,
+            _ if need.is_some() => Health::Degraded,
+            _ if offers.health.get("status").and_then(Value::as_str) == Some("unavailable") => Health::Unavailable,
+            _ if offers.health.get("status").and_then(Value::as_str) == Some("degraded") => Health::Degraded,
+            _ if !offers.withheld.is_empty() || !offers.left_out.is_empty() => Health::Degraded,
+            _ => Health::Healthy,
+        };
+        ServerStatus {
+            name: self.name.clone(),
+            status,
+            running: live.is_some(),
+            pid: live.as_ref().and_then(|live| live.pid()),
+            tools: offers.tools.len(),
+            prompts: offers.prompts.len(),
+            resources: offers.resources.len(),
+            withheld: offers.withheld.clone(),
+            left_out: offers.left_out.clone(),
+            error: attempts.error.clone().or(need),
+            retry_in_ms: waits.filter(|_| live.is_none()).map(|wait| wait.as_millis() as u64),
+            starts: self.starts.load(Ordering::Relaxed),
+            plugin: self.terms.as_ref().map(|terms| terms.plugin.clone()),
+            health: offers.health.clone(),
+            protocol: live.map(|l| l.revision().as_str().to_owned()).or_else(|| offers.protocol.clone()),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! What an upstream server offers, compared with what was approved: what is taken into the catalog, what is held back
+//! until a person has looked, what is left out.
+
+use super::{
+    config::Pinning,
+    define::{self, Defined},
+    pins::{Pin, Pins, Seen},
+    status::{LeftOut, Withheld},
+    terms::HookInterest,
+    upstream::{Upstream, lock},
+};
+use crate::{RpcError, headers::Mirrored, server::Change};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+use toolyard_catalog::ToolEntry;
+use toolyard_protocol::{ErrorCode, Failure};
+
+/// A list that changes is asked for again after this long, so that many changes are one.
+const SETTLE: Duration = Duration::from_millis(50);
+/// Lists of prompts and resources older than this are asked for again when somebody looks.
+const LISTS_FRESH: Duration = Duration::from_secs(30);
+
+/// What is known of a server's offers.
+#[derive(Default)]
+pub(super) struct Offers {
+    /// By the name in the catalog.
+    pub(super) tools: HashMap<String, Known>,
+    pub(super) prompts: Arc<Vec<Value>>,
+    pub(super) resources: Arc<Vec<Value>>,
+    pub(super) templates: Arc<Vec<Value>>,
+    pub(super) withheld: Vec<Withheld>,
+    pub(super) left_out: Vec<LeftOut>,
+    pub(super) hooks: Vec<HookInterest>,
+    pub(super) health: Value,
+    pub(super) looked: Option<Instant>,
+    pub(super) protocol: Option<String>,
+}
+
+/// A tool as calls need it.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub(crate) original: Arc<str>,
+    pub(crate) mirrored: Arc<[Mirrored]>,
+    /// As JSON: it is read when a list is written, and there may be thousands.
+    extras: Option<Arc<str>>,
+}
+
+impl Known {
+    /// What the catalog does not hold.
+    pub(crate) fn extras(&self) -> Option<Arc<Map<String, Value>>> {
+        serde_json::from_str(self.extras.as_ref()?).ok().map(Arc::new)
+    }
+}
+
+impl Upstream {
+    /// Takes what a server offers: compares with what was approved, and puts the rest into the catalog.
+    /// `restored` when it comes from memory.
+    pub(crate) async fn adopt(&self, seen: Seen, restored: bool) -> Result<(), Failure> {
+        if let Some(batch) = self.weigh(seen, restored).await? {
+            self.shared.publish(vec![(self.this.clone(), batch)])?;
+        }
+        Ok(())
+    }
+
+    /// Compares with what was approved. Gives the tools for the catalog.
+    pub(crate) async fn weigh(&self, seen: Seen, restored: bool) -> Result<Option<Vec<ToolEntry>>, Failure> {
+        let Some(this) = self.this.upgrade() else { return Ok(None) };
+        let broken = || Failure::new(ErrorCode::InternalError, "an upstream server's tools could not be taken in");
+        tokio::task::spawn_blocking(move || this.weigh_now(seen, restored)).await.map_err(|_| broken())?.map(Some)
+    }
+
+    fn weigh_now(&self, seen: Seen, restored: bool) -> Result<Vec<ToolEntry>, Failure> {
+        let memory = &self.shared.memory;
+        let known = memory.pins(&self.name)?;
+        let is_first = known.is_none();
+        let mut pins = known.unwrap_or_default();
+        let before = pins.clone();
+        let mut offers = Offers {
+            prompts: Arc::new(seen.prompts.clone()),
+            resources: Arc::new(seen.resources.clone()),
+            templates: Arc::new(seen.templates.clone()),
+            hooks: seen.hooks.clone(),
+            health: seen.health.clone(),
+            looked: (!restored).then(Instant::now),
+            protocol: Some(seen.protocol.clone()),
+            ..Offers::default()
+        };
+        let mut entries = Vec::new();
+        let mut names = HashSet::new();
+        for tool in &seen.tools {
+            let original = tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let leave_out = |offers: &mut Offers, reason: String| {
+                tracing::info!(server = self.name, tool = original, reason, "an upstream tool is left out");
+                offers.left_out.push(LeftOut { tool: original.chars().take(128).collect(), reason });
+            };
+            if self.terms.as_ref().is_some_and(|terms| !terms.declared.contains(&original)) {
+                leave_out(&mut offers, format!("plugin must declare contracts.tools for: {original}"));
+                continue;
+            }
+            if let Some(withheld) = self.hold_back(tool, &original, is_first, &mut pins) {
+                offers.withheld.push(withheld);
+                continue;
+            }
+            let defined = match define::define(&self.name, &self.config, self.terms.as_ref(), tool) {
+                Ok(defined) => defined,
+                Err(reason) => {
+                    leave_out(&mut offers, reason);
+                    continue;
+                }
+            };
+            let Defined { entry, original, extras, mirrored } = defined;
+            let name = entry.name().to_string();
+            if self.shared.is_taken(&name, entry.source()) || !names.insert(name.clone()) {
+                leave_out(&mut offers, format!("the name {name} is taken"));
+                continue;
+            }
+            let known = Known {
+                original: original.into(),
+                mirrored: mirrored.into(),
+                extras: (!extras.is_empty()).then(|| Value::Object(extras).to_string().into()),
+            };
+            offers.tools.insert(name, known);
+            entries.push(entry);
+        }
+        for missing in self.terms.iter().flat_map(|terms| &terms.expected) {
+            if !seen.tools.iter().any(|tool| tool.get("name").and_then(Value::as_str) == Some(missing)) {
+                let reason = "declared in contracts.tools, but the plugin did not register it".to_owned();
+                offers.left_out.push(LeftOut { tool: missing.clone(), reason });
+            }
+        }
+        if pins != before || is_first {
+            memory.keep_pins(&self.name, &pins)?;
+        }
+        if !restored {
+            let seen = Seen { at: Some(Timestamp::now()), ..seen };
+            memory.keep_seen(&self.name, &seen)?;
+        }
+        *lock(&self.offers) = offers;
+        Ok(entries)
+    }
+
+    /// Whether a tool must wait for a person. Pins it where nobody has to be asked.
+    fn hold_back(
+        &self,
+        tool: &Map<String, Value>,
+        original: &str,
+        is_first: bool,
+        pins: &mut Pins,
+    ) -> Option<Withheld> {
+        if self.config.pin == Pinning::Off {
+            return None;
+        }
+        let hash = define::pin_of(tool);
+        let says = tool.get("description").and_then(Value::as_str).unwrap_or_default();
+        let description: String = says.chars().take(2000).collect();
+        let approved = pins.get(original);
+        if approved.is_some_and(|pin| pin.hash == hash) {
+            return None;
+        }
+        let must_ask = approved.is_some() || (self.config.pin == Pinning::All && !is_first);
+        if must_ask {
+            let why = if approved.is_some() { "changed" } else { "new" };
+            let approved_description = approved.map(|pin| pin.description.clone());
+            return Some(Withheld { tool: original.to_owned(), why, description, approved_description, hash });
+        }
+        pins.insert(original.to_owned(), Pin { hash, at: Timestamp::now(), by: "first seen".to_owned(), description });
+        None
+    }
+
+    /// A person approves tools that are held back: those named, or all. Gives their names.
+    pub(crate) async fn approve(&self, tools: &[String], by: &str) -> Result<Vec<String>, Failure> {
+        let withheld = lock(&self.offers).withheld.clone();
+        let chosen: Vec<Withheld> =
+            withheld.iter().filter(|w| tools.is_empty() || tools.contains(&w.tool)).cloned().collect();
+        if let Some(missing) = tools.iter().find(|t| !withheld.iter().any(|w| w.tool == **t)) {
+            return Err(Failure::new(ErrorCode::NotFound, format!("{} holds back no tool {missing:?}", self.name))
+                .suggest("`toolyard mcp servers` lists what is held back."));
+        }
+        let memory = self.shared.memory.clone();
+        let (name, by) = (self.name.clone(), by.to_owned());
+        let names: Vec<String> = chosen.iter().map(|w| w.tool.clone()).collect();
+        let seen = tokio::task::spawn_blocking(move || {
+            let mut pins = memory.pins(&name)?.unwrap_or_default();
+            for w in chosen {
+                let pin = Pin { hash: w.hash, at: Timestamp::now(), by: by.clone(), description: w.description };
+                pins.insert(w.tool, pin);
+            }
+            memory.keep_pins(&name, &pins)?;
+            memory.seen(&name)
+        })
+        .await
+        .map_err(|_| Failure::new(ErrorCode::InternalError, "the approval could not be kept"))??;
+        if let Some(seen) = seen {
+            self.adopt(seen, true).await?;
+        }
+        Ok(names)
+    }
+
+    /// Hooks it registered, when last seen.
+    pub(crate) fn hooks(&self) -> Vec<HookInterest> {
+        lock(&self.offers).hooks.clone()
+    }
+
+    /// Notes what it says about its health.
+    pub(crate) fn note_health(&self, health: Value) {
+        lock(&self.offers).health = health;
+    }
+
+    /// A tool by its name in the catalog.
+    pub(crate) fn known(&self, name: &str) -> Option<Known> {
+        lock(&self.offers).tools.get(name).cloned()
+    }
+
+    /// Lists, as last seen. Old ones are asked for again, for the next time.
+    pub(crate) fn prompts(&self) -> Arc<Vec<Value>> {
+        self.refresh_if_old();
+        lock(&self.offers).prompts.clone()
+    }
+    pub(crate) fn resources(&self) -> (Arc<Vec<Value>>, Arc<Vec<Value>>) {
+        self.refresh_if_old();
+        let offers = lock(&self.offers);
+        (offers.resources.clone(), offers.templates.clone())
+    }
+
+    fn refresh_if_old(&self) {
+        let old = lock(&self.offers).looked.is_some_and(|at| at.elapsed() > LISTS_FRESH);
+        if old {
+            self.refresh();
+        }
+    }
+
+    /// Looks again at what a running server offers, soon and once.
+    pub(super) fn refresh(&self) {
+        if self.refreshing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let this = self.this.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(SETTLE).await;
+            let Some(upstream) = this.upgrade() else { return };
+            upstream.refreshing.store(false, Ordering::Release);
+            let Some(live) = upstream.running() else { return };
+            let (before_prompts, before_resources) = {
+                let offers = lock(&upstream.offers);
+                (offers.prompts.clone(), offers.resources.clone())
+            };
+            let looked = tokio::time::timeout(upstream.config.start_timeout(), live.look()).await;
+            match looked {
+                Ok(Ok(seen)) => {
+                    let changed = [
+                        (seen.prompts != *before_prompts, Change::Prompts),
+                        (seen.resources != *before_resources, Change::Resources),
+                    ];
+                    if let Err(failure) = upstream.adopt(seen, false).await {
+                        tracing::warn!(server = upstream.name, %failure, "changed tools could not be taken in");
+                    }
+                    for (_, change) in changed.into_iter().filter(|(changed, _)| *changed) {
+                        upstream.shared.tell(change);
+                    }
+                }
+                Ok(Err(error)) => {
+                    let error = RpcError::from(error).message;
+                    tracing::warn!(server = upstream.name, error, "a changed list could not be read");
+                }
+                Err(_) => tracing::warn!(server = upstream.name, "a changed list did not come in time"),
+            }
+        });
+    }
+}
