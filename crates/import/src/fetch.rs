@@ -92,6 +92,12 @@ async fn follow(url: &str, rules: &NetworkRules, limits: &Limits) -> Result<Fetc
     Err(ImportError::Fetch(format!("more than {} redirects", limits.redirects)))
 }
 
+/// Sees to it that HTTP clients can be made: they take the process's provider of cryptography, and where none is set, making
+/// one would end the process's work. One that is set stays.
+pub fn settle_cryptography() {
+    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+}
+
 async fn get(url: &Url, rules: &NetworkRules, limits: &Limits) -> Result<reqwest::Response, ImportError> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(ImportError::Invalid(format!("{} addresses cannot be fetched", url.scheme())));
@@ -100,6 +106,7 @@ async fn get(url: &Url, rules: &NetworkRules, limits: &Limits) -> Result<reqwest
     let port = url.port_or_known_default().unwrap_or(443);
     let addresses = rules.resolve(host, port).await?;
     // The name is not looked up again: it might answer otherwise the second time. A proxy would look it up by itself.
+    settle_cryptography();
     let client = Client::builder()
         .no_proxy()
         .redirect(redirect::Policy::none())

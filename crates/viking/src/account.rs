@@ -10,7 +10,7 @@ use crate::{
     uri::{Identity, Kind, Place, SCOPES, USER_FOLDERS},
 };
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     sync::{
@@ -34,8 +34,11 @@ pub struct Account {
     pub(crate) library: Library,
     pub(crate) sessions: Sessions,
     known_users: Mutex<HashSet<String>>,
-    /// Grows with every change that descriptions of folders depend on.
-    changes: AtomicU64,
+    /// Grow with every change that descriptions of folders depend on; by user, so that one user's writing does not
+    /// undo the descriptions of another's folders.
+    changes: Vec<AtomicU64>,
+    /// What uploads were called by those who sent them.
+    pub(crate) upload_names: Mutex<HashMap<String, String>>,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -46,6 +49,13 @@ fn stripe(value: impl Hash) -> usize {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     usize::try_from(hasher.finish() % STRIPES as u64).unwrap_or_default()
+}
+
+/// The part of the tree that a place belongs to: a user's, or a scope.
+fn area(place: &Place) -> &[String] {
+    let names = place.names();
+    let length = if names.first().is_some_and(|scope| scope == "user") { 2 } else { 1 };
+    &names[..names.len().min(length)]
 }
 
 impl Account {
@@ -72,7 +82,8 @@ impl Account {
             library: Library::default(),
             sessions: Sessions::default(),
             known_users: Mutex::default(),
-            changes: AtomicU64::new(0),
+            changes: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
+            upload_names: Mutex::default(),
         })
     }
 
@@ -119,9 +130,9 @@ impl Account {
     /// Makes descriptions of a folder while nothing is removed, and keeps them only if nothing was written meanwhile.
     pub(crate) fn describing<T>(&self, folder: &Place, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let _held = self.tree.read().unwrap_or_else(PoisonError::into_inner);
-        let before = self.changes.load(Ordering::Acquire);
+        let before = self.changes_below(folder);
         let made = make();
-        if self.changes.load(Ordering::Acquire) != before {
+        if self.changes_below(folder) != before {
             layers::invalidate(self, &folder.child("any"));
             self.library.outdated(&folder.child("any"));
         }
@@ -129,8 +140,17 @@ impl Account {
     }
 
     /// Says that something changed, before what describes it is taken away.
-    pub(crate) fn note_change(&self) {
-        self.changes.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn note_change(&self, place: &Place) {
+        self.changes[stripe(area(place))].fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often something changed below a folder, or where that cannot be told apart from it.
+    fn changes_below(&self, folder: &Place) -> u64 {
+        match area(folder) {
+            [] => self.changes.iter().map(|count| count.load(Ordering::Acquire)).sum(),
+            [scope] if scope == "user" => self.changes.iter().map(|count| count.load(Ordering::Acquire)).sum(),
+            own => self.changes[stripe(own)].load(Ordering::Acquire),
+        }
     }
 
     /// For deciding what a user's memories become.

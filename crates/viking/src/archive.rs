@@ -55,15 +55,69 @@ fn marker(account: &Account, pending: &Pending) -> std::path::PathBuf {
     account.folder.join("_system/pending").join(format!("{}.json", pending.task))
 }
 
+/// Turns that stay live when a commit asks for a budget of turns without a number.
+const KEPT_TURNS: usize = 3;
+/// Tokens of the turns that stay live, at most; the newest stays whatever its length.
+const KEPT_TOKENS: u64 = 16_000;
+
+/// What a commit leaves live.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Retain {
+    /// The last messages.
+    pub messages: usize,
+    /// The last turns instead, as far as they fit a budget; a turn begins where the user speaks.
+    pub turns: Option<usize>,
+    /// Nothing, and no summary of what was before: the context begins anew.
+    pub reset: bool,
+}
+
+impl Retain {
+    /// The last few messages.
+    pub fn last(messages: usize) -> Self {
+        Self { messages, ..Self::default() }
+    }
+
+    /// Whole turns; so many, or as many as usual.
+    pub fn turns(count: Option<usize>) -> Self {
+        Self { turns: Some(count.unwrap_or(KEPT_TURNS)), ..Self::default() }
+    }
+
+    fn count(&self, messages: &[Value]) -> usize {
+        match self.turns {
+            _ if self.reset => 0,
+            None => self.messages,
+            Some(turns) => {
+                let (mut kept, mut seen, mut used) = (0, 0, 0);
+                for (at, message) in messages.iter().enumerate().rev() {
+                    used += message_tokens(message);
+                    if seen >= turns || (used > KEPT_TOKENS && seen > 0) {
+                        break;
+                    }
+                    if message["role"] == "user" {
+                        seen += 1;
+                        kept = messages.len() - at;
+                    }
+                }
+                kept
+            }
+        }
+    }
+}
+
 /// Archives all messages but the last few. When this returns, nothing of them can be lost.
-pub(crate) fn commit(account: &Account, who: &Identity, id: &str, keep: usize, task: &str) -> Result<Committed> {
+pub(crate) fn commit(account: &Account, who: &Identity, id: &str, retain: Retain, task: &str) -> Result<Committed> {
     let session = account.sessions.open(account, who, id)?;
     let mut session = lock(&session);
     if !session.exists {
         return Err(sessions::unknown(id));
     }
+    let keep = retain.count(&session.messages);
     let count = session.messages.len().saturating_sub(keep);
     if count == 0 {
+        if retain.reset {
+            session.meta.reset_after = archives(account, who, id)?.last().map_or(0, |last| sessions::number(last));
+            session.save(&account.path(&place(who, id)))?;
+        }
         return Ok(Committed { pending: None, archive_uri: None, active_tokens: session.pending_tokens });
     }
     let names = archives(account, who, id)?;
@@ -102,7 +156,12 @@ pub(crate) fn commit(account: &Account, who: &Identity, id: &str, keep: usize, t
     session.messages = kept;
     session.meta.commit_count += 1;
     session.meta.archived_messages += count as u64;
-    session.meta.keep_recent_count = keep as u64;
+    session.meta.keep_recent_count = retain.messages as u64;
+    session.meta.keep_recent_turn_count = retain.turns.unwrap_or_default() as u64;
+    session.meta.retention_mode = if retain.turns.is_some() { "turn_budget".to_owned() } else { String::new() };
+    if retain.reset {
+        session.meta.reset_after = sessions::number(&archive);
+    }
     session.meta.last_commit_at = crate::fs::millis(Timestamp::now());
     session.save(&folder)?;
     let uri = place(who, id).child("history").child(&archive).to_string();

@@ -1,10 +1,7 @@
 //! Abstracts and overviews, taken out of what is there: the first paragraph that says something, the headings, the
 //! entries of a folder. No model, and the same text gives the same digest.
 
-use crate::{
-    layers::{MAX_ABSTRACT, MAX_OVERVIEW},
-    uri::Kind,
-};
+use crate::layers::{MAX_ABSTRACT, MAX_OVERVIEW};
 use toolyard_recall::extract::{self, Child};
 
 /// An entry of a folder, in few words.
@@ -132,12 +129,9 @@ pub(crate) fn list_field(front: &str, name: &str) -> Vec<String> {
     Vec::new()
 }
 
-/// Labels of a file: a skill's own.
-pub(crate) fn tags(kind: Kind, text: &str) -> Vec<String> {
-    match (kind, front_matter(text).0) {
-        (Kind::Skill, Some(front)) => list_field(front, "tags"),
-        _ => Vec::new(),
-    }
+/// The labels that a skill gives itself.
+pub(crate) fn tags(skill: &str) -> Vec<String> {
+    front_matter(skill).0.map(|front| list_field(front, "tags")).unwrap_or_default()
 }
 
 /// Text as one line of YAML.

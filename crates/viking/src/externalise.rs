@@ -101,6 +101,26 @@ pub(crate) fn outputs(account: &Account, who: &Identity, session: &str, message:
     Ok(())
 }
 
+/// A kept result's name in the only form that the plugin reads back. It is no canonical URI, so only references have it.
+pub(crate) fn client_name(session: &str, id: &str) -> String {
+    format!("viking://session/{session}/tool-results/{id}")
+}
+
+/// Puts references of messages, and those in their stubs, into the form that the plugin reads back.
+pub(crate) fn name_for_clients(messages: &mut Value) {
+    let messages = messages.as_array_mut().into_iter().flatten();
+    for part in messages.filter_map(|message| message["parts"].as_array_mut()).flatten() {
+        let Some(part) = part.as_object_mut() else { continue };
+        let canonical = text(part, "tool_output_ref").to_owned();
+        let names: Vec<&str> = canonical.split('/').collect();
+        let [.., "sessions", session, "tool-results", id] = names.as_slice() else { continue };
+        let named = client_name(session, id);
+        let output = text(part, "tool_output").replacen(&canonical, &named, 1);
+        part.insert("tool_output".to_owned(), output.into());
+        part.insert("tool_output_ref".to_owned(), named.into());
+    }
+}
+
 /// What sort of text it looks like.
 fn kind_of(output: &str) -> &'static str {
     let start = output.trim_start();

@@ -6,7 +6,8 @@ use crate::{
     error::{ApiError, Code, Result},
     layers::{self, ABSTRACT, Layers, OVERVIEW},
     library::Library,
-    memory::Fields,
+    memory::{self, Fields},
+    resources,
     uri::{Identity, Kind, Place},
 };
 use serde_json::{Value, json};
@@ -178,7 +179,7 @@ pub fn read(account: &Account, place: &Place) -> Result<String> {
     }
     let path = account.path(place);
     match disk::look(&path)? {
-        None => Err(ApiError::no_file(&uri)),
+        None => memory::profile(account, place)?.ok_or_else(|| ApiError::no_file(&uri)),
         Some(found) if found.is_folder => Err(not_a_file(&uri)),
         Some(found) if found.size > MAX_READ_BYTES => {
             Err(ApiError::new(Code::ResourceExhausted, format!("{uri} is longer than {MAX_READ_BYTES} bytes")))
@@ -322,7 +323,7 @@ pub fn mkdir(account: &Account, place: &Place, about: Option<&str>) -> Result<Va
         disk::make_folders(&path)?;
         if let Some(about) = about {
             let note = json!({"kind": "data", "uri": "", "description": about}).to_string();
-            disk::write(&path.join(".source.json"), note.as_bytes(), disk::Keep::Durable)?;
+            disk::write(&path.join(resources::SOURCE), note.as_bytes(), disk::Keep::Durable)?;
         }
     }
     layers::invalidate(account, place);
@@ -371,6 +372,71 @@ pub fn mv(account: &Account, from: &Place, to: &Place) -> Result<Value> {
     Ok(json!({"from": from.to_string(), "to": to.to_string()}))
 }
 
+/// Copies a file or folder to where nothing is yet. It appears as a whole.
+pub fn cp(account: &Account, from: &Place, to: &Place, recursive: bool) -> Result<Value> {
+    let (old, new) = (account.path(from), account.path(to));
+    for place in [from, to] {
+        if place.is_fixed() || place.kind() == Kind::Session || place.names().len() < 2 || place.name().starts_with('.')
+        {
+            return Err(ApiError::new(Code::PermissionDenied, format!("{place} cannot be copied")));
+        }
+    }
+    if from.kind() != to.kind() {
+        return Err(ApiError::argument(format!("{from} and {to} hold different kinds of content")));
+    }
+    if to.is_within(from) || from.is_within(to) {
+        return Err(ApiError::argument(format!("{to} and {from} lie inside each other")));
+    }
+    let Some(found) = disk::look(&old)? else { return Err(ApiError::no_file(&from.to_string())) };
+    if found.is_folder && !recursive {
+        return Err(
+            ApiError::argument("Cannot copy directory without --recursive").with(json!({"resource": from.to_string()}))
+        );
+    }
+    folder(account, &to.parent().unwrap_or_else(|| to.clone()))?;
+    let staged = account.staging()?;
+    let mut count = 0;
+    let copied = if found.is_folder {
+        copy_below(&old, &staged, &mut count).and_then(|()| Ok(disk::sync_staged(&staged, count)?))
+    } else {
+        count = 1;
+        std::fs::copy(&old, staged.join("file")).and_then(|_| disk::sync_staged(&staged, 1)).map_err(ApiError::from)
+    };
+    let placed = copied.and_then(|()| {
+        let _held = account.restructure();
+        if disk::look(&new)?.is_some() {
+            return Err(ApiError::new(Code::AlreadyExists, format!("File already exists: {to}"))
+                .with(json!({"resource": to.to_string()})));
+        }
+        layers::invalidate(account, to);
+        std::fs::rename(if found.is_folder { staged.clone() } else { staged.join("file") }, &new)?;
+        Ok(new.parent().map_or(Ok(()), disk::sync_folder)?)
+    });
+    disk::discard(&staged);
+    placed?;
+    let learned = learn_below(account, to)?;
+    Ok(json!({
+        "operation": "copy", "from": from.to_string(), "to": to.to_string(), "recursive": recursive, "phase": "completed",
+        "files_created": count, "vectors": {"scanned": learned, "written": learned, "deleted": 0, "restored": 0, "batches": 1},
+        "semantic_root_uri": to.parent().map(|p| p.to_string()), "semantic_status": "complete",
+    }))
+}
+
+fn copy_below(from: &std::path::Path, to: &std::path::Path, count: &mut usize) -> Result<()> {
+    for found in disk::list(from)? {
+        let (source, target) = (from.join(&found.name), to.join(&found.name));
+        if found.is_folder {
+            std::fs::create_dir(&target)?;
+            copy_below(&source, &target, count)?;
+        } else if !matches!(found.name.as_str(), ABSTRACT | OVERVIEW) {
+            // Descriptions name the folder they were made for; those of the copy are made when somebody asks.
+            std::fs::copy(&source, &target)?;
+            *count += usize::from(!found.is_hidden());
+        }
+    }
+    Ok(())
+}
+
 fn drop_descriptions(path: &std::path::Path) {
     for name in [ABSTRACT, OVERVIEW] {
         let _ = std::fs::remove_file(path.join(name));
@@ -396,6 +462,10 @@ fn collect(account: &Account, place: &Place, files: &mut Vec<(Place, String)>) -
     let path = account.path(place);
     match disk::look(&path)? {
         Some(found) if found.is_folder => {
+            let labels = resources::labels_at(&path);
+            if !labels.is_empty() {
+                account.library.label(place, labels);
+            }
             for found in disk::list(&path)? {
                 if !found.is_hidden() {
                     collect(account, &place.child(&found.name), files)?;

@@ -52,7 +52,7 @@ pub(crate) fn body(text: &str) -> &str {
 
 /// Takes the descriptions of everything above a place away. Gives the folders that changed.
 pub(crate) fn invalidate(account: &Account, place: &Place) -> Vec<PathBuf> {
-    account.note_change();
+    account.note_change(place);
     let mut changed = Vec::new();
     let mut at = place.parent();
     while let Some(folder) = at {
@@ -139,7 +139,7 @@ fn file_abstract(account: &Account, place: &Place) -> String {
 
 /// Which import a folder comes from: its own record, or that of the import above.
 fn origin(path: &std::path::Path) -> Option<Origin> {
-    let text = disk::read_text(&path.join(".source.json")).ok()?;
+    let text = disk::read_text(&path.join(crate::resources::SOURCE)).ok()?;
     let value: serde_json::Value = serde_json::from_str(&text).ok()?;
     let kind = match value["kind"].as_str()? {
         "url" => "url",

@@ -10,6 +10,7 @@
 
 mod account;
 mod archive;
+mod autocommit;
 pub mod commands;
 pub mod config;
 mod digest;
@@ -20,6 +21,7 @@ pub mod fs;
 pub mod http;
 mod jsonl;
 mod layers;
+mod learned;
 mod library;
 mod memory;
 mod model;
@@ -37,9 +39,11 @@ pub mod tools;
 pub mod trace;
 pub mod turns;
 pub mod uri;
+mod watches;
 mod writer;
 
 pub use account::Account;
+pub use archive::Retain;
 pub use config::ContextConfig;
 pub use provider::{SessionIds, VikingProvider, session_of};
 pub use service::Viking;

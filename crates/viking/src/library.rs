@@ -3,22 +3,20 @@
 
 use crate::{
     account::Account,
-    digest, disk,
+    disk,
     error::Result,
     layers::{ABSTRACT, Layers, OVERVIEW},
+    learned::{Known, Learned, PASSAGE, index_kind, owner},
     memory::Fields,
+    resources::SOURCE,
     uri::{Identity, Kind, Place},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
-use toolyard_recall::index::{self, Category, Document, Filter, Question, RankingWeights, RecallIndex};
+use toolyard_recall::index::{self, Document, Filter, Question, RankingWeights, RecallIndex};
 
-/// A file longer than this is indexed in passages.
-const MAX_PASSAGE: usize = 2400;
-/// Passages of one file that are indexed.
-const MAX_PASSAGES: usize = 512;
 /// A file larger than this is not indexed.
 const MAX_INDEXED_BYTES: u64 = 8 << 20;
 /// Folders whose descriptions are made anew before a search, at most; the rest follow with later searches.
@@ -26,9 +24,6 @@ const REFRESHED: usize = 32;
 /// What is left of a memory's score when the question says none of its words in full. A question that a memory answers
 /// is not yet a quotation of it, and only quotations are forgotten without asking.
 const PARTLY: f32 = 0.7;
-/// Stands between a file's URI and the number of a passage; no name holds it.
-const PASSAGE: char = '\u{1}';
-
 /// See the module's description.
 #[derive(Default)]
 pub(crate) struct Library {
@@ -43,13 +38,8 @@ struct State {
     known: BTreeMap<String, Known>,
     /// Folders whose descriptions are to be made anew.
     stale: BTreeSet<Place>,
-}
-
-#[derive(Default)]
-struct Known {
-    told: String,
-    passages: usize,
-    tags: Vec<String>,
+    /// Labels of folders, and so of everything below them.
+    labels: BTreeMap<Place, Vec<String>>,
 }
 
 /// One result of a search.
@@ -83,6 +73,8 @@ pub(crate) struct Wanted<'a> {
     pub kinds: Vec<Kind>,
     /// Only these levels; empty: all.
     pub levels: Vec<u8>,
+    /// Only with all of these labels.
+    pub tags: Vec<String>,
     /// At most.
     pub limit: usize,
     /// At least.
@@ -103,29 +95,13 @@ impl<'a> Wanted<'a> {
             within: Vec::new(),
             kinds: Vec::new(),
             levels: Vec::new(),
+            tags: Vec::new(),
             limit,
             least: 0.0,
             since_ms: None,
             until_ms: None,
             weights: RankingWeights::default(),
         }
-    }
-}
-
-fn owner(place: &Place) -> String {
-    match place.names() {
-        [scope, user, folder, peer, ..] if scope == "user" && folder == "peers" => format!("peer:{user}/{peer}"),
-        [scope, user, ..] if scope == "user" => format!("user:{user}"),
-        _ => "shared".to_owned(),
-    }
-}
-
-fn index_kind(kind: Kind) -> index::Kind {
-    match kind {
-        Kind::Memory => index::Kind::Memory,
-        Kind::Skill => index::Kind::Skill,
-        Kind::Resource => index::Kind::Resource,
-        Kind::Session => index::Kind::Turn,
     }
 }
 
@@ -178,6 +154,20 @@ impl Library {
         self.write().outdated(place);
     }
 
+    /// Puts labels on a folder and everything below it, in the place of those it had.
+    pub(crate) fn label(&self, folder: &Place, labels: Vec<String>) {
+        let mut state = self.write();
+        if state.loaded {
+            state.label(folder, labels);
+        }
+    }
+
+    /// The labels that hold at a place.
+    pub(crate) fn labels_of(&self, account: &Account, place: &Place) -> Result<Vec<String>> {
+        self.load(account)?;
+        Ok(self.read().labels_of(place).to_vec())
+    }
+
     /// Takes a folder's descriptions in.
     pub(crate) fn describe(&self, place: &Place, layers: &Layers) {
         let mut state = self.write();
@@ -209,12 +199,18 @@ impl Library {
         Ok(())
     }
 
-    /// Makes outdated descriptions anew, so that they can be found.
-    fn refresh(&self, account: &Account) {
+    /// Makes outdated descriptions anew, so that they can be found: those that this search could find.
+    fn refresh(&self, account: &Account, owners: &[String], wanted: &Wanted<'_>) {
+        if !wanted.levels.is_empty() && wanted.levels.iter().all(|level| *level == index::LEAF) {
+            return;
+        }
+        let asked =
+            |place: &Place| wanted.within.is_empty() || wanted.within.iter().any(|within| place.is_within(within));
         let stale: Vec<Place> = {
             let state = self.read();
             // Deepest first: a folder's description is made from those below it.
-            let mut stale: Vec<Place> = state.stale.iter().cloned().collect();
+            let findable = state.stale.iter().filter(|place| asked(place) && owners.contains(&owner(place)));
+            let mut stale: Vec<Place> = findable.cloned().collect();
             stale.sort_by_key(|place| std::cmp::Reverse(place.names().len()));
             stale.truncate(REFRESHED);
             stale
@@ -246,20 +242,31 @@ impl Library {
     /// Searches what the caller may see. The best passage of a file stands for it.
     pub(crate) fn search(&self, account: &Account, who: &Identity, wanted: &Wanted<'_>) -> Result<Vec<Hit>> {
         self.load(account)?;
-        self.refresh(account);
+        let owners = Self::owners(account, who);
+        self.refresh(account, &owners, wanted);
         let kinds: Vec<Kind> = if wanted.kinds.is_empty() {
             vec![Kind::Memory, Kind::Resource, Kind::Skill]
         } else {
             wanted.kinds.clone()
         };
         let filter = Filter {
-            owners: Self::owners(account, who),
+            owners,
             scopes: wanted.within.iter().filter(|p| !p.is_root()).map(Place::to_string).collect(),
             kinds: kinds.into_iter().map(index_kind).collect(),
             levels: wanted.levels.clone(),
             since_ms: wanted.since_ms,
             until_ms: wanted.until_ms,
             ..Filter::default()
+        };
+        let state = self.read();
+        let filter = if wanted.tags.is_empty() {
+            filter
+        } else {
+            let scopes = state.labelled(&wanted.tags, &wanted.within);
+            if scopes.is_empty() {
+                return Ok(Vec::new());
+            }
+            Filter { scopes, ..filter }
         };
         let question = Question {
             now_ms: Some(jiff::Timestamp::now().as_millisecond()),
@@ -270,7 +277,6 @@ impl Library {
             weights: wanted.weights.clone(),
             ..Question::new(wanted.query, wanted.limit)
         };
-        let state = self.read();
         let mut seen = BTreeSet::new();
         let mut hits = Vec::new();
         for hit in state.index.search(&question) {
@@ -280,8 +286,14 @@ impl Library {
             }
             let Ok(place) = Place::parse(uri, who) else { continue };
             let known = state.known.get(uri);
+            let tags = state.labels_of(&place);
+            if !wanted.tags.iter().all(|tag| tags.contains(tag)) {
+                continue;
+            }
             let whole = match (place.kind(), known) {
-                (Kind::Memory, Some(known)) if hit.level == index::LEAF => said_in_full(wanted.query, &known.told),
+                (Kind::Memory, Some(known)) if hit.level == index::LEAF => {
+                    said_in_full(wanted.query, known.told.get(..known.own).unwrap_or(&known.told))
+                }
                 _ => 1.0,
             };
             let score = hit.score * (PARTLY + (1.0 - PARTLY) * whole);
@@ -299,7 +311,7 @@ impl Library {
                 score,
                 rank: hit.rank,
                 told: known.map(|k| k.told.clone()).unwrap_or_default(),
-                tags: known.map(|k| k.tags.clone()).unwrap_or_default(),
+                tags: tags.to_vec(),
                 category: place.category().map(str::to_owned),
             });
             if hits.len() >= wanted.limit {
@@ -325,89 +337,6 @@ fn said_in_full(query: &str, told: &str) -> f32 {
     if told.is_empty() { 1.0 } else { told.intersection(&query).count() as f32 / told.len() as f32 }
 }
 
-/// A file, ready to be indexed; made without holding a lock.
-struct Learned {
-    documents: Vec<Document>,
-    known: Known,
-}
-
-impl Learned {
-    fn from(place: &Place, text: &str) -> Self {
-        let uri = place.to_string();
-        let (readable, fields) = match place.kind() {
-            Kind::Memory => Fields::split(text),
-            _ => (text, Fields::default()),
-        };
-        let told = digest::abstract_of(place.name(), readable);
-        // Without the notes about who said it and when: those are fields of their own.
-        let readable = fields.memory.as_ref().map_or(readable, |memory| memory.text.as_str());
-        let scope = place.parent().map(|p| p.to_string()).unwrap_or_default();
-        let base = Document {
-            kind: index_kind(place.kind()),
-            category: place.category().and_then(Category::of_name),
-            owner: owner(place),
-            scope,
-            title: title(place, readable),
-            also: place.names().iter().rev().nth(1).map(|name| name.replace(['_', '-'], " ")).unwrap_or_default(),
-            speaker: fields.speaker.clone(),
-            time_ms: fields.time_ms(),
-            level: index::LEAF,
-            ..Document::default()
-        };
-        let passages = passages(readable);
-        let group = (passages.len() > 1).then(|| uri.clone());
-        let documents: Vec<Document> = passages
-            .into_iter()
-            .enumerate()
-            .map(|(at, passage)| Document {
-                id: if at == 0 { uri.clone() } else { format!("{uri}{PASSAGE}{at}") },
-                text: passage.to_owned(),
-                group: group.clone(),
-                position: at as u64,
-                ..base.clone()
-            })
-            .collect();
-        let known = Known { told, passages: documents.len(), tags: digest::tags(place.kind(), readable) };
-        Self { documents, known }
-    }
-}
-
-/// A file's first heading, or its name in words.
-fn title(place: &Place, text: &str) -> String {
-    let heading = text.lines().take(40).find_map(|line| line.strip_prefix("# ")).map(str::trim);
-    let name = place.name().rsplit_once('.').map_or(place.name(), |(stem, _)| stem).replace(['_', '-'], " ");
-    match heading {
-        Some(heading) if !heading.is_empty() => format!("{heading} {name}"),
-        _ => name,
-    }
-}
-
-/// Cuts a long text between paragraphs.
-fn passages(text: &str) -> Vec<&str> {
-    if text.len() <= MAX_PASSAGE {
-        return vec![text];
-    }
-    let mut out = Vec::new();
-    let mut rest = text;
-    while rest.len() > MAX_PASSAGE && out.len() + 1 < MAX_PASSAGES {
-        let mut end = MAX_PASSAGE;
-        while !rest.is_char_boundary(end) {
-            end -= 1;
-        }
-        let window = &rest[..end];
-        let cut = ["\n\n", "\n", ". ", " "]
-            .iter()
-            .find_map(|mark| window.rfind(mark).filter(|at| *at > MAX_PASSAGE / 3).map(|at| at + mark.len()))
-            .unwrap_or(end);
-        out.push(&rest[..cut]);
-        rest = &rest[cut..];
-    }
-    if !rest.trim().is_empty() {
-        out.push(rest);
-    }
-    out
-}
-
 impl State {
     fn learn(&mut self, place: &Place, learned: Learned) {
         let uri = place.to_string();
@@ -416,6 +345,43 @@ impl State {
             self.index.add(document);
         }
         self.known.insert(uri, learned.known);
+        if let (Some(labels), Some(folder)) = (learned.labels, place.parent()) {
+            self.label(&folder, labels);
+        }
+    }
+
+    fn label(&mut self, folder: &Place, labels: Vec<String>) {
+        if labels.is_empty() {
+            self.labels.remove(folder);
+        } else {
+            self.labels.insert(folder.clone(), labels);
+        }
+    }
+
+    /// The labels of the nearest folder that has any.
+    fn labels_of(&self, place: &Place) -> &[String] {
+        let mut at = Some(place.clone());
+        while let Some(folder) = at {
+            if let Some(labels) = self.labels.get(&folder) {
+                return labels;
+            }
+            at = folder.parent();
+        }
+        &[]
+    }
+
+    /// The parts of some places that lie in folders with all of these labels.
+    fn labelled(&self, tags: &[String], within: &[Place]) -> Vec<String> {
+        let roots = self.labels.iter().filter(|(_, labels)| tags.iter().all(|tag| labels.contains(tag)));
+        let mut scopes = BTreeSet::new();
+        for (root, _) in roots {
+            if within.is_empty() || within.iter().any(|place| root.is_within(place)) {
+                scopes.insert(root.to_string());
+            } else {
+                scopes.extend(within.iter().filter(|place| place.is_within(root)).map(Place::to_string));
+            }
+        }
+        scopes.into_iter().collect()
     }
 
     /// Removes passages that the new content does not replace.
@@ -446,6 +412,7 @@ impl State {
             self.known.remove(&uri);
         }
         self.stale.retain(|stale| !stale.is_within(place));
+        self.labels.retain(|folder, _| !folder.is_within(place));
     }
 
     fn outdated(&mut self, place: &Place) {
@@ -482,7 +449,7 @@ impl State {
                 ..Document::default()
             };
             self.index.add(&document);
-            self.known.insert(uri, Known { told: text.clone(), passages: 1, tags: Vec::new() });
+            self.known.insert(uri, Known { told: text.clone(), own: text.len(), passages: 1 });
         }
     }
 
@@ -499,6 +466,11 @@ impl State {
             } else if found.name == ABSTRACT || found.name == OVERVIEW {
                 let text = disk::read_text(&path.join(&found.name)).unwrap_or_default();
                 described[usize::from(found.name == OVERVIEW)] = Some(crate::layers::body(&text).to_owned());
+            } else if found.name == SOURCE {
+                let labels = crate::resources::labels_at(&path);
+                if !labels.is_empty() {
+                    self.label(folder, labels);
+                }
             } else if !found.is_hidden() && found.size <= MAX_INDEXED_BYTES {
                 let text = disk::read_text(&path.join(&found.name)).unwrap_or_default();
                 self.learn(&child, Learned::from(&child, &text));

@@ -1,5 +1,6 @@
 //! Memory files: Markdown that a person can read, then one comment with what is known about it.
 
+use crate::{account::Account, disk, error::Result, uri::Place};
 use serde::{Deserialize, Serialize};
 use toolyard_recall::extract::Memory;
 
@@ -63,6 +64,29 @@ impl Fields {
         let time = self.time.as_deref().or((!self.created_at.is_empty()).then_some(self.created_at.as_str()))?;
         parse_time(time)
     }
+}
+
+/// `memories/profile.md`, which clients of the original read: what the files in `profile/` say, one after the other.
+pub(crate) fn profile(account: &Account, place: &Place) -> Result<Option<String>> {
+    let names: Vec<&str> = place.names().iter().map(String::as_str).collect();
+    if !matches!(
+        names.as_slice(),
+        ["user", _, "memories", "profile.md"] | ["user", _, "peers", _, "memories", "profile.md"]
+    ) {
+        return Ok(None);
+    }
+    let Some(folder) = place.parent().map(|memories| account.path(&memories.child("profile"))) else { return Ok(None) };
+    if disk::look(&folder)?.is_none() {
+        return Ok(None);
+    }
+    let files = disk::list(&folder)?;
+    let texts = files.iter().filter(|file| !file.is_folder && !file.is_hidden());
+    let told: Vec<String> = texts
+        .filter_map(|file| disk::read_text(&folder.join(&file.name)).ok())
+        .map(|text| Fields::split(&text).0.trim().to_owned())
+        .filter(|text| !text.is_empty())
+        .collect();
+    Ok((!told.is_empty()).then(|| told.join("\n\n")))
 }
 
 /// A time as clients write it: with or without a zone, or a day alone.

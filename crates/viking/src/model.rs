@@ -29,6 +29,7 @@ impl Model {
     /// Must be called inside a tokio runtime.
     pub(crate) fn new(config: &LlmConfig) -> Result<Self, String> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|e| e.to_string())?;
+        toolyard_import::fetch::settle_cryptography();
         // Conversations must not take a detour: neither a proxy nor a redirect may choose where they go.
         let client = reqwest::Client::builder()
             .no_proxy()

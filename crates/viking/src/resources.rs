@@ -3,7 +3,7 @@
 
 use crate::{
     account::{Account, lock},
-    config::ContextConfig,
+    archive::Retain,
     disk::{self, Keep},
     error::{ApiError, Code, Result},
     fs, layers,
@@ -13,19 +13,21 @@ use crate::{
     uri::{Identity, Kind, Place},
 };
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
 /// Uploads that wait to be imported, for each account; the oldest go first.
 const MAX_UPLOADS: usize = 1000;
-/// Watches of one account.
-const MAX_WATCHES: usize = 200;
+/// Where it is noted what a folder was brought in from.
+pub(crate) const SOURCE: &str = ".source.json";
+/// Labels of one resource, and characters of a label.
+const MAX_TAGS: usize = 64;
+const MAX_TAG_CHARS: usize = 128;
 /// The session that remembers why things were brought in.
 const REASONS: &str = "__openviking_resource_reason__";
 
@@ -54,8 +56,16 @@ pub struct NewResource {
     pub exclude: Vec<String>,
     /// Not these folders.
     pub ignore_dirs: Vec<String>,
-    /// Looked at again every so many minutes.
+    /// Labels, by which it can be searched.
+    pub tags: Vec<String>,
+    /// What becomes of labels that it has already.
+    pub tag_mode: TagMode,
+    /// Whether `parent` must be there already.
+    pub parent_exists: bool,
+    /// Looked at again every so many minutes,
     pub watch_minutes: Option<f64>,
+    /// but not before somebody says so.
+    pub watch_paused: bool,
     /// Whether abstracts and overviews are made at once.
     pub describe: bool,
     /// Whether `path` may be a path on this machine.
@@ -64,66 +74,74 @@ pub struct NewResource {
     pub cancel: CancellationToken,
 }
 
-/// Something that is looked at again.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Watch {
-    task_id: String,
-    path: String,
-    to_uri: String,
-    user: String,
-    interval_minutes: f64,
-    host_paths: bool,
-    last_run: String,
-    last_status: String,
+/// The labels of a folder that was brought in.
+pub(crate) fn labels_at(folder: &Path) -> Vec<String> {
+    let noted = disk::read_text(&folder.join(SOURCE)).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    let labels = noted.as_ref().and_then(|noted| noted["tags"].as_array());
+    labels.into_iter().flatten().filter_map(|label| label.as_str().map(str::to_owned)).collect()
 }
 
-/// How sources become text, and what is watched.
-pub(crate) struct Importer {
-    pub(crate) allowed_hosts: Vec<String>,
-    watches: Mutex<()>,
+/// What becomes of labels that a folder has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TagMode {
+    /// They give way to new ones, if there are any.
+    #[default]
+    Replace,
+    /// They stay, but for those whose key a new one has.
+    Append,
+    /// They go.
+    Clear,
 }
 
-impl Importer {
-    pub(crate) fn new(config: &ContextConfig) -> Self {
-        Self { allowed_hosts: config.allow_private_hosts.clone(), watches: Mutex::default() }
-    }
-
-    fn file(account: &Account) -> PathBuf {
-        account.folder.join("resources/.watch_tasks.json")
-    }
-
-    fn load(account: &Account) -> Vec<Watch> {
-        disk::read_text(&Self::file(account)).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
-    }
-
-    fn change<T>(&self, account: &Account, change: impl FnOnce(&mut Vec<Watch>) -> Result<T>) -> Result<T> {
-        let _held = lock(&self.watches);
-        let mut all = Self::load(account);
-        let changed = change(&mut all)?;
-        disk::write(&Self::file(account), &serde_json::to_vec_pretty(&all).unwrap_or_default(), Keep::Durable)?;
-        Ok(changed)
-    }
-
-    pub(crate) fn watches(&self, account: &Account) -> Result<Value> {
-        Ok(serde_json::to_value(Self::load(account)).unwrap_or_default())
-    }
-
-    pub(crate) fn watch(&self, account: &Account, id: &str) -> Result<Value> {
-        let found = Self::load(account).into_iter().find(|watch| watch.task_id == id || watch.to_uri == id);
-        found.map(|watch| serde_json::to_value(watch).unwrap_or_default()).ok_or_else(|| no_watch(id))
-    }
-
-    pub(crate) fn unwatch(&self, account: &Account, id: &str) -> Result<Value> {
-        self.change(account, |all| {
-            let before = all.len();
-            all.retain(|watch| watch.task_id != id && watch.to_uri != id);
-            if all.len() == before { Err(no_watch(id)) } else { Ok(json!({"deleted": id})) }
-        })
+impl TagMode {
+    fn apply(self, had: Vec<String>, new: &[String]) -> Vec<String> {
+        let key = |tag: &str| tag.split_once('=').map(|(key, _)| key.trim().to_owned());
+        let mut tags = match self {
+            Self::Clear => return Vec::new(),
+            Self::Replace if !new.is_empty() => Vec::new(),
+            Self::Replace => return had,
+            Self::Append => had,
+        };
+        for tag in new.iter().map(|tag| tag.trim()) {
+            tags.retain(|known| known != tag && (key(tag).is_none() || key(known) != key(tag)));
+            tags.push(tag.to_owned());
+        }
+        tags
     }
 }
 
-fn no_watch(id: &str) -> ApiError {
-    ApiError::none_such(format!("Watch {} not found", fs::cut(id, 80)))
+/// Puts labels on a folder of resources.
+pub(crate) fn set_tags(account: &Account, place: &Place, tags: &[String], mode: TagMode) -> Result<Value> {
+    check_tags(tags)?;
+    fs::folder(account, place)?;
+    if place.kind() != Kind::Resource || place.is_fixed() {
+        return Err(ApiError::argument(format!("{place} is no folder of a resource; only those have tags")));
+    }
+    let path = account.path(place);
+    let labels = {
+        let _held = account.change(place);
+        let noted = disk::read_text(&path.join(SOURCE)).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        let mut noted = noted.filter(Value::is_object).unwrap_or_else(|| json!({"kind": "data", "uri": ""}));
+        let labels = mode.apply(labels_at(&path), tags);
+        noted["tags"] = labels.clone().into();
+        disk::write(&path.join(SOURCE), noted.to_string().as_bytes(), Keep::Durable)?;
+        labels
+    };
+    account.library.label(place, labels.clone());
+    let uri = place.to_string();
+    Ok(json!({
+        "uri": uri, "updated_uris": [uri], "root_uri": uri, "context_type": "resource", "tags": labels,
+        "mode": match mode { TagMode::Replace => "replace", TagMode::Append => "append", TagMode::Clear => "clear" },
+        "success_count": 1, "skipped_count": 0, "failed_count": 0, "tags_updated": true,
+    }))
+}
+
+fn check_tags(tags: &[String]) -> Result<()> {
+    let bad = |tag: &String| tag.trim().is_empty() || tag.chars().count() > MAX_TAG_CHARS;
+    if tags.len() > MAX_TAGS || tags.iter().any(bad) {
+        return Err(ApiError::argument(format!("tags: at most {MAX_TAGS}, of 1 to {MAX_TAG_CHARS} characters each")));
+    }
+    Ok(())
 }
 
 /// Keeps an upload until it is imported.
@@ -131,15 +149,27 @@ pub(crate) fn keep_upload(account: &Account, name: &str, bytes: &[u8]) -> Result
     let folder = account.folder.join("_uploads");
     let mut waiting = disk::list(&folder)?;
     waiting.sort_by_key(|found| found.modified);
+    let mut names = lock(&account.upload_names);
     for old in waiting.iter().take((waiting.len() + 1).saturating_sub(MAX_UPLOADS)) {
         disk::discard(&folder.join(&old.name));
+        names.remove(&old.name);
     }
     let extension =
         name.rsplit_once('.').map(|(_, e)| e).filter(|e| e.len() <= 10 && e.chars().all(char::is_alphanumeric));
     let extension = extension.map(|e| format!(".{}", e.to_lowercase())).unwrap_or_default();
     let id = format!("upload_{}{extension}", uuid::Uuid::new_v4().simple());
     disk::write(&folder.join(&id), bytes, Keep::Derived)?;
+    let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    if !name.is_empty() {
+        names.insert(id.clone(), fs::cut(name, 255));
+    }
     Ok(id)
+}
+
+/// An upload is not needed any more.
+fn discard_upload(account: &Account, id: &str) {
+    disk::discard(&account.folder.join("_uploads").join(id));
+    lock(&account.upload_names).remove(id);
 }
 
 fn upload_path(account: &Account, id: &str) -> Result<PathBuf> {
@@ -149,21 +179,26 @@ fn upload_path(account: &Account, id: &str) -> Result<PathBuf> {
     if fits && disk::look(&path)?.is_some() { Ok(path) } else { Err(missing()) }
 }
 
-/// Does something with an upload; afterwards it is gone. A zip is unpacked first.
+/// Does something with an upload; afterwards it is gone.
 pub(crate) fn with_upload<T>(account: &Account, id: &str, use_it: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    let used = look_into_upload(account, id, use_it);
+    if used.is_ok() {
+        discard_upload(account, id);
+    }
+    used
+}
+
+/// Does something with an upload, which stays. A zip is unpacked first.
+pub(crate) fn look_into_upload<T>(account: &Account, id: &str, use_it: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let path = upload_path(account, id)?;
-    let used = if id.ends_with(".zip") {
+    if id.ends_with(".zip") {
         let staged = account.staging()?;
         let used = parse::unzip(&path, &staged).and_then(|()| use_it(&staged));
         disk::discard(&staged);
         used
     } else {
         use_it(&path)
-    };
-    if used.is_ok() {
-        disk::discard(&path);
     }
-    used
 }
 
 /// The prefixes of addresses that are fetched.
@@ -179,11 +214,16 @@ impl Viking {
         if new.to.is_some() && new.parent.is_some() {
             return Err(ApiError::argument("Cannot specify both 'to' and 'parent' at the same time."));
         }
+        check_tags(&new.tags)?;
+        if let Some(parent) = new.parent.as_ref().filter(|_| new.parent_exists) {
+            fs::folder(account, &Place::parse(parent, who)?)?;
+        }
         let started = Instant::now();
         let (source, told, kind, uri) = match (&new.path, &new.upload) {
             (_, Some(id)) => {
                 let path = upload_path(account, id)?;
-                let name = new.source_name.clone().unwrap_or_else(|| id.clone());
+                let sent_as = || lock(&account.upload_names).get(id).cloned();
+                let name = new.source_name.clone().or_else(sent_as).unwrap_or_else(|| id.clone());
                 (Source::Upload { path, name: name.clone() }, name.clone(), "local", name)
             }
             (Some(path), None) if is_remote(path) => (Source::Remote(path.clone()), path.clone(), "url", path.clone()),
@@ -219,7 +259,7 @@ impl Viking {
         }
         let (root, files) = self.install(account, who, new, &parsed, kind, &uri)?;
         if let Some(id) = &new.upload {
-            disk::discard(&account.folder.join("_uploads").join(id));
+            discard_upload(account, id);
         }
         let folders = if new.describe { describe_below(account, &root)? } else { 0 };
         let mut told = self.imported(new, &parsed, &root, &told, (files, folders), started, &who.user);
@@ -227,7 +267,7 @@ impl Viking {
             told["memory_linking"] = self.remember_reason(account, who, &root, reason)?;
         }
         if let (Some(minutes), Some(path)) = (new.watch_minutes, &new.path) {
-            told["watch"] = self.keep_watch(account, who, path, &root, minutes, new.host_paths)?;
+            told["watch"] = self.keep_watch(account, who, new, path, &root, minutes)?;
         }
         Ok(told)
     }
@@ -255,11 +295,14 @@ impl Viking {
             )));
         }
         let staged = account.staging()?;
+        let before = if new.to.is_some() { target.clone() } else { free_place(account, target.clone(), uri)? };
+        let tags = new.tag_mode.apply(labels_at(&account.path(&before)), &new.tags);
         let source = json!({
-            "kind": kind, "uri": uri, "imported_at": Timestamp::now().to_string(), "reason": new.reason, "instruction": new.instruction,
+            "kind": kind, "uri": uri, "imported_at": Timestamp::now().to_string(), "reason": new.reason,
+            "instruction": new.instruction, "tags": tags,
         });
         let written = (|| {
-            disk::write(&staged.join(".source.json"), source.to_string().as_bytes(), Keep::Derived)?;
+            disk::write(&staged.join(SOURCE), source.to_string().as_bytes(), Keep::Derived)?;
             for (path, text) in &parsed.files {
                 let file = staged.join(path);
                 if let Some(folder) = file.parent() {
@@ -288,6 +331,7 @@ impl Viking {
             parsed.files.iter().map(|(path, text)| (place.below(path), text.clone())).collect();
         let count = files.len();
         account.library.learn_all(files);
+        account.library.label(&place, tags);
         account.library.outdated(&place.child("new"));
         Ok((place, count))
     }
@@ -354,81 +398,11 @@ impl Viking {
             ..NewMessage::default()
         };
         sessions::add_message(account, who, REASONS, &message)?;
-        let committed = self.commit(who, REASONS, 0, false)?;
+        let committed = self.commit(who, REASONS, Retain::default(), false)?;
         Ok(json!({
             "status": committed["status"], "session_id": REASONS, "commit_task_id": committed["task_id"],
             "archive_uri": committed["archive_uri"],
         }))
-    }
-
-    fn keep_watch(
-        &self,
-        account: &Account,
-        who: &Identity,
-        path: &str,
-        root: &Place,
-        minutes: f64,
-        host_paths: bool,
-    ) -> Result<Value> {
-        let watch = Watch {
-            task_id: uuid::Uuid::new_v4().to_string(),
-            path: path.to_owned(),
-            to_uri: root.to_string(),
-            user: who.user.clone(),
-            interval_minutes: minutes.max(1.0),
-            host_paths,
-            last_run: Timestamp::now().to_string(),
-            last_status: "ok".to_owned(),
-        };
-        let told =
-            json!({"task_id": watch.task_id, "to_uri": watch.to_uri, "interval_minutes": watch.interval_minutes});
-        self.importer.change(account, |all| {
-            all.retain(|known| known.to_uri != watch.to_uri);
-            if all.len() >= MAX_WATCHES {
-                return Err(ApiError::new(Code::ResourceExhausted, format!("there are {MAX_WATCHES} watches already")));
-            }
-            all.push(watch);
-            Ok(told)
-        })
-    }
-
-    /// Looks at a watched source again now.
-    pub fn trigger(self: &Arc<Self>, account: &Account, id: &str) -> Result<Value> {
-        let found = Importer::load(account).into_iter().find(|watch| watch.task_id == id || watch.to_uri == id);
-        self.look_again(account, &found.ok_or_else(|| no_watch(id))?)
-    }
-
-    /// Looks at every watched source whose time has come. Called now and then by whoever serves.
-    pub fn run_watches(self: &Arc<Self>) {
-        for account in self.open_accounts() {
-            for watch in Importer::load(&account) {
-                let last = watch.last_run.parse::<Timestamp>().unwrap_or_default();
-                let due = (Timestamp::now().as_second() - last.as_second()) as f64 >= watch.interval_minutes * 60.0;
-                if due && let Err(error) = self.look_again(&account, &watch) {
-                    tracing::warn!(uri = %watch.to_uri, error = %error.message, "a watched resource was not brought in again");
-                }
-            }
-        }
-    }
-
-    fn look_again(self: &Arc<Self>, account: &Account, watch: &Watch) -> Result<Value> {
-        let who = Identity::new(&account.name, &watch.user, None)?;
-        let new = NewResource {
-            path: Some(watch.path.clone()),
-            to: Some(watch.to_uri.clone()),
-            describe: true,
-            host_paths: watch.host_paths,
-            ..NewResource::default()
-        };
-        let done = self.import(account, &who, &new);
-        self.importer.change(account, |all| {
-            for known in all.iter_mut().filter(|known| known.task_id == watch.task_id) {
-                known.last_run = Timestamp::now().to_string();
-                known.last_status = done.as_ref().map_or_else(|e| e.message.clone(), |_| "ok".to_owned());
-            }
-            Ok(())
-        })?;
-        done
     }
 }
 
@@ -441,7 +415,7 @@ fn free_place(account: &Account, target: Place, uri: &str) -> Result<Place> {
         if disk::look(&path)?.is_none() {
             return Ok(place);
         }
-        let source = disk::read_text(&path.join(".source.json")).unwrap_or_default();
+        let source = disk::read_text(&path.join(SOURCE)).unwrap_or_default();
         let source: Value = serde_json::from_str(&source).unwrap_or_default();
         if source["uri"] == uri {
             return Ok(place);

@@ -2,7 +2,7 @@
 
 use crate::{
     account::{Account, lock},
-    archive,
+    archive::{self, Retain},
     config::ContextConfig,
     error::{ApiError, Code, Result},
     model::Model,
@@ -31,7 +31,7 @@ pub struct Viking {
     pub(crate) traces: Traces,
     pub(crate) queries: QueryConfigs,
     pub(crate) writer: Writer,
-    pub(crate) importer: crate::resources::Importer,
+    pub(crate) importer: crate::watches::Importer,
     /// Held for as long as the store is open: two processes would undo each other's work.
     _lock: std::fs::File,
 }
@@ -49,7 +49,7 @@ impl Viking {
             Model::new(llm).inspect_err(|why| tracing::warn!(%why, "no language model: digests are extracted")).ok()
         });
         let viking = Arc::new(Self {
-            importer: crate::resources::Importer::new(&config),
+            importer: crate::watches::Importer::new(&config),
             root,
             config,
             accounts: Mutex::default(),
@@ -60,6 +60,7 @@ impl Viking {
             _lock: lock,
         });
         for found in crate::disk::list(&viking.root)? {
+            // Every account has that folder, so each is finished here, and its watched sources are looked at from now on.
             if found.is_folder && viking.root.join(&found.name).join("_system/pending").is_dir() {
                 viking.open_account(&found.name)?;
             }
@@ -114,11 +115,11 @@ impl Viking {
     }
 
     /// Archives a session, and begins to summarise it. With `wait`, that is done before this returns.
-    pub fn commit(self: &Arc<Self>, who: &Identity, session: &str, keep: usize, wait: bool) -> Result<Value> {
+    pub fn commit(self: &Arc<Self>, who: &Identity, session: &str, retain: Retain, wait: bool) -> Result<Value> {
         let account = self.account(who)?;
         let owner = format!("{}/{}", who.account, who.user);
         let task = self.tasks.begin("session_commit", session, &owner);
-        let committed = archive::commit(&account, who, session, keep, &task);
+        let committed = archive::commit(&account, who, session, retain, &task);
         let failed =
             |error: &ApiError| crate::tasks::Ended { error: Some(error.message.clone()), ..Default::default() };
         let committed = committed.inspect_err(|error| self.tasks.end(&task, failed(error)))?;

@@ -44,6 +44,13 @@ pub(crate) struct Meta {
     pub(crate) memories_extracted: HashMap<String, u64>,
     pub(crate) last_commit_at: String,
     pub(crate) keep_recent_count: u64,
+    /// Messages that were committed with a budget of turns keep so many turns.
+    pub(crate) keep_recent_turn_count: u64,
+    pub(crate) retention_mode: String,
+    pub(crate) auto_commit: Option<crate::autocommit::AutoCommit>,
+    pub(crate) last_auto_commit_at: String,
+    /// Archives up to this number are history: the context began anew after them.
+    pub(crate) reset_after: u64,
 }
 
 /// One session.
@@ -163,7 +170,8 @@ pub(crate) fn archives(account: &Account, who: &Identity, id: &str) -> Result<Ve
     Ok(names)
 }
 
-fn number(archive: &str) -> u64 {
+/// The number in an archive's name.
+pub(crate) fn number(archive: &str) -> u64 {
     archive.trim_start_matches("archive_").parse().unwrap_or_default()
 }
 
@@ -256,8 +264,8 @@ fn stored_part(part: &Value) -> Result<Value> {
     }
 }
 
-/// Adds a message. A session that does not exist is begun.
-pub fn add_message(account: &Account, who: &Identity, id: &str, new: &NewMessage) -> Result<Value> {
+/// A message in the stored form.
+fn stored(who: &Identity, new: &NewMessage) -> Result<Value> {
     if !ROLES.contains(&new.role.as_str()) {
         return Err(ApiError::argument(format!("Invalid role {:?}: use one of {}", cut(&new.role), ROLES.join(", "))));
     }
@@ -275,16 +283,29 @@ pub fn add_message(account: &Account, who: &Identity, id: &str, new: &NewMessage
     if jsonl::line(&message).len() > MAX_MESSAGE_BYTES {
         return Err(ApiError::new(Code::ResourceExhausted, format!("a message has at most {MAX_MESSAGE_BYTES} bytes")));
     }
+    Ok(message)
+}
+
+/// Adds a message. A session that does not exist is begun.
+pub fn add_message(account: &Account, who: &Identity, id: &str, new: &NewMessage) -> Result<Value> {
+    add_messages(account, who, id, std::slice::from_ref(new))
+}
+
+/// Adds several messages, one after the other; none if something is wrong with one.
+pub fn add_messages(account: &Account, who: &Identity, id: &str, new: &[NewMessage]) -> Result<Value> {
+    let mut messages = new.iter().map(|new| stored(who, new)).collect::<Result<Vec<_>>>()?;
     let session = account.sessions.open(account, who, id)?;
     let mut session = lock(&session);
     if !session.exists {
         session.create(account, who, id)?;
     }
-    externalise::outputs(account, who, id, &mut message)?;
-    let path = account.path(&place(who, id)).join("messages.jsonl");
-    disk::append(&path, (jsonl::line(&message) + "\n").as_bytes())?;
-    session.pending_tokens += message_tokens(&message);
-    session.messages.push(message);
+    for message in &mut messages {
+        externalise::outputs(account, who, id, message)?;
+    }
+    let lines: String = messages.iter().map(|message| jsonl::line(message) + "\n").collect();
+    disk::append(&account.path(&place(who, id)).join("messages.jsonl"), lines.as_bytes())?;
+    session.pending_tokens += messages.iter().map(message_tokens).sum::<u64>();
+    session.messages.extend(messages);
     Ok(json!({
         "session_id": id, "message_count": session.messages.len(), "pending_tokens": session.pending_tokens,
     }))
@@ -322,9 +343,10 @@ pub fn describe(account: &Account, who: &Identity, id: &str) -> Result<Value> {
         "memories_extracted": extracted, "last_commit_at": meta.last_commit_at,
         "llm_token_usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0, "cached_tokens": 0, "reasoning_tokens": 0},
         "embedding_token_usage": {"total_tokens": 0}, "pending_tokens": session.pending_tokens,
-        "keep_recent_count": meta.keep_recent_count, "retention_mode": "", "keep_recent_turn_count": 0,
-        "retained_message_token_budget": 0, "min_raw_tail_steps": 1, "memory_policy": null, "auto_commit_policy": null,
-        "last_message_at": last, "last_auto_commit_at": "", "last_idle_commit_accepted_at": "",
+        "keep_recent_count": meta.keep_recent_count, "retention_mode": meta.retention_mode,
+        "keep_recent_turn_count": meta.keep_recent_turn_count,
+        "retained_message_token_budget": 0, "min_raw_tail_steps": 1, "memory_policy": null,
+        "auto_commit_policy": meta.auto_commit, "last_message_at": last, "last_auto_commit_at": meta.last_auto_commit_at, "last_idle_commit_accepted_at": "",
         "total_message_count": meta.archived_messages + session.messages.len() as u64,
         "uri": place(who, id).to_string(), "user": {"account_id": who.account, "user_id": who.user},
         "memory_extraction_config": {"events": {"tags": []}},
@@ -434,7 +456,8 @@ pub fn context(account: &Account, who: &Identity, id: &str, budget: u64) -> Resu
     if !session.exists {
         return Err(unknown(id));
     }
-    let names = archives(account, who, id)?;
+    let mut names = archives(account, who, id)?;
+    names.retain(|name| number(name) > session.meta.reset_after);
     let first = first_kept(&session.messages, budget);
     let messages = &session.messages[first..];
     let active: u64 = messages.iter().map(message_tokens).sum();

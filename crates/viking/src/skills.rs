@@ -118,6 +118,80 @@ pub(crate) fn add_path(account: &Account, who: &Identity, path: &Path) -> Result
     install(account, who, &from_text(&text)?, folder)
 }
 
+/// What a file or folder on this machine would bring in.
+pub(crate) fn inspect(path: &Path) -> Result<Value> {
+    let file = if path.is_dir() { path.join("SKILL.md") } else { path.to_owned() };
+    let text = disk::read_text(&file).map_err(|_| bad("SKILL.md not found"))?;
+    let skill = from_text(&text)?;
+    Ok(json!({"skills": [told(&skill.name, &skill.text)], "total": 1}))
+}
+
+/// What a skill says of itself.
+fn told(name: &str, text: &str) -> Value {
+    let front = digest::front_matter(text).0.unwrap_or_default();
+    json!({
+        "name": name, "description": digest::field(front, "description").unwrap_or_default(),
+        "tags": digest::list_field(front, "tags"), "allowed_tools": digest::list_field(front, "allowed_tools"),
+    })
+}
+
+fn roots(who: &Identity) -> Result<[Place; 2]> {
+    Ok([who.home().child("skills"), Place::parse("viking://agent/skills", who)?])
+}
+
+/// A skill's folder: the user's own, or one that all share.
+fn folder(account: &Account, who: &Identity, name: &str) -> Result<Place> {
+    check_name(name)?;
+    for root in roots(who)? {
+        let place = root.child(name);
+        if disk::look(&account.path(&place))?.is_some_and(|found| found.is_folder) {
+            return Ok(place);
+        }
+    }
+    Err(ApiError::none_such(format!("Skill {name} not found")))
+}
+
+/// `GET /skills/{name}`.
+pub(crate) fn show(account: &Account, who: &Identity, name: &str, content: bool, files: bool) -> Result<Value> {
+    let place = folder(account, who, name)?;
+    let text = fs::read(account, &place.child("SKILL.md"))?;
+    let layers = fs::layers_of(account, &place)?;
+    let mut skill = told(name, &text);
+    skill["type"] = "skill".into();
+    skill["uri"] = place.to_string().into();
+    skill["root_uri"] = place.to_string().into();
+    skill["skill_md_uri"] = place.child("SKILL.md").to_string().into();
+    skill["abstract"] = layers.abstract_.into();
+    skill["overview"] = layers.overview.into();
+    if content {
+        skill["content_sha256"] = toolyard_protocol::canonical::sha256_hex(text.as_bytes()).into();
+        skill["content"] = text.into();
+    }
+    if files {
+        let entries =
+            disk::list(&account.path(&place))?.into_iter().filter(|found| found.name != crate::resources::SOURCE);
+        let entries = entries.map(|found| {
+            let kind = match found.name.as_str() {
+                _ if found.is_folder => "directory",
+                "SKILL.md" => "definition",
+                name if name.starts_with('.') => "summary",
+                _ => "auxiliary",
+            };
+            let uri = place.child(&found.name).to_string();
+            json!({"name": found.name, "path": found.name, "uri": uri, "is_dir": found.is_folder, "kind": kind})
+        });
+        skill["files"] = entries.collect();
+    }
+    Ok(skill)
+}
+
+/// `DELETE /skills/{name}`.
+pub(crate) fn remove(account: &Account, who: &Identity, name: &str) -> Result<Value> {
+    let place = folder(account, who, name)?;
+    let count = fs::remove(account, &place, true)?;
+    Ok(json!({"name": name, "uri": place.to_string(), "root_uri": place.to_string(), "estimated_deleted_count": count}))
+}
+
 fn install(account: &Account, who: &Identity, skill: &Skill, beside: Option<&Path>) -> Result<Value> {
     let place = who.home().child("skills").child(&skill.name);
     let staged = account.staging()?;
@@ -125,7 +199,7 @@ fn install(account: &Account, who: &Identity, skill: &Skill, beside: Option<&Pat
     put(&staged.join("SKILL.md"), skill.text.as_bytes())?;
     let source = beside.map(|p| p.display().to_string()).unwrap_or_default();
     put(
-        &staged.join(".source.json"),
+        &staged.join(crate::resources::SOURCE),
         json!({"kind": if beside.is_some() { "local" } else { "data" }, "uri": source}).to_string().as_bytes(),
     )?;
     let mut auxiliary = 0;
@@ -175,18 +249,16 @@ fn copy_below(from: &Path, to: &Path, count: &mut usize) -> Result<()> {
 
 /// `GET /skills`.
 pub(crate) fn list(account: &Account, who: &Identity) -> Result<Value> {
-    let roots = [who.home().child("skills"), Place::parse("viking://agent/skills", who)?];
+    let roots = roots(who)?;
     let mut skills = Vec::new();
     for root in &roots {
         for found in disk::list(&account.path(root))?.into_iter().filter(|found| found.is_folder) {
             let place = root.child(&found.name);
             let text = disk::read_text(&account.path(&place).join("SKILL.md")).unwrap_or_default();
-            let front = digest::front_matter(&text).0.unwrap_or_default();
-            skills.push(json!({
-                "name": found.name, "description": digest::field(front, "description").unwrap_or_default(),
-                "uri": place.to_string(), "tags": digest::list_field(front, "tags"),
-                "allowed_tools": digest::list_field(front, "allowed_tools"), "modTime": fs::millis(found.modified),
-            }));
+            let mut skill = told(&found.name, &text);
+            skill["uri"] = place.to_string().into();
+            skill["modTime"] = fs::millis(found.modified).into();
+            skills.push(skill);
         }
     }
     let total = skills.len();

@@ -2,6 +2,7 @@
 //! session is compacted. The plugin does this with the HTTP interface; agents that are joined to Toolyard have it here.
 
 use crate::{
+    archive::Retain,
     service::Viking,
     sessions::{self, NewMessage, tokens},
     tools::{self, Call, Session, Thrown},
@@ -80,7 +81,7 @@ pub fn capture(
     let mut told = json!({"captured": captured, "ovSessionId": id, "pendingTokens": pending});
     let threshold = (budget.unwrap_or(DEFAULT_BUDGET) as f64 * config.commit_token_threshold_ratio).floor() as u64;
     if captured > 0 && pending >= threshold {
-        told["commit"] = viking.commit(&who, &id, config.commit_keep_recent_count, false)?;
+        told["commit"] = viking.commit(&who, &id, Retain::last(config.commit_keep_recent_count), false)?;
     }
     Ok(told)
 }
@@ -187,7 +188,7 @@ pub fn compact(viking: &Arc<Viking>, session: &Session) -> Result<Value, Thrown>
         Ok(told) => told["pending_tokens"].as_i64().unwrap_or(-1),
         Err(_) => return Ok(json!({"ok": false, "compacted": false, "reason": "session_not_found"})),
     };
-    let done = viking.commit(&who, &id, 0, true)?;
+    let done = viking.commit(&who, &id, Retain::default(), true)?;
     let Some(uri) = done["archive_uri"].as_str() else {
         return Ok(json!({"ok": true, "compacted": false, "reason": "commit_no_archive"}));
     };

@@ -104,8 +104,7 @@ fn work(address: &str, number: usize, seed: u64, stop: &AtomicBool, known: &Mute
                 }
             }
             8 => {
-                let body =
-                    json!({"query": format!("token of session {number}"), "limit": 50, "context_type": "memory"});
+                let body = json!({"query": format!("token of session {number}"), "limit": 50, "context_type": "memory", "level": [0, 1, 2]});
                 if let Some((200, found)) = ask(address, &user, "POST /api/v1/search/find", &body) {
                     check_own(number, &known, &found.to_string());
                 }
@@ -140,7 +139,8 @@ fn verify(address: &str, number: usize, known: &Known) {
             "{uri} was acknowledged and is lost: {read}"
         );
     }
-    let find = json!({"query": format!("The token of session {number}"), "limit": 500, "context_type": "memory"});
+    // Also what is said of folders must not hold what was forgotten.
+    let find = json!({"query": format!("The token of session {number}"), "limit": 500, "context_type": "memory", "level": [0, 1, 2]});
     let (status, found) = ask(address, &user, "POST /api/v1/search/find", &find).unwrap();
     assert_eq!(status, 200, "{found}");
     check_own(number, known, &found.to_string());

@@ -3,6 +3,7 @@
 
 mod params;
 mod routes;
+mod sessions;
 mod traces;
 mod upload;
 
@@ -39,6 +40,8 @@ pub(crate) enum Answer {
     Listed(Value, bool),
     /// Without the envelope.
     Plain(StatusCode, Value),
+    /// A file as it is.
+    File(String),
 }
 
 /// What a route is asked.
@@ -109,6 +112,12 @@ fn answer(viking: &Arc<Viking>, request: &Request<Bytes>) -> Response<Bytes> {
             &json!({"status": "ok", "result": result, "error": null, "telemetry": null, "profile": null, "has_more": more}),
         ),
         Ok(Answer::Plain(status, value)) => json_response(status, &value),
+        Ok(Answer::File(text)) => {
+            let mut response = Response::new(Bytes::from(text));
+            let plain = header::HeaderValue::from_static("application/octet-stream");
+            response.headers_mut().insert(header::CONTENT_TYPE, plain);
+            response
+        }
         Err(error) => refusal(&error),
     }
 }

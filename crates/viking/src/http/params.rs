@@ -64,6 +64,11 @@ impl Params {
         self.map.get(name).is_some_and(|value| !value.is_null())
     }
 
+    /// Whether a field is there and says that there is nothing.
+    pub(super) fn is_null(&self, name: &str) -> bool {
+        self.map.get(name).is_some_and(Value::is_null)
+    }
+
     /// A field as it is.
     pub(super) fn any(&mut self, name: &'static str) -> Option<Value> {
         self.known.push(name);
@@ -75,19 +80,30 @@ impl Params {
         self.known.extend(names);
     }
 
-    /// Fields that would keep something from somebody, and that nothing here does: refused, for to be ignored would be
-    /// worse. What is empty asks for nothing.
+    /// Fields that ask for what nothing here does: refused, for to be ignored would be worse. What is empty asks for
+    /// nothing.
     pub(super) fn refuse(&mut self, names: &[&'static str]) {
         self.known.extend(names);
         for name in names {
-            let asks = match self.map.get(*name) {
-                None | Some(Value::Null) => false,
-                Some(Value::Object(fields)) => !fields.is_empty(),
-                Some(Value::Array(items)) => !items.is_empty(),
-                Some(_) => true,
-            };
-            if asks {
+            if self.map.get(*name).is_some_and(asks) {
                 self.fault(Some(name), "Not supported by this server; leave it out".to_owned(), "not_supported");
+            }
+        }
+    }
+
+    /// A flag that can only have the value that things here always have.
+    pub(super) fn only(&mut self, name: &'static str, value: bool) {
+        if self.flag(name).is_some_and(|told| told != value) {
+            self.fault(Some(name), format!("Not supported by this server: only {value}"), "not_supported");
+        }
+    }
+
+    pub(super) fn object(&mut self, name: &'static str) -> Option<Map<String, Value>> {
+        match self.any(name)? {
+            Value::Object(fields) => Some(fields),
+            _ => {
+                self.fault(Some(name), "Input should be a valid dictionary".to_owned(), "dict_type");
+                None
             }
         }
     }
@@ -258,6 +274,17 @@ impl Params {
         let error = ApiError::new(Code::InvalidArgument, format!("Invalid request parameters: {}", told.join("; ")))
             .with(json!({"validation_errors": errors}));
         Err(ApiError { bare: true, ..error })
+    }
+}
+
+/// Whether a value asks for anything: somewhere in it there is more than emptiness.
+fn asks(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Object(fields) => fields.values().any(asks),
+        Value::Array(items) => items.iter().any(asks),
+        Value::String(text) => !text.is_empty(),
+        Value::Bool(_) | Value::Number(_) => true,
     }
 }
 

@@ -2,16 +2,13 @@
 
 use super::{Answer, Ask, params::Params, traces, upload};
 use crate::{
-    archive,
-    error::{ApiError, Code, Result},
-    externalise,
+    error::{ApiError, Result},
     fs::{self, Listing, Mode},
     memory::parse_time,
-    resources::{self, NewResource},
+    resources::{self, NewResource, TagMode},
     scan::{self, Grep},
-    search::{self, Find},
-    sessions::{self, NewMessage},
-    skills,
+    search::{self, Find, Recall},
+    sessions, skills,
     uri::Place,
 };
 use http::{Method, StatusCode, header};
@@ -44,8 +41,9 @@ pub(super) fn answer(ask: &Ask<'_>) -> Result<Answer> {
             ["resources"] if is(Method::POST) => add_resource(ask),
             ["resources", "temp_upload"] if is(Method::POST) => temp_upload(ask),
             ["skills"] if is(Method::POST) => add_skill(ask),
+            ["skills", name] if is(Method::GET) || is(Method::DELETE) => skill(ask, name),
             ["skills"] if is(Method::GET) => Ok(Answer::Full(skills::list(&*ask.viking.account(&ask.who)?, &ask.who)?)),
-            ["sessions", rest @ ..] => session(ask, rest),
+            ["sessions", rest @ ..] => super::sessions::answer(ask, rest),
             ["watches", rest @ ..] => watches(ask, rest),
             ["tasks"] if is(Method::GET) => {
                 let mut query = Params::query(ask.query);
@@ -64,7 +62,7 @@ pub(crate) fn health() -> Value {
     json!({"status": "ok", "healthy": true, "version": VERSION, "auth_mode": "api_key"})
 }
 
-fn no_route(ask: &Ask<'_>) -> ApiError {
+pub(super) fn no_route(ask: &Ask<'_>) -> ApiError {
     ApiError::none_such(format!("There is no route {} /{}", ask.method, ask.path.join("/")))
 }
 
@@ -72,7 +70,7 @@ pub(crate) fn owner(ask: &Ask<'_>) -> String {
     format!("{}/{}", ask.who.account, ask.who.user)
 }
 
-fn usize_of(n: i64) -> usize {
+pub(super) fn usize_of(n: i64) -> usize {
     usize::try_from(n).unwrap_or_default()
 }
 
@@ -106,6 +104,23 @@ fn files(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let uri = query.required("uri");
             query.finish()?;
             Ok(Answer::Full(fs::stat(&account, &Place::parse(&uri, &ask.who)?)?))
+        }
+        ("GET", ["attrs"]) => {
+            let uri = query.required("uri");
+            query.finish()?;
+            let place = Place::parse(&uri, &ask.who)?;
+            fs::stat(&account, &place)?;
+            let tags = account.library.labels_of(&account, &place)?;
+            Ok(Answer::Full(json!({"uri": place.to_string(), "attrs": {"tags": tags}})))
+        }
+        ("POST", ["attrs", "set_tags"]) => set_tags(ask),
+        ("POST", ["cp"]) => {
+            let mut body = Params::body(ask.body)?;
+            let (from, to) = (body.required("from_uri"), body.required("to_uri"));
+            let recursive = body.flag("recursive").unwrap_or_default();
+            body.finish()?;
+            let (from, to) = (Place::parse(&from, &ask.who)?, Place::parse(&to, &ask.who)?);
+            Ok(Answer::Full(fs::cp(&account, &from, &to, recursive)?))
         }
         ("POST", ["mkdir"]) => {
             let mut body = Params::body(ask.body)?;
@@ -161,6 +176,12 @@ fn content(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let text = fs::read(&account, &Place::parse(&uri, &ask.who)?)?;
             Ok(Answer::Full(fs::lines(&text, usize_of(offset), limit).into()))
         }
+        ("GET", ["download"]) => {
+            let uri = query.required("uri");
+            query.finish()?;
+            Ok(Answer::File(fs::read(&account, &Place::parse(&uri, &ask.who)?)?))
+        }
+        ("POST", ["set_tags"]) => set_tags(ask),
         ("GET", ["abstract" | "overview"]) => {
             let uri = query.required("uri");
             query.finish()?;
@@ -189,7 +210,7 @@ fn read_find(body: &mut Params) -> Find {
     Find {
         query: body.text("query").unwrap_or_default(),
         targets: body.texts("target_uri").unwrap_or_default().into_iter().filter(|uri| !uri.is_empty()).collect(),
-        context_type: body.text("context_type"),
+        context_types: body.texts("context_type").unwrap_or_default(),
         limit: body.integer("limit", 1).or(body.integer("node_limit", 1)).map_or(10, usize_of),
         threshold: body.number("score_threshold").unwrap_or_default(),
         levels: match body.any("level") {
@@ -205,6 +226,22 @@ fn read_find(body: &mut Params) -> Find {
     }
 }
 
+fn read_recall(body: &mut Params) -> Recall {
+    body.accept(&["session_id", "telemetry", "query_expansion", "dedup_turns", "rewrite"]);
+    Recall {
+        query: body.required("query"),
+        max_tokens: body.integer("max_tokens", 1).and_then(|n| u64::try_from(n).ok()),
+        threshold: body.number("score_threshold"),
+        quotas: body.object("quotas"),
+        limit: body.integer("limit", 1).map(usize_of),
+        context_types: body.texts("context_type").unwrap_or_default(),
+        abstracts: body.one_of("detail", &["abstract", "overview", "full"]) == Some("abstract"),
+        all_peers: body.one_of("peer_scope", &["actor", "all"]) == Some("all"),
+        purpose: body.text("purpose"),
+        deprecated: false,
+    }
+}
+
 fn searches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
     if ask.method != Method::POST {
         return Err(no_route(ask));
@@ -212,32 +249,36 @@ fn searches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
     let account = ask.viking.account(&ask.who)?;
     let mut body = Params::body(ask.body)?;
     match rest {
+        ["search"] if body.text("mode").as_deref() == Some("context") => {
+            let asked = read_recall(&mut body);
+            body.finish()?;
+            Ok(Answer::Short(search::recall(&account, &ask.who, &asked)?))
+        }
         ["find" | "search"] => {
             let find = read_find(&mut body);
             let read = body.flag("read_content").unwrap_or_default();
-            body.accept(&["telemetry", "time_field", "include_provenance", "image_url"]);
-            body.refuse(&["filter"]);
+            body.accept(&["telemetry", "time_field", "include_provenance"]);
+            body.refuse(&["filter", "image_url"]);
             if rest == ["search"] {
-                body.accept(&["session_id", "mode", "max_tokens", "quotas", "detail", "dedup_turns"]);
+                // All but the first two say how a context is put together, and none was asked for.
+                body.accept(&[
+                    "session_id",
+                    "query_expansion",
+                    "max_tokens",
+                    "quotas",
+                    "detail",
+                    "dedup_turns",
+                    "purpose",
+                    "peer_scope",
+                ]);
             }
             body.finish()?;
             Ok(Answer::Short(search::find(&account, &ask.who, &find, read)?))
         }
         ["recall"] => {
-            let query = body.required("query");
-            let most = body.integer("max_tokens", 1).and_then(|n| u64::try_from(n).ok());
-            body.accept(&[
-                "session_id",
-                "quotas",
-                "detail",
-                "purpose",
-                "peer_scope",
-                "score_threshold",
-                "dedup_turns",
-                "telemetry",
-            ]);
+            let asked = Recall { deprecated: true, ..read_recall(&mut body) };
             body.finish()?;
-            Ok(Answer::Short(search::recall(&account, &ask.who, &query, most)?))
+            Ok(Answer::Short(search::recall(&account, &ask.who, &asked)?))
         }
         ["grep"] => {
             let uri = body.required("uri");
@@ -276,6 +317,26 @@ fn temp_upload(ask: &Ask<'_>) -> Result<Answer> {
     Ok(Answer::Short(json!({"temp_file_id": id})))
 }
 
+fn tag_mode(body: &mut Params, name: &'static str) -> TagMode {
+    match body.one_of(name, &["replace", "append", "clear"]) {
+        Some("append") => TagMode::Append,
+        Some("clear") => TagMode::Clear,
+        _ => TagMode::Replace,
+    }
+}
+
+fn set_tags(ask: &Ask<'_>) -> Result<Answer> {
+    let account = ask.viking.account(&ask.who)?;
+    let mut body = Params::body(ask.body)?;
+    let uri = body.required("uri");
+    let tags = body.texts("tags").unwrap_or_default();
+    let mode = tag_mode(&mut body, "mode");
+    // A folder's labels are those of everything below it.
+    body.accept(&["recursive", "telemetry"]);
+    body.finish()?;
+    Ok(Answer::Full(resources::set_tags(&account, &Place::parse(&uri, &ask.who)?, &tags, mode)?))
+}
+
 fn add_resource(ask: &Ask<'_>) -> Result<Answer> {
     let account = ask.viking.account(&ask.who)?;
     let mut body = Params::body(ask.body)?;
@@ -291,29 +352,36 @@ fn add_resource(ask: &Ask<'_>) -> Result<Answer> {
         include: body.texts("include").unwrap_or_default(),
         exclude: body.texts("exclude").unwrap_or_default(),
         ignore_dirs: body.texts("ignore_dirs").unwrap_or_default(),
+        tags: body.texts("tags").unwrap_or_default(),
+        tag_mode: tag_mode(&mut body, "tag_mode"),
+        parent_exists: body.flag("create_parent") == Some(false),
         watch_minutes: body.number("watch_interval").filter(|n| *n > 0.0),
+        watch_paused: body.flag("is_active") == Some(false),
         describe: body.one_of("processing_mode", &["semantic_and_vectors", "vectors_only"]) != Some("vectors_only"),
         host_paths: false,
         ..NewResource::default()
     };
-    let wait = body.flag("wait").unwrap_or_default();
-    body.accept(&[
-        "create_parent",
-        "preserve_structure",
-        "directly_upload_media",
-        "args",
-        "is_active",
-        "tags",
-        "tag_mode",
-        "telemetry",
-    ]);
-    body.refuse(&["acl"]);
+    // Everything is done before the answer; there is nothing to wait for.
+    body.accept(&["wait", "telemetry", "directly_upload_media"]);
+    body.only("preserve_structure", true);
+    body.refuse(&["acl", "args"]);
     if new.path.is_none() && new.upload.is_none() {
         body.whole("Either 'path' or 'temp_file_id' must be provided");
     }
     body.finish()?;
-    let _ = wait; // Everything is done before the answer; there is nothing to wait for.
     Ok(Answer::Short(ask.viking.import(&account, &ask.who, &new)?))
+}
+
+fn skill(ask: &Ask<'_>, name: &str) -> Result<Answer> {
+    let account = ask.viking.account(&ask.who)?;
+    if ask.method == Method::DELETE {
+        return Ok(Answer::Full(skills::remove(&account, &ask.who, name)?));
+    }
+    let mut query = Params::query(ask.query);
+    let content = query.flag("include_content").unwrap_or(true);
+    let files = query.flag("include_files").unwrap_or(true);
+    query.finish()?;
+    Ok(Answer::Full(skills::show(&account, &ask.who, name, content, files)?))
 }
 
 fn add_skill(ask: &Ask<'_>) -> Result<Answer> {
@@ -321,11 +389,16 @@ fn add_skill(ask: &Ask<'_>) -> Result<Answer> {
     let mut body = Params::body(ask.body)?;
     let data = body.any("data");
     let upload = body.text("temp_file_id");
-    body.accept(&["wait", "timeout", "telemetry", "source_name", "reason", "allow_overwrite"]);
+    let list_only = body.flag("list_only").unwrap_or_default();
+    body.accept(&["wait", "timeout", "telemetry", "source_name", "reason", "allow_overwrite", "source_metadata"]);
+    body.refuse(&["target_uri", "skills"]);
     if data.is_none() == upload.is_none() {
         body.whole("Either 'data' or 'temp_file_id' must be provided");
     }
     body.finish()?;
+    if let Some(id) = upload.as_ref().filter(|_| list_only) {
+        return Ok(Answer::Short(resources::look_into_upload(&account, id, skills::inspect)?));
+    }
     let mut told = match (data, upload) {
         (Some(data), _) => skills::add_data(&account, &ask.who, &data)?,
         (None, Some(id)) => resources::with_upload(&account, &id, |path| skills::add_path(&account, &ask.who, path))?,
@@ -337,105 +410,34 @@ fn add_skill(ask: &Ask<'_>) -> Result<Answer> {
 
 fn watches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
     let account = ask.viking.account(&ask.who)?;
-    match (ask.method.as_str(), rest) {
-        ("GET", []) => Ok(Answer::Full(json!({"watches": ask.viking.importer.watches(&account)?}))),
-        ("GET", [id]) => Ok(Answer::Full(ask.viking.importer.watch(&account, id)?)),
-        ("DELETE", [id]) => Ok(Answer::Full(ask.viking.importer.unwatch(&account, id)?)),
-        ("POST", [id, "trigger"]) => Ok(Answer::Full(ask.viking.trigger(&account, id)?)),
-        _ => Err(no_route(ask)),
-    }
-}
-
-fn session(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
-    let account = ask.viking.account(&ask.who)?;
-    let who = &ask.who;
     let mut query = Params::query(ask.query);
-    match (ask.method.as_str(), rest) {
-        ("GET", []) => Ok(Answer::Full(sessions::list(&account, who)?)),
-        ("POST", []) => {
-            let mut body = Params::body(ask.body)?;
-            let id = body.text("session_id").unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-            body.accept(&["auto_commit_policy", "memory_policy", "memory_extraction_config", "telemetry"]);
+    let mut to_uri = query.text("to_uri");
+    query.finish()?;
+    let patch = matches!(ask.method, Method::PATCH | Method::POST);
+    let mut body = Params::body(if patch { ask.body } else { &[] })?;
+    if patch {
+        to_uri = body.text("to_uri").or(to_uri);
+    }
+    let importer = &ask.viking.importer;
+    // A watch is named by its id in the path, or by what it keeps up to date.
+    let (named, trigger) = match rest {
+        [] => (to_uri, false),
+        ["trigger"] => (to_uri, true),
+        [id] => (Some((*id).to_owned()), false),
+        [id, "trigger"] => (Some((*id).to_owned()), true),
+        _ => return Err(no_route(ask)),
+    };
+    match (ask.method.as_str(), named) {
+        ("GET", None) => Ok(Answer::Full(json!({"watches": importer.watches(&account)?}))),
+        ("GET", Some(id)) if !trigger => Ok(Answer::Full(importer.watch(&account, &id)?)),
+        ("DELETE", Some(id)) if !trigger => Ok(Answer::Full(importer.unwatch(&account, &id)?)),
+        ("PATCH", Some(id)) if !trigger => {
+            let minutes = body.number("watch_interval").or(body.number("interval_minutes")).filter(|n| *n > 0.0);
+            let active = body.flag("is_active");
             body.finish()?;
-            Ok(Answer::Full(sessions::create(&account, who, &id)?))
+            Ok(Answer::Full(importer.rewatch(&account, &id, minutes, active)?))
         }
-        ("GET", [id]) => {
-            let create = query.flag("auto_create").unwrap_or_default();
-            query.finish()?;
-            if create {
-                match sessions::create(&account, who, id) {
-                    Err(error) if error.code != Code::AlreadyExists => return Err(error),
-                    _ => {}
-                }
-            }
-            Ok(Answer::Full(sessions::describe(&account, who, id)?))
-        }
-        ("DELETE", [id]) => Ok(Answer::Full(sessions::delete(&account, who, id)?)),
-        ("POST", [id, "messages"]) => {
-            let mut body = Params::body(ask.body)?;
-            let role = body.required("role");
-            let content = body.text("content");
-            let parts = body.list("parts");
-            let peer_id = body.text("peer_id");
-            let created_at = body.text("created_at");
-            body.accept(&["turn_id", "role_id", "telemetry", "metadata"]);
-            if content.is_none() && parts.is_none() {
-                body.whole("Either 'content' or 'parts' must be provided");
-            }
-            body.finish()?;
-            let parts = parts.unwrap_or_else(|| vec![json!({"type": "text", "text": content.unwrap_or_default()})]);
-            let new = NewMessage { role, parts, peer_id, created_at };
-            Ok(Answer::Full(sessions::add_message(&account, who, id, &new)?))
-        }
-        ("POST", [id, "commit"]) => {
-            let mut body = Params::body(ask.body)?;
-            let keep = body.integer("keep_recent_count", 0).unwrap_or_default();
-            let wait = body.flag("wait").unwrap_or_default() || query.flag("wait").unwrap_or_default();
-            body.accept(&["telemetry", "enable_working_memory", "retention_mode", "keep_recent_turn_count"]);
-            body.finish()?;
-            query.finish()?;
-            if keep > 1000 {
-                return Err(archive::bad_keep(keep));
-            }
-            sessions::check_id(id)?;
-            Ok(Answer::Short(ask.viking.commit(who, id, usize_of(keep), wait)?))
-        }
-        ("GET", [id, "context"]) => {
-            let budget = query.integer("token_budget", 0).unwrap_or(128_000);
-            query.finish()?;
-            Ok(Answer::Full(sessions::context(&account, who, id, u64::try_from(budget).unwrap_or_default())?))
-        }
-        ("GET", [id, "archives"]) => {
-            sessions::check_id(id)?;
-            Ok(Answer::Full(json!({"archives": sessions::archives(&account, who, id)?})))
-        }
-        ("GET", [id, "archives", name]) => Ok(Answer::Full(sessions::archive(&account, who, id, name)?)),
-        ("GET", [id, "tool-results"]) => {
-            let tool = query.text("tool_name");
-            let limit = query.integer("limit", 1).unwrap_or(50);
-            query.finish()?;
-            sessions::check_id(id)?;
-            let all = externalise::list(&account, who, id, tool.as_deref(), usize_of(limit))?;
-            Ok(Answer::Full(json!({"tool_results": all})))
-        }
-        ("GET", [id, "tool-results", name]) => {
-            let offset = query.integer("offset", 0).unwrap_or_default();
-            let limit = query.integer("limit", -1).unwrap_or(20_000);
-            let meta = query.flag("include_metadata").unwrap_or(true);
-            query.finish()?;
-            sessions::check_id(id)?;
-            let (output, metadata) = externalise::load(&account, who, id, name)?;
-            Ok(Answer::Full(externalise::read(name, &output, meta.then_some(metadata), usize_of(offset), limit)))
-        }
-        ("GET", [id, "tool-results", name, "search"]) => {
-            let words = query.required("q");
-            let limit = query.integer("limit", 1).unwrap_or(20);
-            let around = query.integer("context_chars", 0).unwrap_or(300);
-            query.finish()?;
-            sessions::check_id(id)?;
-            let (output, _) = externalise::load(&account, who, id, name)?;
-            Ok(Answer::Full(externalise::search(name, &output, &words, usize_of(limit), usize_of(around))))
-        }
+        ("POST", Some(id)) if trigger => Ok(Answer::Full(ask.viking.trigger(&account, &id)?)),
         _ => Err(no_route(ask)),
     }
 }

@@ -6,6 +6,7 @@ use super::{
     said,
 };
 use crate::{
+    archive::Retain,
     config::PeerRole,
     error::ApiError,
     fs,
@@ -256,7 +257,7 @@ pub(super) fn store(call: &Call<'_>) -> Outcome {
     };
     let message = NewMessage { role, parts: vec![json!({"type": "text", "text": text})], peer_id, created_at: None };
     sessions::add_message(&account, &call.who, &session, &message)?;
-    let committed = call.viking.commit(&call.who, &session, 0, true)?;
+    let committed = call.viking.commit(&call.who, &session, Retain::default(), true)?;
     let task = committed["task_id"].as_str().unwrap_or_default().to_owned();
     let task = call.viking.tasks.get(&task, &call.owner())?;
     if let Some(error) = task["error"].as_str() {
@@ -270,13 +271,14 @@ pub(super) fn store(call: &Call<'_>) -> Outcome {
     }
     let counted = task["result"]["memories_extracted"].as_object();
     let count: u64 = counted.into_iter().flat_map(|map| map.values()).filter_map(Value::as_u64).sum();
-    said(
-        format!("Stored in OpenViking session {session} and committed {count} memories."),
-        json!({
-            "action": "stored", "sessionId": session, "memoriesCount": count, "status": task["status"],
-            "archived": committed["archived"], "traceId": "", "usedTempSession": temporary,
-        }),
-    )
+    let mut details = json!({
+        "action": "stored", "sessionId": session, "memoriesCount": count, "status": task["status"],
+        "archived": committed["archived"], "traceId": "", "usedTempSession": temporary,
+    });
+    if let Some(notices) = task["result"].get("notices") {
+        details["notices"] = notices.clone();
+    }
+    said(format!("Stored in OpenViking session {session} and committed {count} memories."), details)
 }
 
 /// Whether a URI is one that `memory_forget` may delete, by its form.

@@ -3,8 +3,10 @@
 // The helpers of tests fail tests by panicking, just as the tests themselves do.
 #![allow(clippy::print_stderr, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod client;
 mod http_replay;
 mod model;
 mod place;
 mod store;
 mod tools_replay;
+mod watches;

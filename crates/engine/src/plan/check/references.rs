@@ -121,7 +121,9 @@ impl Checker<'_> {
         producer: &Producer,
         entries: &[Option<Arc<ToolEntry>>],
     ) {
-        let Some(schema) = entries[producer.step].as_ref().and_then(|e| e.definition().output_schema.as_ref().map(Schema::parse)) else {
+        let Some(schema) =
+            entries[producer.step].as_ref().and_then(|e| e.definition().output_schema.as_ref().map(Schema::parse))
+        else {
             return;
         };
         let is_loop = self.plan.steps[producer.step].foreach.is_some() && !producer.iteration;

@@ -1,0 +1,234 @@
+//! Traces in files, one a day. What a line is about is kept in memory once somebody asked, so that a question reads only
+//! the lines that may answer it.
+
+use super::{Found, Wanted};
+use jiff::{Timestamp, civil::Date};
+use serde_json::Value;
+use std::{
+    collections::HashMap,
+    io::{BufRead, Seek, Write},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A day of traces beyond this is not looked through.
+const MAX_DAY_BYTES: u64 = 1 << 30;
+
+/// One file a day.
+pub(super) struct Files {
+    folder: PathBuf,
+    retention_days: i64,
+    open: Option<(Date, std::fs::File)>,
+    /// What days hold, once somebody asked.
+    known: HashMap<Date, Day>,
+}
+
+pub(super) fn day(ms: i64) -> Date {
+    let time = Timestamp::from_millisecond(ms).unwrap_or_default();
+    time.to_zoned(jiff::tz::TimeZone::UTC).date()
+}
+
+fn earlier(date: Date, days: i64) -> Date {
+    date.checked_sub(jiff::Span::new().try_days(days).unwrap_or_default()).unwrap_or(date)
+}
+
+impl Files {
+    pub(super) fn new(folder: PathBuf, retention_days: i64) -> Self {
+        Self { folder, retention_days, open: None, known: HashMap::new() }
+    }
+
+    pub(super) fn append(&mut self, trace: &Value) -> std::io::Result<()> {
+        let today = day(trace["ts"].as_i64().unwrap_or_default());
+        if self.open.as_ref().is_none_or(|(date, _)| *date != today) {
+            std::fs::create_dir_all(&self.folder)?;
+            let path = self.folder.join(format!("{today}.jsonl"));
+            self.open = Some((today, std::fs::OpenOptions::new().create(true).append(true).open(path)?));
+            // A new day is when days grow too old.
+            self.tidy(today);
+        }
+        match &mut self.open {
+            Some((_, file)) => file.write_all(format!("{trace}\n").as_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    fn tidy(&self, today: Date) {
+        let oldest = earlier(today, self.retention_days);
+        for (date, path) in self.days() {
+            if date < oldest
+                && let Err(error) = std::fs::remove_file(&path)
+            {
+                tracing::warn!(%error, "an old file of recall traces is still there");
+            }
+        }
+    }
+
+    fn days(&self) -> Vec<(Date, PathBuf)> {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut days: Vec<(Date, PathBuf)> = entries
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                Some((name.strip_suffix(".jsonl")?.parse().ok()?, entry.path()))
+            })
+            .collect();
+        days.sort_by_key(|(date, _)| std::cmp::Reverse(*date));
+        days
+    }
+
+    pub(super) fn find(&mut self, wanted: &Wanted, most_days: i64) -> Found {
+        let now = Timestamp::now().as_millisecond();
+        let until = day(wanted.until.unwrap_or(now));
+        let since = wanted.since.map_or_else(|| earlier(day(now), most_days), day);
+        let mut found = Found { layer: "persistent", ..Found::default() };
+        for (date, path) in self.days().into_iter().filter(|(date, _)| (since..=until).contains(date)) {
+            if found.entries.len() >= wanted.limit {
+                break;
+            }
+            self.look_through(date, &path, wanted, &mut found);
+        }
+        found.entries.truncate(wanted.limit);
+        found
+    }
+
+    /// Reads the lines of a day that fit. What a line is about is known without reading it again.
+    fn look_through(&mut self, date: Date, path: &Path, wanted: &Wanted, found: &mut Found) {
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        let Ok(mut file) = std::fs::File::open(path) else { return };
+        let length = file.metadata().map_or(0, |meta| meta.len());
+        if length > MAX_DAY_BYTES {
+            found.warnings.push(format!("{name} is too large to be looked through"));
+            return;
+        }
+        let day = self.known.entry(date).or_default();
+        if length < day.length {
+            // Somebody else wrote it anew.
+            *day = Day::default();
+        }
+        if length > day.length && day.take_in(&mut file).is_err() {
+            found.warnings.push(format!("{name} cannot be read"));
+            return;
+        }
+        found.warnings.extend(day.broken.iter().map(|at| format!("Skipping corrupted recall trace line {name}:{at}")));
+        let asked = Asked::of(wanted);
+        for line in day.lines.iter().rev().filter(|line| asked.may_fit(line)) {
+            if found.entries.len() >= wanted.limit {
+                break;
+            }
+            let mut bytes = vec![0; line.length as usize];
+            if file.read_exact_at(&mut bytes, line.offset).is_err() {
+                continue;
+            }
+            let Ok(mut trace) = serde_json::from_slice::<Value>(&bytes) else { continue };
+            let owner = trace.as_object_mut().and_then(|map| map.remove("owner"));
+            let own = wanted.owner.as_ref().is_none_or(|w| owner.as_ref().is_none_or(|o| o == w.as_str()));
+            if own && wanted.fits(&trace) {
+                found.entries.push(Arc::new(trace));
+            }
+        }
+    }
+}
+
+/// What is known of a day's file.
+#[derive(Default)]
+struct Day {
+    /// Bytes that were taken in.
+    length: u64,
+    numbered: usize,
+    lines: Vec<Line>,
+    broken: Vec<usize>,
+}
+
+/// What a line is about, in hashes: enough to pass it by.
+struct Line {
+    offset: u64,
+    length: u32,
+    ts: i64,
+    names: [u64; 5],
+    types: u8,
+}
+
+const TYPES: [&str; 4] = ["resource", "session", "user", "agent"];
+
+fn hash(text: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn type_bits<'a>(types: impl Iterator<Item = &'a str>) -> u8 {
+    types.filter_map(|t| TYPES.iter().position(|known| *known == t)).fold(0, |bits, at| bits | 1 << at)
+}
+
+/// The part of a trace that is looked for. Read without the rest.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Head {
+    ts: i64,
+    trace_id: String,
+    source: String,
+    session_id: String,
+    session_key: String,
+    ov_session_id: String,
+    resource_types: Vec<String>,
+}
+
+impl Day {
+    /// Takes in what was written since.
+    fn take_in(&mut self, file: &mut std::fs::File) -> std::io::Result<()> {
+        file.seek(std::io::SeekFrom::Start(self.length))?;
+        let mut reader = std::io::BufReader::new(file);
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            let read = reader.read_until(b'\n', &mut bytes)?;
+            if read == 0 || bytes.last() != Some(&b'\n') {
+                // A line that is being written is taken in when it is whole.
+                return Ok(());
+            }
+            self.numbered += 1;
+            let offset = self.length;
+            self.length += read as u64;
+            if bytes.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            match serde_json::from_slice::<Head>(&bytes) {
+                Ok(head) => self.lines.push(Line {
+                    offset,
+                    length: read as u32,
+                    ts: head.ts,
+                    names: [head.trace_id, head.source, head.session_id, head.session_key, head.ov_session_id]
+                        .map(|n| hash(&n)),
+                    types: type_bits(head.resource_types.iter().map(String::as_str)),
+                }),
+                Err(_) => self.broken.push(self.numbered),
+            }
+        }
+    }
+}
+
+/// What is looked for, in hashes.
+struct Asked {
+    names: [Option<u64>; 5],
+    since: Option<i64>,
+    until: Option<i64>,
+    types: Option<u8>,
+}
+
+impl Asked {
+    fn of(wanted: &Wanted) -> Self {
+        let names = [&wanted.trace_id, &wanted.source, &wanted.session_id, &wanted.session_key, &wanted.ov_session_id];
+        let types =
+            (!wanted.resource_types.is_empty()).then(|| type_bits(wanted.resource_types.iter().map(String::as_str)));
+        Self { names: names.map(|n| n.as_deref().map(hash)), since: wanted.since, until: wanted.until, types }
+    }
+
+    fn may_fit(&self, line: &Line) -> bool {
+        self.names.iter().zip(line.names).all(|(wanted, has)| wanted.is_none_or(|wanted| wanted == has))
+            && self.since.is_none_or(|since| line.ts >= since)
+            && self.until.is_none_or(|until| line.ts <= until)
+            && self.types.is_none_or(|types| types & line.types != 0)
+    }
+}

