@@ -155,7 +155,7 @@ pub(crate) fn traces(setup: &Setup) -> Result<Report> {
     }
     let mut random = Random(3);
     let wanted = |n: usize, random: &mut Random| {
-        let number = below(&mut random, TRACES);
+        let number = below(random, TRACES);
         match n % 4 {
             0 => Wanted { trace_id: Some(format!("ov_search-{number}")), limit: 1, ..Wanted::default() },
             1 => Wanted { session_key: Some(format!("agent:main:s{}", number % 500)), limit: 20, ..Wanted::default() },
