@@ -3,12 +3,12 @@
 # usage: ov.sh URL TOKEN WORK-FOLDER CACHE-FOLDER
 set -euo pipefail
 url=$1 token=$2 work=$3 place=$4
-wheel_url=https://files.pythonhosted.org/packages/bf/a3/b872ea33b3727ac83ddc917b7e8dbfd4216f19bd43dd8c36fd46f4362609/openviking-0.5.2-cp310-abi3-manylinux_2_31_x86_64.whl
 wheel_sum=fd3ca5c4a402cf81caaca4d236b268438997efa494ebe79ae5d320d77c16b804
 bin="$place/ov-0.5.2"
 if [ ! -x "$bin/openviking/bin/ov" ]; then
     fresh="$(mktemp -d -p "$place")"
-    curl -sSfL --max-time 600 -o "$fresh/ov.whl" "$wheel_url" || { rm -rf "$fresh"; echo "SKIPPED: ov was not used: PyPI does not have it here" >&2; exit 0; }
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$fresh" openviking==0.5.2 \
+        && mv "$fresh"/openviking-*.whl "$fresh/ov.whl" || { rm -rf "$fresh"; echo "SKIPPED: ov was not used: PyPI does not have it here" >&2; exit 0; }
     echo "$wheel_sum  $fresh/ov.whl" | sha256sum -c --quiet || { rm -rf "$fresh"; echo "the package is another one" >&2; exit 1; }
     python3 -m zipfile -e "$fresh/ov.whl" "$fresh/all"
     rm -rf "$bin"; mkdir -p "$bin/openviking/bin"

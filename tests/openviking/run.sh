@@ -9,13 +9,27 @@ here="$(cd "$(dirname "$0")" && pwd)"
 toolyard="${1:-${CARGO_TARGET_DIR:-$HOME/.cache/toolyard/target}/debug/toolyard}"
 [ -x "$toolyard" ] || { echo "there is no $toolyard: build it first (make build), or name another" >&2; exit 1; }
 version=2026.9.22
-source_url=https://files.pythonhosted.org/packages/1a/64/f3a8a64427eb8e2a47433ec00f5c550f45ac9bff41527a4bbf9e2c1ada47/openviking-0.5.2.tar.gz
 source_sum=64d04c075ae13fade4680667a14c93f5cedd732b260bc2e228b216cc6f6a28f5
 
 skip() {
     echo "SKIPPED: the OpenViking plugin was not driven: $1" >&2
     [ -z "${TOOLYARD_REQUIRE_CLIENTS:-}" ] || exit 1
     exit 0
+}
+
+# Where pip's index, whichever it is, keeps the source package. `pip download` would try to build it.
+source_address() {
+    python3 - <<'PY'
+import re, subprocess, sys, urllib.parse, urllib.request
+from pip._internal.models.index import PyPI
+set_to = subprocess.run([sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True)
+index = (set_to.stdout.strip() or PyPI.simple_url).rstrip("/") + "/openviking/"
+page = urllib.request.urlopen(index, timeout=60)
+link = re.search(r'href="([^"#]*/openviking-0\.5\.2\.tar\.gz)', page.read().decode())
+if not link:
+    sys.exit(1)
+print(urllib.parse.urljoin(page.geturl(), link[1]))
+PY
 }
 
 # Everything lies outside the checkout, and is installed once a version.
@@ -41,6 +55,7 @@ if [ ! -f "$plugin/complete" ]; then
         tar xzf "$work"/*.tgz -C "$work/plugin" --strip-components=1
     else
         echo "the plugin is not on npm's registry here: taking it from OpenViking's source package (70 MB, once)" >&2
+        source_url="$(source_address)" || skip "pip's index does not have OpenViking's source package"
         curl -sSfL --max-time 600 -o "$work/source.tar.gz" "$source_url" || skip "neither npm nor PyPI has the plugin"
         echo "$source_sum  $work/source.tar.gz" | sha256sum -c --quiet || { echo "the source package is another one" >&2; exit 1; }
         tar xzf "$work/source.tar.gz" -C "$work" openviking-0.5.2/examples/openclaw-plugin
