@@ -47,9 +47,10 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Its file, opened once more.
-    pub(crate) fn reopen(&self, dir: &Path) -> std::io::Result<File> {
-        OpenOptions::new().write(true).open(dir.join(&self.name))
+    /// Writes whole entries and waits until they are on the disk.
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+        self.file.write_all_at(bytes, offset)?;
+        self.file.sync_data()
     }
 }
 

@@ -1,11 +1,11 @@
-//! The threads that write the journal: one write and one sync for everybody who waits.
+//! The thread that writes the journal: one write and one sync for everybody who waits.
 
-use crate::{failed, journaling::Piece, queue::Queue};
-use std::{fs::File, os::unix::fs::FileExt, sync::Arc, thread::JoinHandle, time::Instant};
+use crate::{failed, journal::Journal, journaling::Piece, queue::Queue};
+use std::{sync::Arc, thread::JoinHandle, time::Instant};
 use toolyard_engine::store::StoreError;
 
-/// Starts one thread.
-pub(crate) fn start(journal: File, queue: Arc<Queue>) -> Result<JoinHandle<()>, StoreError> {
+/// Starts the thread.
+pub(crate) fn start(journal: Arc<Journal>, queue: Arc<Queue>) -> Result<JoinHandle<()>, StoreError> {
     std::thread::Builder::new()
         .name("store-journal".into())
         .stack_size(256 << 10)
@@ -26,7 +26,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-fn work(journal: &File, queue: &Queue) {
+fn work(journal: &Journal, queue: &Queue) {
     let mut spare = Vec::new();
     while let Some(piece) = queue.next_piece(std::mem::take(&mut spare)) {
         match write(journal, queue, piece) {
@@ -39,10 +39,9 @@ fn work(journal: &File, queue: &Queue) {
 /// Writes one piece, tells those who waited for it, and gives its buffer back.
 ///
 /// A failed sync is never tried again: the kernel may have dropped what it could not write.
-pub(crate) fn write(journal: &File, queue: &Queue, piece: Piece) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn write(journal: &Journal, queue: &Queue, piece: Piece) -> Result<Vec<u8>, StoreError> {
     let began = Instant::now();
-    let written = journal.write_all_at(&piece.bytes, piece.offset).and_then(|()| journal.sync_data());
-    if let Err(error) = written {
+    if let Err(error) = journal.write(&piece.bytes, piece.offset) {
         let error = failed("cannot write the store's journal", error);
         tracing::error!(%error, "the store cannot go on");
         queue.poison(error.clone());

@@ -12,7 +12,7 @@ use crate::{
     queue::{Append, Blobs},
 };
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     time::{Duration, Instant},
 };
 use toolyard_protocol::RunId;
@@ -33,8 +33,8 @@ pub(crate) struct Journaling {
     last_outside: u64,
     /// Somebody waits for everything up to here.
     wanted: u64,
-    /// Up to where each piece goes that is being written, oldest first, and whether it is on the disk.
-    under_way: VecDeque<(u64, bool)>,
+    /// Somebody is writing.
+    is_busy: bool,
     /// How long the last sync took.
     took: Duration,
     /// The last frame of runs whose record this process goes on with.
@@ -98,7 +98,7 @@ impl Journaling {
         if self.is_on {
             return true;
         }
-        if !self.exists || !self.under_way.is_empty() || self.last_outside > database_durable {
+        if !self.exists || self.is_busy || self.last_outside > database_durable {
             return false;
         }
         // What is left in the buffer is in the database, synced.
@@ -144,35 +144,25 @@ impl Journaling {
 
     /// Everything not yet written, if somebody waits for any of it.
     pub(crate) fn take(&mut self, durable: u64, spare: &mut Vec<u8>) -> Option<Piece> {
-        let taken = self.under_way.back().map_or(durable, |(upto, _)| durable.max(*upto));
-        if self.under_way.len() >= limits::JOURNAL_WRITERS || self.wanted <= taken || self.buffer.is_empty() {
+        if self.is_busy || self.wanted <= durable || self.buffer.is_empty() {
             return None;
         }
         let bytes = std::mem::replace(&mut self.buffer, std::mem::take(spare));
         let offset = self.offset;
         self.offset += bytes.len() as u64;
-        self.under_way.push_back((self.last, false));
+        self.is_busy = true;
         Some(Piece { bytes, offset, upto: self.last })
     }
 
-    /// A piece is on the disk; that took so long. Answers up to where everything is: a piece counts only once those
-    /// before it are there, because what is read after a crash ends at the first gap.
-    pub(crate) fn rest(&mut self, upto: u64, took: Duration) -> Option<u64> {
+    /// A piece is on the disk; that took so long.
+    pub(crate) fn rest(&mut self, took: Duration) {
+        self.is_busy = false;
         self.took = took;
-        if let Some(piece) = self.under_way.iter_mut().find(|piece| piece.0 == upto) {
-            piece.1 = true;
-        }
-        let mut whole = None;
-        while let Some((upto, _)) = self.under_way.pop_front_if(|piece| piece.1) {
-            whole = Some(upto);
-        }
-        whole
     }
 
-    /// Whether somebody waits for more than is durable or under way.
+    /// Whether somebody waits for more than is durable.
     pub(crate) fn is_wanted(&self, durable: u64) -> bool {
-        let taken = self.under_way.back().map_or(durable, |(upto, _)| durable.max(*upto));
-        self.wanted > taken && !self.buffer.is_empty()
+        self.wanted > durable && !self.buffer.is_empty()
     }
 
     /// Whether a sync is short enough to be done on a thread that has other things to do as well.

@@ -36,9 +36,6 @@ pub const SYNC_HERE: Duration = Duration::from_millis(1);
 /// Size of a process's journal. When it is full one commit is synced in the database, and it begins anew: about every
 /// 1,500 steps.
 pub const JOURNAL_BYTES: u64 = 2 << 20;
-/// Pieces of the journal that are on their way to the disk at a time: while one waits for the disk to empty its cache,
-/// the next is written.
-pub const JOURNAL_WRITERS: usize = 2;
 /// Largest entry of the journal; what is larger goes to the database at once.
 pub const JOURNAL_ENTRY_BYTES: usize = 128 << 10;
 /// Entries nobody has asked to be durable, in bytes: with more the database is quicker than the journal.

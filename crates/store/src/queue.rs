@@ -142,8 +142,8 @@ struct State {
     /// What the database has synced; the journal may be further.
     database_durable: u64,
     journaling: Journaling,
-    /// How many of the journal's threads sleep.
-    journal_parked: usize,
+    /// The journal's thread sleeps.
+    journal_parked: bool,
     /// Up to where a sync is under way or done.
     sync_begun: u64,
     wanted_visible: u64,
@@ -198,7 +198,7 @@ impl Queue {
                 durable: 0,
                 database_durable: 0,
                 journaling,
-                journal_parked: 0,
+                journal_parked: false,
                 sync_begun: 0,
                 wanted_visible: 0,
                 wanted_durable: 0,
@@ -319,8 +319,8 @@ impl Queue {
             return false;
         }
         self.journal_bell.store(true, Ordering::Release);
-        let durable = state.durable;
-        if state.journal_parked > 0 && state.journaling.is_wanted(durable) {
+        if state.journal_parked {
+            state.journal_parked = false;
             self.journal_work.notify_one();
         }
         true
@@ -331,6 +331,7 @@ impl Queue {
         let mut state = self.lock();
         let mut spun = false;
         loop {
+            state.journal_parked = false;
             // When the store closes the database is synced, which answers everybody.
             if state.poisoned.is_some() || state.closing {
                 return None;
@@ -349,18 +350,16 @@ impl Queue {
                 state = self.lock();
                 continue;
             }
-            state.journal_parked += 1;
+            state.journal_parked = true;
             state = self.journal_work.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.journal_parked -= 1;
         }
     }
 
     /// Everything up to a position is on the disk, in the journal or in the database.
     pub(crate) fn journaled(&self, upto: u64, took: Duration) {
         let mut state = self.lock();
-        if let Some(upto) = state.journaling.rest(upto, took) {
-            self.tell_durable(state, upto, true);
-        }
+        state.journaling.rest(took);
+        self.tell_durable(state, upto, true);
     }
 
     /// Hands a piece to the caller instead of the journal's thread: when nobody else waits, and a sync is quick here.
@@ -450,7 +449,7 @@ impl Queue {
         state.closing = true;
         self.wake_writer(&mut state);
         self.journal_bell.store(true, Ordering::Release);
-        self.journal_work.notify_all();
+        self.journal_work.notify_one();
     }
 
     /// Nothing more will be written: everybody who waits hears why, and everything queued is dropped.
@@ -465,7 +464,7 @@ impl Queue {
         self.progress.notify_all();
         self.wake_writer(&mut state);
         self.journal_bell.store(true, Ordering::Release);
-        self.journal_work.notify_all();
+        self.journal_work.notify_one();
         drop(state);
         for queued in queue {
             queued.op.refuse(&error);
@@ -612,7 +611,7 @@ impl Queue {
             }
         }
         let durable = state.durable;
-        let more = by_journal && state.journal_parked > 0 && state.journaling.is_wanted(durable);
+        let more = by_journal && state.journal_parked && state.journaling.is_wanted(durable);
         drop(state);
         if more {
             self.journal_work.notify_one();

@@ -79,7 +79,8 @@ impl SqliteStore {
         let ride_delay = options.ride_delay.min(limits::MAX_RIDE_DELAY);
         let queue = Arc::new(Queue::new(options.queue_bytes, ride_delay, journaling));
         let journal = opened.journal.clone();
-        let threads = writer::start(opened, dir, &queue)?;
+        let (writer, journaler) = writer::start(opened, dir, &queue)?;
+        let threads = std::iter::once(writer).chain(journaler).collect();
         let writing = Writing { queue, journal, threads, blob_thread: Mutex::new(None) };
         Ok(Self { dir: dir.to_owned(), reader: Reader::new(dir), writing: Some(writing) })
     }
@@ -199,7 +200,7 @@ impl Store for SqliteStore {
             && let Some(piece) = queue.lead(position)
         {
             // Whatever came of it, the queue knows.
-            let _ = journaler::write(&journal.file, queue, piece);
+            let _ = journaler::write(journal, queue, piece);
         }
         self.durable(position)
     }

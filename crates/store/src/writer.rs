@@ -57,8 +57,12 @@ enum Tried {
     OneRefused,
 }
 
-/// Starts the thread, and those of the journal.
-pub(crate) fn start(opened: Opened, dir: &Path, queue: &Arc<Queue>) -> Result<Vec<JoinHandle<()>>, StoreError> {
+/// Starts the thread, and the journal's.
+pub(crate) fn start(
+    opened: Opened,
+    dir: &Path,
+    queue: &Arc<Queue>,
+) -> Result<(JoinHandle<()>, Option<JoinHandle<()>>), StoreError> {
     let Opened { mut connection, log, journal } = opened;
     let log_pages = Arc::new(AtomicI32::new(0));
     let seen = Arc::clone(&log_pages);
@@ -87,15 +91,8 @@ pub(crate) fn start(opened: Opened, dir: &Path, queue: &Arc<Queue>) -> Result<Ve
         .stack_size(512 << 10)
         .spawn(move || writer.run())
         .map_err(|e| failed("cannot start the store's writer", e))?;
-    let mut threads = vec![writer];
-    if let Some(journal) = journal {
-        for _ in 0..limits::JOURNAL_WRITERS {
-            // Each by a file handle of its own: an error of the disk is told once to each handle.
-            let file = journal.reopen(dir).map_err(|e| failed("cannot open the store's journal again", e))?;
-            threads.push(journaler::start(file, Arc::clone(queue))?);
-        }
-    }
-    Ok(threads)
+    let journaler = journal.map(|journal| journaler::start(journal, Arc::clone(queue))).transpose()?;
+    Ok((writer, journaler))
 }
 
 /// Poisons the queue if the writer ends in any other way than by being closed: nobody may wait for ever.
