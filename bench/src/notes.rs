@@ -130,7 +130,7 @@ pub(crate) fn searching(setup: &Setup) -> Result<Report> {
         Err(why) => return Ok(report.skipped(why)),
     };
     let home = home(setup)?;
-    write_vault(&home.path().join("vault"), 6_600, 2_250, 330)?;
+    write_vault(&home.path().join("vault"), 5_720, 2_250, 330)?;
     let out = command(&program, &home).args(["vault", "index", "--full", "--json"]).output()?;
     ensure!(out.status.success(), "`toolyard vault index` ended with {}", out.status);
     let indexed: Value = serde_json::from_slice(&out.stdout)?;

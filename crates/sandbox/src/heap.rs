@@ -20,3 +20,12 @@ pub fn keep_reserve() {
         libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_BYTES);
     }
 }
+
+/// Gives free memory back to the system. Takes milliseconds: for after a piece of work that needed much, not within one.
+pub fn give_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: looks at free memory only, under the allocator's own locks.
+    unsafe {
+        libc::malloc_trim(RESERVE_BYTES as usize);
+    }
+}

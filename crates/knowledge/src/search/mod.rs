@@ -14,12 +14,15 @@ use crate::{
     index::{ChunkFilter, ChunkRow, Found, IndexResult},
     text::{query_terms, snippet},
 };
-use vectors::{Near, Probe};
+use std::sync::Arc;
+use vectors::{Near, Probe, VectorSet};
 
 /// Candidates that each leg gives to the fusion, at least.
 const DEPTH: usize = 200;
 /// Candidates that full text gives at most, when a filter leaves too few of them.
 const MAX_DEPTH: usize = 20_000;
+/// Vectors that take longer to compare than to hand to another thread.
+const LARGE_SET: usize = 4_096;
 /// Characters of a snippet.
 const SNIPPET_CHARS: usize = 240;
 
@@ -73,19 +76,22 @@ pub async fn search(library: &Library, question: &Question<'_>, weights: &Weight
 
 /// Searches a version and answers rows only, for evaluations.
 pub async fn rank(library: &Library, question: &Question<'_>, weights: &Weights) -> IndexResult<(Vec<Fused>, u64)> {
-    let admitted = library.admitted(question.filter, question.allowed);
-    let admits = |file: u32| admitted.as_ref().is_none_or(|list| list.get(file as usize) == Some(&true));
+    let admitted = Arc::new(library.admitted(question.filter, question.allowed));
+    let admits = |file: u32| admits(&admitted, file);
     let depth = DEPTH.max(question.limit.saturating_mul(4));
     let terms = query_terms(question.text);
-    let text = full_text(library, &terms, question.filter, depth, &admits).await?;
-    let probe = question.vector.map(Probe::new);
-    let near = match (&probe, question.vector, &library.vectors) {
-        (Some(probe), _, Some(set)) => set.nearest(probe, admits, depth),
-        (Some(_), Some(vector), None) if library.info().spec.dimensions == vector.len() => {
-            nearest_on_disk(library, vector, question.filter, depth, &admits).await?
+    let probe = question.vector.map(|vector| Arc::new(Probe::new(vector)));
+    let near = async {
+        match (&probe, question.vector, &library.vectors) {
+            (Some(probe), _, Some(set)) => Ok(nearest_in_memory(set, probe, &admitted, depth).await),
+            (Some(_), Some(vector), None) if library.info().spec.dimensions == vector.len() => {
+                nearest_on_disk(library, vector, question.filter, depth, &admits).await
+            }
+            _ => Ok(Vec::new()),
         }
-        _ => Vec::new(),
     };
+    let text = full_text(library, &terms, question.filter, depth, &admits);
+    let (text, near) = tokio::try_join!(text, near)?;
     let likeness = |row: u64| Some(library.vectors.as_ref()?.likeness(probe.as_ref()?, row)).flatten();
     let mut ranked = fuse(&text, &near, likeness, |file| library.link_share(file), weights);
     ranked.truncate(question.limit);
@@ -94,6 +100,31 @@ pub async fn rank(library: &Library, question: &Question<'_>, weights: &Weights)
         _ => library.info().chunks,
     };
     Ok((ranked, scanned))
+}
+
+/// Which files may be found, by number; all of them where there is no list.
+type Admitted = Option<Vec<bool>>;
+
+fn admits(admitted: &Admitted, file: u32) -> bool {
+    admitted.as_ref().is_none_or(|list| list.get(file as usize) == Some(&true))
+}
+
+/// On a thread of its own where the set is large: meanwhile the index looks for the words.
+async fn nearest_in_memory(
+    set: &Arc<VectorSet>,
+    probe: &Arc<Probe>,
+    admitted: &Arc<Admitted>,
+    depth: usize,
+) -> Vec<Near> {
+    if set.len() < LARGE_SET {
+        return set.nearest(probe, |file| admits(admitted, file), depth);
+    }
+    let (set, probe, admitted) = (set.clone(), probe.clone(), admitted.clone());
+    let work = move || set.nearest(&probe, |file| admits(&admitted, file), depth);
+    match tokio::task::spawn_blocking(work).await {
+        Ok(near) => near,
+        Err(error) => error.try_into_panic().map_or_else(|_| Vec::new(), |panic| std::panic::resume_unwind(panic)),
+    }
 }
 
 /// Full text knows the filter but not the caller's path rules; where those leave too few, more are asked for.
