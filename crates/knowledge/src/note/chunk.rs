@@ -47,33 +47,32 @@ struct Section {
 /// The chunks of a note in the order of the file. In a date note, a line of nothing but tags begins a section as well.
 pub fn chunks(text: &str, outline: &Outline, is_date_note: bool, sizes: ChunkSizes) -> Vec<Chunk> {
     let mut found = Vec::new();
-    // Headings without text of their own go with what follows, so that they are found too.
-    let mut heading_only: Option<usize> = None;
+    // Headings with nothing to show under them go with what follows, so that they are found too.
+    let mut pending: Option<(usize, String)> = None;
     let all = sections(text, outline, is_date_note);
     for (index, section) in all.iter().enumerate() {
-        let body = section.body..section.end;
-        let start = heading_only.take().unwrap_or(section.start);
-        if text[body.clone()].trim().is_empty() {
-            match (&section.title, index + 1 == all.len()) {
-                (Some(_), false) => heading_only = Some(start),
-                (Some(title), true) => found.push(Chunk {
-                    range: start..section.end,
-                    section: section.title.clone(),
-                    text: title.chars().take(MAX_CHUNK_CHARS).collect(),
-                    opaque: String::new(),
-                }),
-                (None, _) => {}
-            }
-            continue;
-        }
-        for (number, range) in windows(text, outline, &body, sizes).into_iter().enumerate() {
+        let (start, title) = match pending.take() {
+            Some((start, before)) => (start, Some(section.title.clone().unwrap_or(before))),
+            None => (section.start, section.title.clone()),
+        };
+        let pieces = windows(text, outline, &(section.body..section.end), sizes).into_iter().map(|range| {
             let shown = clean::plain_text(text, &range, &outline.opaque);
             let opaque = clean::opaque_text(text, &range, &outline.opaque);
-            if shown.is_empty() && opaque.is_empty() {
-                continue;
-            }
-            let range = if number == 0 { start.min(range.start)..range.end } else { range };
-            found.push(Chunk { range, section: section.title.clone(), text: shown, opaque });
+            (range, shown, opaque)
+        });
+        let mut pieces = pieces.filter(|(_, shown, opaque)| !shown.is_empty() || !opaque.is_empty()).peekable();
+        match title {
+            Some(title) if pieces.peek().is_none() && index + 1 < all.len() => pending = Some((start, title)),
+            Some(title) if pieces.peek().is_none() => found.push(Chunk {
+                range: start..section.end,
+                text: title.chars().take(MAX_CHUNK_CHARS).collect(),
+                section: Some(title),
+                opaque: String::new(),
+            }),
+            _ => found.extend(pieces.enumerate().map(|(number, (range, text, opaque))| {
+                let range = if number == 0 { start.min(range.start)..range.end } else { range };
+                Chunk { range, section: section.title.clone(), text, opaque }
+            })),
         }
     }
     found
@@ -261,6 +260,19 @@ mod tests {
         for pair in found.windows(2) {
             assert!(pair[1].range.start < pair[0].range.end, "they overlap");
             assert!(pair[0].text.ends_with("here."), "{}", pair[0].text);
+        }
+    }
+
+    #[test]
+    fn headings_with_nothing_to_show_are_found_all_the_same() {
+        for (text, wanted) in [
+            ("# A\n<b>\r\n# A", vec!["# A\n<b>\r\n# A"]),
+            ("# Alone\n#\n", vec!["# Alone\n#\n"]),
+            ("# A\n\n# B\n\ntext", vec!["# A\n\n# B\n\ntext"]),
+        ] {
+            let found = cut(text);
+            let ranges: Vec<&str> = found.iter().map(|chunk| &text[chunk.range.clone()]).collect();
+            assert_eq!(ranges, wanted, "{found:?}");
         }
     }
 
