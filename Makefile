@@ -36,7 +36,7 @@ up: build ## set up and run Toolyard on embedded defaults with a sample vault
 	@test -d $(HOME_DIR)/vault || cp -r examples/vault $(HOME_DIR)/vault
 	exec "$$CARGO_TARGET_DIR/release/toolyard" --home $(HOME_DIR) up --port $(PORT)
 
-test: fmt clippy deny unit docs-check clients conformance plugins-npm crash ## every check
+test: fmt clippy deny unit docs-check clients conformance plugins-npm openviking-plugin crash ## every check
 
 fmt: tools-needed
 	$(CARGO) fmt --all --check

@@ -22,8 +22,8 @@ printf '# Limits\n\nThe rate limit is fifty requests an hour.\n' > "$work/lib/li
 printf '# Backups\n\nBackups are kept for ninety days.\n' > "$work/lib/sub/backups.md"
 printf -- '---\nname: roast\ndescription: How to roast coffee\ntags: [kitchen]\n---\n\n# Roast\n\nSlowly.\n' > "$work/SKILL.md"
 ov() { HOME="$work/ov-home" OV_TOKEN="$token" LD_LIBRARY_PATH="$bin/openviking.libs" timeout 60 "$bin/openviking/bin/ov" "$@" 2>&1; }
-ov --version >/dev/null || { echo "SKIPPED: ov does not run on this machine" >&2; exit 0; }
-ov language en >/dev/null
+# It answers nothing before a language is chosen.
+ov language en >/dev/null || { echo "SKIPPED: ov does not run on this machine" >&2; exit 0; }
 ov config add custom --name t --url "$url" --api-key-env OV_TOKEN --activate --force >/dev/null
 
 check() { # WHAT PATTERN COMMAND...
