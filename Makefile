@@ -12,9 +12,8 @@ NOTES_CRASH_POINTS ?= 6
 CASES ?= *
 
 # Cargo chooses the features of shared dependencies by what is built together: another set of packages, or a build with
-# and one without tests, can mean building LanceDB again. So there are two sets, and everything uses one of them; the
-# benchmarks ask for no feature that the program does not.
-RELEASE := $(CARGO) build --release -p toolyard -p toolyard-sandbox
+# and one without tests, means building LanceDB again. So there are two sets, and everything uses one of them.
+RELEASE := $(CARGO) build --release -p toolyard -p toolyard-sandbox -p toolyard-mcp -p toolyard-bench
 DEBUG := $(CARGO) build -q --workspace --all-targets --locked
 
 .PHONY: context-crash crash-full help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store dist clean-home tools-needed
@@ -105,7 +104,6 @@ docs-check: tools-needed ## generated pages are current, links resolve
 	python3 scripts/check_links.py
 
 bench: build ## measure; one JSON line each
-	$(RELEASE) -p toolyard-mcp -p toolyard-bench
 	"$$CARGO_TARGET_DIR/release/toolyard-bench" all --binary "$$CARGO_TARGET_DIR/release/toolyard"
 
 dist: tools-needed ## build the program with everything the optimiser can do (slow)
