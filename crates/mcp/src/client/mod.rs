@@ -114,16 +114,23 @@ impl Shared {
     /// Puts servers' tools into the catalog, in one change.
     pub(crate) fn publish(&self, batch: Vec<(Weak<Upstream>, Vec<ToolEntry>)>) -> Result<(), Failure> {
         let _one = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
-        let batch = batch.into_iter().filter_map(|(upstream, entries)| {
-            let upstream = upstream.upgrade()?;
+        let (mut exchanges, mut published) = (Vec::new(), Vec::new());
+        for (upstream, entries) in batch {
+            let Some(upstream) = upstream.upgrade() else { continue };
             let provider: Arc<dyn Provider> = Arc::new(UpstreamTools(upstream.clone()));
-            let ids = entries.iter().map(|entry| entry.id().to_owned()).collect();
-            let out = std::mem::replace(&mut *upstream.published.lock().unwrap_or_else(PoisonError::into_inner), ids);
-            Some(ToolExchange { out, entries, provider })
-        });
+            let ids: Vec<String> = entries.iter().map(|entry| entry.id().to_owned()).collect();
+            let out = upstream.published().clone();
+            exchanges.push(ToolExchange { out, entries, provider });
+            published.push((upstream, ids));
+        }
         self.engine
-            .exchange(batch.collect())
-            .map_err(|e| Failure::new(ErrorCode::InternalError, format!("upstream tools were refused: {e}")))
+            .exchange(exchanges)
+            .map_err(|e| Failure::new(ErrorCode::InternalError, format!("upstream tools were refused: {e}")))?;
+        // Only now: a status that counts tools must not run ahead of the catalog that has them.
+        for (upstream, ids) in published {
+            *upstream.published() = ids;
+        }
+        Ok(())
     }
 }
 

@@ -106,7 +106,7 @@ impl Upstream {
             status,
             running: live.is_some(),
             pid: live.as_ref().and_then(|live| live.pid()),
-            tools: offers.tools.len(),
+            tools: self.published().len(),
             prompts: offers.prompts.len(),
             resources: offers.resources.len(),
             withheld: offers.withheld.clone(),

@@ -54,7 +54,7 @@ pub(crate) struct Upstream {
     pub(super) auth: Option<Arc<Authorizer>>,
     pub(crate) terms: Option<PluginTerms>,
     /// Ids of the tools it has in the catalog.
-    pub(crate) published: Mutex<Vec<String>>,
+    published: Mutex<Vec<String>>,
     pub(crate) shared: Arc<Shared>,
     pub(super) this: Weak<Upstream>,
     live: ArcSwapOption<Live>,
@@ -245,6 +245,12 @@ impl Upstream {
             .detail("server", self.name.as_str());
         if self.need(why).is_some() { unauthorised(failure) } else { failure.retryable(true) }
     }
+
+    /// Ids of the tools it has in the catalog.
+    pub(super) fn published(&self) -> MutexGuard<'_, Vec<String>> {
+        lock(&self.published)
+    }
+
     /// What stands before its prompts' names.
     pub(crate) fn prefix(&self) -> String {
         match &self.terms {
