@@ -2,11 +2,11 @@
 
 use crate::{home::Home, wiring};
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{ToolEntry, ToolSource};
-use toolyard_engine::{BoxFuture, Caller, Engine, Provider};
+use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine, Provider};
 use toolyard_gateway::{
     methods::MethodExtension,
     mount::{Endpoint, MountBody},
@@ -18,7 +18,7 @@ use toolyard_viking::{
     http::{HttpDoor, MAX_BODY_BYTES, PREFIX, refusal},
     resources::NewResource,
     session_of,
-    tools::Thrown,
+    tools::{self, Answer, Thrown},
     turns,
 };
 
@@ -117,6 +117,7 @@ pub(crate) struct ContextMethods {
     viking: Arc<Viking>,
     door: HttpDoor,
     ids: SessionIds,
+    engine: Engine,
 }
 
 #[derive(serde::Deserialize, Default)]
@@ -142,7 +143,7 @@ struct Params {
 
 impl ContextMethods {
     pub(crate) fn new(viking: Arc<Viking>, engine: &Engine) -> Self {
-        Self { door: HttpDoor::new(viking.clone()), viking, ids: session_ids(engine) }
+        Self { door: HttpDoor::new(viking.clone()), viking, ids: session_ids(engine), engine: engine.clone() }
     }
 
     async fn answer(&self, caller: &Caller, method: &str, params: &Value) -> Result<Value, Failure> {
@@ -156,13 +157,25 @@ impl ContextMethods {
         let session = session_of(caller, &self.ids);
         match method {
             "openviking.feature.gates" => Ok(json!({
-                "plugin": PLUGIN, "enabled": true, "tools": toolyard_viking::tools::enabled(self.viking.config()).unwrap_or_default(),
+                "plugin": PLUGIN, "enabled": true, "tools": tools::enabled(self.viking.config()).unwrap_or_default(),
                 "commands": commands::COMMANDS.map(|(name, usage)| json!({"name": name, "usage": usage})),
                 "traceRecall": self.viking.config().trace_recall, "addResourceTool": self.viking.config().enable_add_resource_tool,
             })),
             "context.command" => {
                 let (viking, text) = (self.viking.clone(), params.text);
-                let answered = blocking(move || Ok(commands::run(&viking, &session, &text))).await?;
+                let (engine, caller) = (self.engine.clone(), Arc::new(caller.clone()));
+                let runtime = tokio::runtime::Handle::current();
+                let answered = blocking(move || {
+                    let call = |tool: &str, args: Map<String, Value>| {
+                        if engine.tools().snapshot.get(tool).is_some() {
+                            return runtime.block_on(by_the_road(&engine, &caller, tool, args));
+                        }
+                        // Hidden from agents and still a command: then there is nothing in the catalog to decide about.
+                        tools::run(&viking, &session, tool, &args).map_err(|thrown| thrown.message)
+                    };
+                    Ok(commands::run(&viking, &session, &text, &call))
+                })
+                .await?;
                 answered.ok_or_else(|| {
                     let names: Vec<&str> = commands::COMMANDS.iter().map(|(name, _)| *name).collect();
                     Failure::new(ErrorCode::NotFound, "there is no such command")
@@ -236,6 +249,23 @@ impl ContextMethods {
             }
         }
     }
+}
+
+/// Calls a tool for a command as any door does.
+async fn by_the_road(
+    engine: &Engine,
+    caller: &Arc<Caller>,
+    tool: &str,
+    args: Map<String, Value>,
+) -> Result<Answer, String> {
+    let request = CallRequest { tool: tool.to_owned(), args, ..CallRequest::default() };
+    let parts = engine.call(caller.clone(), request).await.result.into_parts();
+    if let Some(error) = parts.error {
+        return Err(error.message);
+    }
+    let mut data = parts.data.unwrap_or_default();
+    let text = data.get("content").and_then(|content| content[0]["text"].as_str()).unwrap_or_default().to_owned();
+    Ok(Answer { text, details: data.remove("details").unwrap_or_default() })
 }
 
 fn thrown(thrown: Thrown) -> Failure {

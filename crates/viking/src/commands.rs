@@ -3,7 +3,7 @@
 use crate::{
     query_config::{self, Scope},
     service::Viking,
-    tools::{self, Answer, Session},
+    tools::{Answer, Session},
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -111,16 +111,19 @@ impl Line {
     }
 }
 
+/// Calls a tool for a command: the engine's road, which decides and records. `Err` says why not.
+pub type CallTool<'a> = &'a dyn Fn(&str, Map<String, Value>) -> Result<Answer, String>;
+
 /// Runs a command. Gives `{text, details?}`; `None` when it is none of these. May block.
-pub fn run(viking: &Arc<Viking>, session: &Session, text: &str) -> Option<Value> {
+pub fn run(viking: &Arc<Viking>, session: &Session, text: &str, call: CallTool<'_>) -> Option<Value> {
     let text = text.trim();
     let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let (title, done) = match name {
-        "/add-resource" => ("add resource", add_resource(viking, session, rest)),
-        "/add-skill" => ("add skill", add_skill(viking, session, rest)),
-        "/ov-search" => ("search", search(viking, session, rest)),
+        "/add-resource" => ("add resource", add_resource(rest, call)),
+        "/add-skill" => ("add skill", add_skill(rest, call)),
+        "/ov-search" => ("search", search(rest, call)),
         "/ov-query-config" => ("query config", query_config(viking, session, rest)),
-        "/ov-recall-trace" => ("recall trace", recall_trace(viking, session, rest)),
+        "/ov-recall-trace" => ("recall trace", recall_trace(rest, call)),
         _ => return None,
     };
     Some(match done {
@@ -130,11 +133,7 @@ pub fn run(viking: &Arc<Viking>, session: &Session, text: &str) -> Option<Value>
     })
 }
 
-fn call(viking: &Arc<Viking>, session: &Session, tool: &str, args: Map<String, Value>) -> Result<Answer, String> {
-    tools::run(viking, session, tool, &args).map_err(|thrown| thrown.message)
-}
-
-fn add_resource(viking: &Arc<Viking>, session: &Session, rest: &str) -> Result<Answer, String> {
+fn add_resource(rest: &str, call: CallTool<'_>) -> Result<Answer, String> {
     let line = parse(rest)?;
     line.check(&["to", "parent", "reason", "instruction", "wait", "timeout"])?;
     let mut args = Map::new();
@@ -145,29 +144,29 @@ fn add_resource(viking: &Arc<Viking>, session: &Session, rest: &str) -> Result<A
         args.extend(line.text(name).map(|value| (name.to_owned(), value.into())));
     }
     args.extend(line.number("timeout")?.map(|n| ("timeout".to_owned(), n)));
-    call(viking, session, "add_resource", args)
+    call("add_resource", args)
 }
 
-fn add_skill(viking: &Arc<Viking>, session: &Session, rest: &str) -> Result<Answer, String> {
+fn add_skill(rest: &str, call: CallTool<'_>) -> Result<Answer, String> {
     let line = parse(rest)?;
     if ["to", "parent", "reason", "instruction"].iter().any(|name| line.options.contains_key(*name)) {
         return Err("--to, --parent, --reason, and --instruction are resource-only options.".to_owned());
     }
     line.check(&["wait", "timeout"])?;
     let source = line.words.first().ok_or("Usage: /add-skill <source> [--wait] [--timeout SEC]")?;
-    call(viking, session, "add_skill", Map::from_iter([("source".to_owned(), source.as_str().into())]))
+    call("add_skill", Map::from_iter([("source".to_owned(), source.as_str().into())]))
 }
 
-fn search(viking: &Arc<Viking>, session: &Session, rest: &str) -> Result<Answer, String> {
+fn search(rest: &str, call: CallTool<'_>) -> Result<Answer, String> {
     let line = parse(rest)?;
     line.check(&["uri", "limit"])?;
     let mut args = Map::from_iter([("query".to_owned(), line.words.join(" ").into())]);
     args.extend(line.text("uri").map(|uri| ("uri".to_owned(), uri.into())));
     args.extend(line.number("limit")?.map(|n| ("limit".to_owned(), n)));
-    call(viking, session, "ov_search", args)
+    call("ov_search", args)
 }
 
-fn recall_trace(viking: &Arc<Viking>, session: &Session, rest: &str) -> Result<Answer, String> {
+fn recall_trace(rest: &str, call: CallTool<'_>) -> Result<Answer, String> {
     let line = parse(rest)?;
     let texts = [
         ("turn", "turn"),
@@ -193,7 +192,7 @@ fn recall_trace(viking: &Arc<Viking>, session: &Session, rest: &str) -> Result<A
     if line.options.contains_key("include-content") {
         args.insert("includeContent".to_owned(), (line.options["include-content"] != "false").into());
     }
-    let mut answer = call(viking, session, "ov_recall_trace", args)?;
+    let mut answer = call("ov_recall_trace", args)?;
     if let Some(details) = answer.details.as_object_mut() {
         details.shift_remove("action");
     }

@@ -304,3 +304,21 @@ fn ctx_works_with_and_without_a_running_toolyard() {
     );
     assert_eq!(place.run(&["ctx", "read", "viking://resources/none.md", "--json"]).error_code(), "NOT_FOUND");
 }
+
+#[test]
+fn slash_commands_take_the_same_road_as_tools() {
+    let place = Place::new();
+    place.config("[policy]\ndeny = [\"add_skill\"]\n");
+    let server = place.up();
+    let command = |text: &str| {
+        call(&place, &server, "context.command", json!({"sessionKey": "main", "text": text})).json()["text"].clone()
+    };
+    let refused = command("/add-skill /nonexistent");
+    assert!(refused.as_str().unwrap().starts_with("OpenViking add skill failed:"), "{refused}");
+    assert!(!refused.as_str().unwrap().contains("ENOENT"), "the policy is asked before the tool: {refused}");
+    let before = place.run(&["runs", "list", "--json"]).json()["runs"].as_array().unwrap().len();
+    command("/ov-search \"anything\"");
+    let after = place.run(&["runs", "list", "--json"]).json()["runs"].as_array().unwrap().len();
+    assert_eq!(after, before + 1, "a command's call is in the record");
+    server.stop();
+}

@@ -4,7 +4,11 @@
 
 use crate::place::{Store, WIDGET, keys, lines, message, recordings, session};
 use serde_json::{Value, json};
-use toolyard_viking::{ContextConfig, commands, tools::Session, turns};
+use toolyard_viking::{
+    ContextConfig, commands,
+    tools::{self, Session},
+    turns,
+};
 
 /// The recording, how the text here begins (or the error), the keys of the details here, and why.
 const DIFFERENCES: [(&str, &str, &[&str], &str); 8] = [
@@ -143,8 +147,13 @@ async fn the_calls_of_the_original_plugin_are_answered_alike() {
         }
         let (text, details, thrown) = if let Some(line) = call["command"].as_str() {
             let (viking, line) = (store.viking.clone(), line.to_owned());
-            let told =
-                tokio::task::spawn_blocking(move || commands::run(&viking, &session(), &line)).await.unwrap().unwrap();
+            let told = tokio::task::spawn_blocking(move || {
+                let call = |tool: &str, args| tools::run(&viking, &session(), tool, &args).map_err(|t| t.message);
+                commands::run(&viking, &session(), &line, &call)
+            })
+            .await
+            .unwrap()
+            .unwrap();
             (told["text"].as_str().unwrap().to_owned(), told["details"].clone(), None)
         } else {
             let ctx = &call["ctx"];
