@@ -57,7 +57,8 @@ impl Rig {
     }
 
     fn build(home: Home) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let workers = toolyard_gateway::listen::worker_threads();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
         let dir = match &home {
             Home::Temporary(dir) => dir.path(),
             Home::Kept(dir) => dir,

@@ -11,6 +11,7 @@
 
 pub mod child;
 pub mod heap;
+pub mod image;
 pub mod launch;
 mod limits;
 mod program;

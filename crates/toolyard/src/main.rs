@@ -22,18 +22,13 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return output::usage_error(&error),
     };
-    let runtime =
-        match tokio::runtime::Builder::new_multi_thread().worker_threads(worker_threads()).enable_all().build() {
-            Ok(runtime) => runtime,
-            Err(error) => return output::startup_error(&cli.global, &error),
-        };
+    let workers = toolyard_gateway::listen::worker_threads();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return output::startup_error(&cli.global, &error),
+    };
     let code = runtime.block_on(commands::run(cli));
     // Blocking work that was abandoned (a hung file system) must not keep the process from ending.
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     code
-}
-
-/// As many as there are cores, but at least two, so that one blocked worker never stops the rest.
-fn worker_threads() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 16)
 }

@@ -152,10 +152,11 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let input: Input = parse(args)?;
     let knowledge = call.knowledge;
     let ollama_up = knowledge.ollama_is_up().await;
+    // Before looking at the index: a job that is told as done has its index seen.
+    let record = knowledge.jobs.record();
     let observed = knowledge.observe().await;
     let (health, problem) = observed.health();
     let library = knowledge.library().await.ok();
-    let record = knowledge.jobs.record();
     let files = match &library {
         Some(library) => knowledge.files(library).await.unwrap_or_default(),
         None => Vec::new(),

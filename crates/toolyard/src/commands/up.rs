@@ -22,15 +22,21 @@ const MIN_TOKEN: usize = 16;
 /// How long open HTTP connections may take to end when stopping.
 const DOOR_CLOSES: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// When the catalog has been quiet this long, what building it took is given back to the system.
+/// When the catalog has been quiet this long, what starting or building it took is given back to the system.
 const CATALOG_QUIET: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Hundreds of upstream tools come as large lists that are parsed, looked through and dropped.
+/// Hundreds of upstream tools come as large lists that are parsed, looked through and dropped; starting, too, needs code
+/// and memory that serving does not.
 async fn give_back_after_changes(mut changes: tokio::sync::watch::Receiver<()>, stop: CancellationToken) {
+    changes.mark_changed(); // starting counts as one
     let quietly = async {
         while changes.changed().await.is_ok() {
             while tokio::time::timeout(CATALOG_QUIET, changes.changed()).await.is_ok_and(|told| told.is_ok()) {}
-            let _ = tokio::task::spawn_blocking(toolyard_sandbox::heap::give_back).await;
+            let given_back = tokio::task::spawn_blocking(|| {
+                toolyard_sandbox::heap::give_back();
+                toolyard_sandbox::image::let_go();
+            });
+            let _ = given_back.await;
         }
     };
     stop.run_until_cancelled(quietly).await;
