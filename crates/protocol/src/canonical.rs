@@ -125,9 +125,14 @@ pub fn check_integers(value: &Value) -> Result<(), CanonicalError> {
     walk(value, &mut Vec::new())
 }
 
+/// SHA-256.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
 /// Lowercase hex of SHA-256.
 pub fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    hex(&sha256(bytes))
 }
 
 /// Lowercase hex.

@@ -13,8 +13,6 @@ use toolyard_protocol::canonical;
 
 /// Catalogs kept for callers that come again.
 const MAX_KEPT: usize = 256;
-/// Indexes kept: one for each version of the registry that is still asked for.
-const MAX_INDEXES: usize = 4;
 
 /// How many tools come from where.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -30,7 +28,7 @@ pub struct Sources {
 /// The tools one caller may use: exactly those the policy does not deny, without the control tools. Immutable.
 pub struct EffectiveCatalog {
     snapshot: Arc<Snapshot>,
-    visible: HashSet<String>,
+    visible: HashSet<Arc<str>>,
     fingerprint: String,
     sources: Sources,
     index: Arc<SharedIndex>,
@@ -152,6 +150,8 @@ impl Effectives {
             kept.push_front(found);
             return catalog;
         }
+        // Callers of an earlier version have theirs; kept here it would hold that whole version in memory.
+        kept.retain(|(known, _)| known.version == key.version);
         let catalog = Arc::new(self.build(snapshot, policy));
         tracing::info!("tool-search: cataloged {} tools behind compact prompt surface", catalog.len());
         kept.push_front((key, catalog.clone()));
@@ -175,9 +175,9 @@ impl Effectives {
             }
             content.push_str(entry.id());
             content.push('\n');
-            content.push_str(entry.fingerprint());
+            content.push_str(&canonical::hex(entry.fingerprint()));
             content.push('\n');
-            visible.insert(entry.id().to_owned());
+            visible.insert(entry.shared_id().clone());
         }
         let fingerprint = canonical::sha256_hex(content.as_bytes());
         EffectiveCatalog {
@@ -195,10 +195,11 @@ impl Effectives {
         if let Some(known) = indexes.iter().find(|index| index.snapshot.version() == snapshot.version()) {
             return known.clone();
         }
+        // Of earlier versions, those that somebody still searches.
+        indexes.retain(|index| Arc::strong_count(index) > 1);
         let index =
             Arc::new(SharedIndex { snapshot: snapshot.clone(), model: self.model.clone(), index: OnceLock::new() });
         indexes.push_front(index.clone());
-        indexes.truncate(MAX_INDEXES);
         index
     }
 }

@@ -10,7 +10,7 @@ use super::{
     sandbox::common_roots,
     selector::in_profile,
 };
-use crate::registry::ToolEntry;
+use crate::registry::{Fingerprint, ToolEntry};
 use serde_json::{Map, Value, json};
 use std::{
     collections::HashMap,
@@ -71,7 +71,7 @@ pub struct EffectivePolicy {
     allow_delete: bool,
     snapshot: Arc<PolicySnapshot>,
     hash: String,
-    verdicts: RwLock<HashMap<String, Arc<ToolVerdict>>>,
+    verdicts: RwLock<HashMap<Fingerprint, Arc<ToolVerdict>>>,
 }
 
 impl EffectivePolicy {
@@ -174,7 +174,7 @@ impl EffectivePolicy {
         if verdicts.len() >= MAX_CACHED_TOOLS {
             verdicts.clear();
         }
-        Arc::clone(verdicts.entry(tool.fingerprint().to_owned()).or_insert(verdict))
+        Arc::clone(verdicts.entry(*tool.fingerprint()).or_insert(verdict))
     }
 
     /// The answer that needs no arguments, ask rules aside. Denials come first, in whatever mode.

@@ -120,21 +120,38 @@ pub enum RegistryError {
     },
 }
 
+/// What tells two entries apart.
+pub type Fingerprint = [u8; 32];
+
 /// A tool in the registry. Immutable; shared between snapshots.
 #[derive(Debug)]
 pub struct ToolEntry {
-    id: String,
+    id: Arc<str>,
     definition: Arc<ToolDefinition>,
     source: ToolSource,
     always_load: bool,
     optional: bool,
     checks_itself: bool,
     profiles: Vec<Profile>,
-    fingerprint: String,
+    fingerprint: Fingerprint,
     paths: PathFinder,
     // Boxed: most tools of a large catalog never need them.
     input: OnceLock<Box<CompiledSchema>>,
     output: OnceLock<Box<CompiledSchema>>,
+}
+
+/// Without the room that was left for growing: nothing of it changes any more.
+fn fitted(mut definition: ToolDefinition) -> ToolDefinition {
+    let ToolDefinition { title, description, category, version, side_effects, required_permissions, .. } =
+        &mut definition;
+    for list in [side_effects, required_permissions] {
+        list.iter_mut().for_each(String::shrink_to_fit);
+        list.shrink_to_fit();
+    }
+    for text in [title, description, category, version] {
+        text.shrink_to_fit();
+    }
+    definition
 }
 
 impl ToolEntry {
@@ -164,15 +181,15 @@ impl ToolEntry {
         };
         let local = local.unwrap_or(definition.name.as_str());
         let mut entry = Self {
-            id: format!("{}:{}:{local}", source.catalog_source(), source.name),
+            id: format!("{}:{}:{local}", source.catalog_source(), source.name).into(),
             paths,
-            definition: Arc::new(definition),
+            definition: Arc::new(fitted(definition)),
             source,
             always_load: false,
             optional: false,
             checks_itself: false,
             profiles: Vec::new(),
-            fingerprint: String::new(),
+            fingerprint: [0; 32],
             input: OnceLock::new(),
             output: OnceLock::new(),
         };
@@ -217,6 +234,10 @@ impl ToolEntry {
     pub fn id(&self) -> &str {
         &self.id
     }
+    /// The same, to be kept: a catalog of thousands has each id once.
+    pub fn shared_id(&self) -> &Arc<str> {
+        &self.id
+    }
     /// The tool's name.
     pub fn name(&self) -> &ToolName {
         &self.definition.name
@@ -241,8 +262,8 @@ impl ToolEntry {
     pub fn profiles(&self) -> &[Profile] {
         &self.profiles
     }
-    /// SHA-256 (hex) over everything above: two entries with the same fingerprint behave the same.
-    pub fn fingerprint(&self) -> &str {
+    /// SHA-256 over everything above: two entries with the same fingerprint behave the same.
+    pub fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }
 
@@ -283,6 +304,6 @@ impl ToolEntry {
         let mut bytes = canonical::to_vec(&*self.definition).unwrap_or_default();
         bytes.extend_from_slice(self.id.as_bytes());
         bytes.extend_from_slice(flags.to_string().as_bytes());
-        self.fingerprint = canonical::sha256_hex(&bytes);
+        self.fingerprint = canonical::sha256(&bytes);
     }
 }

@@ -9,7 +9,7 @@ mod paths;
 mod schema;
 mod snapshot;
 
-pub use entry::{RegistryError, SourceKind, ToolEntry, ToolSource};
+pub use entry::{Fingerprint, RegistryError, SourceKind, ToolEntry, ToolSource};
 pub use names::{MAX_SAFE_NAME_BYTES, safe_name};
 pub use schema::{MAX_VIOLATIONS, Violation, check_once};
 pub use snapshot::{CATALOG_VERSION, Registry, Resolution, Snapshot};

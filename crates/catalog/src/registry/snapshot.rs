@@ -20,7 +20,7 @@ const MAX_SUGGESTIONS: usize = 3;
 /// Which tools there are now. Change it, then take a [`Snapshot`].
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
-    entries: BTreeMap<String, Arc<ToolEntry>>,
+    entries: BTreeMap<Arc<str>, Arc<ToolEntry>>,
 }
 
 impl Registry {
@@ -31,9 +31,9 @@ impl Registry {
 
     /// Takes a tool in. An id that is there already is refused: the first one stays.
     pub fn add(&mut self, entry: ToolEntry) -> Result<(), RegistryError> {
-        match self.entries.entry(entry.id().to_owned()) {
+        match self.entries.entry(entry.shared_id().clone()) {
             std::collections::btree_map::Entry::Occupied(there) => {
-                Err(RegistryError::Duplicate { id: there.key().clone() })
+                Err(RegistryError::Duplicate { id: there.key().to_string() })
             }
             std::collections::btree_map::Entry::Vacant(place) => {
                 place.insert(Arc::new(entry));
@@ -90,17 +90,19 @@ pub enum Resolution<'a> {
     },
 }
 
-/// An immutable catalog.
+/// An immutable catalog. Names are found by halving sorted lists of positions: a catalog of thousands is held once more
+/// while it changes, and maps with a copy of each name were most of its weight.
 #[derive(Debug)]
 pub struct Snapshot {
     version: String,
     /// Sorted by id.
     entries: Vec<Arc<ToolEntry>>,
-    by_id: HashMap<String, usize>,
-    by_name: HashMap<String, Vec<usize>>,
-    by_safe_name: HashMap<String, usize>,
-    /// The spelling shown to models, by position.
-    safe_names: Vec<String>,
+    /// Positions, sorted by name.
+    by_name: Vec<u32>,
+    /// Positions, sorted by the spelling shown to models; of the tools whose spelling is not their name.
+    by_safe_name: Vec<u32>,
+    /// The spelling shown to models where it is not the name, by position.
+    safe_names: Vec<Option<Box<str>>>,
 }
 
 impl Snapshot {
@@ -111,34 +113,74 @@ impl Snapshot {
 
     fn build(entries: Vec<Arc<ToolEntry>>) -> Self {
         let mut catalog = String::with_capacity(entries.len() * 112);
-        let mut by_id = HashMap::with_capacity(entries.len());
-        let mut by_name: HashMap<String, Vec<usize>> = HashMap::with_capacity(entries.len());
-        let mut spelled: HashMap<String, usize> = HashMap::with_capacity(entries.len());
-        for (index, entry) in entries.iter().enumerate() {
+        for entry in &entries {
             catalog.push_str(entry.id());
             catalog.push('\n');
-            catalog.push_str(entry.fingerprint());
+            catalog.push_str(&canonical::hex(entry.fingerprint()));
             catalog.push('\n');
-            by_id.insert(entry.id().to_owned(), index);
-            by_name.entry(entry.name().to_string()).or_default().push(index);
-            *spelled.entry(safe_name(entry.name())).or_default() += 1;
-        }
-        let mut by_safe_name = HashMap::with_capacity(entries.len());
-        let mut safe_names = Vec::with_capacity(entries.len());
-        for (index, entry) in entries.iter().enumerate() {
-            let plain = safe_name(entry.name());
-            let is_own_name = plain == entry.name().as_str();
-            let named_alike = by_name.get(&plain).map_or(0, Vec::len);
-            // A name that is already safe keeps its spelling; whoever would only be spelled like it gets a hash.
-            let unique =
-                if is_own_name { named_alike == 1 } else { named_alike == 0 && spelled.get(&plain) == Some(&1) };
-            let shown = if unique { plain } else { with_hash(entry.name().as_str(), entry.id()) };
-            by_safe_name.insert(shown.clone(), index);
-            safe_names.push(shown);
         }
         let digest = canonical::sha256_hex(catalog.as_bytes());
-        let version = format!("{CATALOG_VERSION}+{}", &digest[..VERSION_DIGITS]);
-        Self { version, entries, by_id, by_name, by_safe_name, safe_names }
+        drop(catalog);
+        let count = u32::try_from(entries.len()).unwrap_or(u32::MAX); // more tools than memory
+        let mut by_name: Vec<u32> = (0..count).collect();
+        by_name.sort_by(|a, b| name_at(&entries, *a).cmp(name_at(&entries, *b)));
+        let mut snapshot = Self {
+            version: format!("{CATALOG_VERSION}+{}", &digest[..VERSION_DIGITS]),
+            safe_names: Vec::new(),
+            by_safe_name: Vec::new(),
+            by_name,
+            entries,
+        };
+        snapshot.safe_names = snapshot.spell();
+        let safe = &snapshot.safe_names;
+        let mut spelled: Vec<u32> =
+            (0..count).filter(|at| safe.get(*at as usize).is_some_and(Option::is_some)).collect();
+        spelled.sort_by(|a, b| safe.get(*a as usize).cmp(&safe.get(*b as usize)));
+        snapshot.by_safe_name = spelled;
+        snapshot
+    }
+
+    /// The spelling shown to models of each tool whose name is not fit for them, or not its alone.
+    fn spell(&self) -> Vec<Option<Box<str>>> {
+        let plain: Vec<Option<String>> = self
+            .entries
+            .iter()
+            .map(|entry| Some(safe_name(entry.name())).filter(|plain| plain != entry.name().as_str()))
+            .collect();
+        let mut alike: HashMap<&str, usize> = HashMap::new();
+        for plain in plain.iter().flatten() {
+            *alike.entry(plain).or_default() += 1;
+        }
+        let spelled = self.entries.iter().zip(&plain).map(|(entry, plain)| {
+            // A name that is already safe keeps its spelling; whoever would only be spelled like it gets a hash.
+            let hashed = || Some(with_hash(entry.name().as_str(), entry.id()).into_boxed_str());
+            match plain {
+                None if self.named(entry.name().as_str()).len() == 1 => None,
+                Some(plain) if self.named(plain).is_empty() && alike.get(plain.as_str()) == Some(&1) => {
+                    Some(plain.as_str().into())
+                }
+                _ => hashed(),
+            }
+        });
+        spelled.collect()
+    }
+
+    /// The positions of all tools with this name.
+    fn named(&self, name: &str) -> &[u32] {
+        let from = self.by_name.partition_point(|at| name_at(&self.entries, *at) < name);
+        let rest = self.by_name.get(from..).unwrap_or_default();
+        let count = rest.partition_point(|at| name_at(&self.entries, *at) == name);
+        rest.get(..count).unwrap_or_default()
+    }
+
+    fn with_id(&self, id: &str) -> Option<usize> {
+        self.entries.binary_search_by(|entry| entry.id().cmp(id)).ok()
+    }
+
+    fn spelled(&self, safe_name: &str) -> Option<usize> {
+        let spelling = |at: &u32| self.safe_names.get(*at as usize).and_then(Option::as_deref).unwrap_or_default();
+        let found = self.by_safe_name.binary_search_by(|at| spelling(at).cmp(safe_name)).ok()?;
+        self.by_safe_name.get(found).map(|at| *at as usize)
     }
 
     /// `1.0.0+<12 hex digits>`: the same for the same tools, another for any others.
@@ -153,14 +195,11 @@ impl Snapshot {
 
     /// Where in [`Snapshot::iter`] the tool stands.
     pub fn position(&self, name_or_id: &str) -> Option<usize> {
-        if let Some(&index) = self.by_id.get(name_or_id) {
-            return Some(index);
-        }
-        match self.by_name.get(name_or_id).map(Vec::as_slice) {
-            Some([index]) => Some(*index),
-            Some(_) => None,
-            None => self.by_safe_name.get(name_or_id).copied(),
-        }
+        self.with_id(name_or_id).or_else(|| match self.named(name_or_id) {
+            [at] => Some(*at as usize),
+            [] => self.spelled(name_or_id),
+            _ => None,
+        })
     }
 
     /// What a name or id stands for, and what it may have meant when it stands for nothing.
@@ -171,18 +210,17 @@ impl Snapshot {
     /// Like [`Snapshot::resolve`], as if only the tools that `visible` accepts existed: nothing is suggested that the
     /// caller may not use, and a hidden tool makes no name ambiguous.
     pub fn resolve_visible(&self, name_or_id: &str, visible: impl Fn(&ToolEntry) -> bool) -> Resolution<'_> {
-        let shown = |index: &usize| self.entries.get(*index).filter(|entry| visible(entry));
-        let named = self.by_name.get(name_or_id).map(Vec::as_slice).unwrap_or_default();
-        let alike: Vec<&Arc<ToolEntry>> = named.iter().filter_map(shown).collect();
-        if let Some(entry) = self.by_id.get(name_or_id).and_then(shown) {
+        let shown = |at: usize| self.entries.get(at).filter(|entry| visible(entry));
+        if let Some(entry) = self.with_id(name_or_id).and_then(shown) {
             return Resolution::Found(entry);
         }
+        let alike: Vec<&Arc<ToolEntry>> = self.named(name_or_id).iter().filter_map(|at| shown(*at as usize)).collect();
         match alike.as_slice() {
             [entry] => return Resolution::Found(entry),
             [] => {}
             several => return Resolution::Ambiguous(several.iter().map(|entry| entry.id().to_owned()).collect()),
         }
-        if let Some(entry) = self.by_safe_name.get(name_or_id).and_then(shown) {
+        if let Some(entry) = self.spelled(name_or_id).and_then(shown) {
             return Resolution::Found(entry);
         }
         Resolution::Unknown { suggestions: self.suggest(name_or_id, visible) }
@@ -191,8 +229,11 @@ impl Snapshot {
     /// The spelling of a tool's name that is shown to models: safe, and unique in this catalog. For an entry of
     /// another catalog, [`safe_name`].
     pub fn safe_name(&self, entry: &ToolEntry) -> String {
-        let known = self.by_id.get(entry.id()).and_then(|&index| self.safe_names.get(index));
-        known.cloned().unwrap_or_else(|| safe_name(entry.name()))
+        match self.with_id(entry.id()).and_then(|at| self.safe_names.get(at)) {
+            Some(Some(spelling)) => spelling.to_string(),
+            Some(None) => entry.name().to_string(),
+            None => safe_name(entry.name()),
+        }
     }
 
     /// Every tool, sorted by id.
@@ -227,12 +268,16 @@ impl Snapshot {
             }
         }
         ranked.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
-        let unique = |name: &str| self.by_name.get(name).is_some_and(|list| list.len() == 1);
+        let unique = |name: &str| self.named(name).len() == 1;
         let spelled = |(_, name, entry): &(usize, &str, &Arc<ToolEntry>)| {
             if unique(name) { (*name).to_owned() } else { entry.id().to_owned() }
         };
         ranked.iter().take(MAX_SUGGESTIONS).map(spelled).collect()
     }
+}
+
+fn name_at(entries: &[Arc<ToolEntry>], at: u32) -> &str {
+    entries.get(at as usize).map_or("", |entry| entry.name().as_str())
 }
 
 /// The words of a name, split at punctuation and at capitals, in lower case.

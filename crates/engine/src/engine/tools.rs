@@ -14,11 +14,11 @@ use toolyard_catalog::{Decision, Registry, RegistryError, Snapshot, ToolEntry, T
 pub struct Tools {
     /// What exists.
     pub snapshot: Arc<Snapshot>,
-    providers: Providers,
+    providers: Arc<Providers>,
 }
 
 /// What runs each tool, by id.
-type Providers = HashMap<String, Arc<dyn Provider>>;
+type Providers = HashMap<Arc<str>, Arc<dyn Provider>>;
 
 impl Tools {
     /// What runs a tool, by id.
@@ -30,7 +30,7 @@ impl Tools {
 /// Tools that go and tools that come in their place.
 pub struct ToolExchange {
     /// Ids of those that go; unknown ones do not matter.
-    pub out: Vec<String>,
+    pub out: Vec<Arc<str>>,
     /// Those that come.
     pub entries: Vec<ToolEntry>,
     /// What runs them.
@@ -39,7 +39,7 @@ pub struct ToolExchange {
 
 /// The registry, and what is published of it.
 pub(super) struct Toolbox {
-    registry: Mutex<(Registry, Providers)>,
+    registry: Mutex<(Registry, Arc<Providers>)>,
     published: ArcSwap<Tools>,
     changed: watch::Sender<()>,
 }
@@ -47,15 +47,15 @@ pub(super) struct Toolbox {
 impl Default for Toolbox {
     fn default() -> Self {
         Self {
-            registry: Mutex::new((Registry::new(), HashMap::new())),
-            published: ArcSwap::from_pointee(Tools { snapshot: Snapshot::empty(), providers: HashMap::new() }),
+            registry: Mutex::default(),
+            published: ArcSwap::from_pointee(Tools { snapshot: Snapshot::empty(), providers: Arc::default() }),
             changed: watch::channel(()).0,
         }
     }
 }
 
 impl Toolbox {
-    fn publish(&self, registry: &(Registry, Providers)) {
+    fn publish(&self, registry: &(Registry, Arc<Providers>)) {
         let tools = Tools { snapshot: registry.0.snapshot(), providers: registry.1.clone() };
         self.published.store(Arc::new(tools));
         self.changed.send_replace(());
@@ -72,18 +72,18 @@ impl Engine {
     pub fn exchange(&self, exchanges: Vec<ToolExchange>) -> Result<(), RegistryError> {
         let mut registry = lock(&self.inner.toolbox.registry);
         let mut next = registry.0.clone();
-        let mut providers = registry.1.clone();
+        let mut providers = Providers::clone(&registry.1);
         for ToolExchange { out, entries, provider } in exchanges {
             for id in &out {
                 next.remove(id);
-                providers.remove(id);
+                providers.remove(&**id);
             }
             for entry in entries {
-                providers.insert(entry.id().to_owned(), provider.clone());
+                providers.insert(entry.shared_id().clone(), provider.clone());
                 next.add(entry)?;
             }
         }
-        *registry = (next, providers);
+        *registry = (next, Arc::new(providers));
         self.inner.toolbox.publish(&registry);
         Ok(())
     }
@@ -93,7 +93,7 @@ impl Engine {
         let mut registry = lock(&self.inner.toolbox.registry);
         registry.0.remove_source(source);
         let snapshot = registry.0.snapshot();
-        registry.1.retain(|id, _| snapshot.get(id).is_some());
+        Arc::make_mut(&mut registry.1).retain(|id, _| snapshot.get(id).is_some());
         self.inner.toolbox.publish(&registry);
     }
 

@@ -11,16 +11,16 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStdin, Command},
     sync::mpsc,
 };
 use tokio_util::sync::CancellationToken;
 
-/// Bytes read at once from a child; each that runs has this many.
-const READ_BUFFER: usize = 16 << 10;
-/// A line's memory is kept for the next one up to this size.
-const KEPT_LINE: usize = 16 << 10;
+/// Bytes there is room for when a child is read from; each that runs has this many. A longer message makes more room.
+const READ_ROOM: usize = 4 << 10;
+/// Bytes of its errors read at once.
+const READ_ERRORS: usize = 1 << 10;
 /// Bytes of a server's errors that are kept.
 const KEPT_ERRORS: usize = 4096;
 /// A server whose input has ended gets this long to end by itself,
@@ -200,24 +200,43 @@ async fn write(mut stdin: ChildStdin, mut outgoing: mpsc::Receiver<String>, eof:
 }
 
 /// Reads messages until the end; answers with why it ended.
-async fn read(stdout: impl AsyncRead + Unpin, max_message: usize, mux: Arc<Mux>, inbox: Arc<dyn Inbox>) -> String {
-    let mut reader = BufReader::with_capacity(READ_BUFFER, stdout);
-    let mut line = Vec::new();
+async fn read(mut stdout: impl AsyncRead + Unpin, max_message: usize, mux: Arc<Mux>, inbox: Arc<dyn Inbox>) -> String {
+    let take = |line: &[u8]| {
+        let text = line.trim_ascii();
+        if !text.is_empty() {
+            mux.receive(text, &inbox);
+        }
+    };
+    let mut buffer = Vec::new();
+    // How much of the buffer is known to hold no end of a line.
+    let mut searched = 0;
     loop {
-        line.clear();
-        match (&mut reader).take(max_message as u64 + 1).read_until(b'\n', &mut line).await {
-            Ok(0) => return "the server closed its output".to_owned(),
-            Ok(_) if line.len() > max_message => return format!("a message longer than {max_message} bytes"),
-            Ok(_) => {
-                let text = line.trim_ascii();
-                if !text.is_empty() {
-                    mux.receive(text, &inbox);
-                }
+        buffer.reserve(READ_ROOM);
+        match stdout.read_buf(&mut buffer).await {
+            Ok(0) => {
+                take(&buffer);
+                return "the server closed its output".to_owned();
             }
+            Ok(_) => {}
             Err(e) => return format!("its output cannot be read: {e}"),
         }
-        if line.capacity() > KEPT_LINE {
-            line = Vec::new();
+        let mut start = 0;
+        while let Some(length) = buffer[searched..].iter().position(|byte| *byte == b'\n') {
+            let end = searched + length;
+            if end - start > max_message {
+                break;
+            }
+            take(&buffer[start..end]);
+            start = end + 1;
+            searched = start;
+        }
+        buffer.drain(..start);
+        searched = buffer.len();
+        if searched > max_message {
+            return format!("a message longer than {max_message} bytes");
+        }
+        if buffer.is_empty() && buffer.capacity() > READ_ROOM {
+            buffer = Vec::new();
         }
     }
 }
@@ -244,7 +263,7 @@ impl Errors {
 }
 
 async fn keep_errors(name: String, mut stderr: impl AsyncRead + Unpin, errors: Arc<Errors>) {
-    let mut buffer = vec![0; 4096];
+    let mut buffer = vec![0; READ_ERRORS];
     while let Ok(count) = stderr.read(&mut buffer).await {
         if count == 0 {
             return;

@@ -118,7 +118,7 @@ impl Shared {
         for (upstream, entries) in batch {
             let Some(upstream) = upstream.upgrade() else { continue };
             let provider: Arc<dyn Provider> = Arc::new(UpstreamTools(upstream.clone()));
-            let ids: Vec<String> = entries.iter().map(|entry| entry.id().to_owned()).collect();
+            let ids: Vec<Arc<str>> = entries.iter().map(|entry| entry.shared_id().clone()).collect();
             let out = upstream.published().clone();
             exchanges.push(ToolExchange { out, entries, provider });
             published.push((upstream, ids));

@@ -54,7 +54,7 @@ pub(crate) struct Upstream {
     pub(super) auth: Option<Arc<Authorizer>>,
     pub(crate) terms: Option<PluginTerms>,
     /// Ids of the tools it has in the catalog.
-    published: Mutex<Vec<String>>,
+    published: Mutex<Vec<Arc<str>>>,
     pub(crate) shared: Arc<Shared>,
     pub(super) this: Weak<Upstream>,
     live: ArcSwapOption<Live>,
@@ -247,7 +247,7 @@ impl Upstream {
     }
 
     /// Ids of the tools it has in the catalog.
-    pub(super) fn published(&self) -> MutexGuard<'_, Vec<String>> {
+    pub(super) fn published(&self) -> MutexGuard<'_, Vec<Arc<str>>> {
         lock(&self.published)
     }
 

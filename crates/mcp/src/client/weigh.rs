@@ -13,12 +13,12 @@ use crate::{RpcError, headers::Mirrored, server::Change};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 use toolyard_catalog::ToolEntry;
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::{ErrorCode, Failure, ToolName};
 
 /// A list that changes is asked for again after this long, so that many changes are one.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -28,8 +28,8 @@ const LISTS_FRESH: Duration = Duration::from_secs(30);
 /// What is known of a server's offers.
 #[derive(Default)]
 pub(super) struct Offers {
-    /// By the name in the catalog.
-    pub(super) tools: HashMap<String, Known>,
+    /// Sorted by the name in the catalog.
+    pub(super) tools: Vec<(ToolName, Known)>,
     pub(super) prompts: Arc<Vec<Value>>,
     pub(super) resources: Arc<Vec<Value>>,
     pub(super) templates: Arc<Vec<Value>>,
@@ -114,17 +114,17 @@ impl Upstream {
                 }
             };
             let Defined { entry, original, extras, mirrored } = defined;
-            let name = entry.name().to_string();
-            if self.shared.is_taken(&name, entry.source()) || !names.insert(name.clone()) {
+            let name = entry.name().clone();
+            if self.shared.is_taken(name.as_str(), entry.source()) || !names.insert(name.clone()) {
                 leave_out(&mut offers, format!("the name {name} is taken"));
                 continue;
             }
             let known = Known {
                 original: original.into(),
-                mirrored: mirrored.into(),
+                mirrored: if mirrored.is_empty() { Arc::default() } else { mirrored.into() },
                 extras: (!extras.is_empty()).then(|| Value::Object(extras).to_string().into()),
             };
-            offers.tools.insert(name, known);
+            offers.tools.push((entry.name().clone(), known));
             entries.push(entry);
         }
         for missing in self.terms.iter().flat_map(|terms| &terms.expected) {
@@ -140,6 +140,8 @@ impl Upstream {
             let seen = Seen { at: Some(Timestamp::now()), ..seen };
             memory.keep_seen(&self.name, &seen)?;
         }
+        offers.tools.sort_by(|(a, _), (b, _)| a.cmp(b));
+        offers.tools.shrink_to_fit();
         *lock(&self.offers) = offers;
         Ok(entries)
     }
@@ -213,7 +215,9 @@ impl Upstream {
 
     /// A tool by its name in the catalog.
     pub(crate) fn known(&self, name: &str) -> Option<Known> {
-        lock(&self.offers).tools.get(name).cloned()
+        let offers = lock(&self.offers);
+        let at = offers.tools.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
+        offers.tools.get(at).map(|(_, known)| known.clone())
     }
 
     /// Lists, as last seen. Old ones are asked for again, for the next time.

@@ -45,6 +45,8 @@ impl Inner {
         let pages = if pages.is_empty() { vec!["[]".to_owned()] } else { pages };
         let list = Arc::new(ToolList { pages, instructions });
         let mut lists = lock(&self.lists);
+        // Nobody asks for an earlier version's again.
+        lists.retain(|known, _| known.lines().next() == Some(snapshot.version()));
         if lists.len() >= MAX_KEPT_LISTS {
             lists.clear();
         }
