@@ -57,8 +57,8 @@ crash: tools-needed ## kill the process at seeded random points of a plan and of
 crash-full: build ## the same with the optimised program at 1,000 points of a plan and 50 of an indexing job
 	TOOLYARD_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard" $(MAKE) crash CRASH_POINTS=1000 NOTES_CRASH_POINTS=50
 
-context-crash: tools-needed ## a hundred sessions of the context store while the process is killed (minutes in a debug build)
-	$(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture context_crash
+context-crash: build ## a hundred sessions of the context store while the (optimised) process is killed and restarted
+	TOOLYARD_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard" $(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture context_crash
 
 clients: tools-needed ## drive a running Toolyard with OpenClaw's own client (installs npm packages, once; skipped without npm)
 	$(DEBUG)

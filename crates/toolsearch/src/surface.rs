@@ -307,6 +307,20 @@ mod tests {
     }
 
     #[test]
+    fn an_earlier_version_goes_with_its_last_reader() {
+        let effectives = Effectives::new(None);
+        let first = catalog(&effectives, many(5), &[]);
+        first.warm();
+        let earlier = Arc::downgrade(first.snapshot());
+        let other = catalog(&effectives, many(6), &[]);
+        assert_eq!(first.search("plugin_tool_0001", 1, false).len(), 1, "who has it can go on searching it");
+        drop(first);
+        let again = catalog(&effectives, many(7), &[]);
+        assert!(earlier.upgrade().is_none(), "nobody holds five tools in memory any more");
+        assert_eq!((other.len(), again.len()), (6, 7));
+    }
+
+    #[test]
     fn descriptions_shrink_before_names_are_left_out() {
         let effectives = Effectives::new(None);
         let lines = |text: &str| text.lines().filter(|line| line.starts_with("- ")).count();

@@ -272,3 +272,66 @@ async fn keep_errors(name: String, mut stderr: impl AsyncRead + Unpin, errors: A
         tracing::debug!(server = name, "{}", String::from_utf8_lossy(&buffer[..count]).trim_end());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RpcError;
+    use serde_json::{Map, Value};
+    use toolyard_engine::BoxFuture;
+
+    /// Counts what comes, by the length of its text.
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<usize>>);
+
+    impl Inbox for Heard {
+        fn notified(&self, _: &str, params: Map<String, Value>) {
+            self.0.lock().unwrap().push(params["text"].as_str().unwrap().len());
+        }
+        fn asked<'a>(&'a self, _: &'a str, _: Map<String, Value>) -> BoxFuture<'a, Result<Value, RpcError>> {
+            Box::pin(async { Ok(Value::Null) })
+        }
+    }
+
+    fn note(length: usize) -> String {
+        let text = "x".repeat(length);
+        serde_json::json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"text": text}}).to_string()
+    }
+
+    async fn hear(bytes: Vec<u8>, piece: usize, max_message: usize) -> (Vec<usize>, String) {
+        let (mut end, stdout) = tokio::io::duplex(piece);
+        let heard = Arc::new(Heard::default());
+        let (mux, _outgoing) = Mux::new();
+        let reading = tokio::spawn(read(stdout, max_message, mux, heard.clone()));
+        let _ = end.write_all(&bytes).await;
+        drop(end);
+        let why = reading.await.unwrap();
+        let lengths = heard.0.lock().unwrap().clone();
+        (lengths, why)
+    }
+
+    #[tokio::test]
+    async fn messages_are_read_however_they_are_cut() {
+        let lengths = [0, 1, 5000, 3, 70_000, 4096, 2];
+        let mut bytes = Vec::new();
+        for length in lengths {
+            bytes.extend_from_slice(b" \r\n\n");
+            bytes.extend_from_slice(note(length).as_bytes());
+            bytes.push(b'\n');
+        }
+        bytes.pop(); // the last one ends with the stream
+        for piece in [1, 7, 64, 4096, 1 << 20] {
+            let (heard, why) = hear(bytes.clone(), piece, 1 << 20).await;
+            assert_eq!((heard.as_slice(), why.as_str()), (&lengths[..], "the server closed its output"), "{piece}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_too_long_ends_it() {
+        for rest in ["", "\n", "\n{}\n"] {
+            let bytes = [note(10).as_bytes(), b"\n", note(3000).as_bytes(), rest.as_bytes()].concat();
+            let (heard, why) = hear(bytes, 1 << 16, 2000).await;
+            assert_eq!((heard.as_slice(), why.as_str()), (&[10][..], "a message longer than 2000 bytes"), "{rest:?}");
+        }
+    }
+}
