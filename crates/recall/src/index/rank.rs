@@ -7,7 +7,6 @@ use super::{
 };
 use crate::text::temporal::{self, DaySpan};
 use std::collections::HashMap;
-use toolyard_embed::Quantised;
 
 /// After so many days half of what recency adds is left.
 pub const RECENCY_HALF_LIFE_DAYS: f32 = 30.0;
@@ -112,7 +111,7 @@ impl<'a> Seen<'a> {
             rarity: read.wanted.iter().map(|wanted| wanted.rarity).sum::<f32>().max(f32::EPSILON),
             candidates,
         };
-        let mut likeness = Likeness { index, read, known: HashMap::new() };
+        let mut likeness = Likeness::new(index, read);
         for at in 0..seen.candidates.len() {
             let number = seen.candidates[at];
             seen.look(number, &mut likeness);
@@ -140,13 +139,15 @@ impl<'a> Seen<'a> {
             words: 0.0,
         };
         for entry in &place.terms {
-            for (near, likeness) in own.near.iter_mut().zip(likeness.of(entry.term)) {
-                *near = near.max(*likeness);
+            let (like, is_wanted) = likeness.of(entry.term);
+            for (near, like) in own.near.iter_mut().zip(like) {
+                *near = if *like > *near { *like } else { *near };
             }
-            for ((wanted, count), near) in wanted.iter().zip(&mut own.counts).zip(&mut own.near) {
-                if wanted.term == Some(entry.term) {
-                    *count = f32::from(entry.quarters) / 4.0;
-                    *near = 1.0;
+            if is_wanted {
+                for (wanted, count) in wanted.iter().zip(&mut own.counts) {
+                    if wanted.term == Some(entry.term) {
+                        *count = f32::from(entry.quarters) / 4.0;
+                    }
                 }
             }
         }
@@ -329,23 +330,53 @@ pub(super) fn asks_preference(question: &str) -> bool {
     found || ["偏好", "喜欢", "喜歡", "习惯", "讨厌", "好き"].iter().any(|word| question.contains(word))
 }
 
-/// How near the terms met so far are to each wanted term.
+/// How near the terms met so far are to each wanted term. A long text has hundreds of terms and there are hundreds of
+/// texts: a row is found by the term's number, without hashing.
 struct Likeness<'a> {
     index: &'a RecallIndex,
     read: &'a Read,
-    known: HashMap<u32, Box<[f32]>>,
+    /// By term: the number of its row, from 1, with [`Self::WANTED`] where the term itself is wanted; 0 before it is met.
+    places: Vec<u32>,
+    rows: Vec<f32>,
+    met: u32,
 }
 
-impl Likeness<'_> {
-    fn of(&mut self, term: u32) -> &[f32] {
-        let (index, read) = (self.index, self.read);
-        self.known.entry(term).or_insert_with(|| {
-            let vector = index.term_vectors.get(term as usize);
-            let like = |wanted: &Option<Quantised>| match (wanted, &vector) {
+impl<'a> Likeness<'a> {
+    const WANTED: u32 = 1 << 31;
+
+    fn new(index: &'a RecallIndex, read: &'a Read) -> Self {
+        Self { index, read, places: Vec::new(), rows: Vec::new(), met: 0 }
+    }
+
+    /// How near it is to each, and whether it is one of them.
+    fn of(&mut self, term: u32) -> (&[f32], bool) {
+        let at = term as usize;
+        if at >= self.places.len() {
+            self.places.resize(at + 1, 0);
+        }
+        if self.places[at] == 0 {
+            self.places[at] = self.meet(term);
+        }
+        let place = self.places[at];
+        let (row, width) = ((place & !Self::WANTED) as usize, self.read.wanted.len());
+        (&self.rows[(row - 1) * width..row * width], place & Self::WANTED != 0)
+    }
+
+    fn meet(&mut self, term: u32) -> u32 {
+        let vector = self.index.term_vectors.get(term as usize);
+        let mut is_wanted = false;
+        for wanted in &self.read.wanted {
+            let like = match (&wanted.vector, &vector) {
+                _ if wanted.term == Some(term) => {
+                    is_wanted = true;
+                    1.0
+                }
                 (Some(wanted), Some(vector)) => ((wanted.dot(vector) - NEAR_WORD) / (1.0 - NEAR_WORD)).max(0.0),
                 _ => 0.0,
             };
-            read.wanted.iter().map(|wanted| like(&wanted.vector)).collect()
-        })
+            self.rows.push(like);
+        }
+        self.met += 1;
+        if is_wanted { self.met | Self::WANTED } else { self.met }
     }
 }
