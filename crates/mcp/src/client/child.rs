@@ -221,7 +221,7 @@ async fn read(mut stdout: impl AsyncRead + Unpin, max_message: usize, mux: Arc<M
             Err(e) => return format!("its output cannot be read: {e}"),
         }
         let mut start = 0;
-        while let Some(length) = buffer[searched..].iter().position(|byte| *byte == b'\n') {
+        while let Some(length) = memchr::memchr(b'\n', &buffer[searched..]) {
             let end = searched + length;
             if end - start > max_message {
                 break;
