@@ -167,11 +167,12 @@ impl ContextMethods {
                 let runtime = tokio::runtime::Handle::current();
                 let answered = blocking(move || {
                     let call = |tool: &str, args: Map<String, Value>| {
-                        if engine.tools().snapshot.get(tool).is_some() {
-                            return runtime.block_on(by_the_road(&engine, &caller, tool, args));
+                        // Hidden from agents unless enabled, and still a person's command: an import as by
+                        // `context.add`. A tool that is switched off otherwise is refused where every call is.
+                        if tool == "add_resource" && !viking.config().enable_add_resource_tool {
+                            return tools::run(&viking, &session, tool, &args).map_err(|thrown| thrown.message);
                         }
-                        // Hidden from agents and still a command: then there is nothing in the catalog to decide about.
-                        tools::run(&viking, &session, tool, &args).map_err(|thrown| thrown.message)
+                        runtime.block_on(by_the_road(&engine, &caller, tool, args))
                     };
                     Ok(commands::run(&viking, &session, &text, &call))
                 })

@@ -308,14 +308,16 @@ fn ctx_works_with_and_without_a_running_toolyard() {
 #[test]
 fn slash_commands_take_the_same_road_as_tools() {
     let place = Place::new();
-    place.config("[policy]\ndeny = [\"add_skill\"]\n");
+    place.config("[policy]\ndeny = [\"add_skill\"]\n[context]\ndisabledTools = [\"ov_recall_trace\"]\n");
     let server = place.up();
     let command = |text: &str| {
         call(&place, &server, "context.command", json!({"sessionKey": "main", "text": text})).json()["text"].clone()
     };
     let refused = command("/add-skill /nonexistent");
     assert!(refused.as_str().unwrap().starts_with("OpenViking add skill failed:"), "{refused}");
-    assert!(!refused.as_str().unwrap().contains("ENOENT"), "the policy is asked before the tool: {refused}");
+    assert!(refused.as_str().unwrap().contains("denied"), "the policy is asked before the tool: {refused}");
+    let off = command("/ov-recall-trace --limit 1");
+    assert!(off.as_str().unwrap().contains("there is no tool called"), "what is switched off is off: {off}");
     let before = place.run(&["runs", "list", "--json"]).json()["runs"].as_array().unwrap().len();
     command("/ov-search \"anything\"");
     let after = place.run(&["runs", "list", "--json"]).json()["runs"].as_array().unwrap().len();
