@@ -23,7 +23,7 @@ use toolyard_knowledge::{
     embed::{Embedder, Purpose, StaticTable},
     index::{ChunkFilter, FileRow, FileState, IndexSpec, NoteIndex, Start, VectorColumns, WriteBatch, file_id, hash64},
     search::{Library, Question, Weights, rank},
-    text::index_terms,
+    text::{index_terms, query_terms},
 };
 use toolyard_lance::{LanceIndex, LanceOptions};
 
@@ -231,7 +231,7 @@ async fn measure_million(setup: &Setup, report: Report) -> Result<Report> {
         }
     };
     reader.vectors(VectorColumns::All, &mut sink).await?;
-    let (mut both, mut vectors, mut hits) = (Vec::new(), Vec::new(), 0usize);
+    let (mut both, mut vectors, mut texts, mut hits) = (Vec::new(), Vec::new(), Vec::new(), 0usize);
     let weights = Weights { vector: 0.41, links: 0.02 };
     for (number, (asked, vector)) in questions.iter().enumerate() {
         let start = Instant::now();
@@ -242,6 +242,9 @@ async fn measure_million(setup: &Setup, report: Report) -> Result<Report> {
         hits += found.iter().filter(|f| f.score >= least - 1e-4).count();
         let question = Question { text: asked, vector: Some(vector), filter: &everything, allowed: None, limit: 10 };
         let start = Instant::now();
+        reader.full_text(&query_terms(asked), &everything, 10).await?;
+        texts.push(start.elapsed().as_secs_f64() * 1e3);
+        let start = Instant::now();
         rank(&library, &question, &weights).await?;
         both.push(start.elapsed().as_secs_f64() * 1e3);
     }
@@ -250,6 +253,7 @@ async fn measure_million(setup: &Setup, report: Report) -> Result<Report> {
         .figure("p50Ms", median(&both))
         .figure("p99Ms", quantile(&both, 0.99))
         .figure("vectorP50Ms", median(&vectors))
+        .figure("fullTextP50Ms", median(&texts))
         .figure("recall10", hits as f64 / (questions.len() * 10) as f64)
         .figure("residentMegabytes", resident_bytes(std::process::id())? as f64 / 1e6)
         .figure("writeSeconds", wrote)

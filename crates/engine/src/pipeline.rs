@@ -191,7 +191,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         tool_registry_version: scope.tools.snapshot.version().to_owned(),
         preview: Some(preview),
         risk_level: definition.risk_level,
-        category: Some(definition.category.clone()),
+        category: Some(definition.category.to_string()),
         policy: scope.policy.snapshot().clone(),
         confirmation_id: confirmation.or(scope.confirmation.get().copied()),
     };

@@ -1,7 +1,7 @@
 //! What an operator can set about the doors, and the limits that are fixed.
 
 use serde_json::Value;
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 /// A frame before the handshake is done.
 pub const MAX_PREAUTH_BYTES: usize = 64 << 10;
@@ -95,8 +95,10 @@ pub struct Settings {
     pub agents: Vec<String>,
     /// The profile that policy sets, for `tools.effective`.
     pub profile: Option<String>,
-    /// The configuration file's path and content, secrets hidden, for `config.get`.
-    pub config: Value,
+    /// Where the configuration file lies, for administrators.
+    pub config_path: Option<String>,
+    /// Its path and content, secrets hidden, for `config.get`: made when asked for, since it grows with the servers in it.
+    pub config: Arc<dyn Fn() -> Value + Send + Sync>,
     /// Where state lies, for `health`.
     pub state_path: String,
     /// Where the gateway listens, for presence.
@@ -126,7 +128,8 @@ impl Settings {
             health_every: HEALTH_EVERY,
             agents: Vec::new(),
             profile: None,
-            config: Value::Null,
+            config_path: None,
+            config: Arc::new(|| Value::Null),
             state_path: String::new(),
             address: None,
             bridge_url: None,

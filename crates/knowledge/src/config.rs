@@ -123,7 +123,7 @@ pub struct IndexConfig {
 
 impl Default for IndexConfig {
     fn default() -> Self {
-        Self { uri: None, storage_options: BTreeMap::new(), vector_memory_mb: 128, cache_mb: 24, keep_versions: 5 }
+        Self { uri: None, storage_options: BTreeMap::new(), vector_memory_mb: 128, cache_mb: 64, keep_versions: 5 }
     }
 }
 

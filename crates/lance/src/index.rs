@@ -42,7 +42,7 @@ impl LanceOptions {
         Self {
             uri: uri.into(),
             storage_options: HashMap::new(),
-            cache_bytes: 24 << 20,
+            cache_bytes: 64 << 20,
             keep_versions: 5,
             vector_memory_bytes: 128 << 20,
         }

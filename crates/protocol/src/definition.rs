@@ -4,11 +4,14 @@ use crate::{Schema, ToolName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// A tool name is at most this long.
 pub const MAX_TOOL_NAME_BYTES: usize = 128;
 /// A call may take this long unless the tool, the step or the policy says otherwise.
 pub const DEFAULT_TIMEOUT_MS: u64 = 30_000;
+/// A tool's version when it does not say one.
+const DEFAULT_TOOL_VERSION: &str = "1.0.0";
 /// A description longer than this is refused: it would be sent to models again and again.
 const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
 /// A schema larger than this (as JSON) is refused.
@@ -73,12 +76,12 @@ pub struct ToolDefinition {
     /// What it does and when to use it, written for a model.
     pub description: String,
     /// A coarse family: `vault`, `editor`, `util`.
-    pub category: String,
+    pub category: Cow<'static, str>,
     /// How much harm it can do.
     pub risk_level: RiskLevel,
     /// The tool's own version.
     #[serde(default = "default_version")]
-    pub version: String,
+    pub version: Cow<'static, str>,
     /// JSON Schema (2020-12) of the arguments; always an object schema.
     pub input_schema: Schema,
     /// JSON Schema of the data; always an object schema.
@@ -86,7 +89,7 @@ pub struct ToolDefinition {
     pub output_schema: Option<Schema>,
     /// Kinds of side effect it may have; empty for pure tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub side_effects: Vec<String>,
+    pub side_effects: Vec<Cow<'static, str>>,
     /// What may be done after a crash in the middle of a call.
     pub idempotency: Idempotency,
     /// Permissions a caller needs, for example `vault:write`.
@@ -112,8 +115,8 @@ pub struct ToolDefinition {
     pub undo: Undo,
 }
 
-fn default_version() -> String {
-    "1.0.0".to_owned()
+fn default_version() -> Cow<'static, str> {
+    DEFAULT_TOOL_VERSION.into()
 }
 fn default_timeout() -> u64 {
     DEFAULT_TIMEOUT_MS

@@ -103,7 +103,8 @@ pub(crate) enum Work {
     Sync {
         upto: u64,
     },
-    Checkpoint,
+    /// There has been nothing to do for a while.
+    Rest,
     Close,
     /// The store was poisoned by somebody else: no more writing.
     Stop,
@@ -474,8 +475,9 @@ impl Queue {
         }
     }
 
-    /// The writer's next piece of work; sleeps until there is some. `checkpoint` asks for one if it gets idle.
-    pub(crate) fn next(&self, checkpoint: bool) -> Work {
+    /// The writer's next piece of work; sleeps until there is some. With `may_rest`, it is told when there is none for a
+    /// while.
+    pub(crate) fn next(&self, may_rest: bool) -> Work {
         let mut state = self.lock();
         let (mut spun, mut dozed) = (false, false);
         loop {
@@ -519,13 +521,13 @@ impl Queue {
                 continue;
             }
             state.writer = Writer::Parked;
-            if checkpoint {
+            if may_rest {
                 let (woken, timeout) =
                     self.work.wait_timeout(state, limits::IDLE_AFTER).unwrap_or_else(PoisonError::into_inner);
                 state = woken;
                 if timeout.timed_out() && state.writer == Writer::Parked {
                     state.writer = Writer::Working;
-                    return Work::Checkpoint;
+                    return Work::Rest;
                 }
             } else {
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);

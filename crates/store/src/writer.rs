@@ -115,8 +115,7 @@ impl Writer {
 
     fn work(&mut self) -> Result<(), StoreError> {
         loop {
-            let idle = !self.rested && self.log_pages.load(Ordering::Relaxed) >= limits::WAL_PAGES_IDLE;
-            match self.queue.next(idle) {
+            match self.queue.next(!self.rested) {
                 Work::Write { ops, sync } => {
                     self.rested = false;
                     self.write(ops, sync)?;
@@ -125,9 +124,13 @@ impl Writer {
                     }
                 }
                 Work::Sync { upto } => self.sync(Owed { upto, replies: Vec::new() })?,
-                Work::Checkpoint => {
+                Work::Rest => {
                     self.rested = true;
-                    self.checkpoint()?;
+                    if self.log_pages.load(Ordering::Relaxed) >= limits::WAL_PAGES_IDLE {
+                        self.checkpoint()?;
+                    }
+                    // Pages come back from the system's cache when they are needed again.
+                    self.execute("PRAGMA shrink_memory").map_err(|e| failed("cannot rest the store", e))?;
                 }
                 Work::Close => {
                     self.helper = None;

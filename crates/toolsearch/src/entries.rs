@@ -16,9 +16,9 @@ pub(crate) fn compact(entry: &ToolEntry) -> Map<String, Value> {
     let mut map = Map::new();
     map.insert("id".to_owned(), entry.id().into());
     map.insert("source".to_owned(), entry.source().catalog_source().into());
-    map.insert("sourceName".to_owned(), entry.source().name.as_str().into());
+    map.insert("sourceName".to_owned(), (*entry.source().name).into());
     if entry.source().kind == SourceKind::Mcp {
-        let server = entry.source().name.as_str();
+        let server = &*entry.source().name;
         let safe: String =
             server.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
         let meta = json!({"serverName": server, "safeServerName": safe, "toolName": entry.name(), "operation": "tool"});

@@ -11,7 +11,12 @@ pub use file::{
 pub use page::reference;
 
 use crate::{cli::Global, home::Home};
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use toolyard_catalog::Policy;
 use toolyard_engine::EngineOptions;
 use toolyard_protocol::{ErrorCode, Failure};
@@ -141,10 +146,9 @@ impl Config {
 
     /// What the network doors are told.
     pub fn gateway_settings(&self, token: String, host: IpAddr, home: &Home) -> toolyard_gateway::Settings {
-        let shown = serde_json::to_value(self.redacted()).unwrap_or_default();
         let agents = self.policy.agents.keys().filter(|name| !name.contains('*') && *name != "main").cloned();
         let limit = &self.gateway.rate_limit;
-        let raw = toml::to_string(&self.redacted()).unwrap_or_default();
+        let (shown, file) = (self.redacted(), home.config());
         toolyard_gateway::Settings {
             loopback_only: host.is_loopback(),
             address: Some(host),
@@ -161,11 +165,8 @@ impl Config {
             tick: Duration::from_millis(self.gateway.tick_interval_ms),
             agents: agents.collect(),
             profile: self.policy.profile.and_then(|p| serde_json::to_value(p).ok()?.as_str().map(str::to_owned)),
-            config: serde_json::json!({
-                "path": home.config().display().to_string(), "exists": home.config().exists(),
-                "hash": toolyard_protocol::canonical::sha256_hex(raw.as_bytes()), "raw": raw, "parsed": shown, "config": shown,
-                "valid": true, "issues": [], "warnings": [],
-            }),
+            config_path: Some(file.display().to_string()),
+            config: Arc::new(move || shown.described(&file)),
             state_path: home.state().display().to_string(),
             bridge_url: self.bridge.url.clone(),
             bridge_buffer: toolyard_bridge::mailbox::MailboxLimits {
@@ -175,6 +176,17 @@ impl Config {
             bridge_senders: self.bridge.allowed_senders.clone(),
             ..toolyard_gateway::Settings::new(token)
         }
+    }
+
+    /// As `config.get` answers.
+    fn described(&self, file: &Path) -> serde_json::Value {
+        let raw = toml::to_string(self).unwrap_or_default();
+        let parsed = serde_json::to_value(self).unwrap_or_default();
+        serde_json::json!({
+            "path": file.display().to_string(), "exists": file.exists(),
+            "hash": toolyard_protocol::canonical::sha256_hex(raw.as_bytes()), "raw": raw, "parsed": parsed, "config": parsed,
+            "valid": true, "issues": [], "warnings": [],
+        })
     }
 
     /// For showing: secrets are hidden.

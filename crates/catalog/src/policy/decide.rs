@@ -72,6 +72,8 @@ pub struct EffectivePolicy {
     snapshot: Arc<PolicySnapshot>,
     hash: String,
     verdicts: RwLock<HashMap<Fingerprint, Arc<ToolVerdict>>>,
+    /// What most of a large catalog's tools share.
+    allowed: Arc<ToolVerdict>,
 }
 
 impl EffectivePolicy {
@@ -100,7 +102,8 @@ impl EffectivePolicy {
             .unwrap_or_else(|_| format!("sha256:{}", canonical::sha256_hex(rules.to_string().as_bytes())));
         let snapshot = Arc::new(snapshot);
         let verdicts = RwLock::new(HashMap::new());
-        Self { global, layers, scopes, mode, risk, allow_commands, allow_delete, snapshot, hash, verdicts }
+        let allowed = Arc::new(ToolVerdict { plain: Decision::Allow, asks: Vec::new() });
+        Self { global, layers, scopes, mode, risk, allow_commands, allow_delete, snapshot, hash, verdicts, allowed }
     }
 
     /// Whether a call may run. Lists and searches ask with `None`; a call asks with its arguments.
@@ -169,7 +172,10 @@ impl EffectivePolicy {
             let named = layer.ask.iter().enumerate().filter(|(_, rule)| rule.tools.matching(tool).is_some());
             asks.extend(named.map(|(rule, _)| (index, rule)));
         }
-        let verdict = Arc::new(ToolVerdict { plain: self.plain(tool), asks });
+        let verdict = match self.plain(tool) {
+            Decision::Allow if asks.is_empty() => Arc::clone(&self.allowed),
+            plain => Arc::new(ToolVerdict { plain, asks }),
+        };
         let mut verdicts = self.verdicts.write().unwrap_or_else(|e| e.into_inner());
         if verdicts.len() >= MAX_CACHED_TOOLS {
             verdicts.clear();

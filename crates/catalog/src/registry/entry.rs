@@ -35,25 +35,25 @@ pub struct ToolSource {
     /// The kind of place.
     pub kind: SourceKind,
     /// `core`, the plugin's id, the MCP server's name, or `client`.
-    pub name: String,
+    pub name: Arc<str>,
 }
 
 impl ToolSource {
     /// Toolyard itself.
     pub fn core() -> Self {
-        Self { kind: SourceKind::Core, name: CORE_NAME.to_owned() }
+        Self { kind: SourceKind::Core, name: CORE_NAME.into() }
     }
     /// An installed plugin.
-    pub fn plugin(id: impl Into<String>) -> Self {
+    pub fn plugin(id: impl Into<Arc<str>>) -> Self {
         Self { kind: SourceKind::Plugin, name: id.into() }
     }
     /// An upstream MCP server.
-    pub fn mcp(server: impl Into<String>) -> Self {
+    pub fn mcp(server: impl Into<Arc<str>>) -> Self {
         Self { kind: SourceKind::Mcp, name: server.into() }
     }
     /// The connected client.
     pub fn client() -> Self {
-        Self { kind: SourceKind::Client, name: "client".to_owned() }
+        Self { kind: SourceKind::Client, name: "client".into() }
     }
     /// The first part of a catalog id.
     pub fn catalog_source(&self) -> &'static str {
@@ -79,7 +79,7 @@ impl ToolSource {
             return fail("use letters, digits or '_-./@', at most 128 bytes");
         }
         match self.kind {
-            SourceKind::Core if self.name != CORE_NAME => fail("the core source is called \"core\""),
+            SourceKind::Core if *self.name != *CORE_NAME => fail("the core source is called \"core\""),
             SourceKind::Plugin if self.name.eq_ignore_ascii_case(CORE_NAME) => {
                 fail("a plugin cannot be called \"core\"")
             }
@@ -132,25 +132,22 @@ pub struct ToolEntry {
     always_load: bool,
     optional: bool,
     checks_itself: bool,
-    profiles: Vec<Profile>,
+    profiles: Box<[Profile]>,
     fingerprint: Fingerprint,
-    paths: PathFinder,
     // Boxed: most tools of a large catalog never need them.
+    paths: Option<Box<PathFinder>>,
     input: OnceLock<Box<CompiledSchema>>,
     output: OnceLock<Box<CompiledSchema>>,
 }
 
 /// Without the room that was left for growing: nothing of it changes any more.
 fn fitted(mut definition: ToolDefinition) -> ToolDefinition {
-    let ToolDefinition { title, description, category, version, side_effects, required_permissions, .. } =
-        &mut definition;
-    for list in [side_effects, required_permissions] {
-        list.iter_mut().for_each(String::shrink_to_fit);
-        list.shrink_to_fit();
-    }
-    for text in [title, description, category, version] {
-        text.shrink_to_fit();
-    }
+    let ToolDefinition { title, description, side_effects, required_permissions, .. } = &mut definition;
+    side_effects.shrink_to_fit();
+    required_permissions.iter_mut().for_each(String::shrink_to_fit);
+    required_permissions.shrink_to_fit();
+    title.shrink_to_fit();
+    description.shrink_to_fit();
     definition
 }
 
@@ -174,21 +171,19 @@ impl ToolEntry {
         })?;
         // An upstream tool is called `<server>__<tool>`; its id names the server already.
         let local = match source.kind {
-            SourceKind::Mcp => {
-                definition.name.as_str().strip_prefix(source.name.as_str()).and_then(|n| n.strip_prefix("__"))
-            }
+            SourceKind::Mcp => definition.name.as_str().strip_prefix(&*source.name).and_then(|n| n.strip_prefix("__")),
             _ => None,
         };
         let local = local.unwrap_or(definition.name.as_str());
         let mut entry = Self {
             id: format!("{}:{}:{local}", source.catalog_source(), source.name).into(),
-            paths,
+            paths: (!paths.is_empty()).then(|| Box::new(paths)),
             definition: Arc::new(fitted(definition)),
             source,
             always_load: false,
             optional: false,
             checks_itself: false,
-            profiles: Vec::new(),
+            profiles: Box::default(),
             fingerprint: [0; 32],
             input: OnceLock::new(),
             output: OnceLock::new(),
@@ -225,7 +220,7 @@ impl ToolEntry {
     /// Says which profiles the tool belongs to. Empty means: by its groups.
     #[must_use]
     pub fn with_profiles(mut self, profiles: Vec<Profile>) -> Self {
-        self.profiles = profiles;
+        self.profiles = profiles.into();
         self.refresh_fingerprint();
         self
     }
@@ -290,12 +285,12 @@ impl ToolEntry {
     /// Every string in the arguments that the input schema calls a vault path (`"format":"vault-path"`), with its
     /// JSON Pointer, in the order of the arguments.
     pub fn path_arguments<'a>(&self, args: &'a Map<String, Value>) -> Vec<(String, &'a str)> {
-        self.paths.find(args)
+        self.paths.as_ref().map(|paths| paths.find(args)).unwrap_or_default()
     }
 
     /// Whether the input schema has vault paths at all.
     pub fn has_path_arguments(&self) -> bool {
-        !self.paths.is_empty()
+        self.paths.is_some()
     }
 
     fn refresh_fingerprint(&mut self) {

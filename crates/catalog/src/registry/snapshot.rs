@@ -4,10 +4,7 @@ use super::{
     entry::{RegistryError, ToolEntry, ToolSource},
     names::{closeness, safe_name, with_hash},
 };
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 use toolyard_protocol::canonical;
 
 /// The semantic version of the catalog's form; the fingerprint of its content follows after `+`.
@@ -20,7 +17,8 @@ const MAX_SUGGESTIONS: usize = 3;
 /// Which tools there are now. Change it, then take a [`Snapshot`].
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
-    entries: BTreeMap<Arc<str>, Arc<ToolEntry>>,
+    /// Sorted by id, and shared with the snapshots taken of it.
+    entries: Arc<Vec<Arc<ToolEntry>>>,
 }
 
 impl Registry {
@@ -31,12 +29,10 @@ impl Registry {
 
     /// Takes a tool in. An id that is there already is refused: the first one stays.
     pub fn add(&mut self, entry: ToolEntry) -> Result<(), RegistryError> {
-        match self.entries.entry(entry.shared_id().clone()) {
-            std::collections::btree_map::Entry::Occupied(there) => {
-                Err(RegistryError::Duplicate { id: there.key().to_string() })
-            }
-            std::collections::btree_map::Entry::Vacant(place) => {
-                place.insert(Arc::new(entry));
+        match position_of(&self.entries, entry.id()) {
+            Ok(_) => Err(RegistryError::Duplicate { id: entry.id().to_owned() }),
+            Err(place) => {
+                Arc::make_mut(&mut self.entries).insert(place, Arc::new(entry));
                 Ok(())
             }
         }
@@ -44,12 +40,14 @@ impl Registry {
 
     /// Removes every tool of a source.
     pub fn remove_source(&mut self, source: &ToolSource) {
-        self.entries.retain(|_, entry| entry.source() != source);
+        Arc::make_mut(&mut self.entries).retain(|entry| entry.source() != source);
     }
 
     /// Removes one tool, by id.
     pub fn remove(&mut self, id: &str) {
-        self.entries.remove(id);
+        if let Ok(place) = position_of(&self.entries, id) {
+            Arc::make_mut(&mut self.entries).remove(place);
+        }
     }
 
     /// Puts these tools in place of all that the source had: all of them, or (on an error) none.
@@ -72,7 +70,7 @@ impl Registry {
 
     /// The catalog as it stands now.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::new(Snapshot::build(self.entries.values().cloned().collect()))
+        Arc::new(Snapshot::build(self.entries.clone()))
     }
 }
 
@@ -96,7 +94,7 @@ pub enum Resolution<'a> {
 pub struct Snapshot {
     version: String,
     /// Sorted by id.
-    entries: Vec<Arc<ToolEntry>>,
+    entries: Arc<Vec<Arc<ToolEntry>>>,
     /// Positions, sorted by name.
     by_name: Vec<u32>,
     /// Positions, sorted by the spelling shown to models; of the tools whose spelling is not their name.
@@ -108,12 +106,12 @@ pub struct Snapshot {
 impl Snapshot {
     /// A catalog without tools.
     pub fn empty() -> Arc<Snapshot> {
-        Arc::new(Self::build(Vec::new()))
+        Arc::new(Self::build(Arc::default()))
     }
 
-    fn build(entries: Vec<Arc<ToolEntry>>) -> Self {
+    fn build(entries: Arc<Vec<Arc<ToolEntry>>>) -> Self {
         let mut catalog = String::with_capacity(entries.len() * 112);
-        for entry in &entries {
+        for entry in entries.iter() {
             catalog.push_str(entry.id());
             catalog.push('\n');
             catalog.push_str(&canonical::hex(entry.fingerprint()));
@@ -173,8 +171,9 @@ impl Snapshot {
         rest.get(..count).unwrap_or_default()
     }
 
-    fn with_id(&self, id: &str) -> Option<usize> {
-        self.entries.binary_search_by(|entry| entry.id().cmp(id)).ok()
+    /// Where in [`Snapshot::iter`] the tool with this id stands.
+    pub fn with_id(&self, id: &str) -> Option<usize> {
+        position_of(&self.entries, id).ok()
     }
 
     fn spelled(&self, safe_name: &str) -> Option<usize> {
@@ -258,7 +257,7 @@ impl Snapshot {
         let wanted_name = wanted.splitn(3, ':').nth(2).unwrap_or(wanted);
         let words = words_of(wanted_name);
         let mut ranked: Vec<(usize, &str, &Arc<ToolEntry>)> = Vec::new();
-        for entry in &self.entries {
+        for entry in self.entries.iter() {
             let name = entry.name().as_str();
             let shared = words_of(name).iter().filter(|word| words.contains(word)).count();
             let typo = closeness(wanted_name, name).map_or(0, |distance| 100usize.saturating_sub(distance));
@@ -273,6 +272,15 @@ impl Snapshot {
             if unique(name) { (*name).to_owned() } else { entry.id().to_owned() }
         };
         ranked.iter().take(MAX_SUGGESTIONS).map(spelled).collect()
+    }
+}
+
+/// Where the tool with this id is, or would have to be.
+fn position_of(entries: &[Arc<ToolEntry>], id: &str) -> Result<usize, usize> {
+    // Tools mostly come in the order of their ids.
+    match entries.last() {
+        Some(last) if last.id() < id => Err(entries.len()),
+        _ => entries.binary_search_by(|entry| entry.id().cmp(id)),
     }
 }
 

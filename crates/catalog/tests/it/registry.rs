@@ -161,7 +161,7 @@ fn what_is_hidden_is_neither_suggested_nor_in_the_way() {
         from(ToolSource::mcp("two"), "search", "read-only"),
     ])
     .snapshot();
-    let only_one = |entry: &ToolEntry| entry.source().name == "one";
+    let only_one = |entry: &ToolEntry| &*entry.source().name == "one";
     assert!(
         matches!(snapshot.resolve_visible("search", only_one), Resolution::Found(entry) if entry.id() == "mcp:one:search")
     );

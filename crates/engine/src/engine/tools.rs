@@ -14,16 +14,14 @@ use toolyard_catalog::{Decision, Registry, RegistryError, Snapshot, ToolEntry, T
 pub struct Tools {
     /// What exists.
     pub snapshot: Arc<Snapshot>,
-    providers: Arc<Providers>,
+    /// What runs each of them, by its position there.
+    providers: Vec<Option<Arc<dyn Provider>>>,
 }
-
-/// What runs each tool, by id.
-type Providers = HashMap<Arc<str>, Arc<dyn Provider>>;
 
 impl Tools {
     /// What runs a tool, by id.
     pub fn provider(&self, id: &str) -> Option<&Arc<dyn Provider>> {
-        self.providers.get(id)
+        self.providers.get(self.snapshot.with_id(id)?)?.as_ref()
     }
 }
 
@@ -39,7 +37,7 @@ pub struct ToolExchange {
 
 /// The registry, and what is published of it.
 pub(super) struct Toolbox {
-    registry: Mutex<(Registry, Arc<Providers>)>,
+    registry: Mutex<Registry>,
     published: ArcSwap<Tools>,
     changed: watch::Sender<()>,
 }
@@ -48,16 +46,19 @@ impl Default for Toolbox {
     fn default() -> Self {
         Self {
             registry: Mutex::default(),
-            published: ArcSwap::from_pointee(Tools { snapshot: Snapshot::empty(), providers: Arc::default() }),
+            published: ArcSwap::from_pointee(Tools { snapshot: Snapshot::empty(), providers: Vec::new() }),
             changed: watch::channel(()).0,
         }
     }
 }
 
 impl Toolbox {
-    fn publish(&self, registry: &(Registry, Arc<Providers>)) {
-        let tools = Tools { snapshot: registry.0.snapshot(), providers: registry.1.clone() };
-        self.published.store(Arc::new(tools));
+    /// Shows what the registry now holds. Tools that `came` have a provider of their own, the others keep theirs.
+    fn publish(&self, registry: &Registry, came: &HashMap<Arc<str>, Arc<dyn Provider>>) {
+        let (snapshot, before) = (registry.snapshot(), self.published.load());
+        let provider = |entry: &Arc<ToolEntry>| came.get(entry.id()).or_else(|| before.provider(entry.id())).cloned();
+        let providers = snapshot.iter().map(provider).collect();
+        self.published.store(Arc::new(Tools { snapshot, providers }));
         self.changed.send_replace(());
     }
 }
@@ -71,30 +72,27 @@ impl Engine {
     /// Takes tools out and others in, in one change: all of them, or (on an error) none.
     pub fn exchange(&self, exchanges: Vec<ToolExchange>) -> Result<(), RegistryError> {
         let mut registry = lock(&self.inner.toolbox.registry);
-        let mut next = registry.0.clone();
-        let mut providers = Providers::clone(&registry.1);
+        let mut next = registry.clone();
+        let mut came = HashMap::new();
         for ToolExchange { out, entries, provider } in exchanges {
             for id in &out {
                 next.remove(id);
-                providers.remove(&**id);
             }
             for entry in entries {
-                providers.insert(entry.shared_id().clone(), provider.clone());
+                came.insert(entry.shared_id().clone(), provider.clone());
                 next.add(entry)?;
             }
         }
-        *registry = (next, Arc::new(providers));
-        self.inner.toolbox.publish(&registry);
+        *registry = next;
+        self.inner.toolbox.publish(&registry, &came);
         Ok(())
     }
 
     /// Removes every tool of a source.
     pub fn unregister(&self, source: &ToolSource) {
         let mut registry = lock(&self.inner.toolbox.registry);
-        registry.0.remove_source(source);
-        let snapshot = registry.0.snapshot();
-        Arc::make_mut(&mut registry.1).retain(|id, _| snapshot.get(id).is_some());
-        self.inner.toolbox.publish(&registry);
+        registry.remove_source(source);
+        self.inner.toolbox.publish(&registry, &HashMap::new());
     }
 
     /// Hears when tools come or go.

@@ -260,7 +260,7 @@ pub(super) fn unpredictable(
     scope: &RunScope,
     call_id: CallId,
     call: &StepCall,
-    side_effects: &[String],
+    side_effects: &[std::borrow::Cow<'static, str>],
 ) -> Settled {
     let kinds = if side_effects.is_empty() { "unknown effects".to_owned() } else { side_effects.join(", ") };
     let why = format!("Cannot be predicted: {} would have {kinds}", call.tool);

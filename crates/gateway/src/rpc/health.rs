@@ -80,7 +80,7 @@ async fn summary(gateway: &Gateway, began: Instant) -> Result<Value, RpcError> {
         .snapshot
         .iter()
         .filter(|e| e.source().kind == toolyard_catalog::SourceKind::Plugin)
-        .map(|e| e.source().name.as_str())
+        .map(|e| &*e.source().name)
         .collect();
     let report = gateway.service().plugins().await;
     plugins.extend(report.iter().filter(|p| is_used(p) && works(p)).filter_map(|p| p["id"].as_str()));

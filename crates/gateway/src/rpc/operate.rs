@@ -13,7 +13,7 @@ const NOTHING: &[Field] = &[];
 
 pub(super) fn config(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
     check(ask.method, params, NOTHING)?;
-    Ok(ask.gateway.settings().config.clone())
+    Ok((ask.gateway.settings().config)())
 }
 
 const TAIL: &[Field] = &[

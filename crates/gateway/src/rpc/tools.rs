@@ -51,13 +51,13 @@ pub(super) fn catalog(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, Rpc
             "defaultProfiles": entry.profiles(),
         });
         if !is_core {
-            tool["pluginId"] = source.name.as_str().into();
+            tool["pluginId"] = (*source.name).into();
         }
         if entry.optional() {
             tool["optional"] = true.into();
         }
         add_schemas(&mut tool, entry, schemas);
-        let group = if is_core { definition.category.clone() } else { source.name.clone() };
+        let group = if is_core { definition.category.to_string() } else { source.name.to_string() };
         groups.entry((!is_core, group)).or_default().push(tool);
     }
     let groups: Vec<Value> = groups
@@ -207,8 +207,8 @@ fn effective_tool(entry: &ToolEntry) -> (usize, Value) {
     });
     match source.kind {
         SourceKind::Core => {}
-        SourceKind::Plugin | SourceKind::Client => tool["pluginId"] = source.name.as_str().into(),
-        SourceKind::Mcp => tool["mcpServer"] = source.name.as_str().into(),
+        SourceKind::Plugin | SourceKind::Client => tool["pluginId"] = (*source.name).into(),
+        SourceKind::Mcp => tool["mcpServer"] = (*source.name).into(),
     }
     (place, tool)
 }

@@ -406,8 +406,8 @@ pub(crate) async fn hello(gateway: &Gateway, admitted: &Admitted, auth: Value) -
     // Where things lie on this machine is nobody's business but its administrator's.
     if has_scope(&admitted.scopes, "operator.admin") {
         let snapshot = &mut hello["snapshot"];
-        if let Some(path) = gateway.settings().config.get("path") {
-            snapshot["configPath"] = path.clone();
+        if let Some(path) = &gateway.settings().config_path {
+            snapshot["configPath"] = path.as_str().into();
         }
         snapshot["stateDir"] = gateway.settings().state_path.as_str().into();
         snapshot["authMode"] = "token".into();

@@ -62,7 +62,13 @@ impl Server {
             "valid": true, "issues": [], "warnings": [],
         });
         let address = Some("127.0.0.1".parse().unwrap());
-        let settings = Settings { config, address, state_path: "/nowhere/state".to_owned(), ..settings };
+        let settings = Settings {
+            config_path: config["path"].as_str().map(str::to_owned),
+            config: std::sync::Arc::new(move || config.clone()),
+            address,
+            state_path: "/nowhere/state".to_owned(),
+            ..settings
+        };
         let gateway = Gateway::new(service, settings, stop.clone());
         gateway.set_bridge_tools(std::sync::Arc::new(Bridged(mcp(&engine))));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

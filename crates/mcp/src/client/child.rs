@@ -1,7 +1,10 @@
 //! A server as a child process: its own process group, an environment of what is named, its errors kept, and no trace
 //! left when it ends.
 
-use super::mux::{Inbox, Mux};
+use super::{
+    lines::{Lines, TooLong, read_once},
+    mux::{Inbox, Mux},
+};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
     collections::VecDeque,
@@ -11,16 +14,12 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncWriteExt},
     process::{Child, ChildStdin, Command},
     sync::mpsc,
 };
 use tokio_util::sync::CancellationToken;
 
-/// Bytes there is room for when a child is read from; each that runs has this many. A longer message makes more room.
-const READ_ROOM: usize = 4 << 10;
-/// Bytes of its errors read at once.
-const READ_ERRORS: usize = 1 << 10;
 /// Bytes of a server's errors that are kept.
 const KEPT_ERRORS: usize = 4096;
 /// A server whose input has ended gets this long to end by itself,
@@ -172,15 +171,13 @@ async fn watch(mut watched: Watched, reading: tokio::task::JoinHandle<String>) {
 }
 
 async fn write(mut stdin: ChildStdin, mut outgoing: mpsc::Receiver<String>, eof: CancellationToken) {
-    let mut batch = Vec::new();
     loop {
         let message = tokio::select! {
             message = outgoing.recv() => message,
             () = eof.cancelled() => return,
         };
         let Some(message) = message else { return };
-        batch.clear();
-        batch.extend_from_slice(message.as_bytes());
+        let mut batch = message.into_bytes();
         batch.push(b'\n');
         while batch.len() < WRITE_BATCH
             && let Ok(message) = outgoing.try_recv()
@@ -207,36 +204,17 @@ async fn read(mut stdout: impl AsyncRead + Unpin, max_message: usize, mux: Arc<M
             mux.receive(text, &inbox);
         }
     };
-    let mut buffer = Vec::new();
-    // How much of the buffer is known to hold no end of a line.
-    let mut searched = 0;
+    let mut lines = Lines::new(max_message);
     loop {
-        buffer.reserve(READ_ROOM);
-        match stdout.read_buf(&mut buffer).await {
-            Ok(0) => {
-                take(&buffer);
+        let added = read_once(&mut stdout, |bytes| (!bytes.is_empty()).then(|| lines.add(bytes, take)));
+        match added.await {
+            Ok(Some(Ok(()))) => {}
+            Ok(Some(Err(TooLong))) => return format!("a message longer than {max_message} bytes"),
+            Ok(None) => {
+                take(lines.rest());
                 return "the server closed its output".to_owned();
             }
-            Ok(_) => {}
             Err(e) => return format!("its output cannot be read: {e}"),
-        }
-        let mut start = 0;
-        while let Some(length) = memchr::memchr(b'\n', &buffer[searched..]) {
-            let end = searched + length;
-            if end - start > max_message {
-                break;
-            }
-            take(&buffer[start..end]);
-            start = end + 1;
-            searched = start;
-        }
-        buffer.drain(..start);
-        searched = buffer.len();
-        if searched > max_message {
-            return format!("a message longer than {max_message} bytes");
-        }
-        if buffer.is_empty() && buffer.capacity() > READ_ROOM {
-            buffer = Vec::new();
         }
     }
 }
@@ -263,14 +241,12 @@ impl Errors {
 }
 
 async fn keep_errors(name: String, mut stderr: impl AsyncRead + Unpin, errors: Arc<Errors>) {
-    let mut buffer = vec![0; READ_ERRORS];
-    while let Ok(count) = stderr.read(&mut buffer).await {
-        if count == 0 {
-            return;
-        }
-        errors.add(&buffer[..count]);
-        tracing::debug!(server = name, "{}", String::from_utf8_lossy(&buffer[..count]).trim_end());
-    }
+    let keep = |bytes: &[u8]| {
+        errors.add(bytes);
+        tracing::debug!(server = name, "{}", String::from_utf8_lossy(bytes).trim_end());
+        bytes.len()
+    };
+    while read_once(&mut stderr, keep).await.is_ok_and(|count| count > 0) {}
 }
 
 #[cfg(test)]

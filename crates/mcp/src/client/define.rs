@@ -42,13 +42,13 @@ pub fn pin_of(tool: &Map<String, Value>) -> String {
 
 /// Makes a tool of what a server says. `Err` says why it is left out.
 pub(crate) fn define(
-    server: &str,
+    source: ToolSource,
     config: &ServerConfig,
     terms: Option<&PluginTerms>,
     tool: &Map<String, Value>,
 ) -> Result<Defined, String> {
     let original = tool.get("name").and_then(Value::as_str).filter(|n| !n.is_empty()).ok_or("it has no name")?;
-    let prefix = if terms.is_some() { String::new() } else { config.prefix(server) };
+    let prefix = if terms.is_some() { String::new() } else { config.prefix(&source.name) };
     let name = tool_name(&prefix, original).ok_or_else(|| format!("{original:?} cannot be a name"))?;
     let annotations = tool.get("annotations").and_then(Value::as_object).cloned().unwrap_or_default();
     let hint = |key: &str| config.trust == Trust::Annotations && annotations.get(key) == Some(&Value::Bool(true));
@@ -75,16 +75,16 @@ pub(crate) fn define(
         name,
         title: title.chars().take(MAX_TITLE).collect(),
         description: cut(description.unwrap_or("No description."), MAX_DESCRIPTION),
-        category: if terms.is_some() { "plugin" } else { "mcp" }.to_owned(),
+        category: if terms.is_some() { "plugin" } else { "mcp" }.into(),
         risk_level: if reads { RiskLevel::ReadOnly } else { RiskLevel::Writes },
-        version: "1.0.0".to_owned(),
+        version: "1.0.0".into(),
         input_schema: input.into(),
         output_schema: tool
             .get("outputSchema")
             .and_then(Value::as_object)
             .and_then(wrapped)
             .map(|s| compact(&s, 0).into()),
-        side_effects: if reads { Vec::new() } else { vec!["external".to_owned()] },
+        side_effects: if reads { Vec::new() } else { vec!["external".into()] },
         idempotency: match (reads, again) {
             (true, _) => Idempotency::Pure,
             (false, true) => Idempotency::Idempotent,
@@ -98,7 +98,6 @@ pub(crate) fn define(
         max_timeout_ms: None,
         undo: Undo::None,
     };
-    let source = terms.map_or_else(|| ToolSource::mcp(server), |terms| ToolSource::plugin(terms.plugin.clone()));
     let mut entry = ToolEntry::new(definition, source).map_err(|e| e.to_string())?;
     if let Some(own) = own {
         let optional = own.optional || tool.get("optional") == Some(&Value::Bool(true));
@@ -228,10 +227,11 @@ mod tests {
     fn a_server_is_not_believed_unless_told_to() {
         let reads = tool(json!({"name": "t", "inputSchema": {}, "annotations": {"readOnlyHint": true}}));
         let config = ServerConfig::default();
-        let doubted = define("s", &config, None, &reads).unwrap();
+        let doubted = define(ToolSource::mcp("s"), &config, None, &reads).unwrap();
         assert_eq!(doubted.entry.definition().risk_level, RiskLevel::Writes);
         assert_eq!(doubted.entry.id(), "mcp:s:t");
-        let trusted = define("s", &ServerConfig { trust: Trust::Annotations, ..config }, None, &reads).unwrap();
+        let trusted =
+            define(ToolSource::mcp("s"), &ServerConfig { trust: Trust::Annotations, ..config }, None, &reads).unwrap();
         assert_eq!(trusted.entry.definition().risk_level, RiskLevel::ReadOnly);
     }
 

@@ -7,6 +7,7 @@ mod child;
 mod config;
 mod define;
 mod http;
+mod lines;
 mod live;
 mod mux;
 mod oauth;

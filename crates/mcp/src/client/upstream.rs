@@ -24,6 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::Semaphore;
+use toolyard_catalog::ToolSource;
 use toolyard_engine::{Failed, Progress};
 use toolyard_protocol::{ErrorCode, Failure, RunId};
 
@@ -53,6 +54,8 @@ pub(crate) struct Upstream {
     /// Brings tokens, where the server is reached over HTTP and no credential is configured.
     pub(super) auth: Option<Arc<Authorizer>>,
     pub(crate) terms: Option<PluginTerms>,
+    /// Where the catalog says its tools come from; they share the name.
+    pub(super) source: ToolSource,
     /// Ids of the tools it has in the catalog.
     published: Mutex<Vec<Arc<str>>>,
     pub(crate) shared: Arc<Shared>,
@@ -89,10 +92,15 @@ impl Drop for Under<'_> {
 impl Upstream {
     pub(crate) fn new(spec: super::ServerSpec, shared: Arc<Shared>) -> Arc<Self> {
         let super::ServerSpec { name, config, launcher, terms } = spec;
+        let source = match &terms {
+            Some(terms) => ToolSource::plugin(terms.plugin.as_str()),
+            None => ToolSource::mcp(name.as_str()),
+        };
         let auth =
             shared.tokens.get().filter(|_| terms.is_none()).and_then(|folder| Authorizer::new(&name, &config, folder));
         Arc::new_cyclic(|this| Self {
             auth,
+            source,
             name,
             terms,
             published: Mutex::default(),

@@ -29,7 +29,7 @@ const LISTS_FRESH: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub(super) struct Offers {
     /// Sorted by the name in the catalog.
-    pub(super) tools: Vec<(ToolName, Known)>,
+    pub(super) tools: Vec<(ToolName, Kept)>,
     pub(super) prompts: Arc<Vec<Value>>,
     pub(super) resources: Arc<Vec<Value>>,
     pub(super) templates: Arc<Vec<Value>>,
@@ -41,12 +41,19 @@ pub(super) struct Offers {
     pub(super) protocol: Option<String>,
 }
 
+/// What is kept of a tool beside the catalog's entry. There may be thousands.
+pub(super) struct Kept {
+    /// The server's name for it, where that is not the catalog's without the prefix.
+    original: Option<Box<str>>,
+    mirrored: Arc<[Mirrored]>,
+    /// As JSON: it is read when a list is written. Tools that say the same share it.
+    extras: Option<Arc<str>>,
+}
+
 /// A tool as calls need it.
-#[derive(Clone)]
 pub(crate) struct Known {
-    pub(crate) original: Arc<str>,
+    pub(crate) original: String,
     pub(crate) mirrored: Arc<[Mirrored]>,
-    /// As JSON: it is read when a list is written, and there may be thousands.
     extras: Option<Arc<str>>,
 }
 
@@ -91,7 +98,7 @@ impl Upstream {
             ..Offers::default()
         };
         let mut entries = Vec::new();
-        let mut names = HashSet::new();
+        let (mut names, mut texts) = (HashSet::new(), HashSet::new());
         for tool in &seen.tools {
             let original = tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
             let leave_out = |offers: &mut Offers, reason: String| {
@@ -106,7 +113,7 @@ impl Upstream {
                 offers.withheld.push(withheld);
                 continue;
             }
-            let defined = match define::define(&self.name, &self.config, self.terms.as_ref(), tool) {
+            let defined = match define::define(self.source.clone(), &self.config, self.terms.as_ref(), tool) {
                 Ok(defined) => defined,
                 Err(reason) => {
                     leave_out(&mut offers, reason);
@@ -119,12 +126,12 @@ impl Upstream {
                 leave_out(&mut offers, format!("the name {name} is taken"));
                 continue;
             }
-            let known = Known {
-                original: original.into(),
+            let kept = Kept {
+                original: (self.without_prefix(&name) != Some(&original)).then(|| original.into()),
                 mirrored: if mirrored.is_empty() { Arc::default() } else { mirrored.into() },
-                extras: (!extras.is_empty()).then(|| Value::Object(extras).to_string().into()),
+                extras: (!extras.is_empty()).then(|| shared(&mut texts, Value::Object(extras).to_string())),
             };
-            offers.tools.push((entry.name().clone(), known));
+            offers.tools.push((name, kept));
             entries.push(entry);
         }
         for missing in self.terms.iter().flat_map(|terms| &terms.expected) {
@@ -213,11 +220,22 @@ impl Upstream {
         lock(&self.offers).health = health;
     }
 
+    /// A tool's name as the server most likely has it.
+    fn without_prefix<'a>(&self, name: &'a ToolName) -> Option<&'a str> {
+        match &self.terms {
+            Some(_) => Some(name.as_str()),
+            None => name.as_str().strip_prefix(&*self.config.prefix(&self.name)),
+        }
+    }
+
     /// A tool by its name in the catalog.
     pub(crate) fn known(&self, name: &str) -> Option<Known> {
         let offers = lock(&self.offers);
         let at = offers.tools.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
-        offers.tools.get(at).map(|(_, known)| known.clone())
+        let (name, kept) = offers.tools.get(at)?;
+        let original = kept.original.as_deref().or_else(|| self.without_prefix(name))?;
+        let Kept { mirrored, extras, .. } = kept;
+        Some(Known { original: original.to_owned(), mirrored: mirrored.clone(), extras: extras.clone() })
     }
 
     /// Lists, as last seen. Old ones are asked for again, for the next time.
@@ -274,5 +292,17 @@ impl Upstream {
                 Err(_) => tracing::warn!(server = upstream.name, "a changed list did not come in time"),
             }
         });
+    }
+}
+
+/// One copy of each text.
+fn shared(texts: &mut HashSet<Arc<str>>, text: String) -> Arc<str> {
+    match texts.get(text.as_str()) {
+        Some(there) => there.clone(),
+        None => {
+            let text: Arc<str> = text.into();
+            texts.insert(text.clone());
+            text
+        }
     }
 }

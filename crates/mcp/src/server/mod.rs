@@ -21,12 +21,9 @@ use crate::{
 };
 use serde_json::Value;
 use session::{Outlet, Session, lock};
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
 };
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -104,7 +101,7 @@ pub(crate) struct Inner {
     pub(crate) asks: Asks,
     pub(crate) info: Implementation,
     pub(crate) agent: String,
-    pub(crate) lists: Mutex<HashMap<String, Arc<tools::ToolList>>>,
+    pub(crate) lists: Mutex<tools::ToolLists>,
     pub(crate) changes: broadcast::Sender<Change>,
     pub(crate) suspended: call::Suspensions,
     watches_notes: AtomicBool,
@@ -134,8 +131,17 @@ impl McpServer {
         let inner = Arc::new(inner);
         let watching = Arc::downgrade(&inner);
         tokio::spawn(async move {
-            while tools.changed().await.is_ok() {
+            loop {
+                let change = tokio::time::timeout(tools::LIST_KEPT_FOR, tools.changed()).await;
                 let Some(inner) = watching.upgrade() else { return };
+                match change {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return,
+                    Err(_) => {
+                        lock(&inner.lists).forget_unused();
+                        continue;
+                    }
+                }
                 // What upstream servers say beside the catalog may have changed with it, or alone.
                 lock(&inner.lists).clear();
                 let now = inner.engine.tools().snapshot.version().to_owned();

@@ -10,13 +10,19 @@ use crate::{
     jsonrpc::{INVALID_PARAMS, MISSING_CAPABILITY},
 };
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use toolyard_catalog::{SourceKind, ToolEntry};
 use toolyard_engine::{Caller, Engine};
 use toolyard_protocol::{ErrorCode, Failure, Idempotency, RiskLevel, ToolDefinition, ToolResult, Undo};
 
 /// Tool lists kept for callers alike; beyond it all are forgotten.
 const MAX_KEPT_LISTS: usize = 64;
+/// A list that nobody asked for this long is written anew.
+pub(crate) const LIST_KEPT_FOR: Duration = Duration::from_secs(5);
 /// Tools on one page. Many clients never ask for a second one, so a page holds what people really have.
 pub(crate) const TOOLS_PAGE: usize = 10_000;
 /// In `_meta` of a result: the failure with its code and suggestion.
@@ -31,6 +37,29 @@ pub(crate) struct ToolList {
     pub(crate) instructions: Option<String>,
 }
 
+/// Lists that were written lately, with when each was last asked for.
+#[derive(Default)]
+pub(crate) struct ToolLists(HashMap<String, (Arc<ToolList>, Instant)>);
+
+impl ToolLists {
+    fn get(&mut self, key: &str) -> Option<Arc<ToolList>> {
+        let (list, asked) = self.0.get_mut(key)?;
+        *asked = Instant::now();
+        Some(list.clone())
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Forgets those nobody asked for lately: a client asks when it starts, and a list of thousands is megabytes.
+    pub(crate) fn forget_unused(&mut self) {
+        self.0.retain(|_, (_, asked)| asked.elapsed() < LIST_KEPT_FOR);
+        self.0.shrink_to_fit();
+    }
+}
+
 impl Inner {
     /// The caller's tools. The key holds everything the list depends on.
     pub(crate) async fn tool_list(&self, caller: &Caller) -> Result<Arc<ToolList>, Failure> {
@@ -38,7 +67,7 @@ impl Inner {
         let policy = self.engine.policy_for(caller);
         let key = format!("{}\n{}\n{}\n{}", snapshot.version(), policy.hash(), caller.agent, caller.scopes.join(","));
         if let Some(list) = lock(&self.lists).get(&key) {
-            return Ok(list.clone());
+            return Ok(list);
         }
         let Shown { tools, instructions } = self.shelf.show(&self.engine, caller).await?;
         let pages = tools.chunks(TOOLS_PAGE).map(|page| self.write_page(page)).collect::<Vec<_>>();
@@ -46,11 +75,11 @@ impl Inner {
         let list = Arc::new(ToolList { pages, instructions });
         let mut lists = lock(&self.lists);
         // Nobody asks for an earlier version's again.
-        lists.retain(|known, _| known.lines().next() == Some(snapshot.version()));
-        if lists.len() >= MAX_KEPT_LISTS {
-            lists.clear();
+        lists.0.retain(|known, _| known.lines().next() == Some(snapshot.version()));
+        if lists.0.len() >= MAX_KEPT_LISTS {
+            lists.0.clear();
         }
-        lists.insert(key, list.clone());
+        lists.0.insert(key, (list.clone(), Instant::now()));
         Ok(list)
     }
 

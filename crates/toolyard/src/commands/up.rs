@@ -5,6 +5,7 @@ use crate::{
     cli::{Global, UpArgs},
     config, context, home, mcp,
     output::{self, Paint},
+    rest,
     wiring::{Needs, Yard},
 };
 use serde_json::json;
@@ -21,26 +22,6 @@ use toolyard_protocol::{ErrorCode, Failure};
 const MIN_TOKEN: usize = 16;
 /// How long open HTTP connections may take to end when stopping.
 const DOOR_CLOSES: std::time::Duration = std::time::Duration::from_secs(2);
-
-/// When the catalog has been quiet this long, what starting or building it took is given back to the system.
-const CATALOG_QUIET: std::time::Duration = std::time::Duration::from_secs(1);
-
-/// Hundreds of upstream tools come as large lists that are parsed, looked through and dropped; starting, too, needs code
-/// and memory that serving does not.
-async fn give_back_after_changes(mut changes: tokio::sync::watch::Receiver<()>, stop: CancellationToken) {
-    changes.mark_changed(); // starting counts as one
-    let quietly = async {
-        while changes.changed().await.is_ok() {
-            while tokio::time::timeout(CATALOG_QUIET, changes.changed()).await.is_ok_and(|told| told.is_ok()) {}
-            let given_back = tokio::task::spawn_blocking(|| {
-                toolyard_sandbox::heap::give_back();
-                toolyard_sandbox::image::let_go();
-            });
-            let _ = given_back.await;
-        }
-    };
-    stop.run_until_cancelled(quietly).await;
-}
 
 /// As many open files as the system lets us have: every client is one.
 fn allow_many_files() {
@@ -120,7 +101,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         .map_err(|e| Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.mcp_socket().display())))?;
     let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, mcp_server, owner, home::user_name(), stop.clone()));
     let _meeting = yard.connect();
-    tokio::spawn(give_back_after_changes(yard.service.engine().watch_tools(), stop.clone()));
+    tokio::spawn(rest::give_back_when_quiet(stop.clone()));
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     let network_door = match acceptor {
         Some(acceptor) => {

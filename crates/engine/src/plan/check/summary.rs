@@ -57,7 +57,7 @@ pub(super) fn summarise(plan: &ActionPlan, tools: &Snapshot) -> PlanSummary {
             summary.commands_executed.push(shown.to_owned());
         }
         let paths: Vec<String> = entry.path_arguments(&step.args).into_iter().map(|(_, p)| p.to_owned()).collect();
-        let kinds: HashSet<&str> = definition.side_effects.iter().map(String::as_str).collect();
+        let kinds: HashSet<&str> = definition.side_effects.iter().map(|kind| &**kind).collect();
         let list = if kinds.contains("trash") || kinds.contains("delete") {
             &mut summary.files_deleted
         } else if kinds.contains("modify-file") || kinds.contains("rename") {

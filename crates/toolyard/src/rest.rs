@@ -1,0 +1,56 @@
+//! A process that waits should weigh little. Starting, taking in a hundred servers' tools, or writing a long list touches
+//! code and memory that waiting does not need; when little has been computed for a moment, it is given back.
+
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use toolyard_sandbox::{clock, heap, image};
+
+/// How often it is looked at how much was computed.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Less than this since the last look is rest: a hundredth of one processor.
+const QUIET: Duration = Duration::from_millis(20);
+/// There is something to give back once this much was computed since the last time.
+const WORTH_IT: Duration = Duration::from_millis(10);
+
+/// Gives back until told to stop.
+pub(crate) async fn give_back_when_quiet(stop: CancellationToken) {
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // The first look is at once, and starting counts as work done.
+    let (mut looked, mut given_back) = (clock::computed(), Duration::ZERO);
+    looks.tick().await;
+    let quietly = async {
+        loop {
+            looks.tick().await;
+            let now = clock::computed();
+            if is_due(now, looked, given_back) {
+                let _ = tokio::task::spawn_blocking(|| {
+                    heap::give_back();
+                    image::let_go();
+                })
+                .await;
+                given_back = clock::computed();
+            }
+            looked = clock::computed();
+        }
+    };
+    stop.run_until_cancelled(quietly).await;
+}
+
+/// Whether little was computed since the last look, and enough since memory was last given back.
+fn is_due(now: Duration, looked: Duration, given_back: Duration) -> bool {
+    now.saturating_sub(looked) < QUIET && now.saturating_sub(given_back) >= WORTH_IT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_given_back_in_a_quiet_moment_after_work() {
+        let ms = Duration::from_millis;
+        assert!(is_due(ms(105), ms(100), ms(50)), "quiet after work");
+        assert!(!is_due(ms(150), ms(100), ms(50)), "still working");
+        assert!(!is_due(ms(105), ms(104), ms(100)), "nothing happened since");
+    }
+}
