@@ -12,8 +12,9 @@ NOTES_CRASH_POINTS ?= 6
 CASES ?= *
 
 # Cargo chooses the features of shared dependencies by what is built together: another set of packages, or a build with
-# and one without tests, means building LanceDB again. So there are two sets, and everything uses one of them.
-RELEASE := $(CARGO) build --release -p toolyard -p toolyard-sandbox -p toolyard-mcp -p toolyard-bench
+# and one without tests, means building LanceDB again. So there are two sets, and everything uses one of them. The
+# benchmarks ask for no features beyond those of the program, so they are added to its set without a second build.
+RELEASE := $(CARGO) build --release -p toolyard -p toolyard-sandbox -p toolyard-mcp
 DEBUG := $(CARGO) build -q --workspace --all-targets --locked
 
 .PHONY: context-crash crash-full help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store dist clean-home tools-needed
@@ -28,7 +29,7 @@ tools-needed: ## check that what cannot be installed by us is there
 	@command -v python3 >/dev/null || { echo "python3 is missing: it checks the links in the documentation"; exit 1; }
 
 build: tools-needed ## build the program, optimised
-	@test -x "$$CARGO_TARGET_DIR/release/toolyard" || echo "building Toolyard for the first time: some 25 minutes on 2 cores, most of it for LanceDB and the 330 crates it brings; later builds take seconds"
+	@test -x "$$CARGO_TARGET_DIR/release/toolyard" || echo "building Toolyard for the first time: some 20 minutes on 2 cores, most of it for LanceDB and the crates it brings; later builds take seconds"
 	$(RELEASE)
 
 up: build ## set up and run Toolyard on embedded defaults with a sample vault
@@ -104,6 +105,7 @@ docs-check: tools-needed ## generated pages are current, links resolve
 	python3 scripts/check_links.py
 
 bench: build ## measure; one JSON line each
+	$(RELEASE) -p toolyard-bench
 	"$$CARGO_TARGET_DIR/release/toolyard-bench" all --binary "$$CARGO_TARGET_DIR/release/toolyard"
 
 dist: tools-needed ## build the program with everything the optimiser can do (slow)

@@ -1,11 +1,7 @@
 //! CPU time and memory, as the kernel counts them.
+#![allow(unsafe_code)]
 
-use anyhow::{Context, Result};
-use nix::sys::{
-    resource::{UsageWho, getrusage},
-    time::TimeValLike,
-};
-
+use anyhow::{Context, Result, ensure};
 /// Whose CPU time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Whose {
@@ -18,11 +14,17 @@ pub(crate) enum Whose {
 /// User and system time so far, in microseconds.
 pub(crate) fn cpu_micros(whose: Whose) -> Result<f64> {
     let who = match whose {
-        Whose::Ours => UsageWho::RUSAGE_SELF,
-        Whose::Children => UsageWho::RUSAGE_CHILDREN,
+        Whose::Ours => libc::RUSAGE_SELF,
+        Whose::Children => libc::RUSAGE_CHILDREN,
     };
-    let usage = getrusage(who).context("the kernel does not say how much CPU was used")?;
-    Ok((usage.user_time() + usage.system_time()).num_microseconds() as f64)
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills in a record of ours, all of whose fields are numbers, for which zero is a value.
+    let usage = unsafe {
+        ensure!(libc::getrusage(who, usage.as_mut_ptr()) == 0, "the kernel does not say how much CPU was used");
+        usage.assume_init()
+    };
+    let micros = |time: libc::timeval| time.tv_sec as f64 * 1e6 + time.tv_usec as f64;
+    Ok(micros(usage.ru_utime) + micros(usage.ru_stime))
 }
 
 /// Resident memory of a process, in bytes.

@@ -89,9 +89,10 @@ pub(crate) fn serve(setup: &Setup) -> Result<()> {
 
 /// The soft limit on open files, raised as far as it goes; at least so many are needed.
 pub(crate) fn open_files(needed: u64) -> Result<()> {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let hard = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })?;
+    let hard = hard.unwrap_or(u64::MAX);
     ensure!(hard >= needed, "{hard} files may be open at once, and {needed} are needed");
     Ok(())
 }

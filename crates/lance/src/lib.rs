@@ -13,6 +13,7 @@ mod index;
 mod maintain;
 mod reader;
 mod rows;
+mod s3;
 mod tables;
 mod writer;
 

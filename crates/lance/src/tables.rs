@@ -4,6 +4,7 @@ use crate::{
     errors::index_error,
     index::LanceOptions,
     rows::{chunk_schema, file_schema},
+    s3::S3,
 };
 use arrow_array::RecordBatch;
 use jiff::Timestamp;
@@ -56,11 +57,9 @@ impl Place {
             .get_or_try_init(|| async {
                 let cache = self.options.cache_bytes;
                 let for_indexes = cache / 4 * INDEX_CACHE_SHARE;
-                let session = Session::new(
-                    for_indexes as usize,
-                    (cache - for_indexes) as usize,
-                    Arc::new(ObjectStoreRegistry::default()),
-                );
+                let stores = ObjectStoreRegistry::default();
+                stores.insert("s3", Arc::new(S3));
+                let session = Session::new(for_indexes as usize, (cache - for_indexes) as usize, Arc::new(stores));
                 let mut builder = connect(&self.options.uri).session(Arc::new(session));
                 for (key, value) in &self.options.storage_options {
                     builder = builder.storage_option(key.clone(), value.clone());

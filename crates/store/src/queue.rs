@@ -1,77 +1,27 @@
 //! What lies between callers and the writer thread: the order of changes, who waits for what, back-pressure, and the
 //! facts that are already set but not yet written. Knows no SQL.
 
-use crate::{
-    blob_files::StoredBlob,
-    journal::Place,
-    journaling::{Journaling, Piece},
-    limits,
-};
+mod changes;
+mod journal_side;
+mod writer_side;
+
+use crate::{journal::Place, journaling::Journaling, limits};
+pub(crate) use changes::{Answer, Append, Blobs, Fact, LedgerOp, Op, Reply, StoredFrame};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, SyncSender},
     },
     time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
 use toolyard_engine::{
     BoxFuture,
-    store::{Lease, LedgerEntry, Position, RunRow, StoreError},
+    store::{Position, StoreError},
 };
 use toolyard_protocol::RunId;
-
-pub(crate) type Answer<T> = Result<T, StoreError>;
-pub(crate) type Reply<T> = SyncSender<Answer<T>>;
-
-/// One change, waiting to be written.
-pub(crate) enum Op {
-    Append(Append),
-    Put(Fact),
-    Remove { space: String, key: String },
-    PutIfAbsent { fact: Fact, reply: Reply<Option<Vec<u8>>> },
-    Claim { run_id: RunId, expected: Option<Lease>, new: Lease, reply: Reply<bool> },
-    Ledger(LedgerOp),
-}
-
-pub(crate) struct Append {
-    pub(crate) run_id: RunId,
-    pub(crate) frames: Vec<StoredFrame>,
-    pub(crate) blobs: Blobs,
-    pub(crate) row: Option<RunRow>,
-}
-
-/// A frame as it goes into the database.
-pub(crate) struct StoredFrame {
-    pub(crate) seq: u32,
-    pub(crate) kind: i64,
-    pub(crate) payload: Vec<u8>,
-    pub(crate) chain: [u8; 32],
-}
-
-/// A batch's blobs: ready, or still being compressed and written elsewhere.
-pub(crate) enum Blobs {
-    Ready(Vec<StoredBlob>),
-    Pending(Receiver<Answer<Vec<StoredBlob>>>),
-    Failed(StoreError),
-}
-
-pub(crate) struct Fact {
-    pub(crate) space: String,
-    pub(crate) key: String,
-    pub(crate) value: Vec<u8>,
-    /// Microseconds since 1970.
-    pub(crate) expires_at: Option<i64>,
-}
-
-/// The entry is made on the caller's thread, between a question and an answer, because the maker cannot travel.
-pub(crate) struct LedgerOp {
-    pub(crate) ask: SyncSender<Option<LedgerEntry>>,
-    pub(crate) answer: Receiver<(Vec<u8>, [u8; 32])>,
-    pub(crate) reply: Reply<LedgerEntry>,
-}
+pub(crate) use writer_side::{Work, Written};
 
 pub(crate) struct Queued {
     pub(crate) position: u64,
@@ -92,35 +42,6 @@ pub(crate) enum Urgency {
     Commit,
     /// At once, with a sync.
     Sync,
-}
-
-/// What the writer does next.
-pub(crate) enum Work {
-    Write {
-        ops: Vec<Queued>,
-        sync: bool,
-    },
-    Sync {
-        upto: u64,
-    },
-    /// There has been nothing to do for a while.
-    Rest,
-    Close,
-    /// The store was poisoned by somebody else: no more writing.
-    Stop,
-}
-
-/// What became of a transaction.
-#[derive(Default)]
-pub(crate) struct Written {
-    pub(crate) upto: u64,
-    /// Whether a sync follows at once.
-    pub(crate) sync: bool,
-    pub(crate) bytes: usize,
-    pub(crate) rejected: Vec<(u64, RunId, StoreError)>,
-    pub(crate) claimed: Vec<RunId>,
-    /// The last frames of runs whose record came to the database without the journal.
-    pub(crate) heads: Vec<(RunId, u32)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -314,66 +235,6 @@ impl Queue {
         }
     }
 
-    /// Has the journal synced up to a position; `false` if it cannot.
-    fn wake_journal(&self, state: &mut State, position: u64) -> bool {
-        if !state.journaling.want(position) {
-            return false;
-        }
-        self.journal_bell.store(true, Ordering::Release);
-        if state.journal_parked {
-            state.journal_parked = false;
-            self.journal_work.notify_one();
-        }
-        true
-    }
-
-    /// What the journal's thread writes next; sleeps until there is something. `None` when the store closes.
-    pub(crate) fn next_piece(&self, mut spare: Vec<u8>) -> Option<Piece> {
-        let mut state = self.lock();
-        let mut spun = false;
-        loop {
-            state.journal_parked = false;
-            // When the store closes the database is synced, which answers everybody.
-            if state.poisoned.is_some() || state.closing {
-                return None;
-            }
-            let durable = state.durable;
-            if let Some(piece) = state.journaling.take(durable, &mut spare) {
-                return Some(piece);
-            }
-            if !spun && let Some(until) = state.journaling.spin_until() {
-                spun = true;
-                self.journal_bell.store(false, Ordering::Release);
-                drop(state);
-                while !self.journal_bell.load(Ordering::Acquire) && Instant::now() < until {
-                    std::hint::spin_loop();
-                }
-                state = self.lock();
-                continue;
-            }
-            state.journal_parked = true;
-            state = self.journal_work.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Everything up to a position is on the disk, in the journal or in the database.
-    pub(crate) fn journaled(&self, upto: u64, took: Duration) {
-        let mut state = self.lock();
-        state.journaling.rest(took);
-        self.tell_durable(state, upto, true);
-    }
-
-    /// Hands a piece to the caller instead of the journal's thread: when nobody else waits, and a sync is quick here.
-    pub(crate) fn lead(&self, position: Position) -> Option<Piece> {
-        let mut state = self.lock();
-        let durable = state.durable;
-        let alone = state.waiters.is_empty() && state.poisoned.is_none() && !state.closing;
-        if !alone || position.0 <= durable || !state.journaling.is_quick() || !state.journaling.want(position.0) {
-            return None;
-        }
-        state.journaling.take(durable, &mut Vec::new())
-    }
-
     /// Waits until everything that is durable can be read.
     pub(crate) fn catch_up(&self) -> Answer<()> {
         let state = self.lock();
@@ -475,97 +336,6 @@ impl Queue {
         }
     }
 
-    /// The writer's next piece of work; sleeps until there is some. With `may_rest`, it is told when there is none for a
-    /// while.
-    pub(crate) fn next(&self, may_rest: bool) -> Work {
-        let mut state = self.lock();
-        let (mut spun, mut dozed) = (false, false);
-        loop {
-            state.writer = Writer::Working;
-            if state.poisoned.is_some() {
-                return Work::Stop;
-            }
-            let waited = state.queue.front().map(|oldest| oldest.at.elapsed());
-            if let Some(waited) = waited
-                && (state.is_due() || waited >= self.ride_delay)
-            {
-                return state.take();
-            }
-            if waited.is_none() && state.wanted_durable > state.sync_begun {
-                state.sync_begun = state.visible;
-                return Work::Sync { upto: state.visible };
-            }
-            if waited.is_none() && state.closing {
-                return Work::Close;
-            }
-            if !spun && let Some(until) = state.spin_until() {
-                spun = true;
-                self.bell.store(false, Ordering::Release);
-                drop(state);
-                while !self.bell.load(Ordering::Acquire) && Instant::now() < until {
-                    std::hint::spin_loop();
-                }
-                state = self.lock();
-                continue;
-            }
-            if let Some(waited) = waited {
-                state.writer = Writer::Gathering;
-                let left = self.ride_delay - waited;
-                state = self.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-                continue;
-            }
-            if !dozed {
-                dozed = true;
-                state.writer = Writer::Gathering;
-                state = self.work.wait_timeout(state, self.ride_delay).unwrap_or_else(PoisonError::into_inner).0;
-                continue;
-            }
-            state.writer = Writer::Parked;
-            if may_rest {
-                let (woken, timeout) =
-                    self.work.wait_timeout(state, limits::IDLE_AFTER).unwrap_or_else(PoisonError::into_inner);
-                state = woken;
-                if timeout.timed_out() && state.writer == Writer::Parked {
-                    state.writer = Writer::Working;
-                    return Work::Rest;
-                }
-            } else {
-                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-        }
-    }
-
-    /// Everything up to a position is committed.
-    pub(crate) fn written(&self, written: Written) {
-        let mut state = self.lock();
-        state.visible = state.visible.max(written.upto);
-        if written.sync {
-            state.sync_begun = state.sync_begun.max(written.upto);
-        }
-        state.bytes = state.bytes.saturating_sub(written.bytes);
-        for (position, run_id, error) in written.rejected {
-            state.rejected.insert(position, error.clone());
-            state.stopped_runs.insert(run_id, error);
-            state.journaling.forget(run_id);
-        }
-        for (run_id, seq) in written.heads {
-            state.journaling.learn(run_id, seq);
-        }
-        for run_id in written.claimed {
-            state.stopped_runs.remove(&run_id);
-            state.journaling.forget(run_id);
-        }
-        if !state.pending.is_empty() {
-            state.pending.retain(|_, facts| {
-                facts.retain(|_, pending| pending.position > written.upto);
-                !facts.is_empty()
-            });
-        }
-        if state.watchers > 0 {
-            self.progress.notify_all();
-        }
-    }
-
     /// How many rejected batches are remembered.
     pub(crate) fn rejected(&self) -> usize {
         self.lock().rejected.len()
@@ -578,19 +348,6 @@ impl Queue {
 
     pub(crate) fn is_poisoned(&self) -> bool {
         self.lock().poisoned.is_some()
-    }
-
-    /// Whether the writer should write rather than sync.
-    pub(crate) fn has_more(&self) -> bool {
-        let state = self.lock();
-        !state.queue.is_empty() && state.is_due()
-    }
-
-    /// The database has synced everything up to a position.
-    pub(crate) fn synced(&self, upto: u64) {
-        let mut state = self.lock();
-        state.database_durable = state.database_durable.max(upto);
-        self.tell_durable(state, upto, false);
     }
 
     fn tell_durable(&self, mut state: MutexGuard<'_, State>, upto: u64, by_journal: bool) {
@@ -643,51 +400,10 @@ impl State {
         }
         Some(self.rejected.get(&position).cloned().map_or(Ok(()), Err))
     }
-
-    /// Until when it is worth looking for a change that follows closely on the last sync.
-    fn spin_until(&self) -> Option<Instant> {
-        self.synced_at.filter(|_| self.follows_closely).map(|at| at + limits::SPIN)
-    }
-
-    fn is_due(&self) -> bool {
-        self.closing
-            || self.most_urgent > Urgency::Ride
-            || self.wanted_durable > self.sync_begun
-            || self.wanted_visible > self.visible
-            || self.bytes >= limits::EARLY_COMMIT_BYTES
-    }
-
-    fn take(&mut self) -> Work {
-        let mut bytes = 0;
-        let mut count = 0;
-        for queued in &self.queue {
-            if count > 0 && bytes + queued.bytes > limits::TRANSACTION_BYTES {
-                break;
-            }
-            bytes += queued.bytes;
-            count += 1;
-        }
-        let ops: Vec<Queued> = self.queue.drain(..count).collect();
-        let sync = self.wanted_durable > self.sync_begun || ops.iter().any(|queued| queued.urgency == Urgency::Sync);
-        self.most_urgent = self.queue.iter().map(|queued| queued.urgency).max().unwrap_or(Urgency::Ride);
-        Work::Write { ops, sync }
-    }
 }
 
 impl Pending {
     fn live(&self, now: i64) -> PendingValue {
         if self.expires_at.is_some_and(|at| at <= now) { None } else { self.value.clone() }
-    }
-}
-
-impl Op {
-    /// Tells whoever waits for this change that it will not happen.
-    pub(crate) fn refuse(self, error: &StoreError) {
-        match self {
-            Self::PutIfAbsent { reply, .. } => drop(reply.send(Err(error.clone()))),
-            Self::Claim { reply, .. } => drop(reply.send(Err(error.clone()))),
-            Self::Ledger(LedgerOp { reply, .. }) => drop(reply.send(Err(error.clone()))),
-            Self::Append(_) | Self::Put(_) | Self::Remove { .. } => {}
-        }
     }
 }

@@ -9,15 +9,16 @@ use toolyard_sandbox::{clock, heap, image};
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Less than this since the last look is rest: a hundredth of one processor.
 const QUIET: Duration = Duration::from_millis(20);
-/// There is something to give back once this much was computed since the last time.
-const WORTH_IT: Duration = Duration::from_millis(10);
+/// After starting there is always something to give back; later once this much was computed since the last time, so that a
+/// process with little to do does not map the same pages over and over.
+const WORTH_IT: Duration = Duration::from_millis(100);
 
 /// Gives back until told to stop.
 pub(crate) async fn give_back_when_quiet(stop: CancellationToken) {
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    // The first look is at once, and starting counts as work done.
-    let (mut looked, mut given_back) = (clock::computed(), Duration::ZERO);
+    let (mut looked, mut given_back) = (clock::computed(), None);
+    // The first look is at once.
     looks.tick().await;
     let quietly = async {
         loop {
@@ -29,7 +30,7 @@ pub(crate) async fn give_back_when_quiet(stop: CancellationToken) {
                     image::let_go();
                 })
                 .await;
-                given_back = clock::computed();
+                given_back = Some(clock::computed());
             }
             looked = clock::computed();
         }
@@ -38,8 +39,8 @@ pub(crate) async fn give_back_when_quiet(stop: CancellationToken) {
 }
 
 /// Whether little was computed since the last look, and enough since memory was last given back.
-fn is_due(now: Duration, looked: Duration, given_back: Duration) -> bool {
-    now.saturating_sub(looked) < QUIET && now.saturating_sub(given_back) >= WORTH_IT
+fn is_due(now: Duration, looked: Duration, given_back: Option<Duration>) -> bool {
+    now.saturating_sub(looked) < QUIET && given_back.is_none_or(|then| now.saturating_sub(then) >= WORTH_IT)
 }
 
 #[cfg(test)]
@@ -49,8 +50,10 @@ mod tests {
     #[test]
     fn memory_is_given_back_in_a_quiet_moment_after_work() {
         let ms = Duration::from_millis;
-        assert!(is_due(ms(105), ms(100), ms(50)), "quiet after work");
-        assert!(!is_due(ms(150), ms(100), ms(50)), "still working");
-        assert!(!is_due(ms(105), ms(104), ms(100)), "nothing happened since");
+        assert!(is_due(ms(105), ms(100), None), "quiet after starting");
+        assert!(!is_due(ms(150), ms(100), None), "still starting");
+        assert!(is_due(ms(905), ms(900), Some(ms(800))), "quiet after work");
+        assert!(!is_due(ms(950), ms(900), Some(ms(800))), "still working");
+        assert!(!is_due(ms(805), ms(804), Some(ms(800))), "nothing happened since");
     }
 }

@@ -22,3 +22,4 @@ mod recorded;
 mod recovery;
 mod stores;
 mod support;
+mod tools;

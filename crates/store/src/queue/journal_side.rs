@@ -1,0 +1,71 @@
+//! The queue as the journal sees it: what it writes next, who is told when it is on the disk.
+
+use super::{Queue, State};
+use crate::journaling::Piece;
+use std::{
+    sync::{PoisonError, atomic::Ordering},
+    time::{Duration, Instant},
+};
+use toolyard_engine::store::Position;
+
+impl Queue {
+    /// Has the journal synced up to a position; `false` if it cannot.
+    pub(super) fn wake_journal(&self, state: &mut State, position: u64) -> bool {
+        if !state.journaling.want(position) {
+            return false;
+        }
+        self.journal_bell.store(true, Ordering::Release);
+        if state.journal_parked {
+            state.journal_parked = false;
+            self.journal_work.notify_one();
+        }
+        true
+    }
+
+    /// What the journal's thread writes next; sleeps until there is something. `None` when the store closes.
+    pub(crate) fn next_piece(&self, mut spare: Vec<u8>) -> Option<Piece> {
+        let mut state = self.lock();
+        let mut spun = false;
+        loop {
+            state.journal_parked = false;
+            // When the store closes the database is synced, which answers everybody.
+            if state.poisoned.is_some() || state.closing {
+                return None;
+            }
+            let durable = state.durable;
+            if let Some(piece) = state.journaling.take(durable, &mut spare) {
+                return Some(piece);
+            }
+            if !spun && let Some(until) = state.journaling.spin_until() {
+                spun = true;
+                self.journal_bell.store(false, Ordering::Release);
+                drop(state);
+                while !self.journal_bell.load(Ordering::Acquire) && Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+                state = self.lock();
+                continue;
+            }
+            state.journal_parked = true;
+            state = self.journal_work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Everything up to a position is on the disk, in the journal or in the database.
+    pub(crate) fn journaled(&self, upto: u64, took: Duration) {
+        let mut state = self.lock();
+        state.journaling.rest(took);
+        self.tell_durable(state, upto, true);
+    }
+
+    /// Hands a piece to the caller instead of the journal's thread: when nobody else waits, and a sync is quick here.
+    pub(crate) fn lead(&self, position: Position) -> Option<Piece> {
+        let mut state = self.lock();
+        let durable = state.durable;
+        let alone = state.waiters.is_empty() && state.poisoned.is_none() && !state.closing;
+        if !alone || position.0 <= durable || !state.journaling.is_quick() || !state.journaling.want(position.0) {
+            return None;
+        }
+        state.journaling.take(durable, &mut Vec::new())
+    }
+}
