@@ -22,7 +22,7 @@ impl Provider for Named {
 }
 
 fn tool(name: &str) -> toolyard_catalog::ToolEntry {
-    entry(json!({"name": name, "title": "t", "description": "d", "category": "x", "riskLevel": "readOnly",
+    entry(json!({"name": name, "title": "t", "description": "d", "category": "x", "riskLevel": "read-only",
         "idempotency": "pure", "inputSchema": {"type": "object"}}))
 }
 
