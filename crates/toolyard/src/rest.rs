@@ -6,9 +6,9 @@ use tokio_util::sync::CancellationToken;
 use toolyard_sandbox::{clock, heap, image};
 
 /// How often it is looked at how much was computed.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Less than this since the last look is rest: a hundredth of one processor.
-const QUIET: Duration = Duration::from_millis(20);
+const QUIET: Duration = Duration::from_millis(5);
 /// After starting there is always something to give back; later once this much was computed since the last time, so that a
 /// process with little to do does not map the same pages over and over.
 const WORTH_IT: Duration = Duration::from_millis(100);
@@ -50,9 +50,9 @@ mod tests {
     #[test]
     fn memory_is_given_back_in_a_quiet_moment_after_work() {
         let ms = Duration::from_millis;
-        assert!(is_due(ms(105), ms(100), None), "quiet after starting");
+        assert!(is_due(ms(102), ms(100), None), "quiet after starting");
         assert!(!is_due(ms(150), ms(100), None), "still starting");
-        assert!(is_due(ms(905), ms(900), Some(ms(800))), "quiet after work");
+        assert!(is_due(ms(902), ms(900), Some(ms(800))), "quiet after work");
         assert!(!is_due(ms(950), ms(900), Some(ms(800))), "still working");
         assert!(!is_due(ms(805), ms(804), Some(ms(800))), "nothing happened since");
     }
