@@ -324,9 +324,10 @@ async fn fill_until_refused(store: Arc<dyn Store>) {
     assert!(store.ledger_append(&mut |last| link(last, vec![1])).is_err());
     assert!(store.settle().is_err());
     assert_eq!(store.get("s", "k").unwrap(), None);
-    // What the journal holds comes to the database with the next start; the parent looks.
+    // What the journal holds comes to the database with the next start; the parent looks. The one that was refused may have
+    // come to the database before the disk said no elsewhere: nobody was promised it, and nobody is harmed by it.
     let read = frames_of(&*store, run, 0).len() as u64;
-    assert!((1..=seq).contains(&read), "reading goes on: {read} of {seq}");
+    assert!((1..=seq + 1).contains(&read), "reading goes on: {read} of {seq}");
 }
 
 /// Lets several threads loose at the same moment.
