@@ -130,7 +130,9 @@ impl Writer {
                         self.checkpoint()?;
                     }
                     // Pages come back from the system's cache when they are needed again.
-                    self.execute("PRAGMA shrink_memory").map_err(|e| failed("cannot rest the store", e))?;
+                    if let Err(error) = self.execute("PRAGMA shrink_memory") {
+                        tracing::warn!(%error, "the store keeps its pages");
+                    }
                 }
                 Work::Close => {
                     self.helper = None;

@@ -28,8 +28,7 @@ pub(crate) async fn give_back_when_quiet(stop: CancellationToken) {
         loop {
             looks.tick().await;
             let now = clock::computed();
-            let worth_it = if started.elapsed() < STARTING { WORTH_IT_AT_FIRST } else { WORTH_IT };
-            if now.saturating_sub(looked) < QUIET && now.saturating_sub(given_back) >= worth_it {
+            if is_due(now.saturating_sub(looked), now.saturating_sub(given_back), started.elapsed()) {
                 let _ = tokio::task::spawn_blocking(|| {
                     heap::give_back();
                     image::let_go();
@@ -41,4 +40,26 @@ pub(crate) async fn give_back_when_quiet(stop: CancellationToken) {
         }
     };
     stop.run_until_cancelled(quietly).await;
+}
+
+/// Whether little was computed since the last look, and enough since memory was last given back.
+fn is_due(since_look: Duration, since_given_back: Duration, running: Duration) -> bool {
+    let worth_it = if running < STARTING { WORTH_IT_AT_FIRST } else { WORTH_IT };
+    since_look < QUIET && since_given_back >= worth_it
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_given_back_in_a_quiet_moment_after_work() {
+        let ms = Duration::from_millis;
+        let (early, late) = (ms(800), STARTING);
+        assert!(is_due(ms(2), ms(30), early), "quiet after starting");
+        assert!(!is_due(ms(50), ms(80), early), "still starting");
+        assert!(!is_due(ms(2), ms(30), late), "too little to be worth it");
+        assert!(is_due(ms(2), ms(300), late), "quiet after work");
+        assert!(!is_due(ms(50), ms(300), late), "still working");
+    }
 }
