@@ -17,7 +17,7 @@ CASES ?= *
 RELEASE := $(CARGO) build --release -p toolyard -p toolyard-sandbox -p toolyard-mcp
 DEBUG := $(CARGO) build -q --workspace --all-targets --locked
 
-.PHONY: context-crash crash-full help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store dist clean-home tools-needed
+.PHONY: context-crash crash-full help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -37,7 +37,7 @@ up: build ## set up and run Toolyard on embedded defaults with a sample vault
 	@test -d $(HOME_DIR)/vault || cp -r examples/vault $(HOME_DIR)/vault
 	exec "$$CARGO_TARGET_DIR/release/toolyard" --home $(HOME_DIR) up --port $(PORT)
 
-test: fmt clippy deny unit docs-check clients conformance plugins-npm openviking-plugin crash ## every check
+test: fmt clippy deny unit docs-check clients conformance plugins-npm openviking-plugin lancedb crash ## every check
 
 fmt: tools-needed
 	$(CARGO) fmt --all --check
@@ -91,6 +91,10 @@ autobahn: tools-needed ## test our WebSockets with Autobahn's RFC 6455 suite (ne
 object-store: tools-needed ## the notes' index on an S3-compatible server (installs PyPI's moto into a folder of its own, once)
 	$(DEBUG)
 	tests/object-store/run.sh
+
+lancedb: tools-needed ## open the notes' index with LanceDB itself, both ways (installs it from PyPI, once; skipped where it cannot)
+	$(DEBUG)
+	tests/lancedb/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
 
 schema: tools-needed ## write schema/ anew from the types
 	TOOLYARD_BLESS=1 $(CARGO) test -p toolyard-protocol --test schema_drift

@@ -1,6 +1,6 @@
 //! One attempt at a call: deadline, cancellation with a grace period, panics.
 
-use crate::{CallContext, Failed, Output, Prepared, Provider};
+use crate::{CallContext, Carried, Failed, Output, Prepared, Provider};
 use futures_util::FutureExt;
 use std::{any::Any, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -120,8 +120,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Runs a call with side effects as a task of its own, so that it can be watched past its deadline: what it says
-    /// late goes to `late`, and after the window it is aborted.
+    /// Runs a call with side effects so that it can be watched past its deadline: what it says late goes to `late`, and
+    /// after the window it is dropped. It goes on when whoever asked for it goes away.
     pub(crate) async fn execute_detached(
         &self,
         prepared: Prepared,
@@ -129,27 +129,22 @@ impl<'a> Attempt<'a> {
         late: impl FnOnce(Result<Output, Failed>) + Send + 'static,
     ) -> Result<Output, Stopped> {
         let (provider, context, call) = (self.provider.clone(), self.context.clone(), self.call.clone());
-        let mut work =
-            Box::pin(AssertUnwindSafe(async move { provider.execute(&context, &call, prepared).await }).catch_unwind());
-        // A task of its own is only needed by work that does not answer at once; making one wakes another thread.
+        let mut work = Carried::new(async move { provider.execute(&context, &call, prepared).await });
+        // What answers at once needs no timer.
         if let Some(answer) = (&mut work).now_or_never() {
             return self.flatten(answer);
         }
-        let mut task = tokio::spawn(async move { work.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) });
-        match self.until_stopped(&mut task).await {
-            Ok(Ok(answer)) => answer.map_err(|failed| self.failed(failed)),
-            Ok(Err(error)) => Err(Stopped::Panicked(join_message(error))),
+        match self.until_stopped(&mut work).await {
+            Ok(answer) => self.flatten(answer),
             Err(reason) => {
                 self.context.cancel.cancel();
-                match tokio::time::timeout(self.grace, &mut task).await {
+                match tokio::time::timeout(self.grace, &mut work).await {
                     Ok(Ok(answer)) => Err(self.stopped(reason, Some(Box::new(answer)))),
-                    Ok(Err(error)) => Err(Stopped::Panicked(join_message(error))),
+                    Ok(Err(panic)) => Err(Stopped::Panicked(panic_message(panic))),
                     Err(_) => {
                         tokio::spawn(async move {
-                            match tokio::time::timeout(window, &mut task).await {
-                                Ok(Ok(answer)) => late(answer),
-                                Ok(Err(_)) => {}
-                                Err(_) => task.abort(),
+                            if let Ok(Some(Ok(answer))) = tokio::time::timeout(window, work.rest()).await {
+                                late(answer);
                             }
                         });
                         Err(self.stopped(reason, None))
@@ -206,12 +201,5 @@ fn panic_message(panic: Box<dyn Any + Send>) -> String {
         Err(panic) => {
             panic.downcast::<&'static str>().map_or_else(|_| "no message".to_owned(), |text| (*text).to_owned())
         }
-    }
-}
-
-fn join_message(error: tokio::task::JoinError) -> String {
-    match error.try_into_panic() {
-        Ok(panic) => panic_message(panic),
-        Err(_) => "the call's task was aborted".to_owned(),
     }
 }

@@ -10,6 +10,7 @@
 pub mod approvals;
 mod attempt;
 mod caller;
+mod carried;
 pub mod chain;
 mod clock;
 mod engine;
@@ -29,6 +30,7 @@ mod transcript;
 pub mod view;
 
 pub use caller::{Caller, Door};
+pub use carried::Carried;
 pub use clock::{Clock, SystemClock, system_clock};
 pub use engine::{
     Asking, CallAnswer, CallRequest, Engine, EngineOptions, EngineParts, RunEndListener, ToolExchange, Tools,

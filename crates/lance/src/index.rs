@@ -3,11 +3,11 @@
 use crate::{
     errors::{guarded, index_error},
     reader::LanceReader,
-    tables::{self, CHUNKS, FILES, Opened, Place, dataset, drop_tag, tags},
+    table::Table,
+    tables::{self, CHUNKS, FILES, Opened, Place, drop_tag, tags},
     writer::{LanceWriter, Tables, tag},
 };
 use lance::Dataset;
-use lancedb::Table;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
@@ -85,8 +85,8 @@ async fn at_generation(
         .get(&generation)
         .copied()
         .ok_or_else(|| IndexError::Corrupted("a version of the files is missing".to_owned()))?;
-    let chunks = dataset(chunks).await?.checkout_version(version).await.map_err(index_error)?;
-    let files = dataset(files).await?.checkout_version(file_version).await.map_err(index_error)?;
+    let chunks = chunks.dataset().checkout_version(version).await.map_err(index_error)?;
+    let files = files.dataset().checkout_version(file_version).await.map_err(index_error)?;
     Ok((Arc::new(chunks), Arc::new(files)))
 }
 
@@ -119,8 +119,7 @@ async fn rollback(place: Arc<Place>) -> IndexResult<VersionInfo> {
     let Some((generation, version)) = generations.pop_last() else { return Err(IndexError::NoEarlierVersion) };
     let file_version = tags(&files).await?.get(&generation).copied().ok_or(IndexError::NoEarlierVersion)?;
     for (table, version) in [(&chunks, version), (&files, file_version)] {
-        table.checkout(version).await.map_err(index_error)?;
-        table.restore().await.map_err(index_error)?;
+        table.restore(version).await?;
     }
     let info = tag(&Tables { chunks: chunks.clone(), files: files.clone() }).await?;
     for old in [newest, generation] {

@@ -5,7 +5,9 @@
 //! tables at the tagged versions and so never see what a writer does; a writer that dies leaves versions without a tag,
 //! on which the next writer goes on.
 //!
-//! The only crate that names lancedb, lance and arrow. Knows nothing of notes, embedders or tools.
+//! The tables are LanceDB's, worked with by its engine, `lance`; LanceDB itself opens them (`make lancedb`).
+//!
+//! The only crate that names lance and arrow. Knows nothing of notes, embedders or tools.
 
 mod errors;
 mod filter;
@@ -14,6 +16,7 @@ mod maintain;
 mod reader;
 mod rows;
 mod s3;
+mod table;
 mod tables;
 mod writer;
 

@@ -3,22 +3,24 @@
 use crate::{
     errors::index_error,
     index::LanceOptions,
-    tables::{Place, dataset, drop_tag, tags},
+    table::Table,
+    tables::{Place, drop_tag, tags},
     writer::Tables,
 };
-use lance_index::optimize::OptimizeOptions;
-use lancedb::{
-    DistanceType, Table,
-    index::{Index, scalar::FtsIndexBuilder, vector::IvfSqIndexBuilder},
-    table::{CompactionOptions, Duration, OptimizeAction},
+use lance::index::vector::VectorIndexParams;
+use lance_index::{
+    IndexType,
+    scalar::InvertedIndexParams,
+    vector::{ivf::IvfBuildParams, sq::builder::SQBuildParams},
 };
+use lance_linalg::distance::DistanceType;
 use toolyard_knowledge::{
     index::{IndexResult, IndexSpec},
     search::vectors::VectorSet,
 };
 
 /// Rows that full text may look through without an index before they are added to it.
-const MAX_UNINDEXED_ROWS: usize = 1_000;
+const MAX_UNINDEXED_ROWS: u64 = 1_000;
 /// A file of a table with fewer rows is small,
 const SMALL_FRAGMENT_ROWS: usize = 2_048;
 /// and a table may have this many of them before they are put together.
@@ -34,23 +36,23 @@ const MAX_VERSIONS: u64 = 64;
 /// Vectors in a partition of the vector index, about.
 const ROWS_PER_PARTITION: usize = 1_000;
 /// Vectors that each partition's centre is found with,
-const SAMPLES_PER_PARTITION: u32 = 64;
+const SAMPLES_PER_PARTITION: usize = 64;
 /// and how often they are gone through, at most.
-const TRAINING_ROUNDS: u32 = 12;
+const TRAINING_ROUNDS: usize = 12;
 /// A vector index is made from this many chunks on: with fewer there is nothing to cluster.
 const MIN_VECTOR_INDEX_ROWS: usize = 4_096;
 
 /// What a version must have before it is tagged: the indexes, where there are none yet.
 pub(crate) async fn before_tagging(options: &LanceOptions, spec: &IndexSpec, tables: &Tables) -> IndexResult<()> {
-    let rows = tables.chunks.count_rows(None).await.map_err(index_error)?;
+    let rows = tables.chunks.count_rows().await?;
     if rows == 0 {
         return Ok(());
     }
-    if unindexed(&tables.chunks, "terms").await?.is_none() {
+    if tables.chunks.unindexed("terms").await?.is_none() {
         index_terms(&tables.chunks).await?;
     }
     let is_too_much = VectorSet::bytes(rows as u64, spec.dimensions) > options.vector_memory_bytes;
-    if is_too_much && rows >= MIN_VECTOR_INDEX_ROWS && unindexed(&tables.chunks, "vector").await?.is_none() {
+    if is_too_much && rows >= MIN_VECTOR_INDEX_ROWS && tables.chunks.unindexed("vector").await?.is_none() {
         index_vectors(&tables.chunks, rows).await?;
     }
     Ok(())
@@ -61,38 +63,27 @@ pub(crate) async fn before_tagging(options: &LanceOptions, spec: &IndexSpec, tab
 pub(crate) async fn upkeep(tables: &Tables) -> IndexResult<bool> {
     let mut changed = false;
     for column in ["terms", "vector"] {
-        if unindexed(&tables.chunks, column).await?.is_some_and(|rows| rows > MAX_UNINDEXED_ROWS) {
-            let action = OptimizeAction::Index(OptimizeOptions::merge(1));
-            tables.chunks.optimize(action).await.map_err(index_error)?;
+        if tables.chunks.unindexed(column).await?.is_some_and(|rows| rows > MAX_UNINDEXED_ROWS) {
+            tables.chunks.index_the_rest().await?;
             changed = true;
             break; // Both at once.
         }
     }
     for table in [&tables.chunks, &tables.files] {
-        let data = dataset(table).await?;
+        let data = table.dataset();
         let is_small = |rows: Option<usize>| rows.is_none_or(|rows| rows < SMALL_FRAGMENT_ROWS);
         let small = data.fragments().iter().filter(|fragment| is_small(fragment.physical_rows)).count();
         if small > MAX_SMALL_FRAGMENTS {
-            let options =
-                CompactionOptions { target_rows_per_fragment: SMALL_FRAGMENT_ROWS, ..CompactionOptions::default() };
-            table.optimize(OptimizeAction::Compact { options, remap_options: None }).await.map_err(index_error)?;
+            table.compact(SMALL_FRAGMENT_ROWS).await?;
             changed = true;
         }
     }
     Ok(changed)
 }
 
-/// Rows that the index of a column does not cover; `None` when there is no index.
-async fn unindexed(table: &Table, column: &str) -> IndexResult<Option<usize>> {
-    let indexes = table.list_indices().await.map_err(index_error)?;
-    let Some(found) = indexes.into_iter().find(|index| index.columns == [column]) else { return Ok(None) };
-    let stats = table.index_stats(&found.name).await.map_err(index_error)?;
-    Ok(stats.map(|stats| stats.num_unindexed_rows))
-}
-
 async fn index_terms(table: &Table) -> IndexResult<()> {
     // The terms are made already, in any script; they are only counted here.
-    let index = FtsIndexBuilder::default()
+    let params = InvertedIndexParams::default()
         .base_tokenizer("whitespace".to_owned())
         .with_position(false)
         .lower_case(false)
@@ -101,19 +92,18 @@ async fn index_terms(table: &Table) -> IndexResult<()> {
         .ascii_folding(false)
         .max_token_length(None)
         .memory_limit_mb(FTS_BUILD_MB);
-    table.create_index(&["terms"], Index::FTS(index)).execute().await.map_err(index_error)
+    table.index("terms", IndexType::Inverted, &params).await
 }
 
 async fn index_vectors(table: &Table, rows: usize) -> IndexResult<()> {
-    let partitions = ((rows / ROWS_PER_PARTITION) as u32).clamp(16, 8_192);
     // Eight bits a dimension and no codebook: nothing to train but the partitions, and as exact as the vectors in memory
     // are.
-    let index = IvfSqIndexBuilder::default()
-        .distance_type(DistanceType::Cosine)
-        .num_partitions(partitions)
-        .sample_rate(SAMPLES_PER_PARTITION)
-        .max_iterations(TRAINING_ROUNDS);
-    table.create_index(&["vector"], Index::IvfSq(index)).execute().await.map_err(index_error)
+    let mut partitions = IvfBuildParams::new((rows / ROWS_PER_PARTITION).clamp(16, 8_192));
+    partitions.sample_rate = SAMPLES_PER_PARTITION;
+    partitions.max_iters = TRAINING_ROUNDS;
+    let bits = SQBuildParams { sample_rate: SAMPLES_PER_PARTITION, ..SQBuildParams::default() };
+    let params = VectorIndexParams::with_ivf_sq_params(DistanceType::Cosine, partitions, bits);
+    table.index("vector", IndexType::Vector, &params).await
 }
 
 /// Takes the tags off versions beyond those that are kept, and removes what no version needs.
@@ -124,18 +114,12 @@ pub(crate) async fn after_tagging(place: &Place, tables: &Tables) -> IndexResult
         drop_tag(&tables.chunks, *old).await?;
         drop_tag(&tables.files, *old).await?;
     }
-    let chunks = dataset(&tables.chunks).await?;
-    if chunks.count_versions().await.map_err(index_error)? <= MAX_VERSIONS || !place.is_time_to_prune(PRUNE_EVERY) {
+    let versions = tables.chunks.dataset().count_versions().await.map_err(index_error)?;
+    if versions <= MAX_VERSIONS || !place.is_time_to_prune(PRUNE_EVERY) {
         return Ok(());
     }
     for table in [&tables.chunks, &tables.files] {
-        // Whoever writes has the lock, so files that no version names belong to writers that died.
-        let prune = OptimizeAction::Prune {
-            older_than: Some(Duration::minutes(KEEP_MINUTES)),
-            delete_unverified: Some(true),
-            error_if_tagged_old_versions: Some(false),
-        };
-        table.optimize(prune).await.map_err(index_error)?;
+        table.prune(KEEP_MINUTES).await?;
     }
     Ok(())
 }

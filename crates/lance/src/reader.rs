@@ -12,7 +12,7 @@ use lance::{
     dataset::{ProjectionRequest, scanner::Scanner},
 };
 use lance_index::scalar::FullTextSearchQuery;
-use lancedb::DistanceType;
+use lance_linalg::distance::DistanceType;
 use std::{collections::HashMap, sync::Arc};
 use toolyard_engine::BoxFuture;
 use toolyard_knowledge::index::{
@@ -207,7 +207,7 @@ impl IndexReader for LanceReader {
         Box::pin(guarded(async move {
             let mut scan = chunks.scan();
             scan.nearest("vector", &vector, limit).map_err(index_error)?;
-            scan.distance_metric(DistanceType::Cosine.into()).minimum_nprobes(MIN_PROBES).refine(REFINE);
+            scan.distance_metric(DistanceType::Cosine).minimum_nprobes(MIN_PROBES).refine(REFINE);
             if let Some(filter) = filter {
                 scan.filter(&filter).map_err(index_error)?.prefilter(true);
             }

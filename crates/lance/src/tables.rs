@@ -5,19 +5,21 @@ use crate::{
     index::LanceOptions,
     rows::{chunk_schema, file_schema},
     s3::S3,
+    table::{Table, batches},
 };
 use arrow_array::RecordBatch;
 use jiff::Timestamp;
-use lance::Dataset;
-use lancedb::{
-    Connection, Error, ObjectStoreRegistry, Session, Table, connect, database::CreateTableMode, table::AddDataMode,
+use lance::{
+    Dataset, Error,
+    dataset::{WriteParams, builder::DatasetBuilder},
+    session::Session,
 };
+use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
-use tokio::sync::OnceCell;
 use toolyard_knowledge::index::{IndexError, IndexResult, IndexSpec, VersionInfo};
 
 pub(crate) const CHUNKS: &str = "obsidian_chunks";
@@ -37,7 +39,7 @@ pub(crate) fn tag_of(generation: u64) -> String {
 /// The place where the tables lie. Nothing is opened before it is needed.
 pub(crate) struct Place {
     pub(crate) options: LanceOptions,
-    connection: OnceCell<Connection>,
+    session: OnceLock<Arc<Session>>,
     pruned: Mutex<Option<Instant>>,
 }
 
@@ -49,24 +51,34 @@ pub(crate) enum Opened {
 
 impl Place {
     pub(crate) fn new(options: LanceOptions) -> Self {
-        Self { options, connection: OnceCell::new(), pruned: Mutex::default() }
+        Self { options, session: OnceLock::new(), pruned: Mutex::default() }
     }
 
-    pub(crate) async fn connection(&self) -> IndexResult<&Connection> {
-        self.connection
-            .get_or_try_init(|| async {
-                let cache = self.options.cache_bytes;
-                let for_indexes = cache / 4 * INDEX_CACHE_SHARE;
-                let stores = ObjectStoreRegistry::default();
-                stores.insert("s3", Arc::new(S3));
-                let session = Session::new(for_indexes as usize, (cache - for_indexes) as usize, Arc::new(stores));
-                let mut builder = connect(&self.options.uri).session(Arc::new(session));
-                for (key, value) in &self.options.storage_options {
-                    builder = builder.storage_option(key.clone(), value.clone());
-                }
-                builder.execute().await.map_err(index_error)
-            })
-            .await
+    /// The caches, and how places are reached; both tables share them.
+    fn session(&self) -> Arc<Session> {
+        let session = self.session.get_or_init(|| {
+            let cache = self.options.cache_bytes;
+            let for_indexes = cache / 4 * INDEX_CACHE_SHARE;
+            let stores = ObjectStoreRegistry::default();
+            stores.insert("s3", Arc::new(S3));
+            Arc::new(Session::new(for_indexes as usize, (cache - for_indexes) as usize, Arc::new(stores)))
+        });
+        session.clone()
+    }
+
+    /// How the place of the tables is reached.
+    fn store_params(&self) -> ObjectStoreParams {
+        let options = &self.options.storage_options;
+        let accessor = || Arc::new(StorageOptionsAccessor::with_static_options(options.clone()));
+        ObjectStoreParams {
+            storage_options_accessor: (!options.is_empty()).then(accessor),
+            ..ObjectStoreParams::default()
+        }
+    }
+
+    /// Where LanceDB keeps a table of this name.
+    fn uri(&self, name: &str) -> String {
+        format!("{}/{name}.lance", self.options.uri.trim_end_matches('/'))
     }
 
     /// Whether old versions were last looked for long enough ago; notes that they are now.
@@ -103,9 +115,10 @@ impl Place {
             // Where nothing lies there is nothing to start LanceDB for.
             return Ok(Opened::Missing);
         }
-        match self.connection().await?.open_table(name).execute().await {
-            Ok(table) => Ok(Opened::There(table)),
-            Err(Error::TableNotFound { .. }) => {
+        let open = DatasetBuilder::from_uri(self.uri(name)).with_session(self.session());
+        match open.with_store_params(self.store_params()).load().await {
+            Ok(data) => Ok(Opened::There(Table::new(data))),
+            Err(Error::DatasetNotFound { .. }) => {
                 // A folder whose manifests are gone is not the same as no folder.
                 if self.leftovers(name) {
                     return Err(IndexError::Corrupted(format!("the table {name} has no manifest")));
@@ -126,56 +139,57 @@ impl Place {
     /// Throws both tables away.
     pub(crate) async fn discard(&self) -> IndexResult<()> {
         for name in [FILES, CHUNKS] {
-            match self.local(name) {
-                Some(folder) if folder.exists() => tokio::fs::remove_dir_all(&folder).await.map_err(index_error)?,
-                Some(_) => {}
-                None => match self.connection().await?.drop_table(name, &[]).await {
-                    Ok(()) | Err(Error::TableNotFound { .. }) => {}
-                    Err(error) => return Err(index_error(error)),
-                },
-            }
+            self.remove(name).await?;
         }
         Ok(())
+    }
+
+    /// Removes a table with all that lies in its folder, if it is there.
+    async fn remove(&self, name: &str) -> IndexResult<()> {
+        if let Some(folder) = self.local(name) {
+            if folder.exists() {
+                tokio::fs::remove_dir_all(&folder).await.map_err(index_error)?;
+            }
+            return Ok(());
+        }
+        let (stores, params) = (self.session().store_registry(), self.store_params());
+        let (store, folder) =
+            ObjectStore::from_uri_and_params(stores, &self.uri(name), &params).await.map_err(index_error)?;
+        match store.remove_dir_all(folder).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(index_error(error)),
+        }
     }
 
     /// An empty table with this schema in the place of whatever is there. Complete versions stay readable, unless what is
     /// there cannot even be opened; then it goes.
     pub(crate) async fn empty(&self, name: &str, dimensions: Option<usize>) -> IndexResult<Table> {
         let schema = dimensions.map_or_else(file_schema, chunk_schema);
-        let empty = RecordBatch::new_empty(schema.clone());
+        let empty = RecordBatch::new_empty(schema);
         match self.open(name).await {
             Ok(Opened::There(table)) => {
-                if table.add(empty).mode(AddDataMode::Overwrite).execute().await.is_ok() {
+                if table.overwrite(empty.clone()).await.is_ok() {
                     return Ok(table);
                 }
             }
             Ok(Opened::Missing) | Err(IndexError::Corrupted(_)) => {}
             Err(other) => return Err(other),
         }
-        let connection = self.connection().await?;
-        if let Err(error) = connection.drop_table(name, &[]).await
-            && !matches!(error, Error::TableNotFound { .. })
-        {
-            tracing::warn!(error = %index_error(error), "a damaged table could not be dropped");
-        }
-        if let Some(folder) = self.local(name).filter(|folder| folder.exists()) {
-            tokio::fs::remove_dir_all(&folder).await.map_err(index_error)?;
-        }
-        connection.create_empty_table(name, schema).mode(CreateTableMode::Create).execute().await.map_err(index_error)
+        self.remove(name).await?;
+        let params = WriteParams {
+            session: Some(self.session()),
+            store_params: Some(self.store_params()),
+            ..WriteParams::default()
+        };
+        let made = Dataset::write(batches(empty), self.uri(name).as_str(), Some(params)).await;
+        made.map(Table::new).map_err(index_error)
     }
-}
-
-/// The dataset behind a table, at the version the table stands at.
-pub(crate) async fn dataset(table: &Table) -> IndexResult<Arc<Dataset>> {
-    let Some(wrapper) = table.dataset() else {
-        return Err(IndexError::Unavailable("this is no local table".to_owned()));
-    };
-    wrapper.get().await.map_err(index_error)
 }
 
 /// Complete generations with their versions, oldest first.
 pub(crate) async fn tags(table: &Table) -> IndexResult<BTreeMap<u64, u64>> {
-    let tags = table.tags().await.map_err(index_error)?.list().await.map_err(index_error)?;
+    let data = table.dataset();
+    let tags = data.tags().list().await.map_err(index_error)?;
     let known =
         tags.into_iter().filter_map(|(name, tag)| Some((name.strip_prefix(TAG)?.parse::<u64>().ok()?, tag.version)));
     Ok(known.collect())
@@ -184,7 +198,8 @@ pub(crate) async fn tags(table: &Table) -> IndexResult<BTreeMap<u64, u64>> {
 /// Puts a generation's tag on a version, wherever it was before.
 pub(crate) async fn set_tag(table: &Table, generation: u64, version: u64) -> IndexResult<()> {
     let name = tag_of(generation);
-    let mut tags = table.tags().await.map_err(index_error)?;
+    let data = table.dataset();
+    let tags = data.tags();
     if tags.get_version(&name).await.is_ok() {
         tags.update(&name, version).await.map_err(index_error)
     } else {
@@ -193,7 +208,8 @@ pub(crate) async fn set_tag(table: &Table, generation: u64, version: u64) -> Ind
 }
 
 pub(crate) async fn drop_tag(table: &Table, generation: u64) -> IndexResult<()> {
-    let mut tags = table.tags().await.map_err(index_error)?;
+    let data = table.dataset();
+    let tags = data.tags();
     if tags.get_version(&tag_of(generation)).await.is_err() {
         return Ok(());
     }
@@ -208,8 +224,7 @@ pub(crate) fn spec_of(dataset: &Dataset) -> Option<IndexSpec> {
 /// Notes what the table is made with; a version of its own.
 pub(crate) async fn set_spec(table: &Table, spec: &IndexSpec) -> IndexResult<()> {
     let text = serde_json::to_string(spec).map_err(index_error)?;
-    let Some(native) = table.as_native() else { return Ok(()) };
-    native.update_config([(SPEC_KEY.to_owned(), text)]).await.map_err(index_error)
+    table.configure(SPEC_KEY, &text).await
 }
 
 /// What is known of a complete version.

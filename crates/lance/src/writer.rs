@@ -3,17 +3,17 @@
 //! indexed again.
 
 use crate::{
-    errors::{guarded, index_error},
+    errors::guarded,
     filter::id_list,
     index::Turn,
     maintain,
     reader::{read_files, scan_columns, take},
     rows::{Columns, chunk_batch, file_batch, vector_at},
-    tables::{self, CHUNKS, FILES, Opened, Place, dataset, drop_tag, set_spec, set_tag, spec_of, tags},
+    table::Table,
+    tables::{self, CHUNKS, FILES, Opened, Place, drop_tag, set_spec, set_tag, spec_of, tags},
 };
 use arrow_array::RecordBatch;
 use lance::Dataset;
-use lancedb::Table;
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -61,8 +61,8 @@ impl LanceWriter {
             },
             Start::Fresh => (anew(&place, &spec).await?, true),
         };
-        let before = dataset(&tables.chunks).await?;
-        let files_before = dataset(&tables.files).await?;
+        let before = tables.chunks.dataset();
+        let files_before = tables.files.dataset();
         let hashes = OnceCell::new();
         Ok(Self { place, spec, tables, before, hashes, files_before, present: None, changed, _turn: turn })
     }
@@ -92,12 +92,12 @@ async fn continued(place: &Place, spec: &IndexSpec) -> IndexResult<Option<(Table
     let (Opened::There(chunks), Opened::There(files)) = (place.open(CHUNKS).await?, place.open(FILES).await?) else {
         return Ok(None);
     };
-    let data = dataset(&chunks).await?;
+    let data = chunks.dataset();
     let Some(found) = spec_of(&data).filter(|found| found.shares_table(spec)) else { return Ok(None) };
     let version = |of: Option<&u64>, at: u64| of == Some(&at);
     let (chunk_tags, file_tags) = (tags(&chunks).await?, tags(&files).await?);
-    let complete = version(chunk_tags.values().next_back(), chunks.version().await.map_err(index_error)?)
-        && version(file_tags.values().next_back(), files.version().await.map_err(index_error)?);
+    let complete = version(chunk_tags.values().next_back(), chunks.version())
+        && version(file_tags.values().next_back(), files.version());
     let tables = Tables { chunks, files };
     if found != *spec {
         set_spec(&tables.chunks, spec).await?;
@@ -134,18 +134,18 @@ pub(crate) async fn tag(tables: &Tables) -> IndexResult<VersionInfo> {
     // The table's own version only ever grows, also over rollbacks. Where only the files changed it would be that of the
     // version before.
     let newest = tags(chunks).await?.into_keys().next_back();
-    let version = chunks.version().await.map_err(index_error)?;
+    let version = chunks.version();
     let generation = version.max(newest.map_or(0, |newest| newest + 1));
-    set_tag(files, generation, files.version().await.map_err(index_error)?).await?;
+    set_tag(files, generation, files.version()).await?;
     // This one makes it current.
     set_tag(chunks, generation, version).await?;
-    tables::info(generation, &*dataset(chunks).await?, &*dataset(files).await?).await
+    tables::info(generation, &chunks.dataset(), &files.dataset()).await
 }
 
 async fn delete(table: &Table, ids: &[u64]) -> IndexResult<()> {
     for part in ids.chunks(DELETE_IDS) {
         let predicate = format!("file_id IN ({})", id_list(part.iter().copied()));
-        table.delete(predicate.as_str()).await.map_err(index_error)?;
+        table.delete(&predicate).await?;
     }
     Ok(())
 }
@@ -165,11 +165,11 @@ async fn put(tables: Tables, batch: WriteBatch, present: HashSet<u64>, dimension
     delete(&tables.chunks, &replaced).await?;
     if !batch.chunks.is_empty() {
         let rows: &[ChunkRow] = &batch.chunks;
-        tables.chunks.add(chunk_batch(rows, dimensions)?).execute().await.map_err(index_error)?;
+        tables.chunks.append(chunk_batch(rows, dimensions)?).await?;
     }
     let files: Vec<FileRow> = batch.files.into_iter().chain(batch.touched).collect();
     if !files.is_empty() {
-        tables.files.add(file_batch(&files)?).execute().await.map_err(index_error)?;
+        tables.files.append(file_batch(&files)?).await?;
     }
     Ok(())
 }
@@ -177,7 +177,7 @@ async fn put(tables: Tables, batch: WriteBatch, present: HashSet<u64>, dimension
 impl IndexWriter for LanceWriter {
     fn files(&self) -> BoxFuture<'_, IndexResult<Vec<FileRow>>> {
         let table = self.tables.files.clone();
-        Box::pin(guarded(async move { read_files(dataset(&table).await?).await }))
+        Box::pin(guarded(async move { read_files(table.dataset()).await }))
     }
 
     fn known_vectors<'a>(&'a self, hashes: &'a [u64]) -> BoxFuture<'a, IndexResult<HashMap<u64, Vec<f32>>>> {

@@ -4,6 +4,7 @@
 use super::{
     lines::{Lines, TooLong, read_once},
     mux::{Inbox, Mux},
+    pipe::Pipe,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
@@ -14,9 +15,8 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWriteExt},
-    process::{Child, ChildStdin, Command},
-    sync::mpsc,
+    io::AsyncRead,
+    process::{Child, Command},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -26,8 +26,6 @@ const KEPT_ERRORS: usize = 4096;
 const EOF_GRACE: Duration = Duration::from_millis(1500);
 /// and this long after being asked to.
 const TERM_GRACE: Duration = Duration::from_millis(1500);
-/// Messages are gathered up to this size before they are written.
-const WRITE_BATCH: usize = 64 << 10;
 
 /// What to start.
 #[derive(Debug, Clone)]
@@ -89,12 +87,13 @@ impl ChildLink {
         let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
             return Err(format!("{} has no streams", spec.program));
         };
-        let (mux, outgoing) = Mux::new();
+        let pipe = Pipe::new(stdin).map_err(|e| format!("{} cannot be written to: {e}", spec.program))?;
+        let mux = Mux::into_child(pipe.clone());
         let errors = Arc::new(Errors::default());
         tokio::spawn(keep_errors(spec.name.clone(), stderr, errors.clone()));
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let eof = CancellationToken::new();
-        tokio::spawn(write(stdin, outgoing, eof.clone()));
+        tokio::spawn(pipe.drain(eof.clone()));
         let reading = tokio::spawn(read(stdout, max_message, mux.clone(), inbox));
         let watched = Watched {
             child,
@@ -170,32 +169,6 @@ async fn watch(mut watched: Watched, reading: tokio::task::JoinHandle<String>) {
     ended.cancel();
 }
 
-async fn write(mut stdin: ChildStdin, mut outgoing: mpsc::Receiver<String>, eof: CancellationToken) {
-    loop {
-        let message = tokio::select! {
-            message = outgoing.recv() => message,
-            () = eof.cancelled() => return,
-        };
-        let Some(message) = message else { return };
-        let mut batch = message.into_bytes();
-        batch.push(b'\n');
-        while batch.len() < WRITE_BATCH
-            && let Ok(message) = outgoing.try_recv()
-        {
-            batch.extend_from_slice(message.as_bytes());
-            batch.push(b'\n');
-        }
-        // A child that does not read must not keep us from ending it.
-        let written = tokio::select! {
-            written = stdin.write_all(&batch) => written,
-            () = eof.cancelled() => return,
-        };
-        if written.is_err() {
-            return;
-        }
-    }
-}
-
 /// Reads messages until the end; answers with why it ended.
 async fn read(mut stdout: impl AsyncRead + Unpin, max_message: usize, mux: Arc<Mux>, inbox: Arc<dyn Inbox>) -> String {
     let take = |line: &[u8]| {
@@ -254,6 +227,7 @@ mod tests {
     use super::*;
     use crate::RpcError;
     use serde_json::{Map, Value};
+    use tokio::io::AsyncWriteExt;
     use toolyard_engine::BoxFuture;
 
     /// Counts what comes, by the length of its text.

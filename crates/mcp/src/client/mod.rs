@@ -14,6 +14,7 @@ mod oauth;
 mod offers;
 mod old_sse;
 mod pins;
+mod pipe;
 mod sse;
 mod status;
 mod terms;

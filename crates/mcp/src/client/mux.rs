@@ -1,7 +1,7 @@
 //! [`Mux`]: many requests over one pair of streams. Answers find their requests by id; everything else goes to an
 //! [`Inbox`].
 
-use super::oauth::Blocked;
+use super::{oauth::Blocked, pipe::Pipe};
 use crate::{
     RpcError,
     jsonrpc::{self, INTERNAL_ERROR, Incoming},
@@ -14,12 +14,15 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 /// Messages that wait to be written.
 const WRITE_BUFFER: usize = 256;
+/// How long a message that could not be sent waits to learn why.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,9 +47,38 @@ pub(crate) trait Inbox: Send + Sync + 'static {
     fn asked<'a>(&'a self, method: &'a str, params: Map<String, Value>) -> BoxFuture<'a, Result<Value, RpcError>>;
 }
 
+/// Where messages go.
+enum Outgoing {
+    /// To whoever takes them out.
+    Queue(mpsc::Sender<String>),
+    /// Into a child.
+    Pipe(Arc<Pipe>),
+}
+
+impl Outgoing {
+    async fn send(&self, message: String) -> Result<(), Closed> {
+        match self {
+            Self::Queue(queue) => queue.send(message).await.map_err(|_| Closed),
+            Self::Pipe(pipe) => pipe.send(message).await.map_err(|_| Closed),
+        }
+    }
+
+    fn try_send(&self, message: String) {
+        match self {
+            Self::Queue(queue) => {
+                let _ = queue.try_send(message);
+            }
+            Self::Pipe(pipe) => pipe.try_send(message),
+        }
+    }
+}
+
+/// Nobody takes messages any more.
+struct Closed;
+
 /// Requests over one pair of streams.
 pub(crate) struct Mux {
-    outgoing: mpsc::Sender<String>,
+    outgoing: Outgoing,
     pending: Mutex<HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>>,
     next: AtomicU64,
     /// Fires when the streams have ended.
@@ -57,14 +89,22 @@ pub(crate) struct Mux {
 impl Mux {
     pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<String>) {
         let (outgoing, receiver) = mpsc::channel(WRITE_BUFFER);
-        let mux = Self {
+        (Self::over(Outgoing::Queue(outgoing)), receiver)
+    }
+
+    /// Messages go into a child.
+    pub(crate) fn into_child(pipe: Arc<Pipe>) -> Arc<Self> {
+        Self::over(Outgoing::Pipe(pipe))
+    }
+
+    fn over(outgoing: Outgoing) -> Arc<Self> {
+        Arc::new(Self {
             outgoing,
             pending: Mutex::default(),
             next: AtomicU64::new(1),
             closed: CancellationToken::new(),
             reason: Mutex::default(),
-        };
-        (Arc::new(mux), receiver)
+        })
     }
 
     fn pending(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>> {
@@ -84,7 +124,7 @@ impl Mux {
         let _forget = Forget { mux: self, id };
         let text = jsonrpc::request(&Value::from(id), method, params);
         tokio::select! {
-            sent = self.outgoing.send(text) => sent.map_err(|_| self.gone())?,
+            sent = self.send(text) => sent?,
             () = cancel.cancelled() => return Err(LinkError::Cancelled),
         }
         tokio::select! {
@@ -96,7 +136,7 @@ impl Mux {
             () = self.closed.cancelled() => Err(self.gone()),
             () = cancel.cancelled() => {
                 let params = json!({"requestId": id, "reason": "taken back"});
-                let _ = self.outgoing.try_send(jsonrpc::notification("notifications/cancelled", params));
+                self.outgoing.try_send(jsonrpc::notification("notifications/cancelled", params));
                 Err(LinkError::Cancelled)
             }
         }
@@ -104,7 +144,16 @@ impl Mux {
 
     /// Sends a notification.
     pub(crate) async fn notify(&self, method: &str, params: Value) -> Result<(), LinkError> {
-        self.outgoing.send(jsonrpc::notification(method, params)).await.map_err(|_| self.gone())
+        self.send(jsonrpc::notification(method, params)).await
+    }
+
+    async fn send(&self, message: String) -> Result<(), LinkError> {
+        if self.outgoing.send(message).await.is_ok() {
+            return Ok(());
+        }
+        // Whoever watches the other side is about to say why.
+        let _ = tokio::time::timeout(TOLD_WITHIN, self.closed.cancelled()).await;
+        Err(self.gone())
     }
 
     /// Takes one message of the server.

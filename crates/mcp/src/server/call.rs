@@ -1,7 +1,7 @@
 //! Runs what may take long or ask the client something: calls, prompts, resources.
 //!
-//! The work runs in a task of its own: a client of a revision with sessions that goes away does not take the call with
-//! it, its result is recorded either way. A question that comes up goes to the client: as a request of ours where the
+//! The work outlives its request ([`Carried`]): a client of a revision with sessions that goes away does not take the call
+//! with it, its result is recorded either way. A question that comes up goes to the client: as a request of ours where the
 //! revision has those, else the answer to the request is the question, the work waits here, and the client's next
 //! request brings the answer.
 
@@ -17,13 +17,10 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use tokio::{
-    sync::{broadcast, oneshot},
-    task::JoinHandle,
-};
+use tokio::sync::{broadcast, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolyard_engine::{
-    Asking, CallRequest, Events, Subscription,
+    Asking, CallRequest, Carried, Events, Subscription,
     approvals::{ApprovalEvent, ApproverPresence},
 };
 use toolyard_protocol::{EventType, RunId, canonical};
@@ -92,7 +89,7 @@ impl InputAnswers {
 /// Work under way.
 struct Running {
     run_id: RunId,
-    work: JoinHandle<Result<Map<String, Value>, RpcError>>,
+    work: Carried<Result<Map<String, Value>, RpcError>>,
     cancel: CancellationToken,
     way: Option<OpenWay>,
     approvals: Option<(broadcast::Receiver<ApprovalEvent>, ApproverPresence)>,
@@ -128,7 +125,8 @@ impl Inner {
         work: Work,
         input: InputAnswers,
     ) -> Result<Ended, RpcError> {
-        let digest = work.digest();
+        // Only where answers come with another request must that request be told from others.
+        let digest = if exchange.revision.has_handshake() { String::new() } else { work.digest() };
         let mut running = match &input.state {
             None => {
                 let mut running = self.start(exchange, params, work);
@@ -171,7 +169,7 @@ impl Inner {
         let inner = self.clone();
         let caller = exchange.caller.clone();
         let token = cancel.clone();
-        let work = tokio::spawn(async move { inner.work(caller, run_id, work, token).await });
+        let work = Carried::new(async move { inner.work(caller, run_id, work, token).await });
         Running {
             run_id,
             work,
@@ -335,7 +333,9 @@ impl Inner {
     }
 
     /// Ends the request with its questions; the work waits for the client's next request.
-    fn suspend(self: &Arc<Self>, exchange: &Exchange, running: Running, digest: String) -> Result<Ended, RpcError> {
+    fn suspend(self: &Arc<Self>, exchange: &Exchange, mut running: Running, digest: String) -> Result<Ended, RpcError> {
+        // Nobody waits for it until then, and its deadlines still pass.
+        running.work.detach();
         let requests: Map<String, Value> = running
             .waiting
             .iter()

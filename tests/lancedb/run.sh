@@ -1,0 +1,46 @@
+#!/bin/bash
+# Opens the index that Toolyard made with LanceDB itself (from PyPI), asks it, and has LanceDB put it in order; Toolyard must
+# go on with what LanceDB left. Usage: run.sh <toolyard>. Skipped, with the reason, where LanceDB cannot be had;
+# TOOLYARD_REQUIRE_CLIENTS=1 makes that a failure.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+toolyard=$(realpath "$1")
+package=lancedb==0.40.0
+venv="${TOOLYARD_LANCEDB_VENV:-$HOME/.cache/toolyard/lancedb}"
+
+skip() {
+  echo "SKIPPED lancedb: $1" >&2
+  [ -z "${TOOLYARD_REQUIRE_CLIENTS:-}" ] || exit 1
+  exit 0
+}
+if [ ! -e "$venv/$package" ]; then
+  echo "installing $package (120 MB, once)"
+  rm -rf "$venv"
+  python3 -m venv "$venv" || skip "python3 cannot make a virtual environment"
+  "$venv/bin/pip" install -q "$package" || skip "pip cannot install $package"
+  touch "$venv/$package"
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp -r "$here/../../examples/vault" "$work/vault"
+ty() { "$toolyard" --home "$work/home" --vault "$work/vault" "$@" 2>> "$work/log" || { cat "$work/log" >&2; exit 1; }; }
+question="how do we water the garden"
+
+ty vault index --json > "$work/indexed.json"
+ty vault search "$question" --json > "$work/before.json"
+chunks=$(find "$work/home" -type d -name obsidian_chunks.lance)
+"$venv/bin/python" "$here/check.py" "$(dirname "$chunks")" "$work/before.json"
+
+ty vault search "$question" --json > "$work/after.json"
+printf '# Added later\n\nThe zebrafinch sings at dawn.\n' > "$work/vault/added-later.md"
+ty vault index --json > "$work/again.json"
+ty vault search zebrafinch --json > "$work/found.json"
+"$venv/bin/python" - "$work" <<'PY'
+import json, sys
+def results(name):
+    return [(r["source_file"], r["chunk_index"]) for r in json.load(open(f"{sys.argv[1]}/{name}.json"))["data"]["results"]]
+assert results("after") == results("before"), "LanceDB's upkeep changed what Toolyard finds"
+print("ok      what LanceDB put in order answers as before")
+assert results("found")[0][0] == "added-later.md", results("found")
+print("ok      Toolyard goes on with the tables that LanceDB wrote to")
+PY
