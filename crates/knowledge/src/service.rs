@@ -7,7 +7,7 @@ use crate::{
     envelope::{Health, Meta, Problem},
     facts::FactStore,
     health::{IndexState, Observed},
-    index::{FileRow, FileState, IndexError, IndexSpec, NoteIndex},
+    index::{FileRow, FileState, IndexError, IndexReader, IndexSpec, NoteIndex},
     indexer::{Job, JobMode, JobState, Jobs, MAX_AUTOMATIC_ATTEMPTS, Started, Workshop},
     scope::Scope,
     search::{Library, Weights},
@@ -161,11 +161,16 @@ impl Knowledge {
         if let (true, Some(library)) = (fresh, self.library.load_full()) {
             return Ok(library);
         }
-        self.refresh().await
+        self.newest(false).await
     }
 
     /// Looks for a newer version and loads it.
     pub async fn refresh(&self) -> Result<Arc<Library>, Problem> {
+        self.newest(false).await
+    }
+
+    /// The newest version. Where it is to be searched, the embedder is attuned while it is loaded.
+    async fn newest(&self, to_search: bool) -> Result<Arc<Library>, Problem> {
         let newest = self.index.generation().await.map_err(|error| self.broken(error))?;
         let current = self.library.load_full();
         self.noted(|noted| noted.version_checked = Some(Instant::now()));
@@ -196,9 +201,13 @@ impl Knowledge {
             Some(reader) => reader,
             None => return Err(Problem::no_index()),
         };
-        let loaded =
-            Library::load(reader, before.as_deref(), self.budget()).await.map_err(|error| self.broken(error))?;
-        let loaded = Arc::new(loaded);
+        let ahead = async {
+            if to_search {
+                self.attune_ahead(&reader).await;
+            }
+        };
+        let (loaded, ()) = tokio::join!(Library::load(reader.clone(), before.as_deref(), self.budget()), ahead);
+        let loaded = Arc::new(loaded.map_err(|error| self.broken(error))?);
         self.library.store(Some(loaded.clone()));
         self.noted(|noted| {
             noted.broken = None;
@@ -220,7 +229,11 @@ impl Knowledge {
 
     /// The library, or why there is nothing to search.
     pub(crate) async fn searchable(&self) -> Result<Arc<Library>, Problem> {
-        match self.library().await {
+        let library = match self.library.load_full() {
+            None => self.newest(true).await,
+            Some(_) => self.library().await,
+        };
+        match library {
             Ok(library) if library.info().chunks == 0 => Err(Problem::empty_vault()),
             Err(problem) if problem.code == crate::envelope::ProblemCode::IndexNotFound => {
                 // Where indexing was tried and failed, that is the news.
@@ -311,7 +324,7 @@ impl Knowledge {
             // What must not leave the machine is answered by words alone; nothing is wrong with that.
             return none(None);
         }
-        let embedder = self.attuned(embedder, library).await;
+        let embedder = self.attuned(embedder, &library.reader).await;
         match embedder.embed(&[text.to_owned()], Purpose::Query).await {
             Ok(vectors) => match vectors.into_iter().next().flatten() {
                 Some(vector) if vector.len() != spec.dimensions => {
@@ -329,8 +342,8 @@ impl Knowledge {
     }
 
     /// The embedder attuned to the notes, where that means anything. A tenth more or less of them makes no difference.
-    async fn attuned(&self, embedder: &Arc<dyn Embedder>, library: &Library) -> Arc<dyn Embedder> {
-        let info = library.info();
+    async fn attuned(&self, embedder: &Arc<dyn Embedder>, reader: &Arc<dyn IndexReader>) -> Arc<dyn Embedder> {
+        let info = reader.info();
         let known = self.noted(|noted| match &noted.attuned {
             Some(known)
                 if known.embedder == info.spec.embedder && known.chunks.abs_diff(info.chunks) * 10 <= info.chunks =>
@@ -342,13 +355,27 @@ impl Knowledge {
         if let Some(known) = known {
             return known;
         }
-        let to = match library.reader.sample(SAMPLES).await {
-            Ok(samples) => embedder.attuned(&samples).unwrap_or_else(|| embedder.clone()),
-            Err(_) => embedder.clone(),
+        let to = match reader.sample(SAMPLES).await {
+            Ok(samples) => {
+                let embedder = embedder.clone();
+                tokio::task::spawn_blocking(move || embedder.attuned(&samples)).await.ok().flatten()
+            }
+            Err(_) => None,
         };
+        let to = to.unwrap_or_else(|| embedder.clone());
         let attuned = Attuned { embedder: info.spec.embedder.clone(), chunks: info.chunks, to: to.clone() };
         self.noted(|noted| noted.attuned = Some(attuned));
         to
+    }
+
+    /// Attunes the embedder that a search of this version will want, if it is one of ours.
+    async fn attune_ahead(&self, reader: &Arc<dyn IndexReader>) {
+        let Some(embedder) = self.embedder.as_ref().filter(|embedder| embedder.is_local()) else { return };
+        if let Some(Ok(info)) = self.embedder_info().await
+            && fits(&info, &reader.info().spec)
+        {
+            self.attuned(embedder, reader).await;
+        }
     }
 
     async fn fallback_for(&self, spec: &IndexSpec) -> Option<&Arc<dyn Embedder>> {
@@ -414,12 +441,22 @@ impl Knowledge {
 
     /// Probes everything and says how it stands.
     pub async fn observe(&self) -> Observed {
-        // A version that is in use is opened again: what happened to its files since would go unseen otherwise.
-        let library = match self.index.current().await {
+        let library = self.reopened().await;
+        self.look().await;
+        self.judge(library).await
+    }
+
+    /// The library, after opening the index again: what happened to the files of a version that is in use would go unseen
+    /// otherwise.
+    pub(crate) async fn reopened(&self) -> Result<Arc<Library>, Problem> {
+        match self.index.current().await {
             Err(error) => Err(self.broken(error)),
             Ok(_) => self.refresh().await,
-        };
-        self.look().await;
+        }
+    }
+
+    /// How it stands, with the embedder asked again.
+    pub(crate) async fn judge(&self, library: Result<Arc<Library>, Problem>) -> Observed {
         if let (Some(embedder), None) = (&self.embedder, &self.embedder_problem) {
             let _ = self.ask_embedder(&**embedder).await;
         }

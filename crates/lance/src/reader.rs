@@ -3,7 +3,7 @@
 use crate::{
     errors::{guarded, index_error},
     filter::sql,
-    rows::{CHUNK_COLUMNS, Columns, chunks_from, files_from, vector_at},
+    rows::{Columns, chunk_columns, chunks_from, files_from, has_details, vector_at},
 };
 use arrow_array::{Float32Array, RecordBatch};
 use futures_util::{StreamExt, TryStreamExt};
@@ -284,7 +284,7 @@ impl IndexReader for LanceReader {
             if rows.is_empty() {
                 return Ok(Vec::new());
             }
-            chunks_from(&take(&chunks, &rows, &CHUNK_COLUMNS).await?)
+            chunks_from(&take(&chunks, &rows, chunk_columns(has_details(&chunks))).await?)
         }))
     }
 }

@@ -8,11 +8,21 @@ use arrow_array::{
     cast::AsArray,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use std::sync::Arc;
+use lance::Dataset;
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, sync::Arc};
 use toolyard_knowledge::index::{ChunkRow, FileRow, FileState, IndexError, IndexResult, file_id, hash64};
 
-/// Columns of a chunk without terms and vector, in the order of [`chunks_from`].
-pub(crate) const CHUNK_COLUMNS: [&str; 12] = [
+/// Columns that [`chunks_from`] makes chunks of. A row is read by decoding a page of each column, so that twelve columns
+/// take three times as long as four.
+pub(crate) fn chunk_columns(has_details: bool) -> &'static [&'static str] {
+    if has_details { &DETAILED_COLUMNS } else { &CHUNK_COLUMNS }
+}
+
+/// All short fields of a chunk once more, together. Tables that were made before there was such a column have none.
+const DETAILS: &str = "details";
+const DETAILED_COLUMNS: [&str; 4] = [DETAILS, "chunk_text", "opaque", "terms"];
+const CHUNK_COLUMNS: [&str; 12] = [
     "source_file",
     "chunk_index",
     "section",
@@ -31,7 +41,44 @@ fn list_of_text() -> DataType {
     DataType::List(Arc::new(Field::new("item", DataType::Utf8, true)))
 }
 
-pub(crate) fn chunk_schema(dimensions: usize) -> SchemaRef {
+/// Whether a table of chunks has the column [`DETAILS`].
+pub(crate) fn has_details(chunks: &Dataset) -> bool {
+    chunks.schema().field(DETAILS).is_some()
+}
+
+/// What stands in the column [`DETAILS`], as JSON.
+#[derive(Serialize, Deserialize)]
+struct Details<'a> {
+    #[serde(borrow)]
+    source_file: Cow<'a, str>,
+    chunk_index: u32,
+    #[serde(borrow)]
+    section: Option<Cow<'a, str>>,
+    start: u64,
+    end: u64,
+    tags: Cow<'a, [String]>,
+    #[serde(borrow)]
+    date: Option<Cow<'a, str>>,
+    day: i32,
+    hash: u64,
+}
+
+fn details(row: &ChunkRow) -> IndexResult<String> {
+    let details = Details {
+        source_file: (&row.source_file).into(),
+        chunk_index: row.chunk_index,
+        section: row.section.as_deref().map(Cow::Borrowed),
+        start: row.start,
+        end: row.end,
+        tags: Cow::Borrowed(&row.tags),
+        date: row.date.as_deref().map(Cow::Borrowed),
+        day: row.day,
+        hash: row.hash,
+    };
+    serde_json::to_string(&details).map_err(index_error)
+}
+
+pub(crate) fn chunk_schema(dimensions: usize, has_details: bool) -> SchemaRef {
     let text = |name: &str, nullable| Field::new(name, DataType::Utf8, nullable);
     let long = |name: &str| Field::new(name, DataType::Int64, false);
     let mut fields = vec![
@@ -51,6 +98,9 @@ pub(crate) fn chunk_schema(dimensions: usize) -> SchemaRef {
         Field::new("day", DataType::Int32, false),
         long("hash"),
     ];
+    if has_details {
+        fields.push(text(DETAILS, false));
+    }
     if dimensions > 0 {
         let item = Arc::new(Field::new("item", DataType::Float32, true));
         fields.push(Field::new("vector", DataType::FixedSizeList(item, dimensions as i32), true));
@@ -93,7 +143,7 @@ fn chunk_id(row: &ChunkRow) -> String {
         .to_string()
 }
 
-pub(crate) fn chunk_batch(rows: &[ChunkRow], dimensions: usize) -> IndexResult<RecordBatch> {
+pub(crate) fn chunk_batch(rows: &[ChunkRow], dimensions: usize, has_details: bool) -> IndexResult<RecordBatch> {
     let text = |get: &dyn Fn(&ChunkRow) -> String| -> ArrayRef {
         Arc::new(rows.iter().map(|row| Some(get(row))).collect::<StringArray>())
     };
@@ -123,6 +173,10 @@ pub(crate) fn chunk_batch(rows: &[ChunkRow], dimensions: usize) -> IndexResult<R
         short(&|row| row.day),
         long(&|row| row.hash),
     ];
+    if has_details {
+        let details = rows.iter().map(details).collect::<IndexResult<Vec<_>>>()?;
+        columns.push(Arc::new(StringArray::from(details)));
+    }
     if dimensions > 0 {
         let mut vectors =
             FixedSizeListBuilder::new(Float32Builder::with_capacity(rows.len() * dimensions), dimensions as i32);
@@ -135,7 +189,7 @@ pub(crate) fn chunk_batch(rows: &[ChunkRow], dimensions: usize) -> IndexResult<R
         }
         columns.push(Arc::new(vectors.finish()));
     }
-    RecordBatch::try_new(chunk_schema(dimensions), columns).map_err(index_error)
+    RecordBatch::try_new(chunk_schema(dimensions, has_details), columns).map_err(index_error)
 }
 
 fn texts<'a>(lists: impl Iterator<Item = &'a [String]>) -> ArrayRef {
@@ -226,8 +280,12 @@ pub(crate) fn vector_at(vectors: &FixedSizeListArray, row: usize) -> Option<&[f3
     values.values().get(row * width..(row + 1) * width)
 }
 
+/// Chunks without their vectors, of either set of [`chunk_columns`].
 pub(crate) fn chunks_from(batch: &RecordBatch) -> IndexResult<Vec<ChunkRow>> {
     let columns = Columns(batch);
+    if batch.column_by_name(DETAILS).is_some() {
+        return detailed_chunks(&columns);
+    }
     let (source, section, text) = (columns.text("source_file")?, columns.text("section")?, columns.text("chunk_text")?);
     let (opaque, terms, date) = (columns.text("opaque")?, columns.text("terms")?, columns.text("date")?);
     let (number, day, tags) = (columns.short("chunk_index")?, columns.short("day")?, columns.list("tags")?);
@@ -249,6 +307,31 @@ pub(crate) fn chunks_from(batch: &RecordBatch) -> IndexResult<Vec<ChunkRow>> {
         vector: None,
     });
     Ok(rows.collect())
+}
+
+fn detailed_chunks(columns: &Columns<'_>) -> IndexResult<Vec<ChunkRow>> {
+    let (details, text) = (columns.text(DETAILS)?, columns.text("chunk_text")?);
+    let (opaque, terms) = (columns.text("opaque")?, columns.text("terms")?);
+    (0..columns.0.num_rows())
+        .map(|row| {
+            let details: Details<'_> = serde_json::from_str(details.value(row)).map_err(index_error)?;
+            Ok(ChunkRow {
+                source_file: details.source_file.into_owned(),
+                chunk_index: details.chunk_index,
+                section: details.section.map(Cow::into_owned),
+                start: details.start,
+                end: details.end,
+                text: text.value(row).to_owned(),
+                opaque: opaque.value(row).to_owned(),
+                terms: terms.value(row).to_owned(),
+                tags: details.tags.into_owned(),
+                date: details.date.map(Cow::into_owned),
+                day: details.day,
+                hash: details.hash,
+                vector: None,
+            })
+        })
+        .collect()
 }
 
 pub(crate) fn files_from(batch: &RecordBatch) -> IndexResult<Vec<FileRow>> {
@@ -281,4 +364,35 @@ pub(crate) fn files_from(batch: &RecordBatch) -> IndexResult<Vec<FileRow>> {
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_come_back_from_either_set_of_columns() {
+        let chunk = |section: Option<&str>, tags: &[&str]| ChunkRow {
+            source_file: "Täglich/\"a\" \u{1f600}.md".to_owned(),
+            chunk_index: 3,
+            section: section.map(str::to_owned),
+            start: 7,
+            end: u64::from(u32::MAX) + 9,
+            text: "text".to_owned(),
+            opaque: "let x = \"\\n\";".to_owned(),
+            terms: "text let x".to_owned(),
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            date: section.map(|_| "2024-03-05".to_owned()),
+            day: -4,
+            hash: u64::MAX - 1,
+            vector: None,
+        };
+        let rows = [chunk(Some("A > \tB"), &["x/y", "é"]), chunk(None, &[])];
+        for has_details in [true, false] {
+            let batch = chunk_batch(&rows, 0, has_details).unwrap();
+            let columns = chunk_columns(has_details).iter().map(|name| batch.schema().index_of(name).unwrap());
+            let read = batch.project(&columns.collect::<Vec<_>>()).unwrap();
+            assert_eq!(chunks_from(&read).unwrap(), rows, "{has_details}");
+        }
+    }
 }

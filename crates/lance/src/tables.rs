@@ -164,7 +164,7 @@ impl Place {
     /// An empty table with this schema in the place of whatever is there. Complete versions stay readable, unless what is
     /// there cannot even be opened; then it goes.
     pub(crate) async fn empty(&self, name: &str, dimensions: Option<usize>) -> IndexResult<Table> {
-        let schema = dimensions.map_or_else(file_schema, chunk_schema);
+        let schema = dimensions.map_or_else(file_schema, |dimensions| chunk_schema(dimensions, true));
         let empty = RecordBatch::new_empty(schema);
         match self.open(name).await {
             Ok(Opened::There(table)) => {

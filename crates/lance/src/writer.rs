@@ -8,7 +8,7 @@ use crate::{
     index::Turn,
     maintain,
     reader::{read_files, scan_columns, take},
-    rows::{Columns, chunk_batch, file_batch, vector_at},
+    rows::{Columns, chunk_batch, file_batch, has_details, vector_at},
     table::Table,
     tables::{self, CHUNKS, FILES, Opened, Place, drop_tag, set_spec, set_tag, spec_of, tags},
 };
@@ -165,7 +165,7 @@ async fn put(tables: Tables, batch: WriteBatch, present: HashSet<u64>, dimension
     delete(&tables.chunks, &replaced).await?;
     if !batch.chunks.is_empty() {
         let rows: &[ChunkRow] = &batch.chunks;
-        tables.chunks.append(chunk_batch(rows, dimensions)?).await?;
+        tables.chunks.append(chunk_batch(rows, dimensions, has_details(&tables.chunks.dataset()))?).await?;
     }
     let files: Vec<FileRow> = batch.files.into_iter().chain(batch.touched).collect();
     if !files.is_empty() {

@@ -5,7 +5,7 @@ use crate::{
     error::Fallible,
     markdown::{headings, links, scan::Scan},
     path::VaultPath,
-    root::NodeKind,
+    root::{Metas, NodeKind},
     vault::Vault,
     view::{Listing, Purpose, View},
 };
@@ -65,7 +65,7 @@ impl Vault {
         if cancel.is_cancelled() {
             return Err(Failure::new(ErrorCode::Cancelled, "stopped before it was done; nothing was changed"));
         }
-        let entries = match (self.list(folder, Listing::Visible), folder) {
+        let entries = match (self.listed(folder, Listing::Visible, Metas::OfFiles), folder) {
             (Ok(entries), _) => entries,
             (Err(failure), Some(_)) if failure.code == ErrorCode::NotFound => return Ok(()),
             (Err(failure), Some(folder)) => {
@@ -74,7 +74,7 @@ impl Vault {
             }
             (Err(failure), None) => return Err(failure),
         };
-        for entry in entries {
+        for (entry, meta) in entries {
             let path = match VaultPath::child(folder, &entry.name) {
                 Ok(path) => path,
                 Err(error) => {
@@ -88,6 +88,11 @@ impl Vault {
                 if enter(&path) {
                     self.survey_folder(Some(&path), cancel, enter, visit)?;
                 }
+                continue;
+            }
+            // It was looked at with its folder, unless it is a link or went away.
+            if let Some(meta) = meta.filter(|meta| meta.kind == NodeKind::File) {
+                visit(Surveyed::File { path, size: meta.size, mtime_ms: meta.mtime_ms });
                 continue;
             }
             match self.stat(&path, Purpose::Read) {

@@ -6,7 +6,7 @@
 
 use crate::{path::VaultPath, view::TRASH_MIRROR_BIT};
 use rustix::{
-    fd::{AsFd, OwnedFd},
+    fd::{AsFd, BorrowedFd, OwnedFd},
     fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags},
     io::Errno,
 };
@@ -63,6 +63,15 @@ pub(crate) struct RawEntry {
     pub(crate) kind: NodeKind,
     /// Whether the name is UTF-8, so that a path can lead there.
     pub(crate) is_utf8: bool,
+    /// Of a file, where it was asked for.
+    pub(crate) meta: Option<Meta>,
+}
+
+/// Whether files are looked at while their folder is listed: cheaper than asking for each by its path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Metas {
+    None,
+    OfFiles,
 }
 
 pub(crate) struct RootDir {
@@ -171,9 +180,19 @@ impl RootDir {
 
     /// The entries of a folder in no particular order.
     pub(crate) fn entries(&self, folder: Option<&VaultPath>, links: Links) -> Result<Vec<RawEntry>, Errno> {
+        self.entries_with(folder, links, Metas::None)
+    }
+
+    /// The same, with what the file system says about files.
+    pub(crate) fn entries_with(
+        &self,
+        folder: Option<&VaultPath>,
+        links: Links,
+        metas: Metas,
+    ) -> Result<Vec<RawEntry>, Errno> {
         let fd = self.folder(folder, links)?;
         let mut out = Vec::new();
-        for entry in fs::Dir::new(fd)? {
+        for entry in fs::Dir::read_from(&fd)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy();
             let is_utf8 = matches!(name, Cow::Borrowed(_));
@@ -192,7 +211,12 @@ impl RootDir {
                 }
                 known => kind_of(known),
             };
-            out.push(RawEntry { name: name.into_owned(), kind, is_utf8 });
+            let mut meta = None;
+            if metas == Metas::OfFiles && kind == NodeKind::File {
+                // A name in an open folder, and not through a link: there is no other place it could lead to.
+                meta = meta_at(fd.as_fd(), entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok();
+            }
+            out.push(RawEntry { name: name.into_owned(), kind, is_utf8, meta });
         }
         Ok(out)
     }
@@ -329,7 +353,11 @@ pub(crate) fn errno(error: std::io::Error) -> Errno {
 }
 
 fn meta_of(fd: &OwnedFd) -> Result<Meta, Errno> {
-    let x = fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
+    meta_at(fd.as_fd(), c"", AtFlags::EMPTY_PATH)
+}
+
+fn meta_at(fd: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<Meta, Errno> {
+    let x = fs::statx(fd, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
     let millis = |t: fs::StatxTimestamp| t.tv_sec.saturating_mul(1000).saturating_add(i64::from(t.tv_nsec / 1_000_000));
     let has_btime = StatxFlags::from_bits_retain(x.stx_mask).contains(StatxFlags::BTIME);
     Ok(Meta {

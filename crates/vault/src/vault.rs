@@ -6,7 +6,7 @@ use crate::{
     etag::EtagHasher,
     locks::Locks,
     path::VaultPath,
-    root::{Links, NodeKind, RootDir, read_limited},
+    root::{Links, Meta, Metas, NodeKind, RootDir, read_limited},
     staging::StagingJournal,
     view::{Content, Entry, Listing, MAX_FILE_BYTES, Purpose, Stat, View},
 };
@@ -76,29 +76,17 @@ impl Vault {
     }
 }
 
-impl View for Vault {
-    fn stat(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Stat>> {
-        let meta = self.dir.meta(path, self.links(purpose)).map_err(|e| system("look at", path.as_str(), e))?;
-        meta.map(|meta| stat_of(path, &meta)).transpose()
-    }
-
-    fn read(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Content>> {
-        let fail = |errno| if errno == Errno::ISDIR { is_folder(path) } else { system("read", path.as_str(), errno) };
-        let Some((mut file, meta)) = self.dir.open_file(path, self.links(purpose)).map_err(fail)? else {
-            return Ok(None);
-        };
-        if meta.size > MAX_FILE_BYTES {
-            return Err(too_large(path, meta.size, MAX_FILE_BYTES));
-        }
-        match read_limited(&mut file, meta.size, MAX_FILE_BYTES).map_err(fail)? {
-            Some(bytes) => Ok(Some(Content { bytes: bytes.into(), stat: stat_of(path, &meta)? })),
-            None => Err(too_large(path, meta.size, MAX_FILE_BYTES)),
-        }
-    }
-
-    fn list(&self, folder: Option<&VaultPath>, listing: Listing) -> Fallible<Vec<Entry>> {
+impl Vault {
+    /// The entries of a folder by name, and of files what the file system says, where that is asked for.
+    pub(crate) fn listed(
+        &self,
+        folder: Option<&VaultPath>,
+        listing: Listing,
+        metas: Metas,
+    ) -> Fallible<Vec<(Entry, Option<Meta>)>> {
         let name = folder.map_or("/", VaultPath::as_str);
-        let raw = self.dir.entries(folder, self.links(Purpose::Read)).map_err(|e| system("list", name, e))?;
+        let raw =
+            self.dir.entries_with(folder, self.links(Purpose::Read), metas).map_err(|e| system("list", name, e))?;
         let mut entries = Vec::with_capacity(raw.len());
         for entry in raw {
             if entry.name.starts_with(STAGED_PREFIX) {
@@ -120,10 +108,36 @@ impl View for Vault {
                     }
                 }
             }
-            entries.push(Entry { name: entry.name, kind });
+            entries.push((Entry { name: entry.name, kind }, entry.meta));
         }
-        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        entries.sort_unstable_by(|(a, _), (b, _)| a.name.cmp(&b.name));
         Ok(entries)
+    }
+}
+
+impl View for Vault {
+    fn stat(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Stat>> {
+        let meta = self.dir.meta(path, self.links(purpose)).map_err(|e| system("look at", path.as_str(), e))?;
+        meta.map(|meta| stat_of(path, &meta)).transpose()
+    }
+
+    fn read(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Content>> {
+        let fail = |errno| if errno == Errno::ISDIR { is_folder(path) } else { system("read", path.as_str(), errno) };
+        let Some((mut file, meta)) = self.dir.open_file(path, self.links(purpose)).map_err(fail)? else {
+            return Ok(None);
+        };
+        if meta.size > MAX_FILE_BYTES {
+            return Err(too_large(path, meta.size, MAX_FILE_BYTES));
+        }
+        match read_limited(&mut file, meta.size, MAX_FILE_BYTES).map_err(fail)? {
+            Some(bytes) => Ok(Some(Content { bytes: bytes.into(), stat: stat_of(path, &meta)? })),
+            None => Err(too_large(path, meta.size, MAX_FILE_BYTES)),
+        }
+    }
+
+    fn list(&self, folder: Option<&VaultPath>, listing: Listing) -> Fallible<Vec<Entry>> {
+        let entries = self.listed(folder, listing, Metas::None)?;
+        Ok(entries.into_iter().map(|(entry, _)| entry).collect())
     }
 
     fn etag(&self, path: &VaultPath) -> Fallible<Option<String>> {
@@ -144,7 +158,7 @@ impl View for Vault {
     }
 }
 
-fn stat_of(path: &VaultPath, meta: &crate::root::Meta) -> Fallible<Stat> {
+fn stat_of(path: &VaultPath, meta: &Meta) -> Fallible<Stat> {
     let kind = match meta.kind {
         NodeKind::File => EntryKind::File,
         NodeKind::Folder => EntryKind::Folder,

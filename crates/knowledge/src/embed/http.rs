@@ -60,11 +60,16 @@ impl Server {
         // The client takes the process's provider of cryptography; where one is set already it stays.
         let _ = ring::default_provider().install_default();
         // Notes must not take a detour: neither a proxy nor a redirect may choose where they go.
-        let client = Client::builder()
+        let mut builder = Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT)
-            .timeout(timeout)
+            .timeout(timeout);
+        if base.scheme() == "http" {
+            // Nothing is ever encrypted: reading the system's certificates would be a good part of a short command's time.
+            builder = builder.tls_certs_only([]);
+        }
+        let client = builder
             .build()
             .map_err(|_| EmbedError::NotAllowed("no HTTP client can be made on this system".to_owned()))?;
         Ok(Self { service, base, client, key })

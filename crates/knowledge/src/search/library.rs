@@ -57,11 +57,10 @@ pub struct Library {
 impl Library {
     /// Reads what searches need. Vectors that `before` has already are not read again.
     pub async fn load(reader: Arc<dyn IndexReader>, before: Option<&Library>, budget: u64) -> IndexResult<Library> {
-        let rows = reader.files().await?;
-        let mut library = Self::of_files(reader, rows);
         let known = before.and_then(|library| library.vectors.as_ref());
-        let vectors = VectorSet::load(&*library.reader, &library.by_id, known, budget).await?;
-        library.vectors = vectors.map(Arc::new);
+        let (rows, vectors) = tokio::try_join!(reader.files(), VectorSet::read(&*reader, known, budget))?;
+        let mut library = Self::of_files(reader, rows);
+        library.vectors = vectors.and_then(|vectors| vectors.number(&library.by_id)).map(Arc::new);
         Ok(library)
     }
 

@@ -30,6 +30,72 @@ pub struct VectorSet {
     by_row: Vec<u32>,
 }
 
+/// Vectors whose files are known by their ids only: they can be read while the files are.
+pub struct Unnumbered {
+    set: VectorSet,
+    files: Vec<u64>,
+}
+
+impl Unnumbered {
+    /// With the numbers that a library gives its files. What belongs to no file of it goes.
+    pub fn number(self, file_of: &HashMap<u64, u32>) -> Option<VectorSet> {
+        let Self { mut set, files: ids } = self;
+        let dimensions = set.dimensions;
+        let mut kept = 0;
+        for (at, id) in ids.iter().enumerate() {
+            let Some(&file) = file_of.get(id) else { continue };
+            set.files.push(file);
+            if kept != at {
+                set.values.copy_within(at * dimensions..(at + 1) * dimensions, kept * dimensions);
+                set.scales[kept] = set.scales[at];
+                set.rows[kept] = set.rows[at];
+                set.hashes[kept] = set.hashes[at];
+            }
+            kept += 1;
+        }
+        set.values.truncate(kept * dimensions);
+        set.scales.truncate(kept);
+        set.rows.truncate(kept);
+        set.hashes.truncate(kept);
+        set.sort_rows();
+        (kept > 0).then_some(set)
+    }
+
+    async fn take_over(&mut self, reader: &dyn IndexReader, before: &VectorSet) -> IndexResult<()> {
+        let known: HashMap<u64, usize> = before.hashes.iter().enumerate().map(|(at, hash)| (*hash, at)).collect();
+        let mut missing: Vec<(u64, u64, u64)> = Vec::new();
+        let mut sink = |row: VectorRow<'_>| match known.get(&row.hash) {
+            Some(&at) => {
+                self.set.values.extend_from_slice(before.values_at(at));
+                self.push_keys(row.row, row.file, row.hash, before.scales[at]);
+            }
+            None => missing.push((row.row, row.file, row.hash)),
+        };
+        reader.vectors(VectorColumns::KeysOnly, &mut sink).await?;
+        for part in missing.chunks(FETCH) {
+            let rows: Vec<u64> = part.iter().map(|(row, _, _)| *row).collect();
+            for (vector, (row, file, hash)) in reader.vectors_of(&rows).await?.iter().zip(part) {
+                self.push(*row, *file, *hash, vector);
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, row: u64, file: u64, hash: u64, vector: &[f32]) {
+        if vector.len() == self.set.dimensions {
+            let scale = quantise(vector, &mut self.set.values);
+            self.push_keys(row, file, hash, scale);
+        }
+    }
+
+    fn push_keys(&mut self, row: u64, file: u64, hash: u64, scale: f32) {
+        self.set.scales.push(scale);
+        self.set.rows.push(row);
+        self.set.hashes.push(hash);
+        self.files.push(file);
+    }
+}
+
 /// A chunk that is near a question.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Near {
@@ -62,34 +128,34 @@ impl VectorSet {
         chunks.saturating_mul((dimensions + OVERHEAD) as u64)
     }
 
-    /// Reads the vectors of a version, taking over those that the version before it had already. `file_of` gives the
-    /// number of a file by its id. `None` when they do not fit the budget or there are none.
-    pub async fn load(
+    /// Reads the vectors of a version, taking over those that the version before it had already. `None` when they do not
+    /// fit the budget or there are none.
+    pub async fn read(
         reader: &dyn IndexReader,
-        file_of: &HashMap<u64, u32>,
         before: Option<&Arc<VectorSet>>,
         budget: u64,
-    ) -> IndexResult<Option<VectorSet>> {
+    ) -> IndexResult<Option<Unnumbered>> {
         let info = reader.info();
         let dimensions = info.spec.dimensions;
         if dimensions == 0 || Self::bytes(info.chunks, dimensions) > budget {
             return Ok(None);
         }
-        let mut set = VectorSet::with_capacity(dimensions, info.chunks as usize);
-        let before = before.filter(|set| set.dimensions == dimensions && set.rows.len() * 2 > info.chunks as usize);
+        let chunks = info.chunks as usize;
+        let mut read =
+            Unnumbered { set: VectorSet::with_capacity(dimensions, chunks), files: Vec::with_capacity(chunks) };
+        let before = before.filter(|set| set.dimensions == dimensions && set.rows.len() * 2 > chunks);
         match before {
             None => {
                 let mut sink = |row: VectorRow<'_>| {
-                    if let (Some(vector), Some(file)) = (row.vector, file_of.get(&row.file)) {
-                        set.push(row.row, *file, row.hash, vector);
+                    if let Some(vector) = row.vector {
+                        read.push(row.row, row.file, row.hash, vector);
                     }
                 };
                 reader.vectors(VectorColumns::All, &mut sink).await?;
             }
-            Some(before) => set.take_over(reader, file_of, before).await?,
+            Some(before) => read.take_over(reader, before).await?,
         }
-        set.sort_rows();
-        Ok((!set.rows.is_empty()).then_some(set))
+        Ok(Some(read))
     }
 
     fn with_capacity(dimensions: usize, chunks: usize) -> Self {
@@ -117,48 +183,6 @@ impl VectorSet {
         }
         let place = self.by_row.binary_search_by_key(&row, |&at| self.rows[at as usize]).ok()?;
         self.by_row.get(place).map(|&at| at as usize)
-    }
-
-    async fn take_over(
-        &mut self,
-        reader: &dyn IndexReader,
-        file_of: &HashMap<u64, u32>,
-        before: &VectorSet,
-    ) -> IndexResult<()> {
-        let known: HashMap<u64, usize> = before.hashes.iter().enumerate().map(|(at, hash)| (*hash, at)).collect();
-        let mut missing: Vec<(u64, u32, u64)> = Vec::new();
-        let mut sink = |row: VectorRow<'_>| {
-            let Some(file) = file_of.get(&row.file) else { return };
-            match known.get(&row.hash) {
-                Some(&at) => {
-                    self.values.extend_from_slice(before.values_at(at));
-                    self.push_keys(row.row, *file, row.hash, before.scales[at]);
-                }
-                None => missing.push((row.row, *file, row.hash)),
-            }
-        };
-        reader.vectors(VectorColumns::KeysOnly, &mut sink).await?;
-        for part in missing.chunks(FETCH) {
-            let rows: Vec<u64> = part.iter().map(|(row, _, _)| *row).collect();
-            for (vector, (row, file, hash)) in reader.vectors_of(&rows).await?.iter().zip(part) {
-                self.push(*row, *file, *hash, vector);
-            }
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, row: u64, file: u32, hash: u64, vector: &[f32]) {
-        if vector.len() == self.dimensions {
-            let scale = quantise(vector, &mut self.values);
-            self.push_keys(row, file, hash, scale);
-        }
-    }
-
-    fn push_keys(&mut self, row: u64, file: u32, hash: u64, scale: f32) {
-        self.scales.push(scale);
-        self.rows.push(row);
-        self.files.push(file);
-        self.hashes.push(hash);
     }
 
     fn values_at(&self, at: usize) -> &[i8] {
@@ -325,20 +349,24 @@ mod tests {
         #[test]
         fn the_scan_finds_what_an_exact_search_finds(vectors in any_vectors(), limit in 1usize..8) {
             prop_assume!(vectors.len() > 1);
-            let mut set = VectorSet::with_capacity(16, vectors.len());
+            let mut read = Unnumbered { set: VectorSet::with_capacity(16, vectors.len()), files: Vec::new() };
             for (at, vector) in vectors.iter().enumerate() {
-                set.push(at as u64 * 10, at as u32, at as u64, vector);
+                read.push(at as u64 * 10, at as u64 + 1000, at as u64, vector);
             }
+            // Every fifth belongs to a file that is not in the library.
+            let is_there = |at: &usize| at % 5 != 4;
+            let numbers = (0..vectors.len()).filter(is_there).map(|at| (at as u64 + 1000, at as u32)).collect();
+            let set = read.number(&numbers).unwrap();
             let probe = Probe::new(&vectors[0]);
             let found = set.nearest(&probe, |file| file % 3 != 1, limit);
-            let mut exact: Vec<f32> = (0..vectors.len()).filter(|at| at % 3 != 1).map(|at| cosine(&vectors[0], &vectors[at])).collect();
+            let mut exact: Vec<f32> = (0..vectors.len()).filter(|at| at % 3 != 1 && is_there(at)).map(|at| cosine(&vectors[0], &vectors[at])).collect();
             exact.sort_by(|a, b| b.total_cmp(a));
             prop_assert_eq!(found.len(), limit.min(exact.len()));
             for (hit, score) in found.iter().zip(&exact) {
                 prop_assert!((hit.score - score).abs() < 0.03, "{} {}", hit.score, score);
-                prop_assert!(hit.row / 10 % 3 != 1);
+                prop_assert!(hit.row / 10 % 3 != 1 && is_there(&(hit.row as usize / 10)));
+                prop_assert_eq!(u64::from(hit.file) * 10, hit.row);
             }
-            set.sort_rows();
             prop_assert!(found.iter().all(|f| set.likeness(&probe, f.row) == Some(f.score)));
         }
     }

@@ -154,14 +154,15 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let ollama_up = knowledge.ollama_is_up().await;
     // Before looking at the index: a job that is told as done has its index seen.
     let record = knowledge.jobs.record();
-    let observed = knowledge.observe().await;
-    let (health, problem) = observed.health();
-    let library = knowledge.library().await.ok();
+    let library = knowledge.reopened().await;
     let files = match &library {
-        Some(library) => knowledge.files(library).await.unwrap_or_default(),
-        None => Vec::new(),
+        Ok(library) => knowledge.files(library).await.unwrap_or_default(),
+        Err(_) => Vec::new(),
     };
+    // One look at the vault is enough for both.
     let unindexed = knowledge.unindexed(&files).await.unwrap_or(0);
+    let (health, problem) = knowledge.judge(library.clone()).await.health();
+    let library = library.ok();
     let totals: Totals = library.as_ref().map(|library| library.totals).unwrap_or_default();
     let active_job = record.last.as_ref().filter(|job| job.state == JobState::Running).map(|job| ActiveJob {
         id: job.id.clone(),

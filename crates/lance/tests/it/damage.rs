@@ -117,3 +117,21 @@ async fn versions_survive_a_restart_and_surplus_ones_go() {
     let files = open(dir.path()).current().await.unwrap().unwrap().files().await.unwrap();
     assert_eq!(files.len(), 8);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_an_older_make_are_read_and_written() {
+    let dir = tempfile::tempdir().unwrap();
+    complete(&open(dir.path()), "a.md", Start::Continue).await;
+    let table = dir.path().join("obsidian_chunks.lance").display().to_string();
+    lance::Dataset::open(&table).await.unwrap().drop_columns(&["details"]).await.unwrap();
+    let index = open(dir.path());
+    complete(&index, "b.md", Start::Continue).await;
+    let schema = lance::Dataset::open(&table).await.unwrap();
+    assert!(schema.schema().field("details").is_none());
+    let reader = index.current().await.unwrap().unwrap();
+    let found = reader.full_text(&["appl".to_owned()], &ChunkFilter::default(), 5).await.unwrap();
+    let rows: Vec<u64> = found.iter().map(|found| found.row).collect();
+    let mut files: Vec<String> = reader.fetch(&rows).await.unwrap().into_iter().map(|c| c.source_file).collect();
+    files.sort();
+    assert_eq!(files, ["a.md", "b.md"]);
+}
