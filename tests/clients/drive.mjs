@@ -113,6 +113,34 @@ const cases = {
     assert.equal(bad.error.code, "validation_error");
     client.stop();
   },
+  async "a node answers the tools that need an editor"() {
+    const { client } = await connect({ scopes: ["operator.read", "operator.write"] });
+    const ask = () => client.request("tools.invoke", { name: "editor.getSelection" });
+    assert.equal((await ask()).error.code, "precondition_failed");
+    const range = { from: { line: 2, ch: 0 }, to: { line: 2, ch: 5 } };
+    const selection = { text: "hello", isEmpty: false, range, filePath: "Hello.md", mode: "source" };
+    const node = await connect({
+      role: "node",
+      mode: "node",
+      scopes: [],
+      commands: ["editor.getSelection"],
+      onEvent: ({ event, payload }) => {
+        if (event !== "node.invoke.request") return;
+        fits("NodeInvokeRequestEvent", payload);
+        assert.equal(payload.command, "editor.getSelection");
+        const result = { id: payload.id, nodeId: payload.nodeId, ok: true, payloadJSON: JSON.stringify(selection) };
+        fits("NodeInvokeResultParams", result);
+        void node.client.request("node.invoke.result", result);
+      },
+    });
+    const answered = await ask();
+    fits("ToolsInvokeResult", answered);
+    assert.deepEqual(answered.output.details, selection);
+    selection.mode = "upside down";
+    assert.equal((await ask()).ok, false, "what does not fit the tool's schema is no answer");
+    node.client.stop();
+    client.stop();
+  },
   async "missing scopes and unknown methods"() {
     const { client } = await connect({ scopes: ["operator.read"] });
     assert.match((await refusal(client.request("tools.invoke", { name: "x" }))).message, /missing scope: operator.write/);

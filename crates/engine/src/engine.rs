@@ -167,7 +167,8 @@ impl Engine {
             door: caller.door.as_str(),
             scopes: &caller.scopes,
         };
-        self.inner.policy.load().effective_through(&subject, second.map(crate::Door::as_str))
+        let owns = caller.session.as_deref().is_some_and(|session| self.inner.toolbox.owns(session));
+        self.inner.policy.load().effective_through(&subject, second.map(crate::Door::as_str), owns)
     }
 
     /// Stops everything, waits a little for it, and seals what ended. The engine takes no more calls.

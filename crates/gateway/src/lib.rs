@@ -29,7 +29,7 @@ mod writes;
 mod ws;
 
 pub use bridge::SessionTools;
-pub use hub::Gateway;
+pub use hub::{Gateway, Unanswered, WeakGateway};
 pub use methods::{EventSink, Service};
 pub use models::{ModelView, Shown, ShownTool, Turn};
 pub use settings::Settings;

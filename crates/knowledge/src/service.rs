@@ -227,6 +227,15 @@ impl Knowledge {
         problem
     }
 
+    /// What a failed read means: damage, unless the whole index was taken away since it was last looked for.
+    pub(crate) async fn unreadable(&self, error: IndexError) -> Problem {
+        if matches!(self.index.generation().await, Ok(None)) {
+            self.library.store(None);
+            return Problem::no_index();
+        }
+        self.broken(error)
+    }
+
     /// The library, or why there is nothing to search.
     pub(crate) async fn searchable(&self) -> Result<Arc<Library>, Problem> {
         let library = match self.library.load_full() {
@@ -517,7 +526,10 @@ impl Knowledge {
 
     /// The newest version's files.
     pub(crate) async fn files(&self, library: &Library) -> Result<Vec<FileRow>, Problem> {
-        library.reader.files().await.map_err(|error| self.broken(error))
+        match library.reader.files().await {
+            Ok(files) => Ok(files),
+            Err(error) => Err(self.unreadable(error).await),
+        }
     }
 
     /// Starts a job.

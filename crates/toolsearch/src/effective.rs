@@ -120,6 +120,7 @@ struct Key {
     version: String,
     policy: String,
     scopes: Vec<String>,
+    own: Option<String>,
 }
 
 /// Builds effective catalogs and keeps them for callers alike.
@@ -141,7 +142,12 @@ impl Effectives {
         let mut scopes = scopes.to_vec();
         scopes.sort_unstable();
         scopes.dedup();
-        let key = Key { version: snapshot.version().to_owned(), policy: policy.hash().to_owned(), scopes };
+        let key = Key {
+            version: snapshot.version().to_owned(),
+            policy: policy.hash().to_owned(),
+            scopes,
+            own: policy.own().map(str::to_owned),
+        };
         let mut kept = lock(&self.kept);
         if let Some(place) = kept.iter().position(|(known, _)| *known == key)
             && let Some(found) = kept.remove(place)

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 mod context;
+mod editors;
 pub mod home;
 pub mod mcp;
 pub mod model_view;

@@ -2,7 +2,9 @@
 
 use crate::{
     config::{Resolved, RunFilesMode},
-    context, home, notes,
+    context,
+    editors::Editors,
+    home, notes,
     run_files::RunFiles,
 };
 use serde_json::{Map, Value};
@@ -23,7 +25,7 @@ use toolyard_protocol::{ErrorCode, Failure, RunStatus, ToolDefinition};
 use toolyard_sandbox::{ScriptRunner, launch::ConfinedLauncher};
 use toolyard_store::{SqliteStore, StoreOptions};
 use toolyard_toolsearch::{StaticMeaning, ToolSearch};
-use toolyard_vault::{NoClients, Vault, VaultOptions, VaultProvider};
+use toolyard_vault::{Vault, VaultOptions, VaultProvider};
 
 /// Everything that runs in this process.
 pub struct Yard {
@@ -32,6 +34,8 @@ pub struct Yard {
     /// Writes the four files of each run; absent when nothing is recorded.
     pub run_files: Option<RunFiles>,
     vault: Option<Arc<Vault>>,
+    /// Editors that are connected.
+    pub(crate) editors: Arc<Editors>,
     /// The notes that can be asked.
     notes: Option<Arc<Knowledge>>,
     watching: Watching,
@@ -80,8 +84,9 @@ impl Yard {
             lease: home::this_process(),
             options: resolved.config.engine_options(),
         });
-        let vault =
-            register_vault(&engine, &resolved.vault, &home, resolved.config.policy.sandbox.follow_symlinks, needs)?;
+        let editors = Arc::new(Editors::default());
+        let follow_symlinks = resolved.config.policy.sandbox.follow_symlinks;
+        let vault = register_vault(&engine, &resolved.vault, &home, follow_symlinks, needs, editors.clone())?;
         let notes = match &vault {
             Some(vault) if resolved.config.knowledge.enabled => {
                 let knowledge = notes::open(&resolved.config.knowledge, &home, &resolved.vault, vault.clone());
@@ -148,6 +153,7 @@ impl Yard {
             service,
             run_files,
             vault,
+            editors,
             notes,
             watching: Watching::default(),
             tool_search,
@@ -254,6 +260,7 @@ fn register_vault(
     home: &crate::home::Home,
     follow_symlinks: bool,
     needs: Needs,
+    editors: Arc<Editors>,
 ) -> Result<Option<Arc<Vault>>, Failure> {
     let unusable = |e: String| {
         Failure::new(ErrorCode::ConfigInvalid, format!("the vault {} cannot be used: {e}", root.display()))
@@ -270,7 +277,7 @@ fn register_vault(
     }
     let options = VaultOptions { follow_symlinks, ..VaultOptions::new(home.locks()) };
     let vault = Arc::new(Vault::open(root, options).map_err(|e| unusable(e.to_string()))?);
-    register(engine, toolyard_vault::definitions(), Arc::new(VaultProvider::new(vault.clone(), Arc::new(NoClients))))?;
+    register(engine, toolyard_vault::definitions(), Arc::new(VaultProvider::new(vault.clone(), editors)))?;
     Ok(Some(vault))
 }
 

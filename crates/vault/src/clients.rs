@@ -2,17 +2,20 @@
 //! business.
 
 use serde_json::{Map, Value};
+use std::time::Duration;
 use toolyard_engine::{BoxFuture, Caller, Failed};
 use toolyard_protocol::{ErrorCode, Failure};
 
 /// Passes a call on to a connected editor and brings back its answer.
 pub trait EditorClients: Send + Sync {
-    /// The editor's answer, which must fit the tool's output schema. `args` fit its input schema.
+    /// The editor's answer, which must fit the tool's output schema. `args` fit its input schema. Whoever asks stops
+    /// waiting after `timeout`.
     fn request<'a>(
         &'a self,
         caller: &'a Caller,
         tool: &'a str,
         args: &'a Map<String, Value>,
+        timeout: Duration,
     ) -> BoxFuture<'a, Result<Map<String, Value>, Failed>>;
 }
 
@@ -26,13 +29,14 @@ impl EditorClients for NoClients {
         _: &'a Caller,
         tool: &'a str,
         _: &'a Map<String, Value>,
+        _: Duration,
     ) -> BoxFuture<'a, Result<Map<String, Value>, Failed>> {
         Box::pin(async move {
             let failure = Failure::new(
                 ErrorCode::PreconditionFailed,
                 format!("{tool} needs a connected editor, and there is none"),
             )
-            .suggest("Connect the editor's plugin, or use the vault.* tools, which work on the files themselves.");
+            .suggest("Connect the editor as a node (see docs/editors.md), or use the vault.* tools, which work on the files themselves.");
             Err(failure.into())
         })
     }

@@ -124,7 +124,7 @@ impl Provider for VaultPreview {
                 Run::Client { check, writes: false } => {
                     let (check, own) = (*check, args.clone());
                     blocking(move || check(&*overlay, own)).await?;
-                    ask_client(&*self.clients, context, tool, &args, false).await
+                    ask_client(&*self.clients, context, call, tool, &args, false).await
                 }
                 _ => Err(Failure::new(
                     ErrorCode::PreconditionFailed,

@@ -22,7 +22,7 @@ use std::{
 use toolyard_engine::{
     BoxFuture, CallContext, Failed, Intent, InverseCall, Output, Prepared, PreviewProvider, Provider, Reconciled,
 };
-use toolyard_protocol::{ErrorCode, Failure, ToolCall, ToolResult};
+use toolyard_protocol::{DEFAULT_TIMEOUT_MS, ErrorCode, Failure, ToolCall, ToolResult};
 
 /// Runs every tool of [`crate::definitions`].
 pub struct VaultProvider {
@@ -101,7 +101,7 @@ impl VaultProvider {
             Run::Client { check, writes } => {
                 let (check, own) = (*check, args.clone());
                 blocking(move || check(&*vault, own)).await?;
-                ask_client(&*self.clients, context, tool, &args, *writes).await
+                ask_client(&*self.clients, context, call, tool, &args, *writes).await
             }
         }
     }
@@ -142,11 +142,13 @@ fn panicked(error: tokio::task::JoinError) -> Failed {
 pub(crate) async fn ask_client(
     clients: &dyn EditorClients,
     context: &CallContext,
+    call: &ToolCall,
     tool: &Tool,
     args: &Map<String, Value>,
     writes: bool,
 ) -> Result<Output, Failed> {
-    let data = clients.request(&context.caller, tool.name, args).await?;
+    let timeout = Duration::from_millis(call.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS));
+    let data = clients.request(&context.caller, tool.name, args, timeout).await?;
     let mut output = Output::data(data);
     // An editor that says it did not do it has not succeeded, however politely it says so.
     let done_field = match tool.name {

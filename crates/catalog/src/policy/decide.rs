@@ -65,6 +65,8 @@ pub struct EffectivePolicy {
     global: Arc<Global>,
     layers: Vec<Arc<Layer>>,
     scopes: Vec<String>,
+    /// The session, where it has tools of its own.
+    own: Option<String>,
     mode: ApprovalMode,
     risk: RiskRules,
     allow_commands: bool,
@@ -77,7 +79,7 @@ pub struct EffectivePolicy {
 }
 
 impl EffectivePolicy {
-    pub(super) fn new(global: Arc<Global>, layers: Vec<Arc<Layer>>, scopes: Vec<String>) -> Self {
+    pub(super) fn new(global: Arc<Global>, layers: Vec<Arc<Layer>>, scopes: Vec<String>, own: Option<String>) -> Self {
         let config = &global.config;
         let mode = strictest_mode(&global, &layers);
         let risk = strictest_risk(&global, &layers);
@@ -96,18 +98,37 @@ impl EffectivePolicy {
             allow_commands,
             allow_delete,
         };
-        let own: Vec<Value> = layers.iter().map(|layer| json!([layer.key, layer.config])).collect();
-        let rules = json!({ "snapshot": snapshot, "global": config, "layers": own });
+        let held: Vec<Value> = layers.iter().map(|layer| json!([layer.key, layer.config])).collect();
+        let rules = json!({ "snapshot": snapshot, "global": config, "layers": held });
         let hash = canonical::hash(&rules)
             .unwrap_or_else(|_| format!("sha256:{}", canonical::sha256_hex(rules.to_string().as_bytes())));
         let snapshot = Arc::new(snapshot);
         let verdicts = RwLock::new(HashMap::new());
         let allowed = Arc::new(ToolVerdict { plain: Decision::Allow, asks: Vec::new() });
-        Self { global, layers, scopes, mode, risk, allow_commands, allow_delete, snapshot, hash, verdicts, allowed }
+        Self {
+            global,
+            layers,
+            scopes,
+            own,
+            mode,
+            risk,
+            allow_commands,
+            allow_delete,
+            snapshot,
+            hash,
+            verdicts,
+            allowed,
+        }
     }
 
     /// Whether a call may run. Lists and searches ask with `None`; a call asks with its arguments.
     pub fn decide(&self, tool: &ToolEntry, args: Option<&Map<String, Value>>) -> Decision {
+        if tool.session().is_some_and(|session| self.own.as_deref() != Some(session)) {
+            return Decision::Deny {
+                reason: format!("{} belongs to another session", tool.name()),
+                rule: "session".to_owned(),
+            };
+        }
         let verdict = self.verdict(tool);
         if verdict.plain.is_denied() {
             return verdict.plain.clone();
@@ -148,6 +169,10 @@ impl EffectivePolicy {
     /// `sha256:` + hex over the snapshot and every rule behind it. Scopes are not part of it.
     pub fn hash(&self) -> &str {
         &self.hash
+    }
+    /// The session whose own tools it knows. No part of the hash.
+    pub fn own(&self) -> Option<&str> {
+        self.own.as_deref()
     }
     /// How much a run may do.
     pub fn limits(&self) -> &PolicyLimits {

@@ -87,8 +87,9 @@ enum For {
     Door,
 }
 
-/// The layers that hold, by position, and the scopes: all that tells one subject's policy from another's.
-type SubjectKey = (Vec<usize>, Vec<String>);
+/// The layers that hold, by position, the scopes, and the session where it has tools of its own: all that tells one
+/// subject's policy from another's.
+type SubjectKey = (Vec<usize>, Vec<String>, Option<String>);
 
 /// A policy, checked and ready.
 #[derive(Debug)]
@@ -164,11 +165,17 @@ impl Policy {
 
     /// The policy that holds for a subject. Subjects under the same layers and scopes share one.
     pub fn effective(&self, subject: &Subject<'_>) -> Arc<EffectivePolicy> {
-        self.effective_through(subject, None)
+        self.effective_through(subject, None, false)
     }
 
     /// The policy that holds for a subject whose request goes through a second door: layers only narrow, so both hold.
-    pub fn effective_through(&self, subject: &Subject<'_>, second_door: Option<&str>) -> Arc<EffectivePolicy> {
+    /// With `owns`, the subject's session has tools of its own.
+    pub fn effective_through(
+        &self,
+        subject: &Subject<'_>,
+        second_door: Option<&str>,
+        owns: bool,
+    ) -> Arc<EffectivePolicy> {
         let matching = |(index, (kind, glob, _)): (usize, &(For, Glob, Arc<Layer>))| {
             let matches = match kind {
                 For::Agent => glob.matches(subject.agent),
@@ -181,14 +188,14 @@ impl Policy {
         let mut scopes = subject.scopes.to_vec();
         scopes.sort_unstable();
         scopes.dedup();
-        let key = (indices, scopes);
+        let key = (indices, scopes, subject.session.filter(|_| owns).map(str::to_owned));
         // A poisoned lock only means that a thread panicked elsewhere; what is cached is still right.
         if let Some(known) = self.cache.read().unwrap_or_else(|e| e.into_inner()).get(&key) {
             return Arc::clone(known);
         }
         let chosen = key.0.iter().filter_map(|&index| self.layers.get(index)).map(|(_, _, layer)| Arc::clone(layer));
         let layers = std::iter::once(Arc::clone(&self.base)).chain(chosen).collect();
-        let effective = Arc::new(EffectivePolicy::new(Arc::clone(&self.global), layers, key.1.clone()));
+        let effective = Arc::new(EffectivePolicy::new(Arc::clone(&self.global), layers, key.1.clone(), key.2.clone()));
         let mut cache = self.cache.write().unwrap_or_else(|e| e.into_inner());
         if cache.len() >= MAX_CACHED_SUBJECTS {
             cache.clear();

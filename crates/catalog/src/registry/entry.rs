@@ -132,6 +132,7 @@ pub struct ToolEntry {
     always_load: bool,
     optional: bool,
     checks_itself: bool,
+    session: Option<Box<str>>,
     profiles: Box<[Profile]>,
     fingerprint: Fingerprint,
     // Boxed: most tools of a large catalog never need them.
@@ -183,6 +184,7 @@ impl ToolEntry {
             always_load: false,
             optional: false,
             checks_itself: false,
+            session: None,
             profiles: Box::default(),
             fingerprint: [0; 32],
             input: OnceLock::new(),
@@ -190,6 +192,14 @@ impl ToolEntry {
         };
         entry.refresh_fingerprint();
         Ok(entry)
+    }
+
+    /// Keeps the tool to one session: to all others it is as if it were not there.
+    #[must_use]
+    pub fn with_session(mut self, session: impl Into<Box<str>>) -> Self {
+        self.session = Some(session.into());
+        self.refresh_fingerprint();
+        self
     }
 
     /// Marks the tool as one whose schema is always shown to models, never hidden behind search.
@@ -240,6 +250,10 @@ impl ToolEntry {
     /// What the tool says about itself.
     pub fn definition(&self) -> &Arc<ToolDefinition> {
         &self.definition
+    }
+    /// The only session that has it; `None` for what all have.
+    pub fn session(&self) -> Option<&str> {
+        self.session.as_deref()
     }
     /// Where it comes from.
     pub fn source(&self) -> &ToolSource {
@@ -299,6 +313,7 @@ impl ToolEntry {
         let mut bytes = canonical::to_vec(&*self.definition).unwrap_or_default();
         bytes.extend_from_slice(self.id.as_bytes());
         bytes.extend_from_slice(flags.to_string().as_bytes());
+        bytes.extend_from_slice(self.session.as_deref().unwrap_or_default().as_bytes());
         self.fingerprint = canonical::sha256(&bytes);
     }
 }

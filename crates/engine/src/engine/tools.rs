@@ -4,7 +4,7 @@ use super::{Engine, lock};
 use crate::{Caller, Provider};
 use arc_swap::ArcSwap;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex},
 };
 use tokio::sync::watch;
@@ -16,6 +16,8 @@ pub struct Tools {
     pub snapshot: Arc<Snapshot>,
     /// What runs each of them, by its position there.
     providers: Vec<Option<Arc<dyn Provider>>>,
+    /// Sessions that have tools of their own.
+    owners: HashSet<Box<str>>,
 }
 
 impl Tools {
@@ -46,19 +48,29 @@ impl Default for Toolbox {
     fn default() -> Self {
         Self {
             registry: Mutex::default(),
-            published: ArcSwap::from_pointee(Tools { snapshot: Snapshot::empty(), providers: Vec::new() }),
+            published: ArcSwap::from_pointee(Tools {
+                snapshot: Snapshot::empty(),
+                providers: Vec::new(),
+                owners: HashSet::new(),
+            }),
             changed: watch::channel(()).0,
         }
     }
 }
 
 impl Toolbox {
+    /// Whether a session has tools of its own.
+    pub(super) fn owns(&self, session: &str) -> bool {
+        self.published.load().owners.contains(session)
+    }
+
     /// Shows what the registry now holds. Tools that `came` have a provider of their own, the others keep theirs.
     fn publish(&self, registry: &Registry, came: &HashMap<Arc<str>, Arc<dyn Provider>>) {
         let (snapshot, before) = (registry.snapshot(), self.published.load());
         let provider = |entry: &Arc<ToolEntry>| came.get(entry.id()).or_else(|| before.provider(entry.id())).cloned();
         let providers = snapshot.iter().map(provider).collect();
-        self.published.store(Arc::new(Tools { snapshot, providers }));
+        let owners = snapshot.iter().filter_map(|entry| entry.session()).map(Into::into).collect();
+        self.published.store(Arc::new(Tools { snapshot, providers, owners }));
         self.changed.send_replace(());
     }
 }

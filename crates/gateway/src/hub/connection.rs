@@ -49,7 +49,7 @@ impl ClientInfo {
     }
 }
 
-/// What a node says it can do; shown by `node.list`.
+/// What a node says it can do: shown by `node.list`, and asked of it where a tool needs an editor.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NodeSurface {
     pub(crate) commands: Vec<String>,
@@ -130,6 +130,11 @@ impl Connection {
         });
         *last = Some(caller.clone());
         caller
+    }
+
+    /// A node is known by its device; one without is known only as long as it is connected.
+    pub(crate) fn node_id(&self) -> &str {
+        self.device.as_deref().unwrap_or(&self.id)
     }
 
     pub(crate) fn has(&self, scope: &str) -> bool {

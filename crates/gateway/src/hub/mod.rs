@@ -6,12 +6,18 @@
 
 mod connection;
 mod news;
+mod offers;
 mod outbox;
 mod places;
+mod questions;
 
 pub(crate) use connection::{Admitted, ClientInfo, Connection, NodeSurface, has_scope};
+pub(crate) use offers::NotOffered;
+use offers::Offers;
 pub(crate) use outbox::{Out, Outgoing};
 pub(crate) use places::{Place, Unproven};
+use questions::Questions;
+pub use questions::Unanswered;
 
 use crate::{
     auth::Guesses,
@@ -31,7 +37,7 @@ use serde_json::{Value, json};
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -47,6 +53,16 @@ pub struct Gateway {
     pub(crate) inner: Arc<Inner>,
 }
 
+/// A Gateway that may be gone: for what the Gateway itself holds on to.
+pub struct WeakGateway(Weak<Inner>);
+
+impl WeakGateway {
+    /// The Gateway, if it is still there.
+    pub fn upgrade(&self) -> Option<Gateway> {
+        self.0.upgrade().map(|inner| Gateway { inner })
+    }
+}
+
 pub(crate) struct Inner {
     pub(crate) service: Service,
     pub(crate) settings: Settings,
@@ -60,6 +76,8 @@ pub(crate) struct Inner {
     pub(crate) instance_id: String,
     pub(crate) stop: CancellationToken,
     pub(crate) bridge: Bridge,
+    pub(crate) questions: Questions,
+    offers: Offers,
     places: places::Places,
     connections: RwLock<HashMap<String, Arc<Connection>>>,
     presence_version: AtomicU64,
@@ -81,6 +99,8 @@ impl Gateway {
             boot_id: uuid::Uuid::now_v7().to_string(),
             instance_id: uuid::Uuid::now_v7().to_string(),
             bridge: Bridge::new(settings.bridge_buffer),
+            questions: Questions::default(),
+            offers: Offers::default(),
             places: places::Places::default(),
             connections: RwLock::default(),
             presence_version: AtomicU64::new(1),
@@ -96,6 +116,11 @@ impl Gateway {
         gateway.restore_bridge();
         gateway.start_telling();
         gateway
+    }
+
+    /// The same Gateway, not kept alive by whoever holds this.
+    pub fn downgrade(&self) -> WeakGateway {
+        WeakGateway(Arc::downgrade(&self.inner))
     }
 
     /// Adds an endpoint at a path. Whoever calls it must show the shared credential.
@@ -141,6 +166,8 @@ impl Gateway {
     pub(crate) fn dismiss(&self, connection: &Arc<Connection>) {
         self.write_connections().remove(&connection.id);
         connection.stop.cancel();
+        self.inner.questions.gone(connection);
+        self.withdraw(connection);
         self.inner.metrics.disconnected();
         if connection.is_shown() {
             self.presence_changed();

@@ -7,6 +7,7 @@ pub(crate) mod approvals;
 pub(crate) mod bridge;
 pub(crate) mod health;
 pub(crate) mod nodes;
+pub(crate) mod offers;
 pub(crate) mod operate;
 pub(crate) mod runs;
 pub(crate) mod sessions;
@@ -60,6 +61,9 @@ const fn manage(name: &'static str) -> Method {
     Method { name, scope: Some("operator.pairing"), is_limited: true }
 }
 
+/// What only a node may send: the answer to what it was asked.
+const NODE_RESULT: &str = "node.invoke.result";
+
 /// Everything that can be asked.
 pub(crate) const METHODS: &[Method] = &[
     open("health"),
@@ -69,6 +73,8 @@ pub(crate) const METHODS: &[Method] = &[
     read("tools.effective"),
     write("tools.invoke"),
     write("tools.cancel"),
+    write("tools.offer"),
+    write("tools.result"),
     write("sessions.create"),
     read("sessions.list"),
     read("sessions.get"),
@@ -90,6 +96,7 @@ pub(crate) const METHODS: &[Method] = &[
     read("logs.tail"),
     read("node.list"),
     read("node.describe"),
+    open(NODE_RESULT),
     pair("device.pair.list"),
     manage("device.pair.approve"),
     manage("device.pair.reject"),
@@ -137,6 +144,8 @@ pub(crate) const EVENTS: &[&str] = &[
     "plugin.approval.resolved",
     "device.pair.requested",
     "device.pair.resolved",
+    "node.invoke.request",
+    "tools.call",
     "run.started",
     "run.confirmationRequested",
     "run.confirmed",
@@ -154,10 +163,13 @@ pub(crate) const EVENTS: &[&str] = &[
     "bridge.permission.resolved",
 ];
 
-/// Nodes may ask for health and nothing else here.
+/// Nodes may ask for health and answer what they were asked, and nothing else; answering is for nobody else.
 pub(crate) fn wrong_role(connection: &Connection, method: &str) -> Option<RpcError> {
-    (connection.role != "operator" && method != "health")
-        .then(|| RpcError::invalid(format!("unauthorized role: {}", connection.role)))
+    let may = match connection.role.as_str() {
+        "operator" => method != NODE_RESULT,
+        _ => matches!(method, "health" | NODE_RESULT),
+    };
+    (!may).then(|| RpcError::invalid(format!("unauthorized role: {}", connection.role)))
 }
 
 /// Answers a request. The name given back is one of the table's, for counting.
@@ -229,6 +241,8 @@ async fn seldom(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError>
         "tools.catalog" => tools::catalog(ask, params),
         "tools.effective" => tools::effective(ask, params).await,
         "tools.cancel" => tools::cancel(ask, params),
+        "tools.offer" => offers::offer(ask, params).await,
+        "tools.result" => offers::result(ask, params),
         "sessions.create" => sessions::create(ask, params).await,
         "sessions.list" => sessions::list(ask, params).await,
         "sessions.get" => sessions::get(ask, params).await,
@@ -236,6 +250,7 @@ async fn seldom(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError>
         "sessions.delete" => sessions::delete(ask, params).await,
         "config.get" => operate::config(ask, params),
         "node.list" | "node.describe" => nodes::answer(ask, params),
+        NODE_RESULT => nodes::result(ask, params),
         "logs.tail" => operate::logs(ask, params),
         "runs.events" => runs::events(ask, params).await,
         "runs.subscribe" => runs::subscribe(ask, params),

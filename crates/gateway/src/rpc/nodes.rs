@@ -1,10 +1,13 @@
-//! `node.list` and `node.describe`: machines that have connected in the role of a node, and what they say they can do.
-//! They are shown; nothing is asked of them.
+//! `node.list` and `node.describe`: machines and programs that have connected in the role of a node, and what they say they
+//! can do. `node.invoke.result`: what came of a command that a node was asked to run.
 
-use super::{Ask, RpcError};
+use super::{
+    Ask, RpcError,
+    offers::{refused, took},
+};
 use crate::{
     hub::Connection,
-    ws::params::{Field, Kind, check, text},
+    ws::params::{Field, Kind, check, flag, text},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -22,15 +25,39 @@ pub(super) fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcE
     }
     let params = check(ask.method, params, ONE)?;
     let id = text(&params, "nodeId").unwrap_or_default();
-    let found = nodes.iter().find(|node| node_id(node) == id).ok_or_else(|| RpcError::invalid("unknown nodeId"))?;
+    let found = nodes.iter().find(|node| node.node_id() == id).ok_or_else(|| RpcError::invalid("unknown nodeId"))?;
     let mut value = shown(found);
     value["ts"] = now.into();
     Ok(value)
 }
 
-/// A node is known by its device; one without is known only as long as it is connected.
-fn node_id(node: &Connection) -> &str {
-    node.device.as_deref().unwrap_or(&node.id)
+const RESULT: &[Field] = &[
+    Field::required("id", Kind::Text),
+    Field::required("nodeId", Kind::Text),
+    Field::required("ok", Kind::Flag),
+    Field::optional("payload", Kind::Any),
+    Field::optional("payloadJSON", Kind::TextOrNull),
+    Field::optional("error", Kind::ObjectOrNull),
+];
+
+/// Takes a node's answer. One that nobody waits for any more is no mistake of the node's.
+pub(super) fn result(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
+    let mut params = check(ask.method, params, RESULT)?;
+    if text(&params, "nodeId") != Some(ask.connection.node_id()) {
+        return Err(RpcError::invalid("nodeId mismatch"));
+    }
+    let id = text(&params, "id").unwrap_or_default().to_owned();
+    let outcome = if flag(&params, "ok") {
+        let written = params.get("payloadJSON").and_then(Value::as_str).map(serde_json::from_str::<Value>);
+        match written {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(_)) => return Err(RpcError::invalid("payloadJSON is not JSON")),
+            None => Ok(params.remove("payload").unwrap_or_default()),
+        }
+    } else {
+        Err(refused(params.get("error"), "the node gave no reason"))
+    };
+    Ok(took(ask, &id, outcome))
 }
 
 fn shown(node: &Connection) -> Value {
@@ -43,7 +70,7 @@ fn shown(node: &Connection) -> Value {
         list
     };
     let mut value = Map::from_iter([
-        ("nodeId".to_owned(), Value::from(node_id(node))),
+        ("nodeId".to_owned(), Value::from(node.node_id())),
         ("platform".to_owned(), client.platform.as_str().into()),
         ("version".to_owned(), client.version.as_str().into()),
         ("clientId".to_owned(), client.id.as_str().into()),

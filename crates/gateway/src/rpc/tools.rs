@@ -42,7 +42,8 @@ pub(super) fn catalog(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, Rpc
     for entry in tools.snapshot.iter() {
         let (definition, source) = (entry.definition(), entry.source());
         let is_core = source.kind == SourceKind::Core;
-        if !is_core && !plugins {
+        // What one session has is no part of the catalog.
+        if (!is_core && !plugins) || entry.session().is_some() {
             continue;
         }
         let mut tool = json!({

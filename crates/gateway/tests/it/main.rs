@@ -10,6 +10,7 @@ mod fuzz;
 mod harness;
 mod http;
 mod limits;
+mod nodes;
 mod params;
 mod replay;
 mod rpc;

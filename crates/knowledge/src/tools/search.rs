@@ -199,7 +199,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     };
     let found = match search(&library, &question, &weights).await {
         Ok(found) => found,
-        Err(error) => return call.refused::<Data>(knowledge.broken(error)).await,
+        Err(error) => return call.refused::<Data>(knowledge.unreadable(error).await).await,
     };
     let facts = if filter.is_empty() { known_facts(&call, &input.query) } else { Vec::new() };
 

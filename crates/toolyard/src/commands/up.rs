@@ -86,6 +86,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let owner = rustix::process::getuid().as_raw();
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner, home::user_name(), stop.clone()));
     let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
+    yard.editors.connect(&gateway);
     let mcp_server = mcp::server(&yard);
     gateway.set_bridge_tools(Arc::new(mcp::BridgedTools(mcp_server.clone())));
     gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp_server, stop.clone()));

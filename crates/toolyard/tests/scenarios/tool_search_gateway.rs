@@ -191,6 +191,36 @@ async fn directory_mode_lists_names_and_hydrates_what_the_turn_needs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clients_own_tools_are_found_in_its_session_only() {
+    let offer = json!({"sessionKey": "main", "tools": [{"name": "pick_colour", "description": "Asks for a colour."}]});
+    let search = |session: &str| json!({"name": "tool_search", "args": {"query": "colour"}, "sessionKey": session});
+    // In tools mode it is one of those that are found,
+    let mut lane = Lane::open(36, json!({}), json!({"mode": "tools"})).await;
+    lane.client.call("sessions.create", json!({"key": "agent:main:other"})).await.unwrap();
+    let before = lane.declared().await.0["toolSearch"]["catalogSize"].as_u64().unwrap();
+    lane.client.call("tools.offer", offer.clone()).await.unwrap();
+    let (answer, tools) = lane.declared().await;
+    assert_eq!(answer["toolSearch"]["catalogSize"], before + 1);
+    assert!(!names(&tools).contains(&"pick_colour"), "hidden behind the search: {tools:?}");
+    let found = lane.client.call("tools.invoke", search("main")).await.unwrap();
+    assert_eq!(found["output"]["details"][0]["id"], "client:client:pick_colour", "{found}");
+    assert_eq!(found["output"]["details"][0]["source"], "client");
+    let elsewhere = lane.client.call("tools.invoke", search("agent:main:other")).await.unwrap();
+    assert!(!elsewhere.to_string().contains("pick_colour"), "{elsewhere}");
+    // in directory mode one of those that stay visible.
+    let mut lane = Lane::open(36, json!({}), json!({"mode": "directory"})).await;
+    lane.client.call("tools.offer", offer).await.unwrap();
+    let (answer, tools) = lane.declared().await;
+    assert!(names(&tools).contains(&"pick_colour"), "{tools:?}");
+    assert!(!answer["toolSearch"]["directory"].to_string().contains("pick_colour"), "its words are not the prompt's");
+    // A plugin's name is taken there.
+    let taken = json!({"sessionKey": "main", "tools": [{"name": "Fake_Plugin_Tool_17"}]});
+    lane.client.call("tools.offer", taken).await.unwrap();
+    let refused = lane.client.call("tools.effective", json!({"sessionKey": "main", "forModel": true})).await;
+    assert!(refused.unwrap_err().to_string().contains("client tool name conflict: fake_plugin_tool_17"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failure_1_a_tool_outside_the_policy_is_never_returned() {
     let mut lane = Lane::open(36, json!({"deny": ["fake_plugin_tool_17"]}), json!({"mode": "tools"})).await;
     let found = lane.invoke("tool_search", json!({"query": "fake_plugin_tool_17", "limit": 20})).await;

@@ -163,6 +163,7 @@ impl EditorClients for RecordingEditor {
         _: &'a Caller,
         tool: &'a str,
         args: &'a serde_json::Map<String, Value>,
+        _: Duration,
     ) -> BoxFuture<'a, Result<serde_json::Map<String, Value>, Failed>> {
         self.0.lock().unwrap().push((tool.to_owned(), Value::Object(args.clone())));
         let answer = match tool {

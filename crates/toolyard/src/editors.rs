@@ -1,0 +1,46 @@
+//! [`Editors`]: the tools that need an editor, answered by a node that is one. `docs/editors.md` says how an editor
+//! becomes one.
+
+use serde_json::{Map, Value};
+use std::{sync::OnceLock, time::Duration};
+use toolyard_engine::{BoxFuture, Caller, Failed};
+use toolyard_gateway::{Gateway, Unanswered, WeakGateway};
+use toolyard_protocol::ErrorCode;
+use toolyard_vault::{EditorClients, NoClients};
+
+/// Editors that are connected to the Gateway, once there is one. Without, there are none.
+#[derive(Default)]
+pub(crate) struct Editors(OnceLock<WeakGateway>);
+
+impl Editors {
+    /// Nodes of this Gateway are asked from now on.
+    pub(crate) fn connect(&self, gateway: &Gateway) {
+        let _ = self.0.set(gateway.downgrade());
+    }
+}
+
+impl EditorClients for Editors {
+    fn request<'a>(
+        &'a self,
+        caller: &'a Caller,
+        tool: &'a str,
+        args: &'a Map<String, Value>,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Map<String, Value>, Failed>> {
+        Box::pin(async move {
+            let answer = match self.0.get().and_then(WeakGateway::upgrade) {
+                Some(gateway) => gateway.ask_node(tool, args, timeout).await,
+                None => Err(Unanswered::Nobody),
+            };
+            match answer {
+                Ok(Value::Object(data)) => Ok(data),
+                Ok(_) => Err(Failed::new(
+                    ErrorCode::InternalError,
+                    format!("the editor answered {tool} with something that is no object"),
+                )),
+                Err(Unanswered::Nobody) => NoClients.request(caller, tool, args, timeout).await,
+                Err(why) => Err(why.failure("the editor", tool).into()),
+            }
+        })
+    }
+}
