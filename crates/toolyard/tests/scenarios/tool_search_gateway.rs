@@ -203,8 +203,8 @@ async fn a_clients_own_tools_are_found_in_its_session_only() {
     assert_eq!(answer["toolSearch"]["catalogSize"], before + 1);
     assert!(!names(&tools).contains(&"pick_colour"), "hidden behind the search: {tools:?}");
     let found = lane.client.call("tools.invoke", search("main")).await.unwrap();
-    assert_eq!(found["output"]["details"][0]["id"], "client:client:pick_colour", "{found}");
-    assert_eq!(found["output"]["details"][0]["source"], "client");
+    assert_eq!(found["output"]["details"]["tools"][0]["id"], "client:client:pick_colour", "{found}");
+    assert_eq!(found["output"]["details"]["tools"][0]["source"], "client");
     let elsewhere = lane.client.call("tools.invoke", search("agent:main:other")).await.unwrap();
     assert!(!elsewhere.to_string().contains("pick_colour"), "{elsewhere}");
     // in directory mode one of those that stay visible.
