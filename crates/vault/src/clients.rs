@@ -34,7 +34,7 @@ impl EditorClients for NoClients {
         Box::pin(async move {
             let failure = Failure::new(
                 ErrorCode::PreconditionFailed,
-                format!("{tool} needs a connected editor, and there is none"),
+                format!("{tool} needs a connected editor that answers it, and there is none"),
             )
             .suggest("Connect the editor as a node (see docs/editors.md), or use the vault.* tools, which work on the files themselves.");
             Err(failure.into())
