@@ -21,3 +21,4 @@ mod tables;
 mod writer;
 
 pub use index::{LanceIndex, LanceOptions};
+pub use s3::unknown_storage_option;

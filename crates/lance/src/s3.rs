@@ -17,6 +17,18 @@ use url::Url;
 /// Bytes read at once: a round trip costs more than they do.
 const BLOCK_BYTES: usize = 64 << 10;
 
+/// Options of Lance's own, beside those of the object store.
+const OWN_OPTIONS: [&str; 4] = ["block_size", "client_max_retries", "client_retry_timeout", "download_retry_count"];
+
+/// The first of these names that is no option of an object store: a misspelt one would be passed over in silence.
+pub fn unknown_storage_option<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let is_known = |name: &&str| {
+        let lower = name.to_ascii_lowercase();
+        OWN_OPTIONS.contains(&lower.as_str()) || lower.parse::<AmazonS3ConfigKey>().is_ok()
+    };
+    names.into_iter().find(|name| !is_known(name))
+}
+
 /// Opens buckets.
 #[derive(Debug)]
 pub(crate) struct S3;
@@ -53,5 +65,18 @@ impl ObjectStoreProvider for S3 {
             options.download_retry_count(),
             params.storage_options(),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelt_options_are_found() {
+        let good =
+            ["endpoint", "Region", "allow_http", "aws_access_key_id", "virtual_hosted_style_request", "block_size"];
+        assert_eq!(unknown_storage_option(good), None);
+        assert_eq!(unknown_storage_option(["region", "regoin", "endpont"]), Some("regoin"));
     }
 }

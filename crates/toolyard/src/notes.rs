@@ -11,11 +11,27 @@ use toolyard_knowledge::{
 };
 #[cfg(feature = "lance")]
 use toolyard_lance::{LanceIndex, LanceOptions};
+#[cfg(feature = "lance")]
+use toolyard_protocol::ErrorCode;
 use toolyard_protocol::Failure;
 use toolyard_vault::Vault;
 
 /// The notes of a vault, as configured. Nothing is opened before it is needed.
-pub(crate) fn open(config: &KnowledgeConfig, home: &Home, vault_path: &Path, vault: Arc<Vault>) -> Arc<Knowledge> {
+pub(crate) fn open(
+    config: &KnowledgeConfig,
+    home: &Home,
+    vault_path: &Path,
+    vault: Arc<Vault>,
+) -> Result<Arc<Knowledge>, Failure> {
+    #[cfg(feature = "lance")]
+    if let Some(name) = toolyard_lance::unknown_storage_option(config.index.storage_options.keys().map(String::as_str))
+    {
+        return Err(Failure::new(
+            ErrorCode::ConfigInvalid,
+            format!("knowledge.index.storageOptions has no option {name:?}"),
+        )
+        .suggest("Use for example endpoint, region, allow_http or virtual_hosted_style_request."));
+    }
     let config = config.clone();
     let folder = folder(home, vault_path);
     let fallback: Arc<dyn Embedder> = Arc::new(StaticTable::new());
@@ -24,7 +40,7 @@ pub(crate) fn open(config: &KnowledgeConfig, home: &Home, vault_path: &Path, vau
         Err(error) => (None, Some(error)),
     };
     let index = index(&config, &folder, vault_path);
-    Arc::new(Knowledge::new(KnowledgeParts {
+    Ok(Arc::new(Knowledge::new(KnowledgeParts {
         vault,
         index,
         embedder,
@@ -32,7 +48,7 @@ pub(crate) fn open(config: &KnowledgeConfig, home: &Home, vault_path: &Path, vau
         embedder_problem,
         config,
         folder,
-    }))
+    })))
 }
 
 /// The configured embedder; `None` for full text only.

@@ -176,6 +176,15 @@ fn a_deleted_index_is_unavailable_until_it_is_built_again() {
     assert_eq!((back["status"].as_str(), files(&back)), (Some("healthy"), vec!["a.md".to_owned()]));
 }
 
+#[test]
+fn a_misspelt_option_of_the_object_store_is_refused_by_name() {
+    let place = Place::new();
+    place.config("[knowledge.index.storageOptions]\nregoin = \"eu-west-1\"\n");
+    let ran = place.run(&["vault", "status", "--json"]);
+    let told = format!("{ran:?}");
+    assert!(ran.code == 1 && told.contains("CONFIG_INVALID") && told.contains("regoin"), "{told}");
+}
+
 /// The index on an object store, by configuration alone.
 #[test]
 #[ignore = "run by `make object-store`"]
