@@ -34,8 +34,8 @@ impl<T: Send + 'static> Carried<T> {
 
     /// Goes on by itself; whoever has it may still wait for it.
     pub fn detach(&mut self) {
-        if let Some(left) = self.0.take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        if let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && let Some(left) = self.0.take()
         {
             let task = runtime.spawn(left);
             let joined = async move {

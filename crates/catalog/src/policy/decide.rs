@@ -123,7 +123,7 @@ impl EffectivePolicy {
 
     /// Whether a call may run. Lists and searches ask with `None`; a call asks with its arguments.
     pub fn decide(&self, tool: &ToolEntry, args: Option<&Map<String, Value>>) -> Decision {
-        if tool.session().is_some_and(|session| self.own.as_deref() != Some(session)) {
+        if !self.knows(tool) {
             return Decision::Deny {
                 reason: format!("{} belongs to another session", tool.name()),
                 rule: "session".to_owned(),
@@ -169,6 +169,10 @@ impl EffectivePolicy {
     /// `sha256:` + hex over the snapshot and every rule behind it. Scopes are not part of it.
     pub fn hash(&self) -> &str {
         &self.hash
+    }
+    /// Whether the tool is there at all for the subject: another session's is not.
+    pub fn knows(&self, tool: &ToolEntry) -> bool {
+        tool.session().is_none_or(|session| self.own.as_deref() == Some(session))
     }
     /// The session whose own tools it knows. No part of the hash.
     pub fn own(&self) -> Option<&str> {

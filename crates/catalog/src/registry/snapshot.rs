@@ -121,7 +121,8 @@ impl Snapshot {
         drop(catalog);
         let count = u32::try_from(entries.len()).unwrap_or(u32::MAX); // more tools than memory
         let mut by_name: Vec<u32> = (0..count).collect();
-        by_name.sort_by(|a, b| name_at(&entries, *a).cmp(name_at(&entries, *b)));
+        let of_session = |at: u32| entries.get(at as usize).is_some_and(|entry| entry.session().is_some());
+        by_name.sort_by_key(|at| (name_at(&entries, *at), of_session(*at)));
         let mut snapshot = Self {
             version: format!("{CATALOG_VERSION}+{}", &digest[..VERSION_DIGITS]),
             safe_names: Vec::new(),
@@ -145,30 +146,49 @@ impl Snapshot {
             .iter()
             .map(|entry| Some(safe_name(entry.name())).filter(|plain| plain != entry.name().as_str()))
             .collect();
-        let mut alike: HashMap<&str, usize> = HashMap::new();
-        for plain in plain.iter().flatten() {
-            *alike.entry(plain).or_default() += 1;
+        // How many would be spelled so: of all, and of those that all sessions have.
+        let mut alike: HashMap<&str, (usize, usize)> = HashMap::new();
+        for (entry, plain) in self.entries.iter().zip(&plain) {
+            if let Some(plain) = plain {
+                let counts = alike.entry(plain).or_default();
+                counts.0 += 1;
+                counts.1 += usize::from(entry.session().is_none());
+            }
         }
-        let spelled = self.entries.iter().zip(&plain).map(|(entry, plain)| {
-            // A name that is already safe keeps its spelling; whoever would only be spelled like it gets a hash.
-            let hashed = || Some(with_hash(entry.name().as_str(), entry.id()).into_boxed_str());
+        let spelled = self.entries.iter().enumerate().zip(&plain).map(|((at, entry), plain)| {
+            // A name that is already safe keeps its spelling; whoever would only be spelled like it gets a hash. What one
+            // session has changes no spelling of what all have.
+            let is_shared = entry.session().is_none();
+            let is_taken = |plain: &str| {
+                let by =
+                    |at: &u32| self.entries.get(*at as usize).is_some_and(|by| !is_shared || by.session().is_none());
+                self.named(plain).iter().any(by)
+            };
+            let is_alone = |plain: &str| {
+                alike.get(plain).is_some_and(|&(all, shared)| if is_shared { shared == 1 } else { all == 1 })
+            };
             match plain {
-                None if self.named(entry.name().as_str()).len() == 1 => None,
-                Some(plain) if self.named(plain).is_empty() && alike.get(plain.as_str()) == Some(&1) => {
-                    Some(plain.as_str().into())
-                }
-                _ => hashed(),
+                None if matches!(self.named(entry.name().as_str()), [only] if *only as usize == at) => None,
+                Some(plain) if !is_taken(plain) && is_alone(plain) => Some(plain.as_str().into()),
+                _ => Some(with_hash(entry.name().as_str(), entry.id()).into_boxed_str()),
             }
         });
         spelled.collect()
     }
 
-    /// The positions of all tools with this name.
+    /// The positions of all tools with this name. Where all sessions have such a tool, one that a single session has is
+    /// not meant by it: it has an id.
     fn named(&self, name: &str) -> &[u32] {
         let from = self.by_name.partition_point(|at| name_at(&self.entries, *at) < name);
         let rest = self.by_name.get(from..).unwrap_or_default();
         let count = rest.partition_point(|at| name_at(&self.entries, *at) == name);
-        rest.get(..count).unwrap_or_default()
+        let all = rest.get(..count).unwrap_or_default();
+        // Those come first.
+        let is_shared = |at: &u32| self.entries.get(*at as usize).is_some_and(|entry| entry.session().is_none());
+        match all.partition_point(is_shared) {
+            0 => all,
+            shared => all.get(..shared).unwrap_or_default(),
+        }
     }
 
     /// Where in [`Snapshot::iter`] the tool with this id stands.

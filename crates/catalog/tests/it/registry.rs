@@ -300,3 +300,26 @@ fn path_arguments_are_those_the_schema_marks() {
     let given = args(json!({"fromPath":"a.md","toPath":"b.md","note":"c.md"}));
     assert_eq!(tool.path_arguments(&given), [("/fromPath".to_owned(), "a.md"), ("/toPath".to_owned(), "b.md")]);
 }
+
+#[test]
+fn what_one_session_has_is_in_nobody_elses_way() {
+    let shared =
+        || vec![from(ToolSource::mcp("docs"), "docs__find", "read-only"), core("vault.read", "read-only", json!({}))];
+    let own = ["docs__find", "vault_read", "mine"]
+        .map(|name| from(ToolSource::client(), name, "read-only").with_session("agent:main:a"));
+    let alone = registry(shared()).snapshot();
+    let both = registry(shared().into_iter().chain(own).collect()).snapshot();
+    for entry in alone.iter() {
+        assert_eq!(both.safe_name(entry), alone.safe_name(entry), "{}", entry.id());
+        for name in [entry.name().to_string(), alone.safe_name(entry)] {
+            let Resolution::Found(found) = both.resolve_visible(&name, |e| e.session().is_none()) else {
+                panic!("{name} was lost");
+            };
+            assert_eq!(found.id(), entry.id(), "{name}");
+        }
+    }
+    assert_eq!(both.get("docs__find").unwrap().id(), "mcp:docs:find", "the name is the one that all have");
+    assert_eq!(both.get("mine").unwrap().session(), Some("agent:main:a"));
+    let spelled = both.safe_name(both.get("client:client:docs__find").unwrap());
+    assert_eq!(both.get(&spelled).unwrap().id(), "client:client:docs__find", "{spelled} is told apart");
+}

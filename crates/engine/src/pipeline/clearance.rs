@@ -124,7 +124,7 @@ struct Question {
 
 fn look_up(scope: &RunScope, name: &str) -> Result<Arc<ToolEntry>, Failure> {
     use toolyard_catalog::Resolution;
-    match scope.tools.snapshot.resolve(name) {
+    match scope.tools.snapshot.resolve_visible(name, |entry| scope.policy.knows(entry)) {
         Resolution::Found(entry) => Ok(entry.clone()),
         Resolution::Ambiguous(ids) => Err(Failure::new(
             ErrorCode::ValidationError,

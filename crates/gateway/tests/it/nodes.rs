@@ -130,7 +130,7 @@ async fn a_client_answers_the_tools_it_offers_in_its_session() {
     assert!(!caller.call("tools.catalog", json!({})).await["payload"].to_string().contains("pick_file"));
     let elsewhere = json!({"name": "pick_file", "sessionKey": "agent:main:other", "args": {"kind": "image"}});
     let elsewhere = caller.call("tools.invoke", elsewhere).await["payload"].clone();
-    assert_eq!(elsewhere["ok"], false, "{elsewhere}");
+    assert_eq!(elsewhere["error"]["code"], "not_found", "as if it were not there: {elsewhere}");
 
     let invoke = |args: Value| json!({"name": "pick_file", "sessionKey": SESSION, "args": args});
     let bad = caller.call("tools.invoke", invoke(json!({}))).await["payload"].clone();

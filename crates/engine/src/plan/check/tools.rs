@@ -10,7 +10,7 @@ use toolyard_protocol::{RiskLevel, Step};
 impl Checker<'_> {
     pub(super) fn look_up(&mut self, i: usize, step: &Step) -> Option<Arc<ToolEntry>> {
         let path = || format!("/steps/{i}/tool");
-        match self.tools.resolve(&step.tool) {
+        match self.tools.resolve_visible(&step.tool, |entry| self.policy.knows(entry)) {
             Resolution::Found(entry) => {
                 let entry = entry.clone();
                 if let Decision::Deny { reason, .. } = self.policy.decide(&entry, None) {
