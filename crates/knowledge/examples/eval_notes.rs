@@ -31,7 +31,8 @@ async fn main() {
     let questions: Vec<Judged> = lines("queries.jsonl")
         .lines()
         .map(|l| serde_json::from_str::<Value>(l).unwrap())
-        .map(|v| Judged { text: text(&v, "text"), grades: grades.remove(&text(&v, "_id")).unwrap_or_default() })
+        .map(|v| (text(&v, "_id"), text(&v, "text")))
+        .map(|(id, text)| Judged { text, grades: grades.remove(&id).unwrap_or_default(), id })
         .collect();
     let embedder: Arc<dyn Embedder> = Arc::new(StaticTable::new());
     for weight in weights {

@@ -6,7 +6,7 @@ use crate::{
     embed::{EmbedError, Embedder, Purpose},
     index::{ChunkFilter, IndexError, IndexSpec, NoteIndex, Start, WriteBatch},
     indexer::{Prepared, Stat},
-    note::Note,
+    note::{Note, stem},
     search::{Library, Question, Weights, rank},
 };
 use serde::Serialize;
@@ -39,10 +39,19 @@ pub struct Document {
 /// A question with the documents that answer it, by their grades.
 #[derive(Debug, Clone)]
 pub struct Judged {
+    /// Names it. A document of the same name is the question itself, where questions were taken from the corpus: it is
+    /// no answer unless it is judged to be one.
+    pub id: String,
     /// The question.
     pub text: String,
     /// Grades above 0, by document.
     pub grades: HashMap<String, f64>,
+}
+
+impl Judged {
+    fn may_answer(&self, document: &str) -> bool {
+        document != self.id || self.grades.contains_key(document)
+    }
 }
 
 /// How well one way of searching did.
@@ -151,6 +160,7 @@ pub async fn evaluate(
                 .filter(|fused| seen.insert(fused.file))
                 .filter_map(|fused| library.file(fused.file))
                 .map(|file| file.path.as_str())
+                .filter(|document| question.may_answer(document))
                 .take(DEPTH)
                 .collect();
             tally.add(&documents, &question.grades);
@@ -178,10 +188,7 @@ async fn fill(
     let mut writer = index.write(spec, Start::Fresh).await?;
     let mut batch = WriteBatch::default();
     for (number, document) in documents.iter().enumerate() {
-        // A title in front matter, as notes have it; what YAML would not take as it is is quoted.
-        let title = document.title.replace(['\n', '\r'], " ").replace('\\', "\\\\").replace('"', "\\\"");
-        let text = format!("---\ntitle: \"{title}\"\n---\n{}", document.text);
-        let note = Note::parse(&document.id, &text, config.indexing.sizes());
+        let (text, note) = as_note(document, config);
         let stat = Stat { hash: number as u64, size: text.len() as u64, mtime_ms: 0, recipe: 0 };
         let mut prepared = Prepared::new(&document.id, &note, stat, None);
         let inputs: Vec<String> = prepared.inputs.into_iter().map(Option::unwrap_or_default).collect();
@@ -197,6 +204,22 @@ async fn fill(
     writer.put(batch).await?;
     writer.complete().await?;
     Ok(())
+}
+
+/// A document as a note, whose title stands in front matter. One without a title has none: its id says nothing.
+fn as_note(document: &Document, config: &KnowledgeConfig) -> (String, Note) {
+    let title = document.title.trim();
+    let text = if title.is_empty() {
+        document.text.clone()
+    } else {
+        let title = title.replace(['\n', '\r'], " ").replace('\\', "\\\\").replace('"', "\\\"");
+        format!("---\ntitle: \"{title}\"\n---\n{}", document.text)
+    };
+    let mut note = Note::parse(&document.id, &text, config.indexing.sizes());
+    if note.title == stem(&document.id) {
+        note.title = title.to_owned();
+    }
+    (text, note)
 }
 
 #[derive(Default)]
@@ -247,6 +270,29 @@ fn round(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_document_without_a_title_is_not_named_after_its_id() {
+        let config = KnowledgeConfig::default();
+        let title = |title: &str, text: &str| {
+            let document = Document { id: "doc.7".to_owned(), title: title.to_owned(), text: text.to_owned() };
+            as_note(&document, &config).1.title
+        };
+        assert_eq!(title("", "Words"), "");
+        assert_eq!(title("A \"quoted\" \\ title", "Words"), "A \"quoted\" \\ title");
+        assert_eq!(title("", "---\ntitle: Its own\n---\nWords"), "Its own");
+    }
+
+    #[test]
+    fn a_question_that_is_a_document_does_not_answer_itself() {
+        let judged = |grades: &[&str]| Judged {
+            id: "q".to_owned(),
+            text: String::new(),
+            grades: grades.iter().map(|id| ((*id).to_owned(), 1.0)).collect(),
+        };
+        assert!(!judged(&["a"]).may_answer("q") && judged(&["a"]).may_answer("b"));
+        assert!(judged(&["q"]).may_answer("q"));
+    }
 
     #[test]
     fn scores_are_as_the_textbook_says() {

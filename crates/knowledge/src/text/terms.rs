@@ -8,7 +8,7 @@ use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 /// Longer words are cut.
 const MAX_TERM_CHARS: usize = 40;
 /// A question has at most this many different terms.
-const MAX_QUERY_TERMS: usize = 64;
+const MAX_QUERY_TERMS: usize = 256;
 /// A word is taken apart at changes of case only into parts of at least this many letters: `createFile`, not `mRNA`.
 const MIN_PART: usize = 3;
 

@@ -8,10 +8,10 @@ use crate::{
 use serde_json::json;
 use std::{path::Path, process::ExitCode, time::Instant};
 use toolyard_catalog::search::SearchIndex;
-use toolyard_protocol::Failure;
+use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_toolsearch::{
     StaticMeaning,
-    quality::{DEPTH, LabelledCatalog, LabelledQuery, LabelledTool, read_lines},
+    quality::{DEPTH, LabelledCatalog, LabelledQuery, LabelledTool},
 };
 
 pub(super) async fn run(global: &Global, command: EvalCommand) -> Outcome {
@@ -54,7 +54,18 @@ fn tools(global: &Global, catalog: &Path, queries: &Path, steps: bool, words_onl
     Ok(ExitCode::SUCCESS)
 }
 
+/// The JSON values of a file, one a line.
 pub(super) fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Failure> {
     let origin = path.display().to_string();
-    read_lines(&input::read_source(&origin)?, &origin)
+    let mut items = Vec::new();
+    input::each_line(&origin, |number, line| {
+        let item = serde_json::from_slice(line)
+            .map_err(|e| Failure::new(ErrorCode::ValidationError, format!("{origin}, line {number}: {e}")))?;
+        items.push(item);
+        Ok(())
+    })?;
+    if items.is_empty() {
+        return Err(Failure::new(ErrorCode::UsageError, format!("{origin} is empty")));
+    }
+    Ok(items)
 }

@@ -37,7 +37,10 @@ pub(super) async fn run(global: &Global, corpus: &Path, queries: &Path, qrels: &
     let mut grades = judgements(qrels)?;
     let questions: Vec<Judged> = lines::<Query>(queries)?
         .into_iter()
-        .map(|query| Judged { text: query.text, grades: grades.remove(&name(&query.id)).unwrap_or_default() })
+        .map(|query| {
+            let id = name(&query.id);
+            Judged { text: query.text, grades: grades.remove(&id).unwrap_or_default(), id }
+        })
         .collect();
     if documents.is_empty() || questions.iter().all(|question| question.grades.is_empty()) {
         return Err(Failure::new(ErrorCode::UsageError, "there is no question with an answer in the corpus"));
@@ -87,25 +90,27 @@ fn name(id: &Value) -> String {
 
 /// By question, the grades of its documents that are above 0.
 fn judgements(path: &Path) -> Result<HashMap<String, HashMap<String, f64>>, Failure> {
-    let bytes = input::read_source(&path.display().to_string())?;
+    let origin = path.display().to_string();
     let mut grades: HashMap<String, HashMap<String, f64>> = HashMap::new();
-    for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+    let mut is_first = true;
+    input::each_line(&origin, |number, line| {
+        let line = String::from_utf8_lossy(line);
         let parts: Vec<&str> = line.split('\t').map(str::trim).collect();
         let grade = parts.get(2).and_then(|grade| grade.parse::<f64>().ok());
+        let is_header = std::mem::take(&mut is_first);
         match (parts.as_slice(), grade) {
             ([query, document, _], Some(grade)) if grade > 0.0 => {
                 grades.entry((*query).to_owned()).or_default().insert((*document).to_owned(), grade);
             }
             ([_, _, _], Some(_)) => {}
-            // The first line is the header.
-            _ if number == 0 || line.trim().is_empty() => {}
+            _ if is_header => {}
             _ => {
-                let text =
-                    format!("{}, line {}: query, document and grade with tabs between", path.display(), number + 1);
+                let text = format!("{origin}, line {number}: query, document and grade with tabs between");
                 return Err(Failure::new(ErrorCode::ValidationError, text));
             }
         }
-    }
+        Ok(())
+    })?;
     Ok(grades)
 }
 

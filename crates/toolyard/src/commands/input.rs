@@ -1,34 +1,63 @@
 //! Reading what commands are given: JSON arguments, plan files, run ids, a yes.
 
 use serde_json::{Map, Value};
-use std::io::{IsTerminal, Read, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use toolyard_protocol::{ErrorCode, Failure, RunId};
 
-/// Nothing larger than this is read from a file or from standard input.
+/// Nothing larger than this is read from a file or from standard input,
 const MAX_INPUT: u64 = 32 << 20;
+/// and no longer line from a file that is read line by line, however large it is.
+const MAX_LINE: u64 = 32 << 20;
 
 fn usage(message: String) -> Failure {
     Failure::new(ErrorCode::UsageError, message)
 }
 
+fn open(source: &str) -> Result<Box<dyn Read>, Failure> {
+    if source == "-" {
+        return Ok(Box::new(std::io::stdin().lock()));
+    }
+    let file = std::fs::File::open(source).map_err(|e| {
+        let code = if e.kind() == std::io::ErrorKind::NotFound { ErrorCode::NotFound } else { ErrorCode::UsageError };
+        Failure::new(code, format!("{source} cannot be read: {e}")).suggest("Check the path of the file.")
+    })?;
+    Ok(Box::new(file))
+}
+
 /// Reads a file, or standard input for `-`.
 pub(super) fn read_source(source: &str) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
-    let read = if source == "-" {
-        std::io::stdin().lock().take(MAX_INPUT + 1).read_to_end(&mut bytes)
-    } else {
-        let file = std::fs::File::open(source).map_err(|e| {
-            let code =
-                if e.kind() == std::io::ErrorKind::NotFound { ErrorCode::NotFound } else { ErrorCode::UsageError };
-            Failure::new(code, format!("{source} cannot be read: {e}")).suggest("Check the path of the file.")
-        })?;
-        file.take(MAX_INPUT + 1).read_to_end(&mut bytes)
-    };
+    let read = open(source)?.take(MAX_INPUT + 1).read_to_end(&mut bytes);
     read.map_err(|e| usage(format!("{source} cannot be read: {e}")))?;
     if bytes.len() as u64 > MAX_INPUT {
         return Err(Failure::new(ErrorCode::LimitExceeded, format!("{source} is larger than {MAX_INPUT} bytes")));
     }
     Ok(bytes)
+}
+
+/// Reads a file, or standard input for `-`, line by line: a file of any size, of which one line at a time is held. Blank
+/// lines are passed over; lines are numbered from 1.
+pub(super) fn each_line(
+    source: &str,
+    mut visit: impl FnMut(usize, &[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut reader = BufReader::new(open(source)?);
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let read = (&mut reader).take(MAX_LINE + 1).read_until(b'\n', &mut line);
+        if read.map_err(|e| usage(format!("{source} cannot be read: {e}")))? == 0 {
+            break;
+        }
+        if line.len() as u64 > MAX_LINE {
+            let text = format!("{source}, line {number} is longer than {MAX_LINE} bytes");
+            return Err(Failure::new(ErrorCode::LimitExceeded, text));
+        }
+        if !line.iter().all(u8::is_ascii_whitespace) {
+            visit(number, &line)?;
+        }
+    }
+    Ok(())
 }
 
 /// A JSON object from the command line, a file (`@FILE`) or standard input (`-`).
@@ -91,4 +120,41 @@ pub(super) fn ask(question: &str) -> bool {
         return false;
     }
     matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_any_size_is_read_line_by_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        let mut file = std::fs::File::create(&path).unwrap();
+        let line = vec![b'x'; 1 << 20];
+        for _ in 0..33 {
+            file.write_all(&line).and_then(|()| file.write_all(b"\n\r\n")).unwrap();
+        }
+        drop(file);
+        let source = path.to_str().unwrap();
+        let mut seen = Vec::new();
+        each_line(source, |number, line| {
+            seen.push((number, line.len()));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!((seen.len(), seen[0], seen[32]), (33, (1, (1 << 20) + 1), (65, (1 << 20) + 1)));
+        assert_eq!(read_source(source).unwrap_err().code, ErrorCode::LimitExceeded);
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("line");
+        std::fs::File::create(&path).and_then(|file| file.set_len(MAX_LINE + 1)).unwrap();
+        let refused = each_line(path.to_str().unwrap(), |_, _| Ok(())).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::LimitExceeded);
+        let missing = each_line("/nowhere/at/all", |_, _| Ok(())).unwrap_err();
+        assert_eq!(missing.code, ErrorCode::NotFound);
+    }
 }
