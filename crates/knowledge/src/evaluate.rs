@@ -8,6 +8,7 @@ use crate::{
     indexer::{Prepared, Stat},
     note::{Note, stem},
     search::{Library, Question, Weights, rank},
+    sensitive::Guard,
 };
 use serde::Serialize;
 use std::{
@@ -124,7 +125,10 @@ pub async fn evaluate(
     let info = embedder.describe().await?;
     let spec = IndexSpec { embedder: info.id.clone(), dimensions: info.dimensions, recipe: "evaluation".to_owned() };
     let started = Instant::now();
-    fill(index, &**embedder, config, documents, &spec).await?;
+    // What must not leave the machine does not leave it to be measured either.
+    let guard = Guard::new(config.sensitive.matching, &config.sensitive.sections);
+    let guard = (!embedder.is_local()).then_some(&guard);
+    fill(index, &**embedder, config, documents, &spec, guard).await?;
     let reader = index.current().await?.ok_or_else(|| IndexError::Corrupted("nothing was written".to_owned()))?;
     let library = Library::load(reader, None, config.index.vector_memory_mb << 20).await?;
     let index_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -135,8 +139,10 @@ pub async fn evaluate(
     for question in &judged {
         for (way, tally) in tallies.iter_mut().enumerate() {
             let start = Instant::now();
+            let is_kept = guard.is_some_and(|guard| !guard.categories(&question.text, None, &[]).is_empty());
             let vector = match way {
                 0 => None,
+                _ if is_kept => None,
                 _ => attuned
                     .embed(std::slice::from_ref(&question.text), Purpose::Query)
                     .await?
@@ -184,16 +190,18 @@ async fn fill(
     config: &KnowledgeConfig,
     documents: &[Document],
     spec: &IndexSpec,
+    guard: Option<&Guard>,
 ) -> Result<(), EvaluateError> {
     let mut writer = index.write(spec, Start::Fresh).await?;
     let mut batch = WriteBatch::default();
     for (number, document) in documents.iter().enumerate() {
         let (text, note) = as_note(document, config);
         let stat = Stat { hash: number as u64, size: text.len() as u64, mtime_ms: 0, recipe: 0 };
-        let mut prepared = Prepared::new(&document.id, &note, stat, None);
-        let inputs: Vec<String> = prepared.inputs.into_iter().map(Option::unwrap_or_default).collect();
-        for (chunk, vector) in prepared.chunks.iter_mut().zip(embedder.embed(&inputs, Purpose::Passage).await?) {
-            chunk.vector = vector;
+        let mut prepared = Prepared::new(&document.id, &note, stat, guard);
+        let (places, inputs): (Vec<usize>, Vec<String>) =
+            prepared.inputs.into_iter().enumerate().filter_map(|(place, input)| Some((place, input?))).unzip();
+        for (place, vector) in places.into_iter().zip(embedder.embed(&inputs, Purpose::Passage).await?) {
+            prepared.chunks[place].vector = vector;
         }
         batch.files.push(prepared.file);
         batch.chunks.extend(prepared.chunks);

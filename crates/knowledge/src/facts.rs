@@ -1,16 +1,20 @@
 //! Facts an agent was asked to remember: an append-only file, one JSON object a line. The last line of a key is what
 //! holds; the lines before it are its history.
+//!
+//! A fact answers a question when the question names it (every word of its key, if there are several), or when it has
+//! most of what the question asks about. Words that questions are made of do not count, and the more facts have a word
+//! the less it counts.
 
-use crate::text::query_terms;
+use crate::text::{index_terms, query_terms};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::{File, OpenOptions},
     io::{BufRead, BufReader, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
     path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
 /// A key is at most this long.
@@ -21,8 +25,18 @@ pub(crate) const MAX_VALUE_CHARS: usize = 4_000;
 pub(crate) const MAX_FACTS: usize = 100_000;
 /// Facts that one search shows at most.
 const MAX_SHOWN: usize = 3;
-/// A fact is shown for a question when it has at least this share of the question's terms,
+/// A fact is shown for a question when it has more than this share of what the question asks about,
 const MIN_SHARE: f32 = 0.5;
+/// or when all of its key is in the question and the key has at least so many terms: one word alone names nothing.
+const MIN_KEY_TERMS: usize = 2;
+
+/// Words that questions are made of. What remains is what they ask about.
+const ASKING: &str = "what when where who whom whose which why how i me my mine we us our you your he him his she her do \
+                      did does done am were been have has had can could would should shall may might must from about any \
+                      anything some something everything all much many tell told say said says write wrote written note \
+                      noted know find show give get got look remember please again now ever";
+
+static ASKING_TERMS: LazyLock<HashSet<String>> = LazyLock::new(|| term_set(ASKING));
 
 /// One remembered fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,12 +59,24 @@ pub struct FactStore {
 
 #[derive(Default)]
 struct Known {
-    /// By key: every value it had, oldest first.
-    facts: HashMap<String, Vec<Fact>>,
-    /// The keys' and values' terms, of what holds.
-    terms: HashMap<String, Vec<String>>,
+    entries: Vec<Entry>,
+    /// Where an entry is, by its key.
+    places: HashMap<String, usize>,
+    /// Which entries have a term.
+    holders: HashMap<String, HashSet<usize>>,
     /// How far the file was read.
     read: u64,
+}
+
+/// One key.
+#[derive(Default)]
+struct Entry {
+    /// Every value it had, oldest first; the last one holds.
+    history: Vec<Fact>,
+    /// What a question must have to name it.
+    key_terms: Vec<String>,
+    /// Every term of what holds, the key's included.
+    terms: HashSet<String>,
 }
 
 impl FactStore {
@@ -76,7 +102,7 @@ impl FactStore {
         if known.current(key).is_some_and(|fact| fact.value == value && fact.source == source) {
             return Ok(false);
         }
-        if known.facts.len() >= MAX_FACTS && !known.facts.contains_key(key) {
+        if known.entries.len() >= MAX_FACTS && !known.places.contains_key(key) {
             return Err(std::io::Error::other(format!("there are {MAX_FACTS} facts already")));
         }
         let fact = Fact {
@@ -101,12 +127,12 @@ impl FactStore {
 
     /// Every value a key had, oldest first.
     pub fn history(&self, key: &str) -> std::io::Result<Vec<Fact>> {
-        Ok(self.known()?.facts.get(key).cloned().unwrap_or_default())
+        Ok(self.known()?.entry(key).map(|entry| entry.history.clone()).unwrap_or_default())
     }
 
     /// How many keys there are.
     pub fn len(&self) -> std::io::Result<usize> {
-        Ok(self.known()?.facts.len())
+        Ok(self.known()?.entries.len())
     }
 
     /// Whether there are none.
@@ -114,30 +140,75 @@ impl FactStore {
         Ok(self.len()? == 0)
     }
 
-    /// The facts that answer a question, best first, each with the share of the question's terms it has.
-    pub fn find(&self, question: &str) -> std::io::Result<Vec<(Fact, f32)>> {
-        let terms = query_terms(question);
-        if terms.is_empty() {
-            return Ok(Vec::new());
+    /// The facts that answer a question and are admitted, best first, each with how well it fits, 0 to 1.
+    pub fn find(&self, question: &str, admits: impl Fn(&Fact) -> bool) -> std::io::Result<Vec<(Fact, f32)>> {
+        let mut wanted = query_terms(question);
+        if wanted.iter().any(|term| !is_asking(term)) {
+            wanted.retain(|term| !is_asking(term));
         }
+        // A key in a script without spaces may be a part of what was asked, so every part is looked up.
+        let named = term_set(question);
         let known = self.known()?;
-        let mut found: Vec<(&Fact, f32)> = known
-            .terms
-            .iter()
-            .filter_map(|(key, own)| {
-                let shared = terms.iter().filter(|term| own.contains(term)).count();
-                let share = shared as f32 / terms.len() as f32;
-                (share >= MIN_SHARE).then(|| known.current(key).map(|fact| (fact, share))).flatten()
-            })
+        let candidates: HashSet<usize> =
+            wanted.iter().chain(&named).filter_map(|term| known.holders.get(term)).flatten().copied().collect();
+        let weights: Vec<(&String, f32)> = wanted.iter().map(|term| (term, known.weight(term))).collect();
+        let all: f32 = weights.iter().map(|(_, weight)| weight).sum();
+        let fit = |entry: &Entry| {
+            let shared: f32 =
+                weights.iter().filter(|(term, _)| entry.terms.contains(*term)).map(|(_, weight)| weight).sum();
+            let share = if all > 0.0 { shared / all } else { 0.0 };
+            let is_named =
+                entry.key_terms.len() >= MIN_KEY_TERMS && entry.key_terms.iter().all(|term| named.contains(term));
+            // What is named comes before what only shares words.
+            if is_named { (1.0 + share) / 2.0 } else { share }
+        };
+        let mut found: Vec<(&Fact, f32)> = candidates
+            .into_iter()
+            .filter_map(|place| known.entries.get(place))
+            .filter_map(|entry| Some((entry.history.last()?, fit(entry))))
+            .filter(|(fact, fit)| *fit > MIN_SHARE && admits(fact))
             .collect();
-        found.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.created_at.cmp(&a.0.created_at)));
-        Ok(found.into_iter().take(MAX_SHOWN).map(|(fact, share)| (fact.clone(), share)).collect())
+        found.sort_by(|a, b| {
+            b.1.total_cmp(&a.1).then(b.0.created_at.cmp(&a.0.created_at)).then_with(|| a.0.key.cmp(&b.0.key))
+        });
+        Ok(found.into_iter().take(MAX_SHOWN).map(|(fact, fit)| (fact.clone(), fit)).collect())
     }
 }
 
 impl Known {
+    fn entry(&self, key: &str) -> Option<&Entry> {
+        self.places.get(key).and_then(|place| self.entries.get(*place))
+    }
+
     fn current(&self, key: &str) -> Option<&Fact> {
-        self.facts.get(key).and_then(|history| history.last())
+        self.entry(key).and_then(|entry| entry.history.last())
+    }
+
+    /// How much a term counts: the less, the more facts have it.
+    fn weight(&self, term: &str) -> f32 {
+        let holders = self.holders.get(term).map_or(0, HashSet::len);
+        (1.0 + self.entries.len() as f32 / (1.0 + holders as f32)).ln()
+    }
+
+    fn add(&mut self, fact: Fact) {
+        let key = fact.key.replace(['_', '-', '.', '/'], " ");
+        let key_terms = query_terms(&key).into_iter().filter(|term| !is_asking(term)).collect();
+        let terms = term_set(&format!("{key}\n{}", fact.value));
+        let place = *self.places.entry(fact.key.clone()).or_insert(self.entries.len());
+        if place == self.entries.len() {
+            self.entries.push(Entry::default());
+        }
+        let Some(entry) = self.entries.get_mut(place) else { return };
+        for gone in entry.terms.difference(&terms) {
+            if let Some(holders) = self.holders.get_mut(gone) {
+                holders.remove(&place);
+            }
+        }
+        for term in &terms {
+            self.holders.entry(term.clone()).or_default().insert(place);
+        }
+        entry.history.push(fact);
+        (entry.key_terms, entry.terms) = (key_terms, terms);
     }
 
     fn read_on(&mut self, mut file: File) -> std::io::Result<()> {
@@ -160,11 +231,20 @@ impl Known {
             self.read += count as u64;
             // A line cut short by a crash is no fact.
             let Ok(fact) = serde_json::from_slice::<Fact>(&line) else { continue };
-            let terms = query_terms(&format!("{} {}", fact.key.replace(['_', '-', '.', '/'], " "), fact.value));
-            self.terms.insert(fact.key.clone(), terms);
-            self.facts.entry(fact.key.clone()).or_default().push(fact);
+            self.add(fact);
         }
     }
+}
+
+fn is_asking(term: &str) -> bool {
+    ASKING_TERMS.contains(term)
+}
+
+/// Every term of a text, however long it is, and single characters of scripts without spaces.
+fn term_set(text: &str) -> HashSet<String> {
+    let mut terms = String::new();
+    index_terms(text, &mut terms);
+    terms.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
 fn ends_inside_a_line(file: &mut File) -> std::io::Result<bool> {
@@ -193,10 +273,68 @@ mod tests {
         assert!(b.store("anna.birthday", "4 May", "People/Anna.md").unwrap());
         let values: Vec<String> = a.history("anna.birthday").unwrap().into_iter().map(|f| f.value).collect();
         assert_eq!(values, ["3 May", "4 May"]);
-        let found = a.find("When is Anna's birthday?").unwrap();
+        let found = a.find("When is Anna's birthday?", |_| true).unwrap();
         assert_eq!(found[0].0.value, "4 May");
-        assert!(a.find("the weather tomorrow").unwrap().is_empty());
+        assert!(a.find("the weather tomorrow", |_| true).unwrap().is_empty());
+        assert!(a.find("3", |_| true).unwrap().is_empty(), "what no longer holds is not found");
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    fn keys(store: &FactStore, question: &str) -> Vec<String> {
+        store.find(question, |_| true).unwrap().into_iter().map(|(fact, _)| fact.key).collect()
+    }
+
+    #[test]
+    fn facts_are_found_by_ordinary_questions_and_not_by_one_common_word() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FactStore::new(dir.path().join("facts.jsonl"));
+        store.store("anna-birthday", "3 May", "People/Anna.md").unwrap();
+        for question in [
+            "what did I write about anna's birthday",
+            "When is Anna's birthday?",
+            "please tell me what I noted about the birthday of Anna and her plans for a party at the lake",
+            "was habe ich über Annas birthday geschrieben",
+            "birthday",
+        ] {
+            assert_eq!(keys(&store, question), ["anna-birthday"], "{question}");
+        }
+        for question in
+            ["what did Anna say about the boat", "anna's car", "what did I write", "a birthday cake recipe", ""]
+        {
+            assert!(keys(&store, question).is_empty(), "{question}");
+        }
+        store.store("anna-car", "a red Volvo", "People/Anna.md").unwrap();
+        store.store("bob_car", "a blue Fiat", "People/Bob.md").unwrap();
+        assert_eq!(keys(&store, "which car does Anna have"), ["anna-car"]);
+        assert_eq!(keys(&store, "who has the red Volvo"), ["anna-car"], "by its value");
+        assert_eq!(keys(&store, "bob's car"), ["bob_car"]);
+        assert!(keys(&store, "how do I sell the old car of my aunt").is_empty());
+    }
+
+    #[test]
+    fn long_values_and_single_characters_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FactStore::new(dir.path().join("facts.jsonl"));
+        let words: String = (0..300).map(|i| format!("word{i} ")).collect();
+        store.store("list", &format!("{words} zebra"), "a.md").unwrap();
+        assert_eq!(keys(&store, "zebra"), ["list"]);
+        store.store("猫の名前", "タマ", "猫.md").unwrap();
+        assert_eq!(keys(&store, "猫"), ["猫の名前"]);
+        assert_eq!(keys(&store, "私の猫の名前は何ですか"), ["猫の名前"]);
+        assert!(keys(&store, "犬").is_empty());
+    }
+
+    #[test]
+    fn what_is_not_admitted_does_not_take_the_place_of_what_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FactStore::new(dir.path().join("facts.jsonl"));
+        for number in 0..10 {
+            let source = if number == 0 { "Open/a.md" } else { "Secret/a.md" };
+            store.store(&format!("bike code {number}"), "1234", source).unwrap();
+        }
+        let found = store.find("bike code", |fact| fact.source.starts_with("Open/")).unwrap();
+        assert_eq!(found.iter().map(|(fact, _)| fact.key.as_str()).collect::<Vec<_>>(), ["bike code 0"]);
+        assert_eq!(keys(&store, "bike code").len(), MAX_SHOWN);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use unicode_normalization::UnicodeNormalization;
 
 /// A kind of sensitive content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -36,60 +37,107 @@ pub enum Matching {
 /// Finds sensitive content.
 #[derive(Debug)]
 pub struct Guard {
-    rules: Vec<(Category, Regex)>,
+    rules: Vec<Rule>,
     sections: Vec<String>,
 }
 
-const HEALTH: &str = r"medication|medicine|medikament|therapy|therapist|therapie|diagnos(?:is|ed|e)|prescription|depress(?:ion|ed)|anxiety|#mentalhealth|#physicalhealth";
-const DEBT: &str = r"owe|owes|owed|owing|debt|debts|loan|loans|schulden|iou";
-const MONEY: &str = r"paid|spent|salary|invoice|mortgage|payment";
+#[derive(Debug)]
+struct Rule {
+    category: Category,
+    words: Regex,
+    /// The same among code, where that is something else.
+    in_code: Option<Regex>,
+}
+
+/// What is looked through: everything of a chunk that somebody would come to see.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Material<'a> {
+    /// The note's title, or a fact's key.
+    pub title: &'a str,
+    /// The headings it stands under.
+    pub section: Option<&'a str>,
+    /// What it says.
+    pub text: &'a str,
+    /// Code, comments and properties that may be shown with it.
+    pub opaque: &'a str,
+    /// The note's tags.
+    pub tags: &'a [String],
+}
+
+// A word counts with its endings: whoever writes of payments writes of a payment.
+const HEALTH: &str = r"medicat(?:ions?|ed)|medicines?|medikament(?:en?|s)?|therap(?:y|ies|ists?|ien?)|diagnos(?:is|es|ed|en?|ing)|prescri(?:ptions?|bed)|depress(?:ions?|ed)|anxiet(?:y|ies)|#?(?:mental|physical)[ _-]?health";
+const DEBT: &str = r"owe|owes|owed|owing|debts?|debtors?|indebted|loan(?:s|ed)?|schulden|ious?";
+const MONEY: &str = r"paid|spent|salar(?:y|ies)|invoic(?:es?|ed|ing)|mortgage[sd]?|payments?";
 const RELATIONS: &str = r"#relations";
-const COMMITMENT: &str = r"promised|i will pay|deadline|committed to|due (?:on|by)";
-/// A currency sign with a number, or a number with a currency.
-const AMOUNT: &str = r"[$€£¥₹]\s?\d|\d\s?(?:[$€£¥₹]|\b(?:usd|eur|gbp|inr|jpy)\b)";
+const COMMITMENT: &str = r"promised|i promise|i will pay|deadlines?|committed to|due (?:on|by)";
+/// A number with a currency, or a currency sign with a number.
+const AMOUNT: &str = r"\d\s?(?:[$€£¥₹]|\b(?:usd|eur|gbp|inr|jpy)\b)|[$€£¥₹]\s?\d";
+/// The same among code, where `$1` is an argument and not a dollar.
+const AMOUNT_IN_CODE: &str = r"\d\s?(?:[€£¥₹]|\b(?:usd|eur|gbp|inr|jpy)\b)|[€£¥₹]\s?\d|\$\s?\d[\d.,]*\d";
 
 impl Guard {
     /// `sections` are headings whose content counts as relations.
     pub fn new(matching: Matching, sections: &[String]) -> Self {
-        let bounded = |words: &str| match matching {
-            // A hash is no letter, so there is no word boundary before it; it is its own.
-            Matching::Words => format!(r"(?i)(?:^|[^\p{{L}}\p{{N}}_#])(?:{words})(?:$|[^\p{{L}}\p{{N}}_])"),
-            Matching::Strict => format!("(?i){words}"),
-        };
-        let money = match matching {
-            Matching::Words => format!("(?:{})|(?i:{AMOUNT})", bounded(MONEY)),
-            Matching::Strict => format!(r"(?i){MONEY}|\$"),
-        };
         let rules = [
-            (Category::Health, bounded(HEALTH)),
-            (Category::FinancialDebt, bounded(DEBT)),
-            (Category::Financial, money),
-            (Category::Relations, bounded(RELATIONS)),
-            (Category::Commitment, bounded(COMMITMENT)),
+            (Category::Health, HEALTH),
+            (Category::FinancialDebt, DEBT),
+            (Category::Financial, MONEY),
+            (Category::Relations, RELATIONS),
+            (Category::Commitment, COMMITMENT),
         ];
-        let compiled = rules.into_iter().filter_map(|(category, rule)| Some((category, Regex::new(&rule).ok()?)));
-        Self { rules: compiled.collect(), sections: sections.iter().map(|s| s.to_lowercase()).collect() }
+        let compiled = rules.into_iter().filter_map(|(category, words)| {
+            // An underscore is no letter here: `therapy_date` is about therapy.
+            let whole = format!(r"(?:^|[^\p{{L}}\p{{N}}])(?:{words})(?:$|[^\p{{L}}\p{{N}}])");
+            let (pattern, in_code) = match (matching, category) {
+                (Matching::Words, Category::Financial) => {
+                    (format!("{whole}|{AMOUNT}"), Some(format!("{whole}|{AMOUNT_IN_CODE}")))
+                }
+                (Matching::Words, _) => (whole, None),
+                (Matching::Strict, Category::Financial) => (format!(r"{words}|\$"), None),
+                (Matching::Strict, _) => (words.to_owned(), None),
+            };
+            let rule = |pattern: String| Regex::new(&format!("(?i){pattern}")).ok();
+            Some(Rule { category, words: rule(pattern)?, in_code: in_code.and_then(rule) })
+        });
+        Self { rules: compiled.collect(), sections: sections.iter().map(|name| plain_name(name)).collect() }
     }
 
     /// Every category found in a text that stands under a section of a note with these tags.
     pub fn categories(&self, text: &str, section: Option<&str>, tags: &[String]) -> BTreeSet<Category> {
-        let mut found: BTreeSet<Category> =
-            self.rules.iter().filter(|(_, rule)| rule.is_match(text)).map(|(category, _)| *category).collect();
-        for tag in tags {
-            match tag.split('/').next().unwrap_or_default() {
-                "mentalhealth" | "physicalhealth" => found.insert(Category::Health),
-                "relations" => found.insert(Category::Relations),
-                _ => false,
-            };
-        }
-        let in_section = |name: &String| {
-            section.is_some_and(|s| s.split(" > ").any(|part| part.trim_start_matches('#').eq_ignore_ascii_case(name)))
+        self.categories_of(Material { text, section, tags, ..Material::default() })
+    }
+
+    /// Every category found in any part of it.
+    pub fn categories_of(&self, material: Material<'_>) -> BTreeSet<Category> {
+        let section = material.section.unwrap_or_default();
+        // A tag is told by its hash, and each part of it is a tag: `life/relations` is about relations.
+        let tags: String =
+            material.tags.iter().flat_map(|tag| tag.split('/')).map(|part| format!("#{part} ")).collect();
+        let prose = [material.title, section, material.text, &tags];
+        let found = |rule: &&Rule| {
+            prose.iter().any(|text| rule.words.is_match(text))
+                || rule.in_code.as_ref().unwrap_or(&rule.words).is_match(material.opaque)
         };
-        if self.sections.iter().any(in_section) {
+        let mut found: BTreeSet<Category> = self.rules.iter().filter(found).map(|rule| rule.category).collect();
+        if self.is_listed(section) {
             found.insert(Category::Relations);
         }
         found
     }
+
+    /// Whether one of the headings is in the list, or one of the tags that a section of a date note begins with.
+    fn is_listed(&self, section: &str) -> bool {
+        let listed = |name: &str| self.sections.contains(&plain_name(name));
+        !self.sections.is_empty()
+            && section
+                .split(" > ")
+                .any(|part| listed(part) || (part.starts_with('#') && part.split_whitespace().any(listed)))
+    }
+}
+
+/// A heading's name in the form in which names are compared.
+fn plain_name(name: &str) -> String {
+    name.trim().trim_start_matches('#').trim_start().to_lowercase().nfc().collect()
 }
 
 #[cfg(test)]
@@ -126,10 +174,67 @@ mod tests {
     }
 
     #[test]
-    fn tags_and_sections_count() {
-        let guard = Guard::new(Matching::Words, &["Family".to_owned()]);
-        assert!(guard.categories("x", None, &["mentalhealth/sleep".to_owned()]).contains(&Category::Health));
-        assert!(guard.categories("x", Some("Day > family"), &[]).contains(&Category::Relations));
+    fn words_count_with_their_endings_and_as_tags() {
+        use Category::{Commitment, Financial, FinancialDebt, Health, Relations};
+        for (words, category) in [
+            (
+                "medications medicated medicines Medikamente therapies therapists Therapien diagnoses prescriptions",
+                Health,
+            ),
+            ("depressions anxieties #therapy #medication mental-health #mental_health", Health),
+            ("debts debtors loaned indebted IOUs #debt #debts", FinancialDebt),
+            ("payments invoices invoiced salaries mortgages #payment", Financial),
+            ("deadlines #deadline", Commitment),
+        ] {
+            for word in words.split(' ') {
+                assert_eq!(found(Matching::Words, &format!("about {word}, today")), [category], "{word}");
+            }
+        }
+        for text in ["the prepaid flower", "a therapod", "sedated", "public relations", "medical", "promising"] {
+            assert_eq!(found(Matching::Words, text), [], "{text}");
+        }
+        let guard = Guard::new(Matching::Words, &[]);
+        for (tag, category) in [
+            ("debt", FinancialDebt),
+            ("money/debts", FinancialDebt),
+            ("therapy", Health),
+            ("my_medication", Health),
+            ("mentalhealth/sleep", Health),
+            ("life/relations", Relations),
+        ] {
+            let categories: Vec<Category> = guard.categories("x", None, &[tag.to_owned()]).into_iter().collect();
+            assert_eq!(categories, [category], "{tag}");
+        }
+        assert!(guard.categories("x", None, &["indebt".to_owned(), "public-relations".to_owned()]).is_empty());
+    }
+
+    #[test]
+    fn every_part_that_may_be_seen_is_looked_through() {
+        let guard = Guard::new(Matching::Words, &[]);
+        let plain = Material { title: "A day", section: Some("Morning"), text: "sunny", ..Material::default() };
+        assert!(guard.categories_of(plain).is_empty());
+        let debt = BTreeSet::from([Category::FinancialDebt]);
+        for material in [
+            Material { title: "debt-to-anna", ..plain },
+            Material { title: "debt_to_anna", ..plain },
+            Material { section: Some("Day > Debts"), ..plain },
+            Material { opaque: "%% I owe Bob 500 %%", ..plain },
+        ] {
+            assert_eq!(guard.categories_of(material), debt, "{material:?}");
+        }
+        let opaque = |opaque| guard.categories_of(Material { opaque, ..plain });
+        assert_eq!(opaque("medication: x"), BTreeSet::from([Category::Health]));
+        assert_eq!(opaque("price: $20"), BTreeSet::from([Category::Financial]));
+        assert!(opaque("echo $1 ${2} $x").is_empty(), "an argument is no amount");
+    }
+
+    #[test]
+    fn sections_are_told_in_any_script() {
+        let guard = Guard::new(Matching::Words, &["Family".to_owned(), "Ärzte".to_owned(), "#ΦΊΛΟΙ".to_owned()]);
+        for section in ["Day > family", "FAMILY", "Ärzte", "ärzte > Montag", "A\u{308}rzte", "#Φίλοι", "#Day #family"]
+        {
+            assert_eq!(guard.categories("x", Some(section), &[]), BTreeSet::from([Category::Relations]), "{section}");
+        }
         assert!(guard.categories("x", Some("Day > families"), &[]).is_empty());
     }
 }

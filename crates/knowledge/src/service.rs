@@ -201,6 +201,8 @@ impl Knowledge {
             Some(reader) => reader,
             None => return Err(Problem::no_index()),
         };
+        // Asked anew while the version is loaded, and not once more after that.
+        self.noted(|noted| noted.embedder = None);
         let ahead = async {
             if to_search {
                 self.attune_ahead(&reader).await;
@@ -209,10 +211,7 @@ impl Knowledge {
         let (loaded, ()) = tokio::join!(Library::load(reader.clone(), before.as_deref(), self.budget()), ahead);
         let loaded = Arc::new(loaded.map_err(|error| self.broken(error))?);
         self.library.store(Some(loaded.clone()));
-        self.noted(|noted| {
-            noted.broken = None;
-            noted.embedder = None;
-        });
+        self.noted(|noted| noted.broken = None);
         drop(guard);
         Ok(loaded)
     }

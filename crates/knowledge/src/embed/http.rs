@@ -1,17 +1,15 @@
 //! Asking embedding servers: one client, no proxies, no redirects, retries for what may pass, and errors in our words.
 
-use super::{EmbedError, Purpose, Vectors};
-use crate::config::EmbeddingConfig;
+use super::EmbedError;
 use reqwest::{Client, StatusCode, Url};
 use serde_json::Value;
 use std::{net::IpAddr, time::Duration};
 use tokio_rustls::rustls::crypto::ring;
-use toolyard_engine::BoxFuture;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(3);
-/// How long a question's vector may take.
-const QUERY: Duration = Duration::from_secs(10);
+/// How long looking whether a server is there may take.
+pub(super) const PROBE: Duration = Duration::from_secs(2);
 /// A request is made this often at most.
 const TRIES: u32 = 3;
 /// The pause before the second try; it grows fourfold.
@@ -20,7 +18,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// A server that embeds.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Server {
     pub(super) service: &'static str,
     base: Url,
@@ -33,6 +31,15 @@ pub(super) enum Answer {
     Ok(Value),
     /// The status and the server's own word for it, which is looked at but not passed on.
     Refused(StatusCode, String),
+    /// A good status with something that is no answer, in our words.
+    Unusable(&'static str),
+}
+
+/// Neither the key nor a password in the address.
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("service", &self.service).field("url", &self.url()).finish_non_exhaustive()
+    }
 }
 
 impl Server {
@@ -46,7 +53,8 @@ impl Server {
         let mut base = Url::parse(url)
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some())
-            .ok_or_else(|| EmbedError::NotAllowed(format!("{url:?} is no http address")))?;
+            // What was written is not repeated: it may hold a password.
+            .ok_or_else(|| EmbedError::NotAllowed("knowledge.embedding.url is no http address".to_owned()))?;
         if !base.path().ends_with('/') {
             let path = format!("{}/", base.path());
             base.set_path(&path);
@@ -80,8 +88,10 @@ impl Server {
     }
 
     pub(super) fn url(&self) -> String {
-        // Whatever stands before the host is nobody's business.
+        // Whatever stands before the host or behind the path is nobody's business: keys are written there.
         let mut shown = self.base.clone();
+        shown.set_query(None);
+        shown.set_fragment(None);
         let _ = shown.set_username("");
         let _ = shown.set_password(None);
         shown.as_str().trim_end_matches('/').to_owned()
@@ -133,57 +143,19 @@ impl Server {
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|_| ())? {
             if bytes.len() + chunk.len() > MAX_ANSWER_BYTES {
-                return Ok(Answer::Refused(StatusCode::PAYLOAD_TOO_LARGE, String::new()));
+                return Ok(Answer::Unusable("its answer is too large"));
             }
             bytes.extend_from_slice(&chunk);
         }
         if status.is_success() {
             return Ok(match serde_json::from_slice(&bytes) {
                 Ok(value) => Answer::Ok(value),
-                Err(_) => Answer::Refused(StatusCode::UNPROCESSABLE_ENTITY, "not JSON".to_owned()),
+                Err(_) => Answer::Unusable("its answer is no JSON"),
             });
         }
         let said: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let word = said["error"].as_str().or_else(|| said["error"]["message"].as_str()).unwrap_or_default();
         Ok(Answer::Refused(status, word.to_lowercase()))
-    }
-}
-
-/// A server asked in two ways: for passages with patience and in batches, for questions quickly.
-pub(super) struct Asked {
-    pub(super) server: Server,
-    pub(super) quick: Server,
-    batch: usize,
-}
-
-impl Asked {
-    pub(super) fn new(
-        service: &'static str,
-        url: &str,
-        config: &EmbeddingConfig,
-        key: Option<String>,
-    ) -> Result<Self, EmbedError> {
-        let timeout = Duration::from_millis(config.timeout_ms);
-        let server = |timeout| Server::new(service, url, config.allow_remote, timeout, key.clone());
-        Ok(Self { server: server(timeout)?, quick: server(timeout.min(QUERY))?, batch: config.batch.max(1) })
-    }
-
-    /// Embeds texts batch by batch. `request` asks a server for one batch's vectors, patiently or not.
-    pub(super) async fn embed<'a>(
-        &'a self,
-        texts: &'a [String],
-        purpose: Purpose,
-        request: impl Fn(&'a Server, &'a [String], bool) -> BoxFuture<'a, Vectors>,
-    ) -> Vectors {
-        let (server, patient) = match purpose {
-            Purpose::Passage => (&self.server, true),
-            Purpose::Query => (&self.quick, false),
-        };
-        let mut out = Vec::with_capacity(texts.len());
-        for batch in texts.chunks(self.batch) {
-            out.extend(request(server, batch, patient).await?);
-        }
-        Ok(out)
     }
 }
 
@@ -217,6 +189,19 @@ mod tests {
             assert!(!server(remote, true).unwrap().is_local());
         }
         assert!(matches!(server("file:///etc/passwd", true), Err(EmbedError::NotAllowed(_))));
-        assert_eq!(server("http://u:p@localhost:5/v1/", false).unwrap().url(), "http://localhost:5/v1");
+    }
+
+    #[test]
+    fn no_error_repeats_what_may_be_a_password() {
+        let server = |url: &str| Server::new("x", url, false, Duration::from_secs(1), Some("secret".to_owned()));
+        for url in ["http://user:secret@localhost:5/v1/", "http://localhost:5/v1?api-key=secret#secret"] {
+            let server = server(url).unwrap();
+            assert_eq!(server.unreachable().to_string(), "x at http://localhost:5/v1 does not answer");
+            assert!(!format!("{server:?}").contains("secret"));
+        }
+        for url in ["user:secret@localhost", "htp://user:secret@localhost", "https://user:secret@example.org/secret"] {
+            let error = server(url).unwrap_err();
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
     }
 }

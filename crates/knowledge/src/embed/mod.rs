@@ -1,6 +1,7 @@
 //! [`Embedder`]: what turns text into vectors. The table that comes with Toolyard, an Ollama server and servers with
 //! OpenAI's interface all stand behind this trait.
 
+mod asked;
 mod http;
 mod ollama;
 mod openai;
@@ -10,8 +11,12 @@ pub use ollama::{DEFAULT_OLLAMA_MODEL, DEFAULT_OLLAMA_URL, OllamaEmbedder, Ollam
 pub use openai::OpenAiEmbedder;
 pub use table::StaticTable;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use toolyard_engine::BoxFuture;
+
+/// The longest that a search waits for a server: it looks whether it is there, finds out the length of its vectors, and asks
+/// for the question's.
+pub(crate) const LONGEST_WAIT: Duration = http::PROBE.saturating_add(asked::QUERY).saturating_add(asked::QUERY);
 
 /// A vector is at most this long: more is a mistake, not a model.
 pub const MAX_DIMENSIONS: usize = 16_384;

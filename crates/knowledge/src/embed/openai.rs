@@ -2,21 +2,22 @@
 
 use super::{
     EmbedError, Embedder, EmbedderInfo, Purpose, Vectors,
-    http::{Answer, Asked, Server, numbers},
-    unit,
+    asked::{Asked, Interface, Tried, without_vectors},
+    http::{Answer, PROBE, Server, numbers},
 };
 use crate::config::EmbeddingConfig;
 use reqwest::StatusCode;
 use serde_json::json;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use toolyard_engine::BoxFuture;
 
 /// Vectors from any server with OpenAI's `/embeddings`.
 pub struct OpenAiEmbedder {
-    asked: Asked,
+    asked: Asked<Api>,
     model: String,
-    /// Of the last vector seen, 0 before the first: the interface has no other way to tell than to embed something.
-    dimensions: AtomicUsize,
+}
+
+struct Api {
+    model: String,
 }
 
 impl OpenAiEmbedder {
@@ -33,53 +34,55 @@ impl OpenAiEmbedder {
             })?),
             None => None,
         };
-        Ok(Self {
-            asked: Asked::new("the embedding server", url, config, key)?,
-            model: model.clone(),
-            dimensions: AtomicUsize::new(0),
-        })
+        let api = Api { model: model.clone() };
+        Ok(Self { asked: Asked::new("the embedding server", url, config, key, api)?, model: model.clone() })
     }
 
-    async fn request(&self, server: &Server, texts: &[String], patient: bool) -> Vectors {
-        let body = json!({"model": self.model, "input": texts, "encoding_format": "float"});
-        match server.post("embeddings", &body, patient).await? {
-            Answer::Ok(answer) => {
-                let items = answer["data"].as_array().map(Vec::as_slice).unwrap_or_default();
-                let mut out: Vec<Option<Vec<f32>>> = vec![None; texts.len()];
-                for (place, item) in items.iter().enumerate() {
-                    let index = item["index"].as_u64().map_or(place, |index| index as usize);
-                    if let Some(slot) = out.get_mut(index) {
-                        *slot = numbers(&item["embedding"]).and_then(unit);
-                    }
-                }
-                if items.len() != texts.len() {
-                    return Err(server.refused(format!("it gave {} vectors for {} texts", items.len(), texts.len())));
-                }
-                if let Some(vector) = out.iter().flatten().next() {
-                    self.dimensions.store(vector.len(), Ordering::Relaxed);
-                }
-                Ok(out)
-            }
-            Answer::Refused(StatusCode::NOT_FOUND, _) => {
-                Err(EmbedError::ModelMissing { service: server.service, model: self.model.clone() })
-            }
-            Answer::Refused(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
-                Err(server.refused("the key is missing or wrong (knowledge.embedding.apiKeyEnv)"))
-            }
-            // One text may be too long for the model; the others are not at fault.
-            Answer::Refused(StatusCode::BAD_REQUEST, _) if texts.len() > 1 => {
-                let mut out = Vec::with_capacity(texts.len());
-                for text in texts {
-                    match Box::pin(self.request(server, std::slice::from_ref(text), patient)).await {
-                        Ok(vectors) => out.extend(vectors),
-                        Err(EmbedError::Refused { .. }) => out.push(None),
-                        Err(other) => return Err(other),
-                    }
-                }
-                Ok(out)
-            }
-            Answer::Refused(status, _) => Err(server.refused(format!("HTTP {}", status.as_u16()))),
+    /// The length of its vectors, and whether it is there. The interface has no other way to tell the length than to embed
+    /// something; once it is known, the list of models tells as well that the server is there, and costs nothing. Where
+    /// that is not to be had, a word is embedded.
+    async fn length(&self) -> Result<usize, EmbedError> {
+        match self.asked.length() {
+            Some(length) if matches!(self.asked.quick.get("models", PROBE).await, Ok(Answer::Ok(_))) => Ok(length),
+            _ => self.asked.measure().await,
         }
+    }
+}
+
+impl Interface for Api {
+    fn ask<'a>(
+        &'a self,
+        server: &'a Server,
+        texts: &'a [String],
+        patient: bool,
+    ) -> BoxFuture<'a, Result<Tried, EmbedError>> {
+        Box::pin(async move {
+            let body = json!({"model": self.model, "input": texts, "encoding_format": "float"});
+            match server.post("embeddings", &body, patient).await? {
+                Answer::Ok(answer) => {
+                    let items = answer["data"].as_array().map(Vec::as_slice).unwrap_or_default();
+                    if items.len() != texts.len() {
+                        let reason = format!("it gave {} vectors for {} texts", items.len(), texts.len());
+                        return Ok(Tried::Refused(server.refused(reason)));
+                    }
+                    let mut out: Vec<Option<Vec<f32>>> = vec![None; texts.len()];
+                    for (place, item) in items.iter().enumerate() {
+                        let index = item["index"].as_u64().map_or(place, |index| index as usize);
+                        if let Some(slot) = out.get_mut(index) {
+                            *slot = numbers(&item["embedding"]);
+                        }
+                    }
+                    Ok(Tried::Vectors(out))
+                }
+                Answer::Refused(StatusCode::NOT_FOUND, _) => {
+                    Err(EmbedError::ModelMissing { service: server.service, model: self.model.clone() })
+                }
+                Answer::Refused(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
+                    Err(server.refused("the key is missing or wrong (knowledge.embedding.apiKeyEnv)"))
+                }
+                other => without_vectors(server, &other),
+            }
+        })
     }
 }
 
@@ -90,20 +93,12 @@ impl Embedder for OpenAiEmbedder {
 
     fn describe(&self) -> BoxFuture<'_, Result<EmbedderInfo, EmbedError>> {
         Box::pin(async {
-            if self.dimensions.load(Ordering::Relaxed) == 0 {
-                self.request(&self.asked.quick, &["length".to_owned()], false).await?;
-            }
-            let dimensions = self.dimensions.load(Ordering::Relaxed);
-            if dimensions == 0 {
-                return Err(self.asked.server.refused("it gave no vector"));
-            }
+            let dimensions = self.length().await?;
             Ok(EmbedderInfo { id: format!("openai/{}/{}", self.asked.server.url(), self.model), dimensions })
         })
     }
 
     fn embed<'a>(&'a self, texts: &'a [String], purpose: Purpose) -> BoxFuture<'a, Vectors> {
-        let request =
-            move |server, batch, patient| -> BoxFuture<'a, Vectors> { Box::pin(self.request(server, batch, patient)) };
-        Box::pin(self.asked.embed(texts, purpose, request))
+        Box::pin(self.asked.embed(texts, purpose))
     }
 }

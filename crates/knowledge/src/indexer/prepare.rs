@@ -3,7 +3,7 @@
 use crate::{
     index::{ChunkRow, FileRow, FileState, hash64},
     note::{Note, day_number, day_of_millis},
-    sensitive::Guard,
+    sensitive::{Guard, Material},
     text::index_terms,
 };
 
@@ -104,8 +104,15 @@ fn rows(note: &Note, file: &FileRow, guard: Option<&Guard>) -> (Vec<ChunkRow>, V
         }
         index_terms(&chunk.opaque, &mut terms);
         let input = embedding_input(&note.title, chunk.section.as_deref(), &chunk.text);
-        let sensitive =
-            guard.is_some_and(|guard| !guard.categories(&chunk.text, chunk.section.as_deref(), &note.tags).is_empty());
+        // All that is sent, and what the note is said to be about. Code and comments are not sent.
+        let sent = Material {
+            title: &note.title,
+            section: chunk.section.as_deref(),
+            text: &chunk.text,
+            opaque: "",
+            tags: &note.tags,
+        };
+        let sensitive = guard.is_some_and(|guard| !guard.categories_of(sent).is_empty());
         rows.push(ChunkRow {
             source_file: file.path.clone(),
             chunk_index: number as u32,

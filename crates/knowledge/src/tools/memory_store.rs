@@ -1,6 +1,6 @@
 //! `obsidian_rag_memory_store`: remembers a fact, so that searches find it first.
 
-use super::{Args, Call, Nature, Tool, answer, input_schema, output_schema, parse};
+use super::{Args, Call, Nature, Tool, answer, input_schema, misfit, output_schema, parse};
 use crate::{
     envelope::Problem,
     facts::{MAX_KEY_CHARS, MAX_VALUE_CHARS},
@@ -8,7 +8,7 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_engine::Output;
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::Failure;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -62,10 +62,8 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let input: Input = parse(args)?;
     let (key, value) = (input.key.trim().to_owned(), input.value.trim().to_owned());
     if !(1..=MAX_KEY_CHARS).contains(&key.chars().count()) || !(1..=MAX_VALUE_CHARS).contains(&value.chars().count()) {
-        return Err(Failure::new(
-            ErrorCode::ValidationError,
-            format!("key has 1 to {MAX_KEY_CHARS} characters, value 1 to {MAX_VALUE_CHARS}"),
-        ));
+        let message = format!("key has 1 to {MAX_KEY_CHARS} characters, value 1 to {MAX_VALUE_CHARS}, spaces aside");
+        return Err(misfit(&call, "", &message, "Give both, within these lengths."));
     }
     let source = match call.path(&input.source, "source").await {
         Ok(path) => path.to_string(),

@@ -11,7 +11,7 @@ use crate::{
 };
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::{sync::Arc, time::Instant};
 use toolyard_engine::{BoxFuture, CallContext, Output};
 use toolyard_protocol::{
@@ -23,6 +23,8 @@ use toolyard_vault::VaultPath;
 const TIMEOUT_MS: u64 = 30_000;
 /// and at most this long.
 const MAX_TIMEOUT_MS: u64 = 600_000;
+// A search has to answer by words after it has waited for vectors in vain.
+const _: () = assert!(crate::embed::LONGEST_WAIT.as_millis() * 3 / 2 < TIMEOUT_MS as u128);
 
 pub(crate) type Args = Map<String, Value>;
 
@@ -128,6 +130,19 @@ fn output_schema<T: JsonSchema + Serialize>() -> Args {
 fn parse<T: DeserializeOwned>(args: Args) -> Result<T, Failure> {
     serde_json::from_value(Value::Object(args))
         .map_err(|error| Failure::new(ErrorCode::ValidationError, format!("the arguments do not fit: {error}")))
+}
+
+/// An argument that no schema can tell from a good one, refused as the engine refuses those that a schema tells. `place`
+/// is a JSON Pointer, empty for the arguments as a whole.
+fn misfit(call: &Call<'_>, place: &str, message: &str, suggestion: &str) -> Failure {
+    let shown = if place.is_empty() { "arguments" } else { place };
+    Failure::new(
+        ErrorCode::ValidationError,
+        format!("the arguments do not fit {}: {shown}: {message}", call.call.tool.as_str()),
+    )
+    .detail("errors", json!([{"path": place, "message": message}]))
+    .suggest(suggestion)
+    .retryable(false)
 }
 
 fn answer<T: Serialize>(

@@ -1,19 +1,19 @@
 //! `obsidian_rag_search`: finds what the notes say about something.
 
-use super::{Args, Call, Nature, Tool, answer, input_schema, output_schema, parse};
+use super::{Args, Call, Nature, Tool, answer, input_schema, misfit, output_schema, parse};
 use crate::{
     envelope::{Health, Problem},
     facts::Fact,
-    index::ChunkFilter,
+    index::{ChunkFilter, file_id},
     note::{day_number, normal_tag, parse_date},
-    search::{Hit, Question, Weights, search},
-    sensitive::Category,
+    search::{Hit, Library, Question, Weights, search},
+    sensitive::{Category, Material},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use toolyard_engine::Output;
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::Failure;
 
 /// Results unless asked otherwise,
 const DEFAULT_RESULTS: usize = 5;
@@ -161,26 +161,21 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let limit = input.max_results.unwrap_or(DEFAULT_RESULTS);
     let chars = input.query.chars().count();
     if !(1..=MAX_RESULTS).contains(&limit) || !(1..=MAX_QUERY_CHARS).contains(&chars) {
-        return Err(Failure::new(
-            ErrorCode::ValidationError,
-            format!("max_results is 1 to {MAX_RESULTS}, and query has 1 to {MAX_QUERY_CHARS} characters"),
-        ));
+        let message = format!("max_results is 1 to {MAX_RESULTS}, and query has 1 to {MAX_QUERY_CHARS} characters");
+        return Err(misfit(&call, "", &message, "Call again with arguments within these limits."));
     }
-    let mut filter = ChunkFilter { days: days(input.date_range.as_ref())?, ..ChunkFilter::default() };
+    let mut filter = ChunkFilter { days: days(&call, input.date_range.as_ref())?, ..ChunkFilter::default() };
     for folder in input.directory_filter.iter().flatten() {
         match call.path(folder, "An entry of directory_filter").await {
             Ok(path) => filter.folders.push(path.to_string()),
             Err(problem) => return call.refused::<Data>(problem).await,
         }
     }
-    for tag in input.tags.iter().flatten() {
-        let tag = normal_tag(tag).ok_or_else(|| {
-            Failure::new(
-                ErrorCode::ValidationError,
-                format!("{:?} is no tag", tag.chars().take(50).collect::<String>()),
-            )
-        })?;
-        filter.tags.push(tag);
+    for (number, tag) in input.tags.iter().flatten().enumerate() {
+        filter.tags.push(normal_tag(tag).ok_or_else(|| {
+            let suggestion = "Give tags as notes have them: letters, digits, - _ and /, at least one that is no digit.";
+            misfit(&call, &format!("/tags/{number}"), "this is no tag", suggestion)
+        })?);
     }
     let knowledge = call.knowledge;
     let library = match knowledge.searchable().await {
@@ -197,23 +192,31 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
         allowed: allowed.as_deref().map(Vec::as_slice),
         limit,
     };
-    let found = match search(&library, &question, &weights).await {
+    let mut found = match search(&library, &question, &weights).await {
         Ok(found) => found,
         Err(error) => return call.refused::<Data>(knowledge.unreadable(error).await).await,
     };
-    let facts = if filter.is_empty() { known_facts(&call, &input.query) } else { Vec::new() };
+    let facts = known_facts(&call, &library, &filter, &input.query);
+    found.hits.truncate(limit.saturating_sub(facts.len()));
 
     let mut categories: BTreeSet<Category> = BTreeSet::new();
     let mut suggestion = None;
     for hit in &found.hits {
-        let own = knowledge.guard.categories(&hit.chunk.text, hit.chunk.section.as_deref(), &hit.chunk.tags);
+        let own = knowledge.guard.categories_of(Material {
+            title: &hit.title,
+            section: hit.chunk.section.as_deref(),
+            text: &hit.chunk.text,
+            opaque: &hit.chunk.opaque,
+            tags: &hit.chunk.tags,
+        });
         if suggestion.is_none() && own.iter().any(|c| *c != Category::Relations) {
             suggestion = Some(suggest(hit));
         }
         categories.extend(own);
     }
     for (fact, _) in &facts {
-        categories.extend(knowledge.guard.categories(&fact.value, None, &[]));
+        let material = Material { title: &fact.key, text: &fact.value, ..Material::default() };
+        categories.extend(knowledge.guard.categories_of(material));
     }
     let held: Vec<&Category> =
         knowledge.config.sensitive.require_confirmation_for.iter().filter(|c| categories.contains(c)).collect();
@@ -232,7 +235,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
         return answer(Health::Degraded, Some(data), Some(Problem::sensitive(count, &words.join(", "))), meta, "");
     }
     let explain = input.explain == Some(true);
-    let mut results: Vec<Found> = facts.into_iter().map(|(fact, share)| remembered(fact, share)).collect();
+    let mut results: Vec<Found> = facts.into_iter().map(|(fact, fit)| remembered(fact, fit)).collect();
     results.extend(found.hits.into_iter().map(|hit| told(hit, explain.then_some(&weights))));
     results.truncate(limit);
     let message = format!("{} results", results.len());
@@ -242,32 +245,49 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
 }
 
 /// The days of a range; what is left open goes on for ever.
-fn days(range: Option<&DateRange>) -> Result<Option<(i32, i32)>, Failure> {
+fn days(call: &Call<'_>, range: Option<&DateRange>) -> Result<Option<(i32, i32)>, Failure> {
     let Some(range) = range else { return Ok(None) };
-    let day = |text: &Option<String>, open: i32| match text {
-        None => Ok(open),
-        Some(text) => parse_date(text).map(day_number).ok_or_else(|| {
-            Failure::new(ErrorCode::ValidationError, "date_range takes dates such as 2024-03-05")
-                .suggest("Give the days as YYYY-MM-DD.")
+    let day = |text: &Option<String>, place: &str| match text {
+        None => Ok(None),
+        Some(text) => parse_date(text).map(|date| Some(day_number(date))).ok_or_else(|| {
+            let message = "this is no date such as 2024-03-05";
+            misfit(call, &format!("/date_range/{place}"), message, "Give the days as YYYY-MM-DD.")
         }),
     };
-    Ok(Some((day(&range.from, i32::MIN)?, day(&range.to, i32::MAX)?)))
+    match (day(&range.from, "from")?, day(&range.to, "to")?) {
+        (None, None) => Ok(None),
+        (Some(from), Some(to)) if from > to => {
+            let suggestion = "Give the earlier day as from and the later one as to.";
+            Err(misfit(call, "/date_range", "from is after to, so no day lies between them", suggestion))
+        }
+        (from, to) => Ok(Some((from.unwrap_or(i32::MIN), to.unwrap_or(i32::MAX)))),
+    }
 }
 
-/// Facts whose source the caller may see. Facts that cannot be read do not keep notes from being found.
-fn known_facts(call: &Call<'_>, question: &str) -> Vec<(Fact, f32)> {
-    let filter = call.knowledge.paths_of(&call.call.policy.sandbox);
-    let found = call.knowledge.facts.find(question).unwrap_or_else(|error| {
+/// Facts whose source the caller may see. A fact passes a filter where the note does that it was read in. Facts that
+/// cannot be read do not keep notes from being found.
+fn known_facts(call: &Call<'_>, library: &Library, filter: &ChunkFilter, question: &str) -> Vec<(Fact, f32)> {
+    let paths = call.knowledge.paths_of(&call.call.policy.sandbox);
+    // Of a note that is not indexed only the place is known.
+    let by_place = filter.tags.is_empty() && filter.days.is_none();
+    let admits = |fact: &Fact| {
+        let note = library.file_number(file_id(&fact.source)).and_then(|number| library.file(number));
+        paths.allows(&fact.source)
+            && match note {
+                Some(note) => filter.admits(&fact.source, &note.tags, note.day),
+                None => by_place && filter.admits(&fact.source, &[], 0),
+            }
+    };
+    call.knowledge.facts.find(question, admits).unwrap_or_else(|error| {
         tracing::warn!(%error, "remembered facts cannot be read");
         Vec::new()
-    });
-    found.into_iter().filter(|(fact, _)| filter.allows(&fact.source)).collect()
+    })
 }
 
-fn remembered(fact: Fact, share: f32) -> Found {
+fn remembered(fact: Fact, fit: f32) -> Found {
     Found {
         chunk_text: format!("{}: {}", fact.key, fact.value),
-        score: round(share),
+        score: round(fit),
         source_file: fact.source,
         section: None,
         date: Some(fact.created_at.strftime("%Y-%m-%d").to_string()),

@@ -1,15 +1,21 @@
 //! Ollama and OpenAI-compatible servers, through the stand-in.
 
 use crate::{
-    server::StandIn,
+    server::{Poison, StandIn},
     support::{Lab, code, eventually, files},
 };
 use serde_json::json;
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
+use toolyard_engine::BoxFuture;
 use toolyard_knowledge::{
     KnowledgeConfig,
     config::{EmbedderKind, EmbeddingConfig},
-    embed::{EmbedError, Embedder, OllamaEmbedder, OpenAiEmbedder, Purpose},
+    embed::{EmbedError, Embedder, EmbedderInfo, OllamaEmbedder, OpenAiEmbedder, Purpose, Vectors},
+    evaluate::{Document, Judged, evaluate},
+    index::memory::MemoryIndex,
 };
 
 fn ollama_config(url: &str) -> KnowledgeConfig {
@@ -28,6 +34,16 @@ fn ollama(url: &str) -> (KnowledgeConfig, Option<Arc<dyn Embedder>>) {
     let config = ollama_config(url);
     let embedder: Arc<dyn Embedder> = Arc::new(OllamaEmbedder::new(&config.embedding).unwrap());
     (config, Some(embedder))
+}
+
+fn openai_config(url: &str) -> KnowledgeConfig {
+    let embedding = EmbeddingConfig {
+        kind: EmbedderKind::Openai,
+        url: Some(format!("{url}/v1")),
+        model: Some("m".to_owned()),
+        ..EmbeddingConfig::default()
+    };
+    KnowledgeConfig { embedding, ..KnowledgeConfig::default() }
 }
 
 fn texts(list: &[&str]) -> Vec<String> {
@@ -84,13 +100,7 @@ async fn what_is_missing_is_named() {
 #[tokio::test]
 async fn an_openai_server_may_answer_out_of_order() {
     let server = StandIn::start(24).await;
-    let config = EmbeddingConfig {
-        kind: EmbedderKind::Openai,
-        url: Some(format!("{}/v1", server.url)),
-        model: Some("m".to_owned()),
-        ..EmbeddingConfig::default()
-    };
-    let embedder = OpenAiEmbedder::new(&config).unwrap();
+    let embedder = OpenAiEmbedder::new(&openai_config(&server.url).embedding).unwrap();
     assert_eq!(embedder.describe().await.unwrap().dimensions, 24);
     let vectors = embedder.embed(&texts(&["first text", "second text"]), Purpose::Passage).await.unwrap();
     let alone = embedder.embed(&texts(&["first text"]), Purpose::Query).await.unwrap();
@@ -211,36 +221,225 @@ async fn switching_embedders_rebuilds_while_search_goes_on() {
     assert_eq!(status["data"]["index"]["embedder"], "ollama/test-model@0123456789ab");
 }
 
+/// Another loopback address plays the other machine: what is tested is what is sent, not how far.
+struct Remote(OllamaEmbedder);
+
+impl Embedder for Remote {
+    fn is_local(&self) -> bool {
+        false
+    }
+    fn describe(&self) -> BoxFuture<'_, Result<EmbedderInfo, EmbedError>> {
+        self.0.describe()
+    }
+    fn embed<'a>(&'a self, texts: &'a [String], purpose: Purpose) -> BoxFuture<'a, Vectors> {
+        self.0.embed(texts, purpose)
+    }
+}
+
 /// Notes do not go to another machine unless allowed, and what is sensitive not even then.
 #[tokio::test(flavor = "multi_thread")]
 async fn sensitive_chunks_are_not_sent_away() {
-    // Another loopback address plays the other machine: what is tested is what is sent, not how far.
     let server = StandIn::start(32).await;
-    struct Remote(OllamaEmbedder);
-    impl Embedder for Remote {
-        fn is_local(&self) -> bool {
-            false
-        }
-        fn describe(
-            &self,
-        ) -> toolyard_engine::BoxFuture<'_, Result<toolyard_knowledge::embed::EmbedderInfo, EmbedError>> {
-            self.0.describe()
-        }
-        fn embed<'a>(
-            &'a self,
-            texts: &'a [String],
-            purpose: Purpose,
-        ) -> toolyard_engine::BoxFuture<'a, toolyard_knowledge::embed::Vectors> {
-            self.0.embed(texts, purpose)
-        }
-    }
     let config = ollama_config(&server.url);
     let embedder = Arc::new(Remote(OllamaEmbedder::new(&config.embedding).unwrap()));
     let lab = Lab::with(config, Some(embedder));
     lab.note("a.md", "the blue bicycle");
     lab.note("b.md", "my therapy notes");
+    lab.note("Therapies in May.md", "a title goes along with every chunk");
+    lab.note("c.md", "# Medications\na heading goes along too");
+    lab.note("d.md", "a green boat #debt");
+    lab.note("e.md", "---\ntags: [health/therapy]\n---\na tag says what a note is about");
     lab.index("full").await;
-    assert_eq!(server.behaviour.embedded.load(Ordering::Relaxed), 1);
-    assert_eq!(lab.found("therapy").await, ["b.md"], "found by words, and the question was not sent either");
-    assert_eq!(server.behaviour.embedded.load(Ordering::Relaxed), 1);
+    let seen = |words: &str| server.behaviour.has_seen(words);
+    assert!(seen("the blue bicycle"));
+    for words in ["therapy", "Therapies", "goes along", "Medications", "green boat", "a tag says"] {
+        assert!(!seen(words), "{words}");
+    }
+    assert_eq!(lab.found("my therapy").await[0], "b.md", "found by words");
+    lab.search("how large is my #debt").await;
+    lab.search("a yellow boat").await;
+    assert!(!seen("my therapy") && !seen("how large") && seen("a yellow boat"), "nor are questions of that kind sent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evaluation_sends_nothing_sensitive_away_either() {
+    let server = StandIn::start(32).await;
+    let config = ollama_config(&server.url);
+    let embedder: Arc<dyn Embedder> = Arc::new(Remote(OllamaEmbedder::new(&config.embedding).unwrap()));
+    let document = |id: &str, text: &str| Document { id: id.to_owned(), title: String::new(), text: text.to_owned() };
+    let documents = [document("1", "the blue bicycle"), document("2", "Anna owes me 500")];
+    let judged = |text: &str, id: &str| Judged { text: text.to_owned(), grades: HashMap::from([(id.to_owned(), 1.0)]) };
+    let questions = [judged("which bicycle", "1"), judged("who owes me money", "2")];
+    let report = evaluate(&MemoryIndex::new(), &embedder, &config, &documents, &questions, 0.5).await.unwrap();
+    assert!(server.behaviour.has_seen("the blue bicycle") && server.behaviour.has_seen("which bicycle"));
+    assert!(!server.behaviour.has_seen("owes me"), "{:?}", server.behaviour.texts.lock().unwrap());
+    assert_eq!(report.fused.mrr, 1.0, "words find it all the same");
+}
+
+/// What is broken for now is not taken for texts that have no vector: they wait, and the next job embeds them.
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_wait_while_the_server_only_fails() {
+    for status in [500, 503, 429, 401, 400] {
+        let server = StandIn::start(32).await;
+        let (config, embedder) = ollama(&server.url);
+        let lab = Lab::with(config, embedder);
+        lab.note("a.md", "the blue bicycle");
+        lab.index("full").await;
+        server.behaviour.refuse("/api/embed", status);
+        for number in 0..3 {
+            lab.note(&format!("new {number}.md"), format!("a red car, number {number}"));
+        }
+        lab.index("sync").await;
+        let told = lab.call("obsidian_rag_status", json!({})).await;
+        assert_eq!(told["data"]["files"]["unembedded_chunks"], 3, "HTTP {status}");
+        assert_eq!(told["data"]["plugin_health"], "degraded", "HTTP {status}: what fails is asked again, and fails");
+        server.behaviour.refuse("/api/embed", 200);
+        lab.index("sync").await;
+        let told = lab.call("obsidian_rag_status", json!({})).await;
+        assert_eq!(told["data"]["files"]["unembedded_chunks"], 0, "HTTP {status}");
+        assert_eq!(told["data"]["plugin_health"], "healthy", "HTTP {status}");
+        assert!(server.behaviour.has_seen("a red car, number 2"));
+    }
+}
+
+#[tokio::test]
+async fn old_and_openai_servers_that_refuse_everything_give_an_error_and_no_missing_vectors() {
+    for status in [500, 429, 401, 400] {
+        let server = StandIn::start(16).await;
+        server.behaviour.is_old.store(true, Ordering::Relaxed);
+        server.behaviour.refuse("/api/embeddings", status);
+        server.behaviour.refuse("/v1/embeddings", status);
+        let old = OllamaEmbedder::new(&ollama_config(&server.url).embedding).unwrap();
+        let openai = OpenAiEmbedder::new(&openai_config(&server.url).embedding).unwrap();
+        for list in [texts(&["one", "two"]), texts(&["one"])] {
+            assert!(old.embed(&list, Purpose::Passage).await.is_err(), "HTTP {status}");
+            assert!(openai.embed(&list, Purpose::Passage).await.is_err(), "HTTP {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_text_that_cannot_be_embedded_does_not_keep_the_others_from_their_vectors() {
+    for how in [Poison::Fails, Poison::GivesNull] {
+        let server = StandIn::start(16).await;
+        *server.behaviour.poison.lock().unwrap() = Some(("q", how));
+        let ollama = OllamaEmbedder::new(&ollama_config(&server.url).embedding).unwrap();
+        let openai = OpenAiEmbedder::new(&openai_config(&server.url).embedding).unwrap();
+        for embedder in [&ollama as &dyn Embedder, &openai] {
+            let list = texts(&["one", &"q".repeat(99), "three", "only the second half of this is qq"]);
+            let vectors = embedder.embed(&list, Purpose::Passage).await.unwrap();
+            let has: Vec<bool> = vectors.iter().map(Option::is_some).collect();
+            assert_eq!(has, [true, false, true, true]);
+        }
+    }
+    let server = StandIn::start(16).await;
+    server.behaviour.no_batches.store(true, Ordering::Relaxed);
+    let embedder = OllamaEmbedder::new(&ollama_config(&server.url).embedding).unwrap();
+    let vectors = embedder.embed(&texts(&["one", "two"]), Purpose::Passage).await.unwrap();
+    assert_eq!(vectors.iter().flatten().count(), 2, "a server that only takes one text at a time");
+}
+
+#[tokio::test]
+async fn an_openai_server_gets_long_texts_shortened_in_a_batch_and_alone() {
+    let server = StandIn::start(16).await;
+    server.behaviour.max_chars.store(100, Ordering::Relaxed);
+    let embedder = OpenAiEmbedder::new(&openai_config(&server.url).embedding).unwrap();
+    let long = "word ".repeat(60);
+    for list in [texts(&[&long]), texts(&["short", &long])] {
+        let vectors = embedder.embed(&list, Purpose::Passage).await.unwrap();
+        assert!(vectors.iter().all(Option::is_some));
+    }
+    assert!(embedder.embed(&texts(&[&long]), Purpose::Query).await.unwrap()[0].is_some());
+}
+
+/// A server that takes a connection and then says nothing must not keep words from being found.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_is_degraded_with_data() {
+    let server = StandIn::start(32).await;
+    let (mut config, _) = ollama(&server.url);
+    config.embedding.timeout_ms = 500;
+    let embedder: Arc<dyn Embedder> = Arc::new(OllamaEmbedder::new(&config.embedding).unwrap());
+    let lab = Lab::with(config.clone(), Some(embedder));
+    lab.note("a.md", "the blue bicycle");
+    lab.index("full").await;
+    server.behaviour.refuse("/api/show", 0);
+    let lab = lab.restarted(config.clone(), Some(Arc::new(OllamaEmbedder::new(&config.embedding).unwrap())));
+    assert_eq!(lab.search("blue bicycle").await["status"], "healthy", "nothing is asked of /api/show");
+    for path in ["/api/embed", "/api/tags", "/api/version"] {
+        server.behaviour.refuse(path, 0);
+        // Another process that has not asked the server for anything yet.
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("vault")).unwrap();
+        let fresh: Arc<dyn Embedder> = Arc::new(OllamaEmbedder::new(&config.embedding).unwrap());
+        let other = Lab::over(dir, lab.index.clone(), config.clone(), Some(fresh), json!({}));
+        let answer = other.search("blue bicycle").await;
+        assert_eq!((answer["status"].as_str(), code(&answer)), (Some("degraded"), "OLLAMA_UNREACHABLE"), "{path}");
+        assert_eq!(files(&answer), ["a.md"], "{path}");
+        server.behaviour.refuse(path, 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_length_of_vectors_is_theirs_whatever_the_server_says_of_its_model() {
+    let server = StandIn::start(32).await;
+    server.behaviour.shown_length.store(1024, Ordering::Relaxed);
+    let (config, embedder) = ollama(&server.url);
+    let lab = Lab::with(config.clone(), embedder);
+    lab.note("a.md", "the blue bicycle");
+    lab.index("full").await;
+    let status = lab.call("obsidian_rag_status", json!({})).await;
+    assert_eq!(
+        (&status["data"]["index"]["dimensions"], &status["data"]["plugin_health"]),
+        (&json!(32), &json!("healthy"))
+    );
+    let lab = lab.restarted(config.clone(), Some(Arc::new(OllamaEmbedder::new(&config.embedding).unwrap())));
+    assert_eq!(lab.search("blue bicycle").await["status"], "healthy");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_list_of_models_does_not_make_it_another_model() {
+    let server = StandIn::start(32).await;
+    let (config, embedder) = ollama(&server.url);
+    let lab = Lab::with(config.clone(), embedder);
+    lab.note("a.md", "the blue bicycle");
+    lab.index("full").await;
+    for status in [500, 429, 403] {
+        server.behaviour.refuse("/api/tags", status);
+        let embedder = OllamaEmbedder::new(&config.embedding).unwrap();
+        assert!(matches!(embedder.describe().await, Err(EmbedError::Refused { .. })), "HTTP {status}");
+    }
+    let lab = lab.restarted(config.clone(), Some(Arc::new(OllamaEmbedder::new(&config.embedding).unwrap())));
+    let answer = lab.search("blue bicycle").await;
+    assert_eq!((answer["status"].as_str(), code(&answer)), (Some("degraded"), "OLLAMA_UNREACHABLE"));
+    server.behaviour.refuse("/api/tags", 404);
+    let embedder = OllamaEmbedder::new(&config.embedding).unwrap();
+    assert_eq!(embedder.describe().await.unwrap().id, "ollama/test-model@", "a server that never tells");
+}
+
+/// An OpenAI server that stopped is noticed, though its vectors' length is long known.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_openai_server_that_stopped_is_degraded_until_it_is_back() {
+    let server = StandIn::start(32).await;
+    let config = openai_config(&server.url);
+    let embedder: Arc<dyn Embedder> = Arc::new(OpenAiEmbedder::new(&config.embedding).unwrap());
+    let lab = Lab::with(config, Some(embedder.clone()));
+    lab.note("a.md", "the blue bicycle");
+    lab.index("full").await;
+    let health = || async { lab.call("obsidian_rag_status", json!({})).await["data"]["plugin_health"].clone() };
+    assert_eq!(health().await, "healthy");
+    server.behaviour.refuse("/v1/models", 404);
+    assert_eq!(health().await, "healthy", "not every server lists its models");
+    server.behaviour.refuse("/v1/embeddings", 500);
+    assert_eq!(health().await, "degraded");
+    server.behaviour.refuse("/v1/models", 200);
+    assert_eq!(health().await, "degraded", "a list of models is no vector: what failed is asked again");
+    server.behaviour.refuse("/v1/embeddings", 200);
+    assert_eq!(health().await, "healthy");
+    let stopped = server.stop().await;
+    assert_eq!(health().await, "degraded");
+    let answer = lab.search("blue bicycle").await;
+    assert_eq!((answer["status"].as_str(), code(&answer)), (Some("degraded"), "EMBEDDER_UNREACHABLE"));
+    assert_eq!(files(&answer), ["a.md"]);
+    let _server = stopped.start_again().await;
+    assert_eq!(health().await, "healthy");
 }

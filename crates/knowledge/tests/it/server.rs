@@ -3,9 +3,12 @@
 
 use crate::support::trigrams;
 use serde_json::{Value, json};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -28,6 +31,40 @@ pub(crate) struct Behaviour {
     pub(crate) is_old: AtomicBool,
     /// Texts longer than this many characters are refused; 0 takes any.
     pub(crate) max_chars: AtomicUsize,
+    /// Every text that was to be embedded, as it came.
+    pub(crate) texts: Mutex<Vec<String>>,
+    /// Paths that are answered with this status and nothing else; 0 means with nothing at all, for ever.
+    pub(crate) refused: Mutex<HashMap<&'static str, u16>>,
+    /// Requests with several texts get HTTP 500.
+    pub(crate) no_batches: AtomicBool,
+    /// What cannot be embedded, whatever else stands beside it: the model gives something that is no number, which some
+    /// servers answer with HTTP 500 and others with null.
+    pub(crate) poison: Mutex<Option<(&'static str, Poison)>>,
+    /// What `/api/show` says the vectors' length is, where that is not so.
+    pub(crate) shown_length: AtomicUsize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Poison {
+    Fails,
+    GivesNull,
+}
+
+impl Behaviour {
+    /// Answers a path with a status from now on; 0 for nothing at all, 200 for as usual.
+    pub(crate) fn refuse(&self, path: &'static str, status: u16) {
+        let mut refused = self.refused.lock().unwrap();
+        if status == 200 {
+            refused.remove(path);
+        } else {
+            refused.insert(path, status);
+        }
+    }
+
+    /// Whether a text with these words ever came.
+    pub(crate) fn has_seen(&self, words: &str) -> bool {
+        self.texts.lock().unwrap().iter().any(|text| text.contains(words))
+    }
 }
 
 pub(crate) struct StandIn {
@@ -109,7 +146,12 @@ async fn serve(mut stream: TcpStream, behaviour: &Behaviour) -> std::io::Result<
     behaviour.requests.fetch_add(1, Ordering::Relaxed);
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let path = head.split_whitespace().nth(1).unwrap_or_default().to_owned();
-    let (status, answer) = respond(&path, &body, behaviour);
+    let refused = behaviour.refused.lock().unwrap().get(path.as_str()).copied();
+    let (status, answer) = match refused {
+        Some(0) => return std::future::pending().await,
+        Some(status) => (status, json!({"error": "no"})),
+        None => respond(&path, &body, behaviour),
+    };
     let text = answer.to_string();
     let head = format!(
         "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
@@ -123,9 +165,17 @@ async fn serve(mut stream: TcpStream, behaviour: &Behaviour) -> std::io::Result<
 fn respond(path: &str, body: &Value, b: &Behaviour) -> (u16, Value) {
     let model = body["model"].as_str().unwrap_or_default();
     let missing = (404, json!({"error": format!("model '{model}' not found")}));
+    let poison = *b.poison.lock().unwrap();
+    let poisoned = |text: &str, how: Poison| poison.is_some_and(|(words, kind)| kind == how && text.contains(words));
     let vector = |text: &str| {
         b.embedded.fetch_add(1, Ordering::Relaxed);
-        trigrams(text, b.dimensions.load(Ordering::Relaxed)).unwrap_or_default()
+        b.texts.lock().unwrap().push(text.to_owned());
+        let vector = trigrams(text, b.dimensions.load(Ordering::Relaxed)).unwrap_or_default();
+        if poisoned(text, Poison::GivesNull) {
+            vec![Value::Null; vector.len()]
+        } else {
+            vector.into_iter().map(Value::from).collect()
+        }
     };
     let too_long = |text: &str| {
         let most = b.max_chars.load(Ordering::Relaxed);
@@ -137,6 +187,7 @@ fn respond(path: &str, body: &Value, b: &Behaviour) -> (u16, Value) {
         Value::Array(texts) => texts.iter().filter_map(|t| t.as_str().map(str::to_owned)).collect(),
         _ => Vec::new(),
     };
+    let is_too_much = inputs.len() > 1 && b.no_batches.load(Ordering::Relaxed);
     match path {
         "/api/version" => (200, json!({"version": "0.5.1"})),
         "/api/tags" if b.no_model.load(Ordering::Relaxed) => (200, json!({"models": []})),
@@ -147,10 +198,18 @@ fn respond(path: &str, body: &Value, b: &Behaviour) -> (u16, Value) {
         ),
         "/api/show" if b.no_model.load(Ordering::Relaxed) => missing,
         "/api/show" => {
-            (200, json!({"model_info": {"bert.embedding_length": b.dimensions.load(Ordering::Relaxed)}, "details": {}}))
+            let length = match b.shown_length.load(Ordering::Relaxed) {
+                0 => b.dimensions.load(Ordering::Relaxed),
+                other => other,
+            };
+            (200, json!({"model_info": {"bert.embedding_length": length}, "details": {}}))
         }
         "/api/embed" if b.is_old.load(Ordering::Relaxed) => (404, json!("404 page not found")),
-        "/api/embed" | "/v1/embeddings" if fails() => (500, json!({"error": "it broke"})),
+        "/api/embed" | "/v1/embeddings"
+            if fails() || is_too_much || inputs.iter().any(|t| poisoned(t, Poison::Fails)) =>
+        {
+            (500, json!({"error": "it broke"}))
+        }
         "/api/embed" if b.no_model.load(Ordering::Relaxed) => missing,
         "/api/embed" if inputs.iter().any(|t| too_long(t)) => {
             (400, json!({"error": "the input length exceeds the context length"}))
@@ -163,6 +222,10 @@ fn respond(path: &str, body: &Value, b: &Behaviour) -> (u16, Value) {
         "/v1/embeddings" if b.no_model.load(Ordering::Relaxed) => {
             (404, json!({"error": {"message": "The model does not exist", "type": "invalid_request_error"}}))
         }
+        "/v1/embeddings" if inputs.iter().any(|t| too_long(t)) => {
+            (400, json!({"error": {"message": "This model's maximum context length is 512 tokens"}}))
+        }
+        "/v1/models" => (200, json!({"object": "list", "data": [{"id": "m", "object": "model"}]})),
         "/v1/embeddings" => {
             // Out of order, as the interface allows.
             let data: Vec<Value> = inputs

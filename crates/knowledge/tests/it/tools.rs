@@ -87,8 +87,27 @@ async fn filters_narrow_by_folder_date_and_tag() {
     let answer = search(json!({"directory_filter": ["Nowhere"]})).await;
     assert_eq!(answer["status"], "healthy");
     assert!(files(&answer).is_empty());
-    let refused = lab.try_call("obsidian_rag_search", json!({"query": "x", "date_range": {"from": "soon"}})).await;
+}
+
+/// What a schema cannot tell is refused all the same, by the same code as what it can.
+#[tokio::test(flavor = "multi_thread")]
+async fn arguments_that_mean_nothing_are_refused_with_what_to_do() {
+    let lab = small_library().await;
+    for (args, place) in [
+        (json!({"query": "x", "date_range": {"from": "soon"}}), "/date_range/from"),
+        (json!({"query": "x", "date_range": {"to": "2024-02-30"}}), "/date_range/to"),
+        (json!({"query": "x", "date_range": {"from": "2024-05-02", "to": "2024-05-01"}}), "/date_range: from is after"),
+        (json!({"query": "x", "tags": ["fine", "not a tag"]}), "/tags/1"),
+        (json!({"query": "x", "max_results": 0}), "/max_results"),
+    ] {
+        let refused = lab.try_call("obsidian_rag_search", args).await.unwrap_err();
+        assert!(refused.contains("ValidationError") && refused.contains(place), "{refused}");
+        assert!(refused.contains("the arguments do not fit obsidian_rag_search"), "{refused}");
+    }
+    let refused = lab.try_call("obsidian_rag_memory_store", json!({"key": " ", "value": "v", "source": "a.md"})).await;
     assert!(refused.unwrap_err().contains("ValidationError"));
+    let one_day = json!({"query": "bicycle", "date_range": {"from": "2024-03-05", "to": "2024-03-05"}});
+    assert_eq!(files(&lab.call("obsidian_rag_search", one_day).await), ["Journal/2024-03-05.md"; 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,6 +232,39 @@ async fn sensitive_results_are_flagged_or_withheld() {
     assert_eq!(files(&lab.call("obsidian_rag_search", confirmed).await), ["Money.md"]);
 }
 
+/// Whatever is shown is looked through: comments, properties, titles, headings, tags, and a fact's key.
+#[tokio::test(flavor = "multi_thread")]
+async fn sensitive_content_is_noticed_wherever_it_stands() {
+    let sensitive = SensitiveConfig {
+        require_confirmation_for: vec![Category::FinancialDebt, Category::Health],
+        ..SensitiveConfig::default()
+    };
+    let config = KnowledgeConfig { sensitive, ..KnowledgeConfig::default() };
+    for (name, text, question) in [
+        ("a.md", "A sunny day.\n\n%% I owe Bob 500 %%\n", "owe Bob"),
+        ("a.md", "---\nmedication: sertraline\n---\nA sunny day.\n", "sertraline"),
+        ("a.md", "A sunny day.\n\n```\ndebt = 500\n```\n", "sunny day"),
+        ("My therapies.md", "A sunny day.\n", "sunny day"),
+        ("a.md", "# Debts\nA sunny day.\n", "sunny day"),
+        ("a.md", "A sunny day. #debt\n", "sunny day"),
+        ("a.md", "---\ntags: [me/medication]\n---\nA sunny day.\n", "sunny day"),
+    ] {
+        let lab = Lab::with(config.clone(), Some(Arc::new(Trigrams(64))));
+        lab.note(name, text);
+        lab.index("full").await;
+        let answer = lab.search(question).await;
+        assert_eq!(code(&answer), "SENSITIVE_FILTERED", "{text}: {answer:#}");
+        assert_eq!(answer["data"]["withheld_count"], 1);
+        assert!(!answer["data"].to_string().contains("sunny"), "{answer:#}");
+    }
+    let lab = Lab::with(config, Some(Arc::new(Trigrams(64))));
+    lab.note("a.md", "A sunny day.\n\n```sh\necho $1\n```\n");
+    lab.index("full").await;
+    assert_eq!(lab.search("sunny day").await["data"]["sensitive_detected"], false);
+    lab.call("obsidian_rag_memory_store", json!({"key": "debt-to-anna", "value": "500", "source": "a.md"})).await;
+    assert_eq!(code(&lab.search("what about anna's debt").await), "SENSITIVE_FILTERED");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn remembered_facts_come_first_with_history() {
     let lab = small_library().await;
@@ -235,6 +287,44 @@ async fn remembered_facts_come_first_with_history() {
     assert_eq!((first["kind"].as_str(), first["snippet"].as_str()), (Some("memory"), Some("9876")));
     assert_eq!(first["source_file"], "Projects/Bike.md");
     assert_eq!(found["data"]["results"][1]["kind"], "note");
+}
+
+/// A fact is found where the note is that it was read in: by folder, tag and date, and never past the path rules.
+#[tokio::test(flavor = "multi_thread")]
+async fn facts_pass_the_filters_that_their_notes_pass() {
+    let lab = small_library().await;
+    for (key, source) in [
+        ("bike-lock-code", "Projects/Bike.md"),
+        ("bike-thief-name", "Journal/2024-04-01.md"),
+        ("bike-lamp-price", "Projects/not indexed.md"),
+    ] {
+        lab.call("obsidian_rag_memory_store", json!({"key": key, "value": "something", "source": source})).await;
+    }
+    let facts = |mut args: Value| {
+        args["query"] = "what did I write about the bike lock code, the bike thief name and the bike lamp price".into();
+        let lab = &lab;
+        async move {
+            let answer = lab.call("obsidian_rag_search", args).await;
+            let results = answer["data"]["results"].as_array().unwrap().clone();
+            let mut keys: Vec<String> = results
+                .iter()
+                .filter(|result| result["kind"] == "memory")
+                .map(|result| result["title"].as_str().unwrap().to_owned())
+                .collect();
+            keys.sort();
+            keys
+        }
+    };
+    assert_eq!(facts(json!({})).await, ["bike-lamp-price", "bike-lock-code", "bike-thief-name"]);
+    assert_eq!(facts(json!({"date_range": {}})).await.len(), 3, "an open range is no filter");
+    assert_eq!(facts(json!({"directory_filter": ["Projects"]})).await, ["bike-lamp-price", "bike-lock-code"]);
+    assert_eq!(facts(json!({"tags": ["hobby"]})).await, ["bike-lock-code"]);
+    assert_eq!(facts(json!({"date_range": {"to": "2024-12-31"}})).await, ["bike-thief-name"]);
+    let policy = json!({"sandbox": {"denyGlobs": ["Projects/**"]}});
+    let lab = Lab::over(lab.dir, lab.index, KnowledgeConfig::default(), Some(Arc::new(Trigrams(64))), policy);
+    let answer = lab.search("the bike thief name, and the bike lock code").await;
+    assert_eq!(answer["data"]["results"][0]["title"], "bike-thief-name");
+    assert!(!answer.to_string().contains("bike-lock-code"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
