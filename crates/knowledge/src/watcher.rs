@@ -118,3 +118,19 @@ fn watch(knowledge: &Knowledge) -> Option<Changes> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_events_are_made_up_for_soon_but_not_in_a_circle() {
+        let config = crate::config::IndexingConfig::default();
+        let lost = Instant::now();
+        let waits = lost + LOST_EVERY;
+        assert!(Due::after_loss(None, None, &config).at() < waits);
+        let again = Due::after_loss(None, Some(lost), &config);
+        assert_eq!(again.at(), waits);
+        assert!(Due::again(Some(again), &config).at() < waits, "a change that was seen does not wait");
+    }
+}

@@ -156,7 +156,7 @@ async fn notes_with_unreadable_names_are_listed_as_failed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn snippets_show_where_words_stand_in_scripts_without_spaces() {
+async fn snippets_show_where_words_stand_whatever_comes_before_them() {
     let lab = Lab::new();
     let filler = "今日は天気がとてもいいです。".repeat(60);
     lab.note("a.md", format!("{filler}倉庫の鍵は青い箱の中にある。{filler}"));
@@ -164,6 +164,13 @@ async fn snippets_show_where_words_stand_in_scripts_without_spaces() {
     let answer = lab.search("倉庫の鍵").await;
     let snippet = answer["data"]["results"][0]["snippet"].as_str().unwrap();
     assert!(snippet.contains("倉庫の鍵"), "{snippet}");
+    // Text comes before code, however many other words stand before the one that was asked for.
+    let words: String = (0..200).map(|number| format!("w{number} ")).collect();
+    lab.note("b.md", format!("{words}a yellow submarine\n\n```\nlet submarine = 1;\n```\n"));
+    lab.index("sync").await;
+    let answer = lab.search("submarine").await;
+    let snippet = answer["data"]["results"][0]["snippet"].as_str().unwrap();
+    assert!(snippet.contains("yellow submarine"), "{snippet}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
