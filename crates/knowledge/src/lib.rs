@@ -7,6 +7,7 @@
 //! Knows an index only as the traits of [`index`], embedders only as [`embed::Embedder`], and files only through the
 //! vault. Knows no LanceDB, no policy beyond the caller's path rules, no transport.
 
+mod changes;
 pub mod config;
 pub mod embed;
 pub mod envelope;

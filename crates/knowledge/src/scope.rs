@@ -1,6 +1,6 @@
 //! [`Scope`]: which files of a vault are notes to be indexed.
 
-use crate::config::IndexingConfig;
+use crate::{config::IndexingConfig, text::nfc};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use std::path::Path;
 use toolyard_vault::VaultPath;
@@ -25,10 +25,10 @@ impl Scope {
         let small = std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= MAX_IGNORE_BYTES);
         if small && let Ok(text) = std::fs::read_to_string(&path) {
             for line in text.lines() {
-                let _ = builder.add_line(None, line);
+                let _ = builder.add_line(None, &nfc(line));
             }
         }
-        let folders = |list: &[String]| list.iter().map(|f| f.trim_matches('/').to_owned()).collect();
+        let folders = |list: &[String]| list.iter().map(|f| nfc(f.trim_matches('/')).into_owned()).collect();
         Self {
             extensions: config.extensions.iter().map(|e| e.trim_start_matches('.').to_lowercase()).collect(),
             allow: folders(&config.allow_folders),
@@ -37,9 +37,15 @@ impl Scope {
         }
     }
 
-    /// Whether a folder may hold notes that are indexed.
+    /// Whether a folder and all the folders it lies in may hold notes that are indexed.
+    pub(crate) fn reaches(&self, folder: &VaultPath) -> bool {
+        self.enters(folder) && folder.parent().is_none_or(|parent| self.reaches(&parent))
+    }
+
+    /// Whether a folder may hold notes that are indexed. The folders it lies in are not looked at.
     pub(crate) fn enters(&self, folder: &VaultPath) -> bool {
-        let path = folder.as_str();
+        // Two spellings of a letter are one name here, whichever the disk and the settings have.
+        let path = &*nfc(folder.as_str());
         !self.is_denied(path)
             && !self.ignored.matched(path, true).is_ignore()
             && (self.allow.is_empty() || self.allow.iter().any(|a| is_within(path, a) || is_within(a, path)))
@@ -47,12 +53,20 @@ impl Scope {
 
     /// Whether a file is a note that is indexed. Its folders are looked at too.
     pub(crate) fn takes(&self, file: &VaultPath) -> bool {
-        let path = file.as_str();
+        let path = &*nfc(file.as_str());
         let extension = file.extension().map(str::to_lowercase);
         extension.is_some_and(|e| self.extensions.contains(&e))
             && !self.is_denied(path)
             && !self.ignored.matched_path_or_any_parents(path, false).is_ignore()
             && (self.allow.is_empty() || self.allow.iter().any(|a| is_within(path, a)))
+    }
+
+    /// Whether something that cannot be looked at may be a note or a folder of notes. Of files whose names cannot be read
+    /// (old archives are full of them) only those that end like notes are.
+    pub(crate) fn misses(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_lowercase());
+        !name.contains(char::REPLACEMENT_CHARACTER) || extension.is_none_or(|e| self.extensions.contains(&e))
     }
 
     /// A denied name without a slash is denied at any depth, as a folder of the vault's root or below.
@@ -92,6 +106,23 @@ mod tests {
             assert!(!scope.takes(&path(left)), "{left}");
         }
         assert!(!scope.enters(&path("Templates")) && scope.enters(&path("Temp")));
+        assert!(!scope.reaches(&path("Templates/x")) && !scope.reaches(&path("zzz-Archive/x/y")));
+        assert!(scope.reaches(&path("Temp/x")));
+    }
+
+    #[test]
+    fn attachments_with_unreadable_names_are_not_missed() {
+        let scope = scope(&IndexingConfig::default(), "");
+        assert!(scope.misses("x/caf\u{fffd}.MD") && scope.misses("caf\u{fffd}") && scope.misses("locked.d"));
+        assert!(!scope.misses("caf\u{fffd}.png"));
+    }
+
+    #[test]
+    fn both_spellings_of_a_letter_are_one_name() {
+        let config = IndexingConfig { allow_folders: vec!["Caf\u{e9}".to_owned()], ..IndexingConfig::default() };
+        let scope = scope(&config, "*.entwu\u{308}rfe.md\n");
+        assert!(scope.enters(&path("Cafe\u{301}")) && scope.takes(&path("Cafe\u{301}/a.md")));
+        assert!(!scope.takes(&path("Cafe\u{301}/x.entw\u{fc}rfe.md")));
     }
 
     #[test]

@@ -404,14 +404,15 @@ impl Knowledge {
         let surveyed = tokio::task::spawn_blocking(move || {
             let scope = Scope::read(vault.root(), &config.indexing);
             let mut look = VaultLook { newest_mtime_ms: 0, notes: 0 };
-            let done = vault.survey(&CancellationToken::new(), &mut |f| scope.enters(f), &mut |found| {
-                if let Surveyed::File { path, size, mtime_ms } = found
-                    && scope.takes(&path)
-                {
+            let done = vault.survey(&CancellationToken::new(), &mut |f| scope.enters(f), &mut |found| match found {
+                Surveyed::File { path, size, mtime_ms } if scope.takes(&path) => {
                     look.notes += 1;
                     look.newest_mtime_ms = look.newest_mtime_ms.max(mtime_ms);
                     visit(path.as_str(), size, mtime_ms);
                 }
+                // The index keeps it as failed.
+                Surveyed::Unreadable { path, .. } if scope.misses(&path) => look.notes += 1,
+                _ => {}
             });
             (vault.is_readable() && done.is_ok()).then_some(look)
         });

@@ -2,34 +2,25 @@
 //! it now and then, take up an interrupted job, and mend an index that does not fit the embedder.
 
 use crate::{
+    changes::{Changes, News},
     indexer::{JobMode, Started},
-    scope::Scope,
     service::Knowledge,
 };
-use notify::{EventKind, RecursiveMode, Watcher};
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
-use tokio::{
-    sync::mpsc,
-    time::{Instant, MissedTickBehavior, interval_at, sleep_until},
-};
+use std::{sync::Arc, time::Duration};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use tokio_util::sync::CancellationToken;
-use toolyard_vault::VaultPath;
 
 /// How often everything is probed.
 pub const PROBE_EVERY: Duration = Duration::from_secs(30);
-/// Events that wait; when there are more, one that says "something changed" is enough.
-const QUEUE: usize = 1_024;
+/// After events were lost the vault is looked at, but not again for this long: looking at it makes events too, and in a
+/// huge vault those could be the next to be lost.
+const LOST_EVERY: Duration = Duration::from_secs(10);
 
 /// Serves until told to stop.
 pub async fn serve(knowledge: Arc<Knowledge>, stop: CancellationToken) {
     knowledge.set_serving();
     let config = knowledge.config.indexing.clone();
-    let (sender, mut events) = mpsc::channel::<PathBuf>(QUEUE);
-    let watching = config.watch.then(|| watch(&knowledge, sender)).flatten();
+    let changes = config.watch.then(|| watch(&knowledge)).flatten();
     knowledge.observe().await;
     if let Some(job) = knowledge.resume() {
         tracing::info!(job = %job.id, "an interrupted indexing job is taken up again");
@@ -42,20 +33,24 @@ pub async fn serve(knowledge: Arc<Knowledge>, stop: CancellationToken) {
     rescan.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ended = knowledge.jobs.ended();
     let mut due: Option<Due> = None;
+    let mut lost_before: Option<Instant> = None;
     loop {
         let wake = due.map(|due| due.at());
         tokio::select! {
             () = stop.cancelled() => break,
-            Some(path) = events.recv() => {
-                if is_note(&knowledge, &path) {
-                    due = Some(Due::again(due, &config));
-                }
+            news = next(changes.as_ref()) => {
+                due = Some(match news {
+                    News::Changed => Due::again(due, &config),
+                    News::Lost => Due::after_loss(due, lost_before.replace(Instant::now()), &config),
+                });
             }
             () = async { match wake { Some(at) => sleep_until(at).await, None => std::future::pending().await } } => {
                 due = if sync(&knowledge).await { None } else { Some(Due::again(None, &config)) };
             }
             _ = rescan.tick(), if config.watch => {
-                sync(&knowledge).await;
+                if !sync(&knowledge).await {
+                    due = Some(Due::again(due, &config));
+                }
             }
             Ok(()) = ended.changed() => {
                 // What was just indexed is loaded before somebody asks for it.
@@ -69,7 +64,7 @@ pub async fn serve(knowledge: Arc<Knowledge>, stop: CancellationToken) {
             }
         }
     }
-    drop(watching);
+    drop(changes);
 }
 
 /// When the changes seen so far are indexed.
@@ -85,6 +80,14 @@ impl Due {
         let latest = before.map_or(now + Duration::from_millis(config.window_ms), |due| due.latest);
         Due { quiet: now + Duration::from_millis(config.debounce_ms), latest }
     }
+    /// Soon, unless that was so a moment ago.
+    fn after_loss(before: Option<Due>, lost_before: Option<Instant>, config: &crate::config::IndexingConfig) -> Due {
+        let due = Due::again(before, config);
+        match lost_before.map(|at| at + LOST_EVERY) {
+            Some(earliest) if before.is_none() && earliest > due.quiet => Due { quiet: earliest, latest: earliest },
+            _ => due,
+        }
+    }
     fn at(self) -> Instant {
         self.quiet.min(self.latest)
     }
@@ -99,20 +102,16 @@ async fn sync(knowledge: &Arc<Knowledge>) -> bool {
     }
 }
 
-fn watch(knowledge: &Knowledge, sender: mpsc::Sender<PathBuf>) -> Option<notify::RecommendedWatcher> {
-    let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        let Ok(event) = event else { return };
-        if matches!(event.kind, EventKind::Access(_)) {
-            return;
-        }
-        for path in event.paths {
-            // A full queue has news enough; nothing is lost, as a sync looks at the whole vault.
-            let _ = sender.try_send(path);
-        }
-    });
-    let root = knowledge.vault.root().to_owned();
-    match watcher.and_then(|mut watcher| watcher.watch(&root, RecursiveMode::Recursive).map(|()| watcher)) {
-        Ok(watcher) => Some(watcher),
+async fn next(changes: Option<&Changes>) -> News {
+    match changes {
+        Some(changes) => changes.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn watch(knowledge: &Knowledge) -> Option<Changes> {
+    match Changes::watch(knowledge.vault.root(), &knowledge.config.indexing) {
+        Ok(changes) => Some(changes),
         Err(error) => {
             tracing::warn!(%error, "the vault cannot be watched; it is looked at every knowledge.indexing.rescanSecs instead");
             None
@@ -120,16 +119,18 @@ fn watch(knowledge: &Knowledge, sender: mpsc::Sender<PathBuf>) -> Option<notify:
     }
 }
 
-/// Whether a changed path can matter: a note, a folder, or the ignore file; not what editors keep in hidden folders.
-fn is_note(knowledge: &Knowledge, path: &Path) -> bool {
-    let Ok(relative) = path.strip_prefix(knowledge.vault.root()) else { return false };
-    let Some(text) = relative.to_str() else { return false };
-    let indexing = &knowledge.config.indexing;
-    if text == indexing.ignore_file {
-        return true;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_events_are_made_up_for_soon_but_not_in_a_circle() {
+        let config = crate::config::IndexingConfig::default();
+        let lost = Instant::now();
+        let waits = lost + LOST_EVERY;
+        assert!(Due::after_loss(None, None, &config).at() < waits);
+        let again = Due::after_loss(None, Some(lost), &config);
+        assert_eq!(again.at(), waits);
+        assert!(Due::again(Some(again), &config).at() < waits, "a change that was seen does not wait");
     }
-    let Ok(vault_path) = VaultPath::parse(text) else { return false };
-    let scope = Scope::read(knowledge.vault.root(), indexing);
-    // Whatever has no extension may be a folder that came or went.
-    scope.takes(&vault_path) || (vault_path.extension().is_none() && scope.enters(&vault_path))
 }

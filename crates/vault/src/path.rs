@@ -3,6 +3,8 @@
 //! Text rules only: nothing here touches a disk. That a well-formed path does not lead out of the vault through a
 //! symlink is the business of [`crate::root`].
 
+mod disguise;
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use toolyard_protocol::{ErrorCode, Failure};
@@ -16,8 +18,8 @@ pub const MAX_SEGMENT_BYTES: usize = 255;
 pub const MAX_DEPTH: usize = 128;
 /// The folder deleted files go to.
 pub(crate) const TRASH: &str = ".trash";
-/// Percent-decoding is repeated this often to catch double encoding.
-const MAX_DECODES: usize = 3;
+/// Percent-decoding is repeated this often to catch double encoding. What is still encoded then is refused from outside.
+const MAX_DECODES: usize = 8;
 
 /// Names that Windows gives to devices, with any extension.
 const RESERVED: [&str; 4] = ["CON", "PRN", "AUX", "NUL"];
@@ -74,6 +76,7 @@ impl VaultPath {
         if path.segments().any(|s| s.starts_with('.')) {
             return Err(PathError::Blocked { path: cut(text), problem: "it has a segment that begins with a dot" });
         }
+        check_disguises(text)?;
         Ok(path)
     }
 
@@ -215,6 +218,29 @@ impl VaultPath {
     }
 }
 
+/// Refuses a path that is well formed as it is written and would lead elsewhere once somebody decodes or normalises it.
+/// For outside input only: a folder may hold such names, and they are listed.
+fn check_disguises(text: &str) -> Result<(), PathError> {
+    let bad = |problem| PathError::Malformed { path: cut(text), problem };
+    let mut form = text.to_owned();
+    for _ in 0..=MAX_DECODES {
+        form = disguise::without_lookalikes(&form);
+        check_shape(&form).map_err(|_| bad("it hides traversal or control characters"))?;
+        if form.split('/').any(|segment| segment.starts_with('.')) {
+            return Err(PathError::Blocked { path: cut(text), problem: "it hides a segment that begins with a dot" });
+        }
+        if disguise::hides_traversal(&form) {
+            return Err(bad("it hides traversal behind characters that look like dots and slashes"));
+        }
+        let Some(next) = disguise::decoded(&form) else { return Ok(()) };
+        if next.matches('/').count() != form.matches('/').count() {
+            return Err(bad("it hides a slash in percent-encoding"));
+        }
+        form = next;
+    }
+    Err(bad("it is percent-encoded more often than any name is"))
+}
+
 /// NFC and lower case.
 pub(crate) fn fold(text: &str) -> String {
     if text.is_ascii() {
@@ -224,6 +250,18 @@ pub(crate) fn fold(text: &str) -> String {
 }
 
 fn check_segments(text: &str) -> Result<(), &'static str> {
+    check_shape(text)?;
+    if text.split('/').any(|segment| segment.len() > MAX_SEGMENT_BYTES) {
+        return Err("a segment is longer than 255 bytes");
+    }
+    if text.split('/').count() > MAX_DEPTH {
+        return Err("it is nested deeper than 128 folders");
+    }
+    Ok(())
+}
+
+/// The rules of [`check_segments`] that are not about lengths.
+fn check_shape(text: &str) -> Result<(), &'static str> {
     if text.starts_with('/') {
         return Err("it is absolute");
     }
@@ -237,20 +275,14 @@ fn check_segments(text: &str) -> Result<(), &'static str> {
     if text.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')) {
         return Err("it contains a control character");
     }
-    let mut depth = 0;
     for segment in text.split('/') {
-        depth += 1;
         match segment {
             "" => return Err("it has an empty segment"),
             "." | ".." => return Err("it has a \".\" or \"..\" segment"),
-            s if s.len() > MAX_SEGMENT_BYTES => return Err("a segment is longer than 255 bytes"),
             // Some systems drop trailing dots and spaces: ".. " would then be "..".
             s if s.trim_end_matches(['.', ' ']).is_empty() => return Err("a segment is only dots and spaces"),
             _ => {}
         }
-    }
-    if depth > MAX_DEPTH {
-        return Err("it is nested deeper than 128 folders");
     }
     Ok(())
 }

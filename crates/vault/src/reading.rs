@@ -6,7 +6,7 @@ use crate::{
     markdown::{headings, links, scan::Scan},
     path::VaultPath,
     root::{Metas, NodeKind},
-    vault::Vault,
+    vault::{Listed, Vault},
     view::{Listing, Purpose, View},
 };
 use std::{ops::Range, sync::Arc};
@@ -74,12 +74,17 @@ impl Vault {
             }
             (Err(failure), None) => return Err(failure),
         };
-        for (entry, meta) in entries {
-            let path = match VaultPath::child(folder, &entry.name) {
+        for Listed { entry, meta, is_utf8 } in entries {
+            let path = if is_utf8 {
+                VaultPath::child(folder, &entry.name).map_err(|error| problem(&error))
+            } else {
+                Err("it is not UTF-8; rename it")
+            };
+            let path = match path {
                 Ok(path) => path,
-                Err(error) => {
+                Err(problem) => {
                     let spelled = folder.map_or_else(|| entry.name.clone(), |f| format!("{f}/{}", entry.name));
-                    let reason = format!("its name cannot be a vault path: {}", problem(&error));
+                    let reason = format!("its name cannot be a vault path: {problem}");
                     visit(Surveyed::Unreadable { path: spelled, reason });
                     continue;
                 }
@@ -156,8 +161,8 @@ pub struct HeadingAt {
     pub start: usize,
     /// Where what stands under it begins.
     pub body: usize,
-    /// The texts of the headings above it, outermost first.
-    pub parents: Vec<String>,
+    /// The headings above it, outermost first, as places in [`Outline::headings`].
+    pub parents: Vec<usize>,
 }
 
 /// Finds the outline of a note.
@@ -169,7 +174,7 @@ pub fn outline(text: &str) -> Outline {
         text: h.text.clone(),
         start: h.start,
         body: h.body,
-        parents: h.parents.iter().map(|&p| all[p].text.clone()).collect(),
+        parents: h.parents.clone(),
     });
     let body = scan.body_start();
     Outline {
@@ -186,6 +191,7 @@ pub fn outline(text: &str) -> Outline {
 mod tests {
     use super::*;
     use crate::VaultOptions;
+    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn a_survey_goes_on_past_what_it_cannot_read() {
@@ -198,6 +204,8 @@ mod tests {
         {
             std::fs::write(root.join(path), text).unwrap();
         }
+        let not_utf8 = std::ffi::OsStr::from_bytes(b"caf\xe9.md");
+        std::fs::write(root.join(not_utf8), "latin1").unwrap();
         std::os::unix::fs::symlink("/etc", root.join("out")).unwrap();
         let vault = Vault::open(&root, VaultOptions::new(dir.path().join("locks"))).unwrap();
         let (mut files, mut bad) = (Vec::new(), Vec::new());
@@ -209,7 +217,8 @@ mod tests {
             })
             .unwrap();
         assert_eq!(files, [("a/n.md".to_owned(), 2), ("z.md".to_owned(), 1)]);
-        assert_eq!(bad, ["b\\ad.md"]);
+        assert_eq!(bad, ["b\\ad.md", "caf\u{fffd}.md"]);
+        assert!(vault.list(None, Listing::Visible).unwrap().iter().all(|entry| !entry.name.starts_with("caf")));
         cancel.cancel();
         assert!(vault.survey(&cancel, &mut |_| true, &mut |_| {}).is_err());
         assert!(vault.is_readable());

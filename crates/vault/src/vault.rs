@@ -43,6 +43,15 @@ impl VaultOptions {
     }
 }
 
+/// An entry of a folder, as a survey sees it.
+pub(crate) struct Listed {
+    pub(crate) entry: Entry,
+    /// Of a file, where it was asked for.
+    pub(crate) meta: Option<Meta>,
+    /// Whether the name is UTF-8, so that a path can lead there.
+    pub(crate) is_utf8: bool,
+}
+
 /// A folder of notes that the user owns.
 pub struct Vault {
     path: PathBuf,
@@ -77,13 +86,9 @@ impl Vault {
 }
 
 impl Vault {
-    /// The entries of a folder by name, and of files what the file system says, where that is asked for.
-    pub(crate) fn listed(
-        &self,
-        folder: Option<&VaultPath>,
-        listing: Listing,
-        metas: Metas,
-    ) -> Fallible<Vec<(Entry, Option<Meta>)>> {
+    /// The entries of a folder by name, and of files what the file system says, where that is asked for. Then names that
+    /// are not UTF-8 are listed too, as well as they can be spelled and marked as such: no path leads there.
+    pub(crate) fn listed(&self, folder: Option<&VaultPath>, listing: Listing, metas: Metas) -> Fallible<Vec<Listed>> {
         let name = folder.map_or("/", VaultPath::as_str);
         let raw =
             self.dir.entries_with(folder, self.links(Purpose::Read), metas).map_err(|e| system("list", name, e))?;
@@ -94,7 +99,13 @@ impl Vault {
             }
             let mut kind = entry.kind;
             if listing == Listing::Visible {
-                if entry.name.starts_with('.') || kind == NodeKind::Other || !entry.is_utf8 {
+                if entry.name.starts_with('.') || kind == NodeKind::Other {
+                    continue;
+                }
+                if !entry.is_utf8 {
+                    if metas == Metas::OfFiles {
+                        entries.push(Listed { entry: Entry { name: entry.name, kind }, meta: None, is_utf8: false });
+                    }
                     continue;
                 }
                 if kind == NodeKind::Link {
@@ -108,9 +119,10 @@ impl Vault {
                     }
                 }
             }
-            entries.push((Entry { name: entry.name, kind }, entry.meta));
+            let is_utf8 = entry.is_utf8;
+            entries.push(Listed { entry: Entry { name: entry.name, kind }, meta: entry.meta, is_utf8 });
         }
-        entries.sort_unstable_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        entries.sort_unstable_by(|a, b| a.entry.name.cmp(&b.entry.name));
         Ok(entries)
     }
 }
@@ -137,7 +149,7 @@ impl View for Vault {
 
     fn list(&self, folder: Option<&VaultPath>, listing: Listing) -> Fallible<Vec<Entry>> {
         let entries = self.listed(folder, listing, Metas::None)?;
-        Ok(entries.into_iter().map(|(entry, _)| entry).collect())
+        Ok(entries.into_iter().map(|listed| listed.entry).collect())
     }
 
     fn etag(&self, path: &VaultPath) -> Fallible<Option<String>> {

@@ -90,7 +90,7 @@ pub fn hash64(parts: &[&[u8]]) -> u64 {
 pub enum FileState {
     /// Its chunks can be found.
     Indexed,
-    /// There is nothing in it.
+    /// There is nothing in it; it can be found by its name.
     Empty,
     /// Left out on purpose; the reason says why.
     Skipped,

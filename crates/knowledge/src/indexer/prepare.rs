@@ -62,7 +62,7 @@ impl Prepared {
 
     /// A note's rows. A guard keeps sensitive chunks from being embedded.
     pub fn new(path: &str, note: &Note, stat: Stat, guard: Option<&Guard>) -> Self {
-        let state = if note.chunks.is_empty() { FileState::Empty } else { FileState::Indexed };
+        let state = if note.is_empty { FileState::Empty } else { FileState::Indexed };
         let mut file = FileRow {
             hash: stat.hash,
             size: stat.size,

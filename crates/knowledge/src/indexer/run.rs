@@ -34,7 +34,7 @@ const READ_AHEAD: usize = 64;
 /// A NUL byte this early marks a file as binary.
 const BINARY_PROBE: usize = 8_192;
 /// Changes when notes are cut or read in another way, so that they are indexed again.
-const RECIPE_VERSION: u32 = 1;
+const RECIPE_VERSION: u32 = 2;
 
 /// How a job ended, other than well.
 #[derive(Debug)]
@@ -219,7 +219,10 @@ impl Worker {
                     seen.push(Seen { path, size, mtime_ms });
                 }
                 Surveyed::File { .. } => {}
-                Surveyed::Unreadable { path, reason } => unreadable.push(blank_file(path, FileState::Failed, reason)),
+                Surveyed::Unreadable { path, reason } if scope.misses(&path) => {
+                    unreadable.push(blank_file(path, FileState::Failed, reason));
+                }
+                Surveyed::Unreadable { .. } => {}
             })?;
             Ok::<_, Failure>((seen, unreadable))
         });

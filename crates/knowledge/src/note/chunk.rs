@@ -11,6 +11,10 @@ pub const MAX_CHUNK_CHARS: usize = 2_000;
 pub const MIN_CHUNK_CHARS: usize = 200;
 /// What is left at the end of a section is added to the chunk before it if it is smaller than this.
 const SMALL_REST_CHARS: usize = 200;
+/// A chunk's headings have at most this many characters together. A heading that is longer is read as text as well.
+const MAX_SECTION_CHARS: usize = 300;
+/// A note has at most this many sections; what stands under later headings belongs to the last one.
+const MAX_SECTIONS: usize = 5_000;
 
 /// How large chunks are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +34,7 @@ pub struct Chunk {
     pub section: Option<String>,
     /// Plain text: what is shown and embedded.
     pub text: String,
-    /// Code and comments: searched by words only.
+    /// Code, comments, targets of links and headings with nothing under them: searched by words only.
     pub opaque: String,
 }
 
@@ -41,51 +45,97 @@ struct Section {
     /// Where the text under it begins.
     body: usize,
     end: usize,
-    title: Option<String>,
+    /// The headings it stands under and its own, outermost first, cut.
+    path: Vec<String>,
+    /// Its own heading, cut.
+    own: Option<String>,
+}
+
+impl Section {
+    fn title(&self) -> Option<String> {
+        (!self.path.is_empty()).then(|| self.path.join(" > "))
+    }
+}
+
+/// Headings with nothing to show under them: they go with what follows, so that they are found too.
+struct Pending {
+    start: usize,
+    /// The text of each.
+    headings: Vec<String>,
+    /// The path of the last one that has any.
+    path: Vec<String>,
+}
+
+impl Pending {
+    /// What a chunk with this path does not say already.
+    fn unsaid(&self, path: &[String]) -> String {
+        let unsaid: Vec<&str> = self.headings.iter().filter(|h| !path.contains(h)).map(String::as_str).collect();
+        unsaid.join("\n")
+    }
+
+    /// The end of a note that is nothing but headings.
+    fn into_chunk(self, end: usize) -> Chunk {
+        let (unsaid, section) = (self.unsaid(&self.path), self.path.join(" > "));
+        let whole = joined(unsaid.clone(), &section);
+        let text: String = whole.chars().take(MAX_CHUNK_CHARS).collect();
+        let opaque = if text.len() < whole.len() { unsaid } else { String::new() };
+        Chunk { range: self.start..end, section: Some(section), text, opaque }
+    }
+}
+
+/// Two texts, a line for each.
+fn joined(mut first: String, second: &str) -> String {
+    if !first.is_empty() && !second.is_empty() {
+        first.push('\n');
+    }
+    first.push_str(second);
+    first
 }
 
 /// The chunks of a note in the order of the file. In a date note, a line of nothing but tags begins a section as well.
 pub fn chunks(text: &str, outline: &Outline, is_date_note: bool, sizes: ChunkSizes) -> Vec<Chunk> {
     let mut found = Vec::new();
-    // Headings with nothing to show under them go with what follows, so that they are found too.
-    let mut pending: Option<(usize, String)> = None;
-    let all = sections(text, outline, is_date_note);
-    for (index, section) in all.iter().enumerate() {
-        let (start, title) = match pending.take() {
-            Some((start, before)) => (start, Some(section.title.clone().unwrap_or(before))),
-            None => (section.start, section.title.clone()),
-        };
-        let pieces = windows(text, outline, &(section.body..section.end), sizes).into_iter().map(|range| {
-            let shown = clean::plain_text(text, &range, &outline.opaque);
+    let mut pending: Option<Pending> = None;
+    let mut end = outline.body;
+    for section in sections(text, outline, is_date_note) {
+        end = section.end;
+        let start = pending.as_ref().map_or(section.start, |before| before.start);
+        let mut pieces = windows(text, outline, &(section.body..section.end), sizes).into_iter().filter_map(|range| {
+            let plain = clean::plain(text, &range, &outline.opaque);
             let opaque = clean::opaque_text(text, &range, &outline.opaque);
-            (range, shown, opaque)
+            let opaque = joined(opaque, &plain.targets.join("\n"));
+            (!plain.text.is_empty() || !opaque.is_empty()).then_some((range, plain.text, opaque))
         });
-        let mut pieces = pieces.filter(|(_, shown, opaque)| !shown.is_empty() || !opaque.is_empty()).peekable();
-        match title {
-            Some(title) if pieces.peek().is_none() && index + 1 < all.len() => pending = Some((start, title)),
-            Some(title) if pieces.peek().is_none() => found.push(Chunk {
-                range: start..section.end,
-                text: title.chars().take(MAX_CHUNK_CHARS).collect(),
-                section: Some(title),
-                opaque: String::new(),
-            }),
-            _ => found.extend(pieces.enumerate().map(|(number, (range, text, opaque))| {
-                let range = if number == 0 { start.min(range.start)..range.end } else { range };
-                Chunk { range, section: section.title.clone(), text, opaque }
-            })),
-        }
+        let Some((first, shown, opaque)) = pieces.next() else {
+            if section.title().is_some() || pending.is_some() {
+                let before = pending.get_or_insert(Pending { start, headings: Vec::new(), path: Vec::new() });
+                before.headings.extend(section.own);
+                if !section.path.is_empty() {
+                    before.path = section.path;
+                }
+            }
+            continue;
+        };
+        let unsaid = pending.take().map(|before| before.unsaid(&section.path)).unwrap_or_default();
+        let range = start.min(first.start)..first.end;
+        found.push(Chunk { range, section: section.title(), text: shown, opaque: joined(unsaid, &opaque) });
+        found.extend(pieces.map(|(range, text, opaque)| Chunk { range, section: section.title(), text, opaque }));
     }
+    found.extend(pending.map(|left| left.into_chunk(end)));
     found
 }
 
 fn sections(text: &str, outline: &Outline, is_date_note: bool) -> Vec<Section> {
-    let mut all: Vec<Section> = vec![Section { start: outline.body, body: outline.body, end: text.len(), title: None }];
+    let before = Section { start: outline.body, body: outline.body, end: text.len(), path: Vec::new(), own: None };
+    let mut all: Vec<Section> = vec![before];
     for heading in &outline.headings {
-        let mut path = heading.parents.clone();
-        path.push(heading.text.clone());
-        path.retain(|part| !part.is_empty());
-        let title = (!path.is_empty()).then(|| path.join(" > "));
-        all.push(Section { start: heading.start, body: heading.body, end: text.len(), title });
+        let parents = heading.parents.iter().filter_map(|&parent| outline.headings.get(parent));
+        let path: Vec<&str> = parents.map(|parent| parent.text.as_str()).chain([heading.text.as_str()]).collect();
+        let own = cut(&heading.text, MAX_SECTION_CHARS);
+        // Nothing of a heading is lost: what its section cannot name is text.
+        let body = if own.len() < heading.text.len() { after_marks(text, heading.start) } else { heading.body };
+        let own = (!own.is_empty()).then(|| own.to_owned());
+        all.push(Section { start: heading.start, body, end: text.len(), path: cut_path(&path), own });
     }
     if is_date_note {
         for line in &outline.lines {
@@ -93,21 +143,43 @@ fn sections(text: &str, outline: &Outline, is_date_note: bool) -> Vec<Section> {
                 && !is_opaque(outline, line.start)
             {
                 // The tags stay part of the text; they only begin a section.
-                all.push(Section {
-                    start: line.start,
-                    body: line.start,
-                    end: text.len(),
-                    title: Some(tags.to_owned()),
-                });
+                let path = vec![cut(tags, MAX_SECTION_CHARS).to_owned()];
+                all.push(Section { start: line.start, body: line.start, end: text.len(), path, own: None });
             }
         }
         all.sort_by_key(|section| section.start);
     }
+    all.truncate(MAX_SECTIONS);
     let starts: Vec<usize> = all.iter().skip(1).map(|section| section.start).collect();
     for (section, next) in all.iter_mut().zip(starts) {
         section.end = next.max(section.body);
     }
     all
+}
+
+/// At most so many characters of a text.
+fn cut(text: &str, chars: usize) -> &str {
+    text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
+}
+
+/// The headings of a path, the innermost whole if it can be and the others as far as there is room.
+fn cut_path(path: &[&str]) -> Vec<String> {
+    let mut room = MAX_SECTION_CHARS;
+    let mut kept: Vec<String> = Vec::new();
+    for heading in path.iter().rev() {
+        let part = cut(heading, room);
+        room -= part.chars().count();
+        if !part.is_empty() {
+            kept.push(part.to_owned());
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+/// Where a heading's text begins.
+fn after_marks(text: &str, start: usize) -> usize {
+    text.len() - text[start..].trim_start_matches([' ', '\t', '#']).len()
 }
 
 fn is_opaque(outline: &Outline, at: usize) -> bool {
@@ -219,19 +291,20 @@ fn trimmed(text: &str, range: &Range<usize>) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::{index_terms, query_terms};
     use proptest::prelude::*;
     use toolyard_vault::outline;
 
     const SIZES: ChunkSizes = ChunkSizes { chars: 400, overlap: 80 };
 
-    fn cut(text: &str) -> Vec<Chunk> {
+    fn chunked(text: &str) -> Vec<Chunk> {
         chunks(text, &outline(text), false, SIZES)
     }
 
     #[test]
     fn sections_are_chunks_and_know_their_headings() {
         let text = "intro\n\n# A\n\n## B\ntext b\n\n```sh\nls\n```\n\n## C\n\n### D\n";
-        let found = cut(text);
+        let found = chunked(text);
         let seen: Vec<_> = found.iter().map(|c| (c.section.as_deref(), c.text.as_str(), c.opaque.as_str())).collect();
         assert_eq!(
             seen,
@@ -249,13 +322,13 @@ mod tests {
         let seen: Vec<_> = found.iter().map(|c| c.section.as_deref()).collect();
         assert_eq!(seen, [None, Some("#DayInShort"), Some("#Money")]);
         assert_eq!(found[1].text, "#DayInShort\nran 5 km");
-        assert_eq!(cut(text).len(), 1);
+        assert_eq!(chunked(text).len(), 1);
     }
 
     #[test]
     fn long_sections_are_cut_at_sentences_and_overlap() {
         let text = (0..60).map(|i| format!("Sentence number {i} is here. ")).collect::<String>();
-        let found = cut(&text);
+        let found = chunked(&text);
         assert!(found.len() > 3);
         for pair in found.windows(2) {
             assert!(pair[1].range.start < pair[0].range.end, "they overlap");
@@ -270,10 +343,49 @@ mod tests {
             ("# Alone\n#\n", vec!["# Alone\n#\n"]),
             ("# A\n\n# B\n\ntext", vec!["# A\n\n# B\n\ntext"]),
         ] {
-            let found = cut(text);
+            let found = chunked(text);
             let ranges: Vec<&str> = found.iter().map(|chunk| &text[chunk.range.clone()]).collect();
             assert_eq!(ranges, wanted, "{found:?}");
         }
+    }
+
+    /// By the terms of the chunks: what stands in the file and not in the index is not found.
+    #[test]
+    fn every_heading_is_found_by_its_words() {
+        for (text, headings) in [
+            ("## Blue bicycle\n\n## Red car\ntext", vec!["blue bicycle", "red car"]),
+            ("# Blue\n# Red", vec!["blue", "red"]),
+            ("text\n# Blue\n## Green\n# Red\n#\n", vec!["blue", "green", "red"]),
+            ("# Blue\n#\ntext", vec!["blue"]),
+            ("# Blue\n## Green\n# Red\n![](photo.png)", vec!["blue", "green", "red", "photo"]),
+        ] {
+            let mut terms = String::new();
+            for chunk in chunked(text) {
+                index_terms(&format!("{}\n{:?}\n{}", chunk.text, chunk.section, chunk.opaque), &mut terms);
+            }
+            let terms: Vec<&str> = terms.split(' ').collect();
+            for term in headings.iter().flat_map(|heading| query_terms(heading)) {
+                assert!(terms.contains(&term.as_str()), "{term} in {text:?}: {:?}", chunked(text));
+            }
+        }
+        let many: String = (0..3_000).map(|number| format!("# heading{number}\n")).collect();
+        let found = chunked(&many);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].text.chars().count() <= MAX_CHUNK_CHARS && found[0].opaque.contains("heading2998"));
+    }
+
+    /// One huge heading above thousands of sections would otherwise be copied into each of them.
+    #[test]
+    fn a_huge_heading_costs_its_own_length_only() {
+        let huge = "long ".repeat(200_000);
+        let text = format!("# {huge}end\n{}", "## a\nb\n".repeat(20_000));
+        let found = chunked(&text);
+        let size: usize =
+            found.iter().map(|c| c.text.len() + c.opaque.len() + c.section.as_deref().map_or(0, str::len)).sum();
+        assert!(size < 4 * text.len(), "{size} bytes of chunks from {}", text.len());
+        assert!(found.len() < 20_000);
+        assert!(found.iter().all(|c| c.section.as_deref().is_none_or(|s| s.chars().count() <= MAX_SECTION_CHARS + 20)));
+        assert!(found.iter().any(|c| c.text.ends_with("end")), "its last word is found");
     }
 
     const PIECES: &[&str] = &[

@@ -1,33 +1,77 @@
 //! From Markdown to plain text: what is shown and embedded. Never longer than what it was made from.
 
-use regex::Regex;
-use std::{borrow::Cow, ops::Range, sync::LazyLock};
+use super::markup;
+use std::ops::Range;
 
-/// HTML tags; text between them stays. A lone `<` is left alone.
-static HTML_TAG: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"</?[A-Za-z][^<>\n]{0,500}>").ok());
-/// `[[target#heading|alias]]` and embeds.
-static WIKI_LINK: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"!?\[\[([^\[\]\n|]*)(?:\|([^\[\]\n]*))?\]\]").ok());
-/// `[text](target)` and images.
-static MARKDOWN_LINK: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"!?\[([^\[\]\n]*)\]\([^()\n]*\)").ok());
+/// Around the number of a piece of inline code, while the text around it is cleaned. They are no characters, so that
+/// nobody misses them where a note has them.
+const CODE_MARKS: [char; 2] = ['\u{FDD0}', '\u{FDD1}'];
+
+/// A stretch of a note without its markup.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Plain {
+    /// What is shown and embedded.
+    pub(super) text: String,
+    /// What links lead to, where the text does not say it: searched by words only.
+    pub(super) targets: Vec<String>,
+}
 
 /// The text of a stretch without what is opaque (code blocks, comments), without tags of HTML and marks of Markdown,
 /// white space normalised. Inline code stays as text: it is part of its sentence.
 pub fn plain_text(text: &str, range: &Range<usize>, opaque: &[Range<usize>]) -> String {
+    plain(text, range, opaque).text
+}
+
+/// The same, with what links lead to.
+pub(super) fn plain(text: &str, range: &Range<usize>, opaque: &[Range<usize>]) -> Plain {
     let mut kept = String::with_capacity(range.len());
+    let mut code: Vec<String> = Vec::new();
     let mut at = range.start;
+    let [open, close] = CODE_MARKS;
     for stretch in overlapping(opaque, range) {
-        kept.push_str(&text[at..stretch.start.max(at)]);
+        push_unmarked(&mut kept, &text[at..stretch.start.max(at)]);
         if is_inline_code(text, stretch) {
             // A window may end inside it: only its part of the code is its own.
-            kept.push_str(text[stretch.start.max(at)..stretch.end.min(range.end)].trim_matches('`'));
+            let own = text[stretch.start.max(at)..stretch.end.min(range.end)].trim_matches('`');
+            let own = own.split_whitespace().collect::<Vec<_>>().join(" ");
+            if !own.is_empty() {
+                kept.push_str(&format!("{open}{}{close}", code.len()));
+                code.push(own);
+            }
         } else {
             kept.push('\n');
         }
         at = stretch.end.min(range.end).max(at);
     }
-    kept.push_str(&text[at..range.end]);
-    tidy(&without_markup(&kept))
+    push_unmarked(&mut kept, &text[at..range.end]);
+    let (shown, targets) = markup::without_markup(&kept);
+    Plain {
+        text: with_code(&tidy(&shown), &code),
+        targets: targets.iter().map(|target| with_code(target, &code)).collect(),
+    }
+}
+
+fn push_unmarked(out: &mut String, text: &str) {
+    if text.contains(CODE_MARKS) {
+        out.extend(text.chars().filter(|c| !CODE_MARKS.contains(c)));
+    } else {
+        out.push_str(text);
+    }
+}
+
+/// Puts inline code back where it stood.
+fn with_code(text: &str, code: &[String]) -> String {
+    let [open, close] = CODE_MARKS;
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(open) {
+        out.push_str(before);
+        let (number, after) = after.split_once(close).unwrap_or((after, ""));
+        out.push_str(number.parse().ok().and_then(|number: usize| code.get(number)).map_or("", String::as_str));
+        rest = after;
+    }
+    out.push_str(rest);
+    out
 }
 
 /// The code and comments of a stretch: searchable as words, kept out of what is shown and embedded.
@@ -50,24 +94,6 @@ fn overlapping<'a>(opaque: &'a [Range<usize>], range: &'a Range<usize>) -> impl 
 fn is_inline_code(text: &str, stretch: &Range<usize>) -> bool {
     let code = &text[stretch.clone()];
     code.starts_with('`') && !code.starts_with("```")
-}
-
-fn without_markup(text: &str) -> String {
-    let mut text = Cow::Borrowed(text);
-    let mut replace = |regex: &Option<Regex>, by: &dyn Fn(&regex::Captures<'_>) -> String| {
-        if let Some(regex) = regex
-            && let Cow::Owned(changed) = regex.replace_all(&text, by)
-        {
-            text = Cow::Owned(changed);
-        }
-    };
-    replace(&WIKI_LINK, &|found| {
-        let target = found.get(1).map_or("", |m| m.as_str());
-        found.get(2).map_or(target, |alias| alias.as_str()).trim_end_matches('\\').to_owned()
-    });
-    replace(&MARKDOWN_LINK, &|found| found[1].to_owned());
-    replace(&HTML_TAG, &|_| " ".to_owned());
-    text.into_owned()
 }
 
 /// Emphasis marks, list and quote marks at the beginnings of lines, and runs of white space go. Lines stay lines.
@@ -131,6 +157,36 @@ mod tests {
         assert_eq!(plain("a `code` b\n\n```rust\nfn main() {}\n```\nc <!-- hidden --> d"), "a code b\nc\nd");
         assert_eq!(plain("> quote\n\n\n  - [x] done\n| a | b |\n|---|---|"), "quote\ndone\n| a | b |");
         assert_eq!(plain("1 < 2 and x_y_z *args"), "1 < 2 and x_y_z *args");
+        assert_eq!(plain("[![alt](i.png)](http://a/(b)) <br/> <details open>x</details>"), "alt x");
+    }
+
+    #[test]
+    fn only_tags_of_html_are_markup() {
+        for (text, wanted) in [
+            ("a `Vec<String>` b", "a Vec<String> b"),
+            ("open `<details>` first", "open <details> first"),
+            ("`**kwargs` and `--- x`", "**kwargs and --- x"),
+            ("`[[link]]` in [`code`](http://x)", "[[link]] in code"),
+            ("a HashMap<String, u8> b", "a HashMap<String, u8> b"),
+            ("a <b and c> d", "a <b and c> d"),
+            ("cp <source-file> <dest>", "cp <source-file> <dest>"),
+            ("see <https://example.org/x> or <a@b.org>", "see https://example.org/x or a@b.org"),
+            ("<my-icon name=\"x\"> <B>bold</B> <p class=a>", "bold"),
+            ("a\u{FDD0}0\u{FDD1}b `c`", "a0b c"),
+        ] {
+            assert_eq!(plain(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_links_lead_to_is_kept_where_the_text_does_not_say_it() {
+        let targets = |text: &str| super::plain(text, &(0..text.len()), &outline(text).opaque).targets;
+        assert_eq!(
+            targets("[[Anna|my boss]] [[Bob]] [x](https://a.org/b \"t\") ![](<c d.png>) [e](f%20g.md) [h](#i)"),
+            ["Anna", "https://a.org/b", "c d.png", "f g.md"]
+        );
+        assert_eq!(targets("<a href=\"http://x.org\">y</a> <img src='z.png'>"), ["http://x.org", "z.png"]);
+        assert_eq!(targets("![](data:image/png;base64,AAAA) [a](a) `[b](c)`"), Vec::<String>::new());
     }
 
     #[test]
@@ -141,7 +197,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn plain_text_is_never_longer(text in "(?s)([a-z\\[\\]|`<>*_ \n#é日!()-]{0,120})") {
+        fn plain_text_is_never_longer(text in "(?s)([a-z\\[\\]|`<>*_ \n#é日!()@:=\u{FDD0}-]{0,120})") {
             prop_assert!(plain(&text).chars().count() <= text.chars().count());
         }
     }

@@ -15,9 +15,37 @@ pub fn date_in_name(stem: &str) -> Option<Date> {
         .find_map(|at| date_at(stem, at))
 }
 
-/// A date as people and programs write it in front matter: a day, or a day with a time.
+/// A date and nothing else: a day, or a day with a time.
 pub fn parse_date(text: &str) -> Option<Date> {
-    date_at(text.trim().trim_matches(['"', '\'', '[', ']']), 0)
+    let text = unwrapped(text);
+    let date = date_at(text, 0)?;
+    let rest = after_date(text);
+    let time = rest.strip_prefix(['T', 't', ' ']).map(str::trim_start);
+    let is_time = |time: &str| {
+        let digits = time.bytes().take_while(u8::is_ascii_digit).count();
+        let known = |c: char| c.is_ascii_digit() || matches!(c, ':' | '.' | ',' | '+' | '-' | 'Z' | 'z' | ' ');
+        digits >= 2 && time.chars().all(known)
+    };
+    (rest.is_empty() || time.is_some_and(is_time)).then_some(date)
+}
+
+/// A date as people write it in front matter: whatever follows it must be set apart (`2024-03-05 Tuesday`).
+pub(super) fn written_date(text: &str) -> Option<Date> {
+    let text = unwrapped(text);
+    let date = date_at(text, 0)?;
+    let set_apart = after_date(text).chars().next().is_none_or(|c| !c.is_alphanumeric());
+    if set_apart { Some(date) } else { parse_date(text) }
+}
+
+/// Without quotes and the brackets of a link.
+fn unwrapped(text: &str) -> &str {
+    text.trim().trim_matches(['"', '\'', '[', ']'])
+}
+
+/// What follows a date at the beginning of a text.
+fn after_date(text: &str) -> &str {
+    let is_compact = text.as_bytes().get(4).is_some_and(u8::is_ascii_digit);
+    text.get(if is_compact { 8 } else { 10 }..).unwrap_or_default()
 }
 
 fn date_at(text: &str, at: usize) -> Option<Date> {
@@ -66,7 +94,15 @@ mod tests {
         assert_eq!(date_in_name("Meeting 2024-03-05 with Anna"), Some(date(2024, 3, 5)));
         assert_eq!(date_in_name("日記2024-03-05"), Some(date(2024, 3, 5)));
         assert_eq!(date_in_name("tel 12024-03-05"), None);
-        assert_eq!(parse_date("\"2024-03-05T10:00:00Z\""), Some(date(2024, 3, 5)));
+        for text in ["\"2024-03-05T10:00:00Z\"", "2024-03-05 10:00", "20240305", "20240305T1000", "[[2024-03-05]]"] {
+            assert_eq!(parse_date(text), Some(date(2024, 3, 5)), "{text}");
+            assert_eq!(written_date(text), Some(date(2024, 3, 5)), "{text}");
+        }
+        for text in ["2024-03-05garbage", "20240305x", "2024-03-05Ténèbres", "2024-03-05日"] {
+            assert_eq!((parse_date(text), written_date(text)), (None, None), "{text}");
+        }
+        assert_eq!(parse_date("2024-03-05 or so"), None);
+        assert_eq!(written_date("2024-03-05 Tuesday"), Some(date(2024, 3, 5)));
     }
 
     #[test]

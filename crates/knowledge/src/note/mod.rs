@@ -6,6 +6,7 @@
 mod chunk;
 mod clean;
 mod dates;
+mod markup;
 mod properties;
 mod tags;
 
@@ -15,12 +16,20 @@ pub use dates::{date_in_name, day_number, day_of_millis, leading_date, parse_dat
 pub use properties::{Property, read_properties};
 pub use tags::{inline_tags, normal_tag, tag_matches};
 
+use crate::text::nfc;
+use dates::written_date;
 use jiff::civil::Date;
 use std::collections::BTreeSet;
 use toolyard_vault::outline;
 
 /// A note has at most this many tags that are kept, and as many aliases and links.
 const MAX_LIST: usize = 1_000;
+/// The aliases that are kept have at most this many characters together, and so have the tags: every chunk carries them.
+const MAX_NAMES_CHARS: usize = 4_000;
+/// A title is cut to this many characters, for the same reason.
+const MAX_TITLE_CHARS: usize = 300;
+/// Properties that date a note, the one that says it most plainly first.
+const DATE_KEYS: [&str; 3] = ["date", "day", "created"];
 
 /// A note, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +46,8 @@ pub struct Note {
     pub links: Vec<String>,
     /// Its chunks in order.
     pub chunks: Vec<Chunk>,
+    /// Whether nothing is known of it but its name. It is found by that all the same.
+    pub is_empty: bool,
 }
 
 impl Note {
@@ -64,7 +75,7 @@ impl Note {
             }
         }
         let date = date_in_name(stem)
-            .or_else(|| values(&["date", "created", "day"]).iter().find_map(|value| parse_date(value)));
+            .or_else(|| DATE_KEYS.iter().find_map(|key| values(&[*key]).iter().find_map(|value| written_date(value))));
         let links: BTreeSet<String> = outline.links.iter().map(|target| link_name(target)).collect();
         let mut chunks = chunks(text, &outline, leading_date(stem).is_some(), sizes);
         // What is kept in a place of its own is not repeated.
@@ -94,15 +105,35 @@ impl Note {
             }
         }
         let title = values(&["title"]).into_iter().next().unwrap_or_else(|| stem.to_owned());
+        let title: String = title.chars().take(MAX_TITLE_CHARS).collect();
+        let (aliases, tags) = (within(values(&["aliases", "alias"])), within(tags));
+        let is_empty = chunks.is_empty() && aliases.is_empty() && tags.is_empty();
+        if chunks.is_empty() {
+            // A note that says nothing is found by what it is called.
+            chunks.push(Chunk { range: 0..text.len(), section: None, text: title.clone(), opaque: String::new() });
+        }
         Note {
             title,
-            aliases: values(&["aliases", "alias"]).into_iter().take(MAX_LIST).collect(),
-            tags: tags.into_iter().take(MAX_LIST).collect(),
+            aliases,
+            tags,
             date,
             links: links.into_iter().filter(|name| !name.is_empty()).take(MAX_LIST).collect(),
             chunks,
+            is_empty,
         }
     }
+}
+
+/// As many names as are kept.
+fn within(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut room = MAX_NAMES_CHARS;
+    let fits = |name: &String| {
+        let chars = name.chars().count();
+        let fits = chars <= room;
+        room = room.saturating_sub(chars);
+        fits
+    };
+    names.into_iter().take_while(fits).take(MAX_LIST).collect()
 }
 
 /// The name of a file without folders and extension.
@@ -115,7 +146,7 @@ pub fn stem(path: &str) -> &str {
 pub fn link_name(target: &str) -> String {
     let name = target.rsplit('/').next().unwrap_or(target);
     let stem = name.strip_suffix(".md").or_else(|| name.strip_suffix(".markdown")).unwrap_or(name);
-    stem.trim().to_lowercase()
+    nfc(&stem.trim().to_lowercase()).into_owned()
 }
 
 #[cfg(test)]
@@ -143,8 +174,46 @@ mod tests {
     fn the_name_gives_title_and_date_where_nothing_else_does() {
         let note = Note::parse("Journal/2024-03-05 Tuesday.md", "text", SIZES);
         assert_eq!((note.title.as_str(), note.date), ("2024-03-05 Tuesday", Some(jiff::civil::date(2024, 3, 5))));
-        assert_eq!(Note::parse("a.md", " \n", SIZES).chunks, []);
         let only_properties = Note::parse("a.md", "---\nmood: calm\n---\n", SIZES);
         assert_eq!(only_properties.chunks[0].text, "mood: calm");
+    }
+
+    #[test]
+    fn a_note_without_text_is_found_by_what_it_is_called() {
+        for (text, is_empty) in [
+            ("", true),
+            (" \n", true),
+            ("---\n---\n", true),
+            ("---\naliases: [Router]\n---\n", false),
+            ("---\ntags: home\n---\n", false),
+        ] {
+            let note = Note::parse("x/Wifi password.md", text, SIZES);
+            assert_eq!((note.chunks.len(), note.is_empty), (1, is_empty), "{text:?}");
+            assert_eq!((note.chunks[0].text.as_str(), &note.chunks[0].range), ("Wifi password", &(0..text.len())));
+        }
+    }
+
+    #[test]
+    fn the_plainest_date_counts_whatever_comes_first() {
+        let date = |front: &str| Note::parse("a.md", &format!("---\n{front}\n---\n"), SIZES).date;
+        let wanted = Some(jiff::civil::date(2024, 3, 5));
+        assert_eq!(date("created: 2020-01-01\ndate: 2024-03-05 Tuesday"), wanted);
+        assert_eq!(date("created: 2020-01-01\ndate: soon\nday: \"[[2024-03-05]]\""), wanted);
+        assert_eq!(date("created: 2024-03-05T10:00\ndate: 2020-01-01garbage"), wanted);
+    }
+
+    #[test]
+    fn a_name_is_the_same_name_in_both_spellings_of_a_letter() {
+        assert_eq!(link_name("Caf\u{e9}"), link_name("x/CAFE\u{301}.md"));
+        let note = Note::parse("a.md", "#caf\u{e9} #cafe\u{301} [[Cafe\u{301}]] [[Caf\u{e9}]]", SIZES);
+        assert_eq!((note.tags.len(), note.links.len()), (1, 1));
+    }
+
+    #[test]
+    fn names_that_every_chunk_carries_are_limited() {
+        let aliases: Vec<String> = (0..400).map(|number| format!("{number}{}", "x".repeat(1_000))).collect();
+        let text = format!("---\ntitle: {}\naliases: [{}]\n---\n", "t".repeat(1_900), aliases.join(", "));
+        let note = Note::parse("a.md", &text, SIZES);
+        assert_eq!((note.title.len(), note.aliases.len()), (MAX_TITLE_CHARS, 3));
     }
 }

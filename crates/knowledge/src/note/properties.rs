@@ -41,14 +41,15 @@ pub fn read_properties(front_matter: &str) -> Vec<Property> {
         }
         let Some((key, value)) = split_key(trimmed) else { continue };
         let mut property = Property { key, values: Vec::new() };
+        if let Some(items) = flow_list(value.trim()) {
+            split_flow(items).for_each(|item| push_whole(&mut property, item));
+            found.push(property);
+            continue;
+        }
         let value = without_comment(value.trim());
         // The markers of block scalars say how the lines below are folded, which does not matter here.
         if !matches!(value, "|" | ">" | "|-" | ">-" | "|+" | ">+") {
-            match value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-                // `[[Note]]` without quotes is a link, though YAML would call it a list in a list.
-                Some(items) if !items.starts_with('[') => split_flow(items).for_each(|item| push(&mut property, item)),
-                _ => push(&mut property, value),
-            }
+            push(&mut property, value);
         }
         found.push(property);
     }
@@ -56,7 +57,11 @@ pub fn read_properties(front_matter: &str) -> Vec<Property> {
 }
 
 fn push(property: &mut Property, value: &str) {
-    let value = unquote(without_comment(value.trim()));
+    push_whole(property, without_comment(value.trim()));
+}
+
+fn push_whole(property: &mut Property, value: &str) {
+    let value = unquote(value.trim());
     if !value.is_empty() && property.values.len() < MAX_VALUES {
         property.values.push(value.chars().take(MAX_VALUE_CHARS).collect());
     }
@@ -77,6 +82,32 @@ fn without_comment(value: &str) -> &str {
     value.find(" #").map_or(value, |at| value[..at].trim_end())
 }
 
+/// What stands between the brackets of `[a, b] # comment`. A hash inside them begins a tag or is part of a name.
+fn flow_list(value: &str) -> Option<&str> {
+    // `[[Note]]` without quotes is a link, though YAML would call it a list in a list.
+    let items = value.strip_prefix('[').filter(|items| !items.starts_with('['))?;
+    let mut quote: Option<char> = None;
+    for (at, c) in items.char_indices() {
+        match (quote, c) {
+            (None, '"' | '\'') if opens_item(&items[..at]) => quote = Some(c),
+            (Some(open), c) if c == open => quote = None,
+            (None, ']') => {
+                let after = items[at + 1..].trim_start();
+                if after.is_empty() || after.starts_with('#') {
+                    return Some(&items[..at]);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A quote opens a string only at the beginning of an item: `[Anna's, b]` has none.
+fn opens_item(before: &str) -> bool {
+    matches!(before.trim_end().chars().next_back(), None | Some(','))
+}
+
 fn unquote(value: &str) -> String {
     let inner = |quote: char| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
     match (inner('"'), inner('\'')) {
@@ -88,15 +119,19 @@ fn unquote(value: &str) -> String {
 
 /// Items between commas that are not inside quotes.
 fn split_flow(items: &str) -> impl Iterator<Item = &str> {
-    let mut quote: Option<char> = None;
+    let (mut quote, mut at_start): (Option<char>, bool) = (None, true);
     items
         .split(move |c: char| {
             match (quote, c) {
-                (None, '"' | '\'') => quote = Some(c),
+                (None, '"' | '\'') if at_start => quote = Some(c),
                 (Some(open), c) if c == open => quote = None,
-                (None, ',') => return true,
+                (None, ',') => {
+                    at_start = true;
+                    return true;
+                }
                 _ => {}
             }
+            at_start &= c.is_whitespace();
             false
         })
         .map(str::trim)
@@ -130,6 +165,22 @@ mod tests {
                 is("up", &["[[Note]]"]),
                 is("empty", &[]),
                 is("text", &["line one", "line two"]),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_hash_in_a_list_is_no_comment() {
+        let text = "---\ntags: [#a, #b] # real\naliases: [\"C # minor\", 'D]', E # F]\nnames: [Anna's, Bob's]\n\
+                    plain: x # comment\nopen: [a, b\n---\n";
+        assert_eq!(
+            read(text),
+            [
+                is("tags", &["#a", "#b"]),
+                is("aliases", &["C # minor", "D]", "E # F"]),
+                is("names", &["Anna's", "Bob's"]),
+                is("plain", &["x"]),
+                is("open", &["[a, b"]),
             ]
         );
     }

@@ -1,6 +1,9 @@
 //! Tags: `#word` in the text and `tags` in front matter. Kept in lower case without the hash; `a/b` lies below `a`.
 
+use super::markup;
+use crate::text::nfc;
 use std::ops::Range;
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// A tag is at most this long.
 const MAX_TAG_CHARS: usize = 100;
@@ -9,19 +12,37 @@ const MAX_TAG_CHARS: usize = 100;
 pub fn normal_tag(text: &str) -> Option<String> {
     let text = text.trim().trim_start_matches('#').trim_matches('/');
     let fits = !text.is_empty() && text.chars().count() <= MAX_TAG_CHARS && text.chars().all(is_tag_char);
-    (fits && text.chars().any(|c| !c.is_numeric() && c != '/')).then(|| text.to_lowercase())
+    (fits && text.chars().any(|c| !c.is_numeric() && c != '/')).then(|| nfc(&text.to_lowercase()).into_owned())
 }
 
 fn is_tag_char(c: char) -> bool {
-    // Marks (Devanagari vowels, for example) are neither letters nor digits, and belong to the word all the same.
-    c.is_alphanumeric() || matches!(c, '_' | '-' | '/') || unicode_normalization::char::is_combining_mark(c)
+    // Marks (Devanagari vowels, for example) are neither letters nor digits, and belong to the word all the same; so do
+    // the joiners of Persian, Hindi and emoji.
+    c.is_alphanumeric()
+        || matches!(c, '_' | '-' | '/' | '\u{200C}' | '\u{200D}')
+        || unicode_normalization::char::is_combining_mark(c)
+        || is_emoji(c)
 }
 
-/// The tags in a stretch of text, in order, with where they stand. The caller leaves code out.
+/// Emoji are symbols; the tones of skin that may follow them are modifiers.
+fn is_emoji(c: char) -> bool {
+    !c.is_ascii() && c.general_category() == GeneralCategory::OtherSymbol || ('\u{1F3FB}'..='\u{1F3FF}').contains(&c)
+}
+
+/// The tags in a line of text, in order, with where they stand. The caller leaves code out.
 pub fn inline_tags(text: &str) -> Vec<(String, Range<usize>)> {
     let mut found = Vec::new();
-    let bytes = text.as_bytes();
-    for at in memchr::memchr_iter(b'#', bytes) {
+    let mut hashes = memchr::memchr_iter(b'#', text.as_bytes()).peekable();
+    // In a link or an HTML tag a hash begins an anchor or a colour.
+    let targets = if hashes.peek().is_some() { markup::link_targets(text) } else { Vec::new() };
+    let (mut targets, mut in_target_until) = (targets.into_iter().peekable(), 0);
+    for at in hashes {
+        while let Some(target) = targets.next_if(|target| target.start <= at) {
+            in_target_until = target.end.max(in_target_until);
+        }
+        if at < in_target_until {
+            continue;
+        }
         // `a#b` is a link to a heading or an anchor, `\#` is escaped, `##` a heading.
         let before = text[..at].chars().next_back();
         if before.is_some_and(|c| !(c.is_whitespace() || matches!(c, '(' | '[' | '{' | ',' | ';' | '"' | '\''))) {
@@ -61,6 +82,17 @@ mod tests {
             ["one", "two/three", "vier", "y2024"]
         );
         assert_eq!(tags("#日本語 #हिन्दी #naïve"), ["日本語", "हिन्दी", "naïve"]);
+        assert_eq!(tags("#nai\u{308}ve #CAFE\u{301}"), ["naïve", "café"], "one spelling of each letter");
+        assert_eq!(tags("#🚀 #todo/🔥 #👩🏽‍🚀 #❤️ #2024 #1️⃣"), ["🚀", "todo/🔥", "👩🏽‍🚀", "❤️", "1️⃣"]);
+        assert_eq!(
+            tags(
+                "[Intro](#intro) [[#Goals]] [[Note#Heading]] [[Note #Heading|x]] <a href=\"#top\"> ![x](<#y z>) \
+                  <font color='#ff0000'> https://a.org/b#c <https://a.org/ #d> [#real](x) (#too) [t](u \"#title\")"
+            ),
+            ["d", "real", "too"]
+        );
+        assert_eq!(tags("[ref]: #anchor"), Vec::<String>::new());
+        assert_eq!(tags("[^1]: #noted"), ["noted"]);
         assert_eq!(tag_line(" #DayInShort #x "), Some("#DayInShort #x"));
         assert_eq!(tag_line("#a b"), None);
         assert_eq!(tag_line("# a"), None);

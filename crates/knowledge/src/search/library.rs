@@ -4,8 +4,12 @@ use super::vectors::VectorSet;
 use crate::{
     index::{ChunkFilter, FileRow, FileState, IndexReader, IndexResult, VersionInfo, file_id},
     note::{link_name, stem},
+    text::nfc,
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 use toolyard_catalog::PathFilter;
 
 /// What searches need to know of a file.
@@ -83,7 +87,8 @@ impl Library {
         let mut files = Vec::with_capacity(totals.indexed as usize);
         let mut by_id = HashMap::with_capacity(totals.indexed as usize);
         let mut most_linked = 0;
-        for row in rows.into_iter().filter(|row| row.state == FileState::Indexed) {
+        // An empty note has a chunk too: its name.
+        for row in rows.into_iter().filter(|row| row.state == FileState::Indexed || row.chunks > 0) {
             // A link names a file or one of its aliases. Two files of one name share what links to it.
             let own = link_name(stem(&row.path));
             let linked_from = names.get(&own).copied().unwrap_or(0)
@@ -135,6 +140,23 @@ impl Library {
     pub fn allowed(&self, paths: &PathFilter) -> Option<Vec<bool>> {
         let allowed: Vec<bool> = self.files.iter().map(|file| paths.allows(&file.path)).collect();
         allowed.contains(&false).then_some(allowed)
+    }
+
+    /// The folders and files that a filter means, as their names are spelled on disk: `é` may be one character there or
+    /// two. What is not there stays as it was given.
+    pub fn spelled(&self, folders: Vec<String>) -> Vec<String> {
+        if folders.iter().all(|folder| folder.is_ascii()) {
+            return folders;
+        }
+        let wanted: BTreeSet<String> = folders.iter().map(|folder| nfc(folder).into_owned()).collect();
+        let mut found: BTreeSet<String> = BTreeSet::new();
+        for file in &self.files {
+            let ends = file.path.match_indices('/').map(|(at, _)| at).chain([file.path.len()]);
+            let paths = ends.map(|end| &file.path[..end]);
+            found.extend(paths.filter(|path| wanted.contains(&*nfc(path))).map(str::to_owned));
+        }
+        found.extend(folders);
+        found.into_iter().collect()
     }
 
     /// Which files a search may find; `None` means all of them.

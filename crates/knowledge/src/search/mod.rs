@@ -12,7 +12,7 @@ pub use library::{Library, LibraryFile, Totals};
 
 use crate::{
     index::{ChunkFilter, ChunkRow, Found, IndexResult},
-    text::{query_terms, snippet},
+    text::{query_terms, snippet, term_set},
 };
 use std::sync::Arc;
 use vectors::{Near, Probe, VectorSet};
@@ -181,8 +181,8 @@ fn hit(library: &Library, fused: Fused, chunk: ChunkRow, terms: &[String]) -> Hi
     let own: std::collections::HashSet<&str> = chunk.terms.split_ascii_whitespace().collect();
     let matched: Vec<String> = terms.iter().filter(|term| own.contains(term.as_str())).cloned().collect();
     let in_text = |text: &str| {
-        let words = query_terms(text);
-        matched.iter().filter(|term| words.contains(term)).count()
+        let words = term_set(text);
+        matched.iter().filter(|term| words.contains(*term)).count()
     };
     // Code is shown only where it is the reason.
     let from_code = !chunk.opaque.is_empty() && in_text(&chunk.text) == 0 && in_text(&chunk.opaque) > 0;

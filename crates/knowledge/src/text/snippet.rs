@@ -1,78 +1,114 @@
 //! The part of a chunk that shows why it was found.
 
-use super::query_terms;
+use super::terms::{is_unspaced, term_set};
+
+/// A word, or one character of a script without spaces. Positions are counted in characters.
+struct Unit {
+    start: usize,
+    end: usize,
+    /// Which of the question's terms it has.
+    terms: Vec<usize>,
+}
 
 /// The stretch of about `length` characters with the most different terms of the question, on one line. The beginning
 /// where no term is found.
 pub fn snippet(text: &str, terms: &[String], length: usize) -> String {
-    let words: Vec<(usize, usize)> = words(text);
-    let mut best = (0usize, 0usize, 0usize); // distinct terms, first word, last word (exclusive)
-    let hits: Vec<Vec<usize>> = words
-        .iter()
-        .map(|&(start, end)| {
-            let own = query_terms(&text[start..end]);
-            terms.iter().enumerate().filter(|(_, t)| own.contains(t)).map(|(i, _)| i).collect()
-        })
-        .collect();
-    for first in (0..words.len()).filter(|&i| !hits[i].is_empty()) {
-        let mut seen = vec![false; terms.len()];
-        let mut last = first;
-        while last < words.len() && words[last].1 - words[first].0 <= length {
-            hits[last].iter().for_each(|&i| seen[i] = true);
-            last += 1;
-        }
-        let distinct = seen.iter().filter(|s| **s).count();
-        if distinct > best.0 {
-            best = (distinct, first, last);
-        }
-    }
-    let (from, to) = match (words.get(best.1), words.get(best.2.saturating_sub(1))) {
-        (Some(first), Some(last)) if best.0 > 0 => {
+    let chars: Vec<char> = text.chars().collect();
+    let (from, kept, to) = match best_stretch(&units(&chars, terms), terms.len(), length) {
+        Some((first, last)) => {
             // The rest of the room goes around what was found.
-            let spare = length.saturating_sub(last.1 - first.0) / 3;
-            (floor(text, first.0.saturating_sub(spare)), first.0 + length)
+            let from = first.saturating_sub(length.saturating_sub(last - first) / 3);
+            (after_space(&chars, from, first), last, (from + length).min(chars.len()))
         }
-        _ => (0, length),
+        None => (0, 0, length.min(chars.len())),
     };
-    let from = if from == 0 { 0 } else { text[from..].find(char::is_whitespace).map_or(from, |i| from + i) };
-    let to = floor(text, to.max(from).min(text.len()));
-    let to = if to == text.len() { to } else { text[from..to].rfind(char::is_whitespace).map_or(to, |i| from + i) };
+    let to = if to == chars.len() { to } else { before_space(&chars, from.max(kept), to) };
     let mut out = String::new();
     if from > 0 {
         out.push('…');
     }
-    for word in text[from..to].split_whitespace() {
-        if !out.is_empty() && out != "…" {
+    let shown: String = chars[from..to].iter().collect();
+    for (number, word) in shown.split_whitespace().enumerate() {
+        if number > 0 {
             out.push(' ');
         }
         out.push_str(word);
     }
-    if to < text.len() {
+    if to < chars.len() {
         out.push('…');
     }
     out
 }
 
-fn words(text: &str) -> Vec<(usize, usize)> {
-    text.split_whitespace()
-        .map(|word| {
-            let start = word.as_ptr() as usize - text.as_ptr() as usize;
-            (start, start + word.len())
-        })
-        .collect()
+/// From the first to the last unit of the best stretch, in characters.
+fn best_stretch(units: &[Unit], terms: usize, length: usize) -> Option<(usize, usize)> {
+    let mut counts = vec![0usize; terms];
+    let (mut distinct, mut next) = (0, 0);
+    let mut best = (0, 0, 0);
+    for (first, unit) in units.iter().enumerate() {
+        // A word that is longer than the room is shown in part.
+        while next <= first || next < units.len() && units[next].end - unit.start <= length {
+            for &term in &units[next].terms {
+                counts[term] += 1;
+                distinct += usize::from(counts[term] == 1);
+            }
+            next += 1;
+        }
+        if distinct > best.0 && !unit.terms.is_empty() {
+            best = (distinct, unit.start, units[next - 1].end.min(unit.start + length));
+        }
+        for &term in &unit.terms {
+            counts[term] -= 1;
+            distinct -= usize::from(counts[term] == 0);
+        }
+    }
+    (best.0 > 0).then_some((best.1, best.2))
 }
 
-fn floor(text: &str, mut at: usize) -> usize {
-    at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
+fn units(chars: &[char], terms: &[String]) -> Vec<Unit> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    for run in chars.chunk_by(|a, b| !a.is_whitespace() && !b.is_whitespace() && is_unspaced(*a) == is_unspaced(*b)) {
+        let end = at + run.len();
+        if run.first().is_some_and(|c| is_unspaced(*c)) {
+            // Such scripts are found by pairs of characters.
+            for start in at..end {
+                found.push(unit(chars, start..start + 1, start..(start + 2).min(end), terms));
+            }
+        } else if run.first().is_some_and(|c| !c.is_whitespace()) {
+            found.push(unit(chars, at..end, at..end, terms));
+        }
+        at = end;
     }
-    at
+    found
+}
+
+fn unit(chars: &[char], place: std::ops::Range<usize>, read: std::ops::Range<usize>, terms: &[String]) -> Unit {
+    let own = term_set(&chars[read].iter().collect::<String>());
+    let terms = terms.iter().enumerate().filter(|(_, term)| own.contains(*term)).map(|(number, _)| number);
+    Unit { start: place.start, end: place.end, terms: terms.collect() }
+}
+
+/// The first beginning of a word from `from` on, but not behind `limit`.
+fn after_space(chars: &[char], from: usize, limit: usize) -> usize {
+    if from == 0 || chars[from - 1].is_whitespace() {
+        return from;
+    }
+    chars[from..limit].iter().position(|c| c.is_whitespace()).map_or(from, |space| from + space)
+}
+
+/// The last end of a word between `from` and `to`; `to` itself where there is none.
+fn before_space(chars: &[char], from: usize, to: usize) -> usize {
+    if chars[to].is_whitespace() {
+        return to;
+    }
+    chars[from..to].iter().rposition(|c| c.is_whitespace()).map_or(to, |space| from + space)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::query_terms;
     use proptest::prelude::*;
 
     #[test]
@@ -84,11 +120,38 @@ mod tests {
         assert_eq!(snippet("short\n\ntext", &query_terms("none"), 100), "short text");
     }
 
+    #[test]
+    fn scripts_without_spaces_are_shown_where_the_words_are() {
+        for (filler, wanted) in [
+            ("今日は天気がいいです。", "私は黒い猫が好きだ"),
+            ("ภาษาไทยไม่มีช่องว่าง", "แมวสีดำ"),
+            ("오늘은날씨가좋습니다", "검은고양이"),
+        ] {
+            let text = format!("{}{wanted}{}", filler.repeat(40), filler.repeat(40));
+            let shown = snippet(&text, &query_terms(wanted), 60);
+            assert!(shown.contains(wanted) && shown.chars().count() <= 62, "{shown}");
+        }
+        let text = format!("{}猫{}", "あ".repeat(500), "い".repeat(500));
+        assert!(snippet(&text, &query_terms("猫"), 60).contains('猫'), "one character is a question too");
+    }
+
+    #[test]
+    fn long_words_and_long_texts_are_shown_where_they_match() {
+        // More different words than a question may have stand before the one that was asked for.
+        let many: String = (0..500).map(|number| format!("w{number} ")).collect();
+        let shown = snippet(&format!("{many}submarine"), &query_terms("submarine"), 80);
+        assert!(shown.ends_with("submarine"), "{shown}");
+        let url = format!("https://example.org/{}/bicycle", "x".repeat(400));
+        let shown = snippet(&format!("{many}{url} {many}"), &query_terms("bicycle"), 80);
+        assert!(shown.contains("https://example.org/") && shown.chars().count() <= 82, "{shown}");
+    }
+
     proptest! {
         #[test]
         fn any_text_can_be_shown(text in "\\PC{0,200}", question in "\\PC{0,20}", length in 1usize..120) {
             let shown = snippet(&text, &query_terms(&question), length);
             prop_assert!(shown.chars().count() <= text.chars().count() + 2);
+            prop_assert!(shown.chars().count() <= length + 2);
         }
     }
 }

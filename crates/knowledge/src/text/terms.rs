@@ -2,8 +2,9 @@
 //! what is written in any script is found: words for scripts with spaces, pairs of characters for those without.
 
 use rust_stemmers::{Algorithm, Stemmer};
-use std::{borrow::Cow, sync::LazyLock};
+use std::{borrow::Cow, collections::HashSet, sync::LazyLock};
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// Longer words are cut.
 const MAX_TERM_CHARS: usize = 40;
@@ -16,6 +17,12 @@ const MIN_PART: usize = 3;
 const STOPWORDS: [&str; 33] = [
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of",
     "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
+];
+
+/// Short words that French and Italian write together with the next one: `l'école` is found by `école`.
+const ELIDED: [&str; 22] = [
+    "l", "d", "qu", "c", "s", "n", "m", "t", "j", "jusqu", "lorsqu", "puisqu", "quelqu", "quoiqu", "un", "dell", "all",
+    "nell", "sull", "dall", "quest", "bell",
 ];
 
 static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::English));
@@ -48,8 +55,23 @@ pub fn query_terms(text: &str) -> Vec<String> {
     found
 }
 
+/// Every term that a note of this text would be found by.
+pub fn term_set(text: &str) -> HashSet<String> {
+    let mut found = HashSet::new();
+    terms(text, Side::Index, &mut |term| {
+        if !found.contains(term) {
+            found.insert(term.to_owned());
+        }
+    });
+    found
+}
+
 fn terms(text: &str, side: Side, emit: &mut impl FnMut(&str)) {
-    let text: Cow<'_, str> = if text.is_ascii() { text.into() } else { text.nfkc().collect::<String>().into() };
+    let text: Cow<'_, str> = if text.is_ascii() {
+        text.into()
+    } else {
+        text.nfkc().filter(|c| !is_unwritten(*c)).collect::<String>().into()
+    };
     let mut start: Option<usize> = None;
     for (at, c) in text.char_indices() {
         let inside = c.is_alphanumeric() || (!c.is_ascii() && is_combining_mark(c)) || is_apostrophe(&text, at, c);
@@ -67,6 +89,12 @@ fn terms(text: &str, side: Side, emit: &mut impl FnMut(&str)) {
     }
 }
 
+/// Format characters inside words (joiners, soft hyphens, marks of direction) say how a word is drawn, not what it is.
+/// The space of no width does end a word.
+fn is_unwritten(c: char) -> bool {
+    !c.is_ascii() && c != '\u{200B}' && c.general_category() == GeneralCategory::Format
+}
+
 /// An apostrophe inside a word belongs to it: "don't", "l'été".
 fn is_apostrophe(text: &str, at: usize, c: char) -> bool {
     (c == '\'' || c == '’') && text[at + c.len_utf8()..].chars().next().is_some_and(char::is_alphabetic)
@@ -81,9 +109,9 @@ fn word_terms(word: &str, side: Side, emit: &mut impl FnMut(&str)) {
             if parts.len() > 1 {
                 parts.iter().for_each(|part| emit_word(&part.to_ascii_lowercase(), emit));
             }
-            emit_word(&word.to_ascii_lowercase(), emit);
+            emit_whole(&word.to_ascii_lowercase(), emit);
         } else {
-            emit_word(word, emit);
+            emit_whole(word, emit);
         }
         return;
     }
@@ -93,9 +121,18 @@ fn word_terms(word: &str, side: Side, emit: &mut impl FnMut(&str)) {
             unspaced_terms(run, side, emit);
         } else {
             let folded = fold(run);
-            let folded = folded.strip_suffix("'s").or_else(|| folded.strip_suffix("’s")).unwrap_or(&folded);
-            emit_word(folded, emit);
+            emit_whole(folded.strip_suffix("'s").unwrap_or(&folded), emit);
         }
+    }
+}
+
+/// A word, and the one it was written together with.
+fn emit_whole(word: &str, emit: &mut impl FnMut(&str)) {
+    emit_word(word, emit);
+    if let Some((short, rest)) = word.split_once('\'')
+        && ELIDED.contains(&short)
+    {
+        emit_word(rest, emit);
     }
 }
 
@@ -111,21 +148,45 @@ fn emit_word(word: &str, emit: &mut impl FnMut(&str)) {
     }
 }
 
-/// Lower case; accents on Latin letters go, marks of other scripts stay.
+/// Lower case, without what is written or left out as one likes: accents, vowel points, tatweel. Letters stay letters:
+/// the vowel signs of Indian scripts, `й`, `ї`.
 fn fold(chars: &[char]) -> String {
     let mut out = String::with_capacity(chars.len() * 2);
-    let mut after_latin = false;
+    let mut base = '\0';
     for c in chars.iter().flat_map(|c| c.to_lowercase()).nfd() {
         if is_combining_mark(c) {
-            if !after_latin {
+            if is_letter_part(base, c) {
                 out.push(c);
             }
             continue;
         }
-        after_latin = c.is_ascii_alphabetic();
-        out.push(c);
+        base = c;
+        match c {
+            '’' => out.push('\''),
+            'ς' => out.push('σ'),
+            'ـ' => {} // tatweel
+            // One letter each, which keyboards write differently.
+            'ٱ' => out.push('ا'),
+            'ی' | 'ى' => out.push('ي'),
+            'ک' => out.push('ك'),
+            c => out.push(c),
+        }
     }
     out.nfc().collect()
+}
+
+/// Whether a mark makes another letter of the one before it.
+fn is_letter_part(base: char, mark: char) -> bool {
+    match (base, mark as u32) {
+        (_, 0x0591..=0x05C7) => false, // Hebrew points
+        (_, 0x0610..=0x061A | 0x064B..=0x0652 | 0x0656..=0x065F | 0x0670 | 0x06D6..=0x06ED) => false, // Arabic vowels
+        ('ا', 0x0653..=0x0655) => false, // alef with hamza or madda
+        (base, _) if base.is_ascii_alphabetic() => false,
+        ('\u{0370}'..='\u{03FF}', _) => false, // Greek
+        ('е', 0x0308) => false,                // ё
+        ('а' | 'е' | 'и' | 'о' | 'у' | 'ы' | 'э' | 'ю' | 'я' | 'і' | 'є', 0x0300 | 0x0301) => false, // stress
+        _ => true,
+    }
 }
 
 /// `getHTTPResponse` -> get, HTTP, Response; a word with shorter parts is left whole.
@@ -146,7 +207,7 @@ fn case_parts(word: &str) -> Vec<&str> {
 }
 
 /// Scripts written without spaces between words, and Hangul, whose words carry their particles with them.
-fn is_unspaced(c: char) -> bool {
+pub(super) fn is_unspaced(c: char) -> bool {
     matches!(c as u32,
         0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1780..=0x17FF // Thai, Lao, Myanmar, Khmer
         | 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF // kana, Han
@@ -206,6 +267,41 @@ mod tests {
         }
         assert_eq!(query_terms("हिन्दी"), ["हिन्दी"]);
         assert_eq!(query_terms("天気API"), ["天気", "api"]);
+    }
+
+    #[test]
+    fn a_word_is_found_however_its_letters_are_pointed_joined_or_accented() {
+        for (note, question) in [
+            ("مُحَمَّد كَتَبَ", "محمد"),
+            ("أحمد وإبراهيم وآدم", "احمد"),
+            ("كتـــاب", "كتاب"),
+            ("کتاب فارسی", "كتاب"),
+            ("می\u{200c}خواهم", "میخواهم"),
+            ("שָׁלוֹם", "שלום"),
+            ("Ο ΔΡΟΜΟΣ της πόλης", "δρόμος"),
+            ("Καλημέρα", "καλημερα"),
+            ("Ёлка", "елка"),
+            ("за́мок", "замок"),
+            ("co\u{ad}opera\u{ad}tion", "cooperation"),
+            ("क्\u{200d}ष", "क्ष"),
+            ("l'école", "école"),
+            ("l’École d’été", "ecole"),
+            ("jusqu'à l'Allemagne", "allemagne"),
+            ("dell’acqua", "acqua"),
+            ("I don’t know", "don't"),
+            ("Anna’s", "anna"),
+            ("une idée", "l'idée"),
+        ] {
+            let terms = indexed(note);
+            assert!(query_terms(question).iter().any(|term| terms.contains(term)), "{question} in {note}: {terms:?}");
+        }
+        for (one, other) in [("мой", "мои"), ("मौसम", "मसम"), ("їжа", "іжа"), ("سؤال", "سوال")]
+        {
+            assert_ne!(query_terms(one), query_terms(other), "these are letters, not accents");
+        }
+        assert_eq!(query_terms("l'école"), ["l'ecol", "ecol"]);
+        assert_eq!(query_terms("don't o'clock rock'n'roll"), ["don't", "o'clock", "rock'n'rol"]);
+        assert_eq!(indexed("sala\u{200b}mandra"), ["sala", "mandra"], "a space is a space, seen or not");
     }
 
     proptest! {

@@ -182,6 +182,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
         Ok(library) => library,
         Err(problem) => return call.refused::<Data>(problem).await,
     };
+    filter.folders = library.spelled(filter.folders);
     let allowed = knowledge.allowed(&library, &call.call.policy.sandbox);
     let embedded = knowledge.embed_question(&library, &input.query).await;
     let weights = knowledge.weights(&library.info().spec);

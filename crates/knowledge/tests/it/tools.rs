@@ -110,6 +110,88 @@ async fn arguments_that_mean_nothing_are_refused_with_what_to_do() {
     assert_eq!(files(&lab.call("obsidian_rag_search", one_day).await), ["Journal/2024-03-05.md"; 2]);
 }
 
+/// `é` may be one character on disk and two in a question, or the other way round.
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_mean_the_same_name_in_both_spellings_of_a_letter() {
+    let lab = Lab::new();
+    lab.note("Cafe\u{301}/one.md", "bicycle #caf\u{e9}");
+    lab.note("Caf\u{e9}/two.md", "bicycle #cafe\u{301}");
+    lab.note("Other/three.md", "bicycle");
+    lab.index("full").await;
+    for spelled in ["Caf\u{e9}", "Cafe\u{301}"] {
+        for filter in [json!({"directory_filter": [spelled]}), json!({"tags": [spelled]})] {
+            let mut args = filter.clone();
+            args["query"] = "bicycle".into();
+            let mut found = files(&lab.call("obsidian_rag_search", args).await);
+            found.sort();
+            assert_eq!(found, ["Cafe\u{301}/one.md", "Caf\u{e9}/two.md"], "{filter}");
+        }
+    }
+    let args = json!({"query": "bicycle", "directory_filter": ["Caf\u{e9}/one.md"]});
+    assert_eq!(files(&lab.call("obsidian_rag_search", args).await), ["Cafe\u{301}/one.md"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_note_is_called_headed_and_linked_to_is_found() {
+    let lab = Lab::with(KnowledgeConfig::default(), None);
+    lab.note("Wifi password.md", "");
+    lab.note("Alias.md", "---\naliases: [Zeppelin]\n---\n");
+    lab.note("Headings.md", "## Blue bicycle\n\n## Red car\ntext\n");
+    lab.note("Linked.md", "Lunch with [[Brunhilde|my boss]], see [this](https://example.org/quokka).\n");
+    lab.note("Inline.md", "Returns `Vec<Wombat>` or <https://example.org/echidna>.\n");
+    let answer = lab.index("full").await;
+    assert_eq!(answer["data"]["indexed_files"], 4, "an empty note is found and stays empty");
+    for (query, file) in [
+        ("wifi password", "Wifi password.md"),
+        ("zeppelin", "Alias.md"),
+        ("bicycle", "Headings.md"),
+        ("Brunhilde", "Linked.md"),
+        ("quokka", "Linked.md"),
+        ("wombat", "Inline.md"),
+        ("echidna", "Inline.md"),
+    ] {
+        assert_eq!(lab.found(query).await, [file], "{query}");
+    }
+    let found = lab.search("wifi password").await;
+    assert_eq!(found["data"]["results"][0]["chunk_text"], "Wifi password");
+    let status = lab.call("obsidian_rag_status", json!({"files": "empty"})).await;
+    assert_eq!(status["data"]["file_list"]["files"][0]["path"], "Wifi password.md");
+}
+
+/// A name that is not UTF-8 cannot be a path, but nobody has to wonder where the note is.
+#[tokio::test(flavor = "multi_thread")]
+async fn notes_with_unreadable_names_are_listed_as_failed() {
+    use std::os::unix::ffi::OsStrExt;
+    let lab = small_library().await;
+    for name in [&b"caf\xe9.md"[..], b"caf\xe9.png"] {
+        std::fs::write(lab.path("").join(std::ffi::OsStr::from_bytes(name)), "latin").unwrap();
+    }
+    lab.index("sync").await;
+    let status = lab.call("obsidian_rag_status", json!({"files": "failed"})).await;
+    let listed = status["data"]["file_list"]["files"].as_array().unwrap();
+    assert_eq!(listed.len(), 1, "{status:#}");
+    assert_eq!(listed[0]["path"], "caf\u{fffd}.md");
+    assert!(listed[0]["reason"].as_str().unwrap().contains("not UTF-8"), "{status:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snippets_show_where_words_stand_whatever_comes_before_them() {
+    let lab = Lab::new();
+    let filler = "今日は天気がとてもいいです。".repeat(60);
+    lab.note("a.md", format!("{filler}倉庫の鍵は青い箱の中にある。{filler}"));
+    lab.index("full").await;
+    let answer = lab.search("倉庫の鍵").await;
+    let snippet = answer["data"]["results"][0]["snippet"].as_str().unwrap();
+    assert!(snippet.contains("倉庫の鍵"), "{snippet}");
+    // Text comes before code, however many other words stand before the one that was asked for.
+    let words: String = (0..200).map(|number| format!("w{number} ")).collect();
+    lab.note("b.md", format!("{words}a yellow submarine\n\n```\nlet submarine = 1;\n```\n"));
+    lab.index("sync").await;
+    let answer = lab.search("submarine").await;
+    let snippet = answer["data"]["results"][0]["snippet"].as_str().unwrap();
+    assert!(snippet.contains("yellow submarine"), "{snippet}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_adds_up() {
     let lab = small_library().await;
@@ -169,6 +251,12 @@ async fn paths_that_lead_out_are_security_violations() {
         "a/./b",
         "\u{2028}",
         ".. /x",
+        "．．/etc/passwd",
+        "%c0%ae%c0%ae/etc",
+        "%2525252e%2525252e/x",
+        "%u002e%u002e/x",
+        "\u{200b}../x",
+        "%2egit/config",
     ] {
         let answer =
             lab.call("obsidian_rag_search", json!({"query": "x", "directory_filter": ["Journal", path]})).await;

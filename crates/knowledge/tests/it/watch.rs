@@ -35,6 +35,19 @@ async fn a_changed_note_is_found_soon() {
         !lab.found("yellow submarine").await.contains(&"new/b.md".to_owned())
     })
     .await;
+    // A folder may look like a file with an extension; only its own name is ever told.
+    let elsewhere = lab.dir.path().join("elsewhere.v1");
+    crate::support::write(&elsewhere.join("c.md"), b"a purple zeppelin");
+    std::fs::rename(&elsewhere, lab.path("2024.05")).unwrap();
+    eventually("a folder moved in is found", || async {
+        lab.found("purple zeppelin").await.first().is_some_and(|f| f == "2024.05/c.md")
+    })
+    .await;
+    std::fs::rename(lab.path("2024.05"), lab.path("2024.06")).unwrap();
+    eventually("a renamed folder is found", || async {
+        lab.found("purple zeppelin").await.first().is_some_and(|f| f == "2024.06/c.md")
+    })
+    .await;
     stop.cancel();
     serving.await.unwrap();
     lab.knowledge.close().await;

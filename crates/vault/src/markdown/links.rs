@@ -4,6 +4,9 @@
 use super::scan::{Scan, indent};
 use std::ops::Range;
 
+/// Parentheses in a link's target may be nested this deep.
+const MAX_PARENTHESES: usize = 32;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkForm {
     /// `[[target#heading|alias]]`, with or without `!`.
@@ -66,7 +69,8 @@ fn wiki(text: &str, at: usize) -> Option<(Option<Link>, usize)> {
         return None;
     }
     let rest = text.get(inner_start..)?;
-    let close = rest.find("]]").filter(|&i| !rest[..i].contains(['\n', '[']))?;
+    let end = rest.find(['\n', '[']).unwrap_or(rest.len());
+    let close = rest[..end].find("]]")?;
     let inner = &rest[..close];
     let target_end = inner.find(['|', '#']).unwrap_or(inner.len());
     let raw = inner[..target_end].trim_end_matches('\\');
@@ -118,6 +122,7 @@ fn destination(text: &str, start: usize, in_parentheses: bool) -> Option<Link> {
         let mut end = None;
         for (i, c) in rest.char_indices() {
             match c {
+                '(' if depth == MAX_PARENTHESES => return None,
                 '(' => depth += 1,
                 ')' if depth == 0 && in_parentheses => {
                     end = Some(i);
@@ -216,9 +221,19 @@ mod tests {
                 ("../f.md".to_owned(), "../f.md".to_owned()),
             ]
         );
+        assert_eq!(targets("[[a[b]] [[c\n]] [[d]]"), same(&["d"]));
         assert_eq!(
             targets("---\nup: \"[[A]]\"\n---\n`[[n]]` <!-- [[n]] --> %%[[n]]%%\n```\n[[n]]\n```\n[[B]]"),
             same(&["A", "B"])
         );
+    }
+
+    /// Each of these takes minutes when every bracket is looked for in all that follows it.
+    #[test]
+    fn notes_full_of_brackets_are_read_in_one_go() {
+        assert_eq!(targets(&"[[".repeat(500_000)).len(), 0);
+        assert_eq!(targets(&"[[a ".repeat(300_000)).len(), 0);
+        assert_eq!(targets(&"](a".repeat(500_000)).len(), 0);
+        assert_eq!(targets(&"[x](<a".repeat(300_000)).len(), 0);
     }
 }

@@ -126,8 +126,23 @@ fn fence_of(rest: &str) -> Option<(u8, usize)> {
     (length >= 3 && !(mark == b'`' && info.contains('`'))).then_some((mark, length))
 }
 
+/// A code span may be fenced with at most this many backticks; more are just text.
+const MAX_TICKS: usize = 80;
+
+/// What was found out on the way, so that no stretch of a note is searched again for every mark in it.
+#[derive(Default)]
+struct Searched {
+    /// Where the paragraph that was looked at last ends.
+    paragraph_end: usize,
+    /// No `%%` follows any more.
+    no_percents: bool,
+    /// No `-->` follows any more.
+    no_arrow: bool,
+}
+
 fn find_opaque(text: &str, lines: &[Line], body: usize) -> Vec<Range<usize>> {
     let mut opaque: Vec<Range<usize>> = Vec::new();
+    let mut searched = Searched::default();
     let mut fence: Option<(u8, usize, usize)> = None;
     let mut in_list = false;
     let mut previous_blank = true;
@@ -176,7 +191,7 @@ fn find_opaque(text: &str, lines: &[Line], body: usize) -> Vec<Range<usize>> {
             }
         }
         previous_blank = false;
-        scan_inline(text, lines, index, line.start.max(masked_until), &mut opaque);
+        scan_inline(text, lines, index, line.start.max(masked_until), &mut searched, &mut opaque);
     }
     if let Some((_, _, start)) = fence {
         opaque.push(start..text.len());
@@ -185,7 +200,14 @@ fn find_opaque(text: &str, lines: &[Line], body: usize) -> Vec<Range<usize>> {
 }
 
 /// Code spans and comments that begin on this line; they may end on a later one.
-fn scan_inline(text: &str, lines: &[Line], index: usize, from: usize, opaque: &mut Vec<Range<usize>>) {
+fn scan_inline(
+    text: &str,
+    lines: &[Line],
+    index: usize,
+    from: usize,
+    searched: &mut Searched,
+    opaque: &mut Vec<Range<usize>>,
+) {
     let bytes = text.as_bytes();
     let line = lines[index];
     let first = line.start + (line.end - line.start - text[line.start..line.end].trim_start().len());
@@ -200,13 +222,16 @@ fn scan_inline(text: &str, lines: &[Line], index: usize, from: usize, opaque: &m
         let stretch = if bytes[found] == b'`' {
             let length = bytes[found..].iter().take_while(|b| **b == b'`').count();
             at = found + length;
-            close_code_span(bytes, at, length, paragraph_end(text, lines, index)).map(|end| found..end)
+            if searched.paragraph_end < line.end {
+                searched.paragraph_end = paragraph_end(text, lines, index);
+            }
+            close_code_span(bytes, at, length, searched.paragraph_end).map(|end| found..end)
         } else if text[found..].starts_with("%%") {
             at = found + 2;
-            close(bytes, at, b"%%", found == first).map(|end| found..end)
+            close(bytes, at, b"%%", found == first, &mut searched.no_percents).map(|end| found..end)
         } else if text[found..].starts_with("<!--") {
             at = found + 4;
-            close(bytes, at, b"-->", found == first).map(|end| found..end)
+            close(bytes, at, b"-->", found == first, &mut searched.no_arrow).map(|end| found..end)
         } else {
             None
         };
@@ -218,14 +243,19 @@ fn scan_inline(text: &str, lines: &[Line], index: usize, from: usize, opaque: &m
 }
 
 /// A comment that begins its line runs to the end of the note when nothing closes it; elsewhere it is just text.
-fn close(bytes: &[u8], from: usize, end: &[u8], begins_line: bool) -> Option<usize> {
-    match memmem::find(&bytes[from..], end) {
+fn close(bytes: &[u8], from: usize, end: &[u8], begins_line: bool, is_over: &mut bool) -> Option<usize> {
+    let found = if *is_over { None } else { memmem::find(&bytes[from..], end) };
+    *is_over = found.is_none();
+    match found {
         Some(i) => Some(from + i + end.len()),
         None => begins_line.then_some(bytes.len()),
     }
 }
 
 fn close_code_span(bytes: &[u8], from: usize, length: usize, limit: usize) -> Option<usize> {
+    if length > MAX_TICKS {
+        return None;
+    }
     let mut at = from;
     while at < limit {
         at += memchr::memchr(b'`', &bytes[at..limit])?;
@@ -271,6 +301,26 @@ mod tests {
         assert_eq!(opaque("\\`a\\`"), Vec::<&str>::new());
         assert_eq!(opaque("p\n\n    code\n\nq"), ["    code\n"]);
         assert_eq!(opaque("- a\n    ```\n    x\n    ```\n"), ["    ```\n    x\n    ```\n"]);
+    }
+
+    #[test]
+    fn what_closes_nothing_is_text_wherever_it_was_looked_for() {
+        assert_eq!(opaque("a `b\nc `d` e\n\nf `g`"), ["`b\nc `", "`g`"]);
+        assert_eq!(opaque("a <!-- b %% c\nd <!-- e %%f"), ["%% c\nd <!-- e %%"]);
+        assert_eq!(opaque("a %%b\n\n%%\nc"), ["%%b\n\n%%"]);
+        assert_eq!(opaque("a <!-- b\n<!-- c"), ["<!-- c"]);
+        let long = "`".repeat(MAX_TICKS + 1);
+        assert_eq!(opaque(&format!("a {long}b{long} `c`")), ["`c`"]);
+    }
+
+    /// Each of these takes minutes when every mark is looked for in all that follows it.
+    #[test]
+    fn notes_full_of_marks_are_read_in_one_go() {
+        assert_eq!(opaque(&"one `code` span\n".repeat(200_000)).len(), 200_000);
+        assert_eq!(opaque(&"a <!-- b %x\n".repeat(300_000)).len(), 0);
+        assert_eq!(opaque(&"x <!-- ".repeat(500_000)).len(), 0);
+        let ticks: String = (1..1_500).map(|length| format!("{} ", "`".repeat(length))).collect();
+        assert_eq!(opaque(&format!("x {ticks}")).len(), 0);
     }
 
     #[test]

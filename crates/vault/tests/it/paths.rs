@@ -50,6 +50,24 @@ const MALFORMED: &[&str] = &[
     "%2fetc/passwd",
     "a/%2e./b",
     "\u{2028}",
+    "．．/etc/passwd",
+    "a/．．/b",
+    "․․/x",
+    "‥/x",
+    "a／．．／b",
+    "a＼．．＼b",
+    "\u{200b}../x",
+    "%c0%ae%c0%ae/etc",
+    "a%c0%af..%c0%afetc",
+    "%e0%80%ae%e0%80%ae/x",
+    "%ff%2e%2e/x",
+    "%2525252e%2525252e/x",
+    "%25252525252525252525252e/x",
+    "%u002e%u002e/x",
+    "a%u002fb",
+    "％２ｅ％２ｅ/x",
+    "a%2500b",
+    "a%u0000b",
 ];
 const BLOCKED: &[&str] = &[
     ".obsidian/app.json",
@@ -62,6 +80,29 @@ const BLOCKED: &[&str] = &[
     ".toolyard-tmp-1",
     "..a/b",
     "...x",
+    "..%c0%afetc",
+    "%2egit/config",
+    "%252egit/config",
+    "a/%u002egit",
+    "．git/config",
+    "\u{feff}.git/config",
+    "a/\u{200b}%2eenv",
+    ".\u{fe0f}./x",
+    "a/.\u{200d}./x",
+];
+/// Names that people give to notes, however odd they look to the rules above.
+const LEGAL: &[&str] = &[
+    "100% sure.md",
+    "50%25 off.md",
+    "100%effective.md",
+    "20%ab Mai.md",
+    "C#／.NET.md",
+    "Q：なぜ／どうして.md",
+    "…und dann.md",
+    "‥そして.md",
+    "❤️ list.md",
+    "👩‍👧/می‌خواهم.md",
+    "co\u{ad}operate.md",
 ];
 
 #[test]
@@ -79,6 +120,9 @@ fn malformed_and_blocked_are_told_apart() {
             "{text:?}: {:?}",
             VaultPath::parse(text)
         );
+    }
+    for text in LEGAL {
+        assert_eq!(VaultPath::parse(text).map(|path| path.to_string()), Ok((*text).to_owned()));
     }
     assert!(VaultPath::parse(&"x".repeat(256)).is_err());
     assert!(VaultPath::parse(&"a/".repeat(3000)).is_err());

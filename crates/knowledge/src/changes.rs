@@ -1,0 +1,232 @@
+//! [`Changes`]: what the file system says about a vault, as far as it can matter to the index.
+//!
+//! Nothing is queued. Whoever waits is told that something changed, or that events were lost, and then looks at the whole
+//! vault: so no event can be one too many.
+
+use crate::{config::IndexingConfig, scope::Scope};
+use notify::{
+    Event, EventHandler, EventKind, RecommendedWatcher, RecursiveMode, Watcher,
+    event::{CreateKind, RemoveKind},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio::sync::Notify;
+use toolyard_vault::VaultPath;
+
+/// What happened since somebody looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    /// A note, a folder or the ignore file came, went or changed.
+    Changed,
+    /// Anything may have: the system dropped events.
+    Lost,
+}
+
+/// Watches a vault while it is held.
+pub(crate) struct Changes {
+    signal: Arc<Signal>,
+    _watcher: RecommendedWatcher,
+}
+
+#[derive(Default)]
+struct Signal {
+    changed: Notify,
+    lost: AtomicBool,
+}
+
+impl Changes {
+    /// Begins to watch.
+    pub(crate) fn watch(root: &Path, config: &IndexingConfig) -> notify::Result<Changes> {
+        let signal = Arc::new(Signal::default());
+        let told = signal.clone();
+        let root = std::path::absolute(root)?;
+        let mut sieve = Sieve::new(root.clone(), config.clone());
+        let watcher = watcher(&root, move |event: notify::Result<Event>| {
+            if let Some(news) = sieve.news(event) {
+                told.lost.fetch_or(news == News::Lost, Ordering::AcqRel);
+                told.changed.notify_one();
+            }
+        })?;
+        Ok(Changes { signal, _watcher: watcher })
+    }
+
+    /// Waits for news. What comes meanwhile is one piece of news.
+    pub(crate) async fn next(&self) -> News {
+        self.signal.changed.notified().await;
+        if self.signal.lost.swap(false, Ordering::AcqRel) { News::Lost } else { News::Changed }
+    }
+}
+
+/// Linked folders are not watched, as they are not indexed: a link to `/` would have the whole disk watched.
+fn watcher(root: &Path, handler: impl EventHandler) -> notify::Result<RecommendedWatcher> {
+    let mut watcher = RecommendedWatcher::new(handler, notify::Config::default().with_follow_symlinks(false))?;
+    watcher.watch(root, RecursiveMode::Recursive)?;
+    Ok(watcher)
+}
+
+/// Tells events that can matter from those that cannot.
+struct Sieve {
+    root: PathBuf,
+    ignore_file: PathBuf,
+    config: IndexingConfig,
+    scope: Scope,
+}
+
+impl Sieve {
+    fn new(root: PathBuf, config: IndexingConfig) -> Self {
+        let scope = Scope::read(&root, &config);
+        Self { ignore_file: root.join(&config.ignore_file), root, config, scope }
+    }
+
+    fn news(&mut self, event: notify::Result<Event>) -> Option<News> {
+        let event = match event {
+            // Reading is no change. The indexer's own reading comes back as such events.
+            Ok(event) if matches!(event.kind, EventKind::Access(_)) => return None,
+            Ok(event) if !event.need_rescan() => event,
+            Ok(_) => return Some(self.lost()),
+            Err(error) => {
+                tracing::warn!(%error, "some of the vault cannot be watched; it is looked at every knowledge.indexing.rescanSecs");
+                return Some(self.lost());
+            }
+        };
+        if event.paths.contains(&self.ignore_file) {
+            self.scope = Scope::read(&self.root, &self.config);
+            return Some(News::Changed);
+        }
+        event.paths.iter().any(|path| self.matters(event.kind, path)).then_some(News::Changed)
+    }
+
+    /// The ignore file may have changed among what was lost.
+    fn lost(&mut self) -> News {
+        self.scope = Scope::read(&self.root, &self.config);
+        News::Lost
+    }
+
+    /// Whether a changed path can be a note or a folder with notes; not what editors keep in hidden folders.
+    fn matters(&self, kind: EventKind, path: &Path) -> bool {
+        let Ok(relative) = path.strip_prefix(&self.root) else { return false };
+        if relative.iter().any(|part| part.as_encoded_bytes().starts_with(b".")) {
+            return false;
+        }
+        // The root itself went or came.
+        let Some(text) = relative.to_str().filter(|text| !text.is_empty()) else { return true };
+        // A name that no path from outside may have is listed all the same.
+        let Ok(vault_path) = VaultPath::parse(text) else { return true };
+        if self.scope.takes(&vault_path) {
+            return true;
+        }
+        // A folder may have a dot in its name, and of what is gone nobody can say any more what it was.
+        let may_be_folder = match kind {
+            EventKind::Create(CreateKind::File) | EventKind::Remove(RemoveKind::File) => false,
+            EventKind::Create(CreateKind::Folder) | EventKind::Remove(RemoveKind::Folder) => true,
+            _ => std::fs::symlink_metadata(path).map_or(true, |meta| meta.is_dir()),
+        };
+        may_be_folder && self.scope.reaches(&vault_path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use notify::event::{AccessKind, DataChange, Flag, ModifyKind, RenameMode};
+    use std::{sync::mpsc, time::Duration};
+
+    /// Far more than anything here needs, for busy machines.
+    const PATIENCE: Duration = Duration::from_secs(60);
+    const RENAMED: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::From));
+    const WRITTEN: EventKind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+
+    fn sieve(dir: &Path) -> Sieve {
+        Sieve::new(dir.to_owned(), IndexingConfig::default())
+    }
+    fn event(kind: EventKind, path: PathBuf) -> notify::Result<Event> {
+        Ok(Event::new(kind).add_path(path))
+    }
+
+    #[test]
+    fn folders_with_dots_in_their_names_matter_and_attachments_do_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut sieve = sieve(dir.path());
+        std::fs::create_dir(dir.path().join("2024.06")).unwrap();
+        std::fs::write(dir.path().join("photo.png"), "").unwrap();
+        for (kind, path) in [
+            (RENAMED, "2024.05"),
+            (EventKind::Modify(ModifyKind::Name(RenameMode::To)), "2024.06"),
+            (EventKind::Create(CreateKind::Folder), "v1.2"),
+            (EventKind::Remove(RemoveKind::Folder), "v1.2"),
+            (WRITTEN, "note.md"),
+            (EventKind::Remove(RemoveKind::File), "x/note.md"),
+            (WRITTEN, ".obsidian-ragignore"),
+            (RENAMED, ""),
+        ] {
+            assert_eq!(sieve.news(event(kind, dir.path().join(path))), Some(News::Changed), "{kind:?} {path}");
+        }
+        for (kind, path) in [
+            (WRITTEN, "photo.png"),
+            (EventKind::Create(CreateKind::File), "new.png"),
+            (EventKind::Remove(RemoveKind::File), "gone.png"),
+            (WRITTEN, ".git/index"),
+            (RENAMED, ".git/refs"),
+            (RENAMED, "a/.hidden/note.md"),
+            (RENAMED, "zzz-Archive/x"),
+            (EventKind::Access(AccessKind::Any), "note.md"),
+            (WRITTEN, "../outside.md"),
+        ] {
+            assert_eq!(sieve.news(event(kind, dir.path().join(path))), None, "{kind:?} {path}");
+        }
+    }
+
+    #[test]
+    fn lost_events_and_a_new_ignore_file_are_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut sieve = sieve(dir.path());
+        let overflow = Event::new(EventKind::Other).set_flag(Flag::Rescan);
+        assert_eq!(sieve.news(Ok(overflow.clone())), Some(News::Lost));
+        assert_eq!(sieve.news(Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch))), Some(News::Lost));
+        let note = || event(WRITTEN, dir.path().join("Drafts/a.md"));
+        let ignore = dir.path().join(".obsidian-ragignore");
+        assert_eq!(sieve.news(note()), Some(News::Changed));
+        std::fs::write(&ignore, "Drafts/\n").unwrap();
+        assert_eq!(sieve.news(event(WRITTEN, ignore.clone())), Some(News::Changed));
+        assert_eq!(sieve.news(note()), None);
+        std::fs::remove_file(&ignore).unwrap();
+        assert_eq!(sieve.news(Ok(overflow)), Some(News::Lost));
+        assert_eq!(sieve.news(note()), Some(News::Changed), "the ignore file was read again");
+    }
+
+    /// However much happens, there is one piece of news, and it is kept until somebody asks.
+    #[tokio::test]
+    async fn news_is_kept_and_does_not_pile_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let changes = Changes::watch(dir.path(), &IndexingConfig::default()).unwrap();
+        for number in 0..3_000 {
+            std::fs::write(dir.path().join(format!("{number}.png")), "x").unwrap();
+        }
+        std::fs::write(dir.path().join("note.md"), "x").unwrap();
+        let news = tokio::time::timeout(PATIENCE, changes.next()).await;
+        assert!(news.is_ok(), "the note is one change, whatever came before it");
+    }
+
+    #[test]
+    fn linked_folders_are_not_watched() {
+        let dir = tempfile::tempdir().unwrap();
+        let (vault, outside) = (dir.path().join("vault"), dir.path().join("outside"));
+        std::fs::create_dir(&vault).unwrap();
+        std::fs::create_dir(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, vault.join("link")).unwrap();
+        let (sender, events) = mpsc::channel();
+        let _watcher = watcher(&vault, sender).unwrap();
+        std::fs::write(outside.join("a.md"), "x").unwrap();
+        std::fs::write(vault.join("last.md"), "x").unwrap();
+        let mut seen = Vec::new();
+        while !seen.contains(&vault.join("last.md")) {
+            seen.extend(events.recv_timeout(PATIENCE).unwrap().unwrap().paths);
+        }
+        assert!(!seen.iter().any(|path| path.starts_with(vault.join("link"))), "{seen:?}");
+    }
+}
