@@ -174,9 +174,11 @@ pub(crate) fn searching(setup: &Setup) -> Result<Report> {
 
 /// A million chunks, more than the vectors' memory allows: LanceDB's vector index, measured against an exact scan.
 pub(crate) fn million(setup: &Setup) -> Result<Report> {
-    let report = Report::new("notes-million", "p50Ms", Good::Below, 100.0)
-        .also("recall10", Good::AtLeast, 0.95)
-        .also("residentMegabytes", Good::Below, MILLION_RESIDENT);
+    let report = Report::new("notes-million", "p50Ms", Good::Below, 100.0).also("recall10", Good::AtLeast, 0.95).also(
+        "residentMegabytes",
+        Good::Below,
+        MILLION_RESIDENT,
+    );
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(measure_million(setup, report))
 }

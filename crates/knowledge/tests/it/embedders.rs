@@ -268,7 +268,11 @@ async fn an_evaluation_sends_nothing_sensitive_away_either() {
     let embedder: Arc<dyn Embedder> = Arc::new(Remote(OllamaEmbedder::new(&config.embedding).unwrap()));
     let document = |id: &str, text: &str| Document { id: id.to_owned(), title: String::new(), text: text.to_owned() };
     let documents = [document("1", "the blue bicycle"), document("2", "Anna owes me 500")];
-    let judged = |text: &str, id: &str| Judged { text: text.to_owned(), grades: HashMap::from([(id.to_owned(), 1.0)]) };
+    let judged = |text: &str, id: &str| Judged {
+        id: "q".to_owned(),
+        text: text.to_owned(),
+        grades: HashMap::from([(id.to_owned(), 1.0)]),
+    };
     let questions = [judged("which bicycle", "1"), judged("who owes me money", "2")];
     let report = evaluate(&MemoryIndex::new(), &embedder, &config, &documents, &questions, 0.5).await.unwrap();
     assert!(server.behaviour.has_seen("the blue bicycle") && server.behaviour.has_seen("which bicycle"));
