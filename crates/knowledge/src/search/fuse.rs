@@ -7,6 +7,12 @@ use std::collections::HashMap;
 /// sure as another question's.
 const LEAST_BEST_LIKENESS: f32 = 0.4;
 
+/// What scores are measured by is a question's best, but no more than so many times its fifth best. A note that says
+/// word for word what is asked would make all others look alike in one leg and not in the other.
+const STANDARD_PLACE: usize = 4;
+const TEXT_ABOVE_STANDARD: f32 = 2.0;
+const LIKENESS_ABOVE_STANDARD: f32 = 1.15;
+
 /// How much each part counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
@@ -27,7 +33,7 @@ pub struct Fused {
     pub score: f32,
     /// BM25 as counted; `None` when full text did not find it.
     pub text_score: Option<f32>,
-    /// BM25 against the best of this question.
+    /// BM25 against the best of this question (see [`STANDARD_PLACE`]).
     pub text_part: f32,
     /// The cosine; `None` without vectors.
     pub likeness: Option<f32>,
@@ -79,24 +85,42 @@ pub fn fuse(
         });
         fused.text_score = Some(near.score);
     }
-    let most_text = text.iter().map(|near| near.score).fold(0.0, f32::max);
+    let most_text = standard(text, TEXT_ABOVE_STANDARD);
     // Cosines of short questions are low throughout, those of long ones high. Measured by the best, as BM25 is, the same
     // weight fits both.
-    let most_like = vectors.iter().map(|near| near.score).fold(LEAST_BEST_LIKENESS, f32::max);
+    let most_like = standard(vectors, LIKENESS_ABOVE_STANDARD).max(LEAST_BEST_LIKENESS);
     let most_like = if text.is_empty() { 1.0 } else { most_like };
     let mut ranked: Vec<Fused> = all
         .into_values()
         .map(|mut fused| {
             fused.text_part =
                 fused.text_score.map_or(0.0, |score| if most_text > 0.0 { score / most_text } else { 0.0 });
-            fused.vector_part = fused.likeness.map_or(0.0, |like| (like / most_like).clamp(0.0, 1.0));
+            fused.vector_part = fused.likeness.map_or(0.0, |like| (like / most_like).max(0.0));
             let both = share * fused.vector_part + (1.0 - share) * fused.text_part;
-            fused.score = (both * (1.0 - weights.links) + weights.links * fused.link_part).clamp(0.0, 1.0);
+            fused.score = both * (1.0 - weights.links) + weights.links * fused.link_part;
             fused
         })
         .collect();
+    // What stands out has parts above 1. All of them are measured by the largest, which changes no order.
+    let most = ranked.iter().map(|f| f.text_part.max(f.vector_part)).fold(1.0, f32::max);
+    for fused in &mut ranked {
+        for part in [&mut fused.text_part, &mut fused.vector_part, &mut fused.link_part, &mut fused.score] {
+            *part = (*part / most).clamp(0.0, 1.0);
+        }
+    }
     ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
     ranked
+}
+
+/// What the scores of a leg are measured by.
+fn standard(all: &[Near], above: f32) -> f32 {
+    let mut scores: Vec<f32> = all.iter().map(|near| near.score).collect();
+    scores.sort_unstable_by(|a, b| b.total_cmp(a));
+    let best = scores.first().copied().unwrap_or(0.0);
+    match scores.get(STANDARD_PLACE) {
+        Some(usual) if *usual > 0.0 => best.min(above * usual),
+        _ => best,
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +159,24 @@ mod tests {
         assert_eq!(unsure[0].row, 1);
         let sure = fuse(&words, &[near(2, 0.6), near(1, 0.2)], |_| None, |_| 0.0, &WEIGHTS);
         assert_eq!((sure[0].row, sure[0].vector_part), (2, 1.0));
+    }
+
+    #[test]
+    fn a_note_that_is_the_question_itself_changes_nothing_between_the_others() {
+        let text: Vec<Near> = (1..=6).map(|row| near(row, 40.0 - 3.0 * row as f32)).collect();
+        let like: Vec<Near> = (1..=6).map(|row| near(row, 0.7 + 0.01 * row as f32)).collect();
+        let order = |text: &[Near], like: &[Near]| {
+            let ranked = fuse(text, like, |_| None, |_| 0.0, &WEIGHTS);
+            assert!(
+                ranked.iter().all(|f| [f.score, f.text_part, f.vector_part].iter().all(|p| (0.0..=1.0).contains(p)))
+            );
+            ranked.iter().map(|f| f.row).collect::<Vec<_>>()
+        };
+        let without = order(&text, &like);
+        let itself = |all: &[Near], score: f32| [&[near(9, score)], all].concat();
+        let with = order(&itself(&text, 300.0), &itself(&like, 1.0));
+        assert_eq!((without[0], with[0]), (1, 9));
+        assert_eq!(with[1..], without);
     }
 
     #[test]
