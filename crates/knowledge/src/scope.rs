@@ -39,7 +39,11 @@ impl Scope {
 
     /// Whether a folder may hold notes that are indexed.
     pub(crate) fn enters(&self, folder: &VaultPath) -> bool {
-        let path = folder.as_str();
+        self.enters_name(folder.as_str())
+    }
+
+    /// The same for a folder whose name may be no vault path.
+    pub(crate) fn enters_name(&self, path: &str) -> bool {
         !self.is_denied(path)
             && !self.ignored.matched(path, true).is_ignore()
             && (self.allow.is_empty() || self.allow.iter().any(|a| is_within(path, a) || is_within(a, path)))
@@ -47,8 +51,13 @@ impl Scope {
 
     /// Whether a file is a note that is indexed. Its folders are looked at too.
     pub(crate) fn takes(&self, file: &VaultPath) -> bool {
-        let path = file.as_str();
-        let extension = file.extension().map(str::to_lowercase);
+        self.takes_name(file.as_str())
+    }
+
+    /// The same for a file whose name may be no vault path.
+    pub(crate) fn takes_name(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let extension = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, e)| e.to_lowercase());
         extension.is_some_and(|e| self.extensions.contains(&e))
             && !self.is_denied(path)
             && !self.ignored.matched_path_or_any_parents(path, false).is_ignore()

@@ -2,7 +2,7 @@
 //! it now and then, take up an interrupted job, and mend an index that does not fit the embedder.
 
 use crate::{
-    indexer::{JobMode, Started},
+    indexer::{Backoff, JobMode, Started},
     scope::Scope,
     service::Knowledge,
 };
@@ -26,10 +26,20 @@ const QUEUE: usize = 1_024;
 
 /// Serves until told to stop.
 pub async fn serve(knowledge: Arc<Knowledge>, stop: CancellationToken) {
+    let watches = knowledge.config.indexing.watch;
+    serve_and(knowledge, stop, watches).await;
+}
+
+/// The same, and watches the vault whatever the configuration says: for who asked for just that.
+pub async fn serve_watching(knowledge: Arc<Knowledge>, stop: CancellationToken) {
+    serve_and(knowledge, stop, true).await;
+}
+
+async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: bool) {
     knowledge.set_serving();
     let config = knowledge.config.indexing.clone();
     let (sender, mut events) = mpsc::channel::<PathBuf>(QUEUE);
-    let watching = config.watch.then(|| watch(&knowledge, sender)).flatten();
+    let watching = watches.then(|| watch(&knowledge, sender)).flatten();
     knowledge.observe().await;
     if let Some(job) = knowledge.resume() {
         tracing::info!(job = %job.id, "an interrupted indexing job is taken up again");
@@ -42,6 +52,7 @@ pub async fn serve(knowledge: Arc<Knowledge>, stop: CancellationToken) {
     rescan.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ended = knowledge.jobs.ended();
     let mut due: Option<Due> = None;
+    let mut mending = Backoff::new(PROBE_EVERY);
     loop {
         let wake = due.map(|due| due.at());
         tokio::select! {
@@ -54,8 +65,11 @@ pub async fn serve(knowledge: Arc<Knowledge>, stop: CancellationToken) {
             () = async { match wake { Some(at) => sleep_until(at).await, None => std::future::pending().await } } => {
                 due = if sync(&knowledge).await { None } else { Some(Due::again(None, &config)) };
             }
-            _ = rescan.tick(), if config.watch => {
-                sync(&knowledge).await;
+            _ = rescan.tick(), if watches => {
+                // Who stopped a job does not want it back as long as nothing changes.
+                if !knowledge.jobs.rests() {
+                    sync(&knowledge).await;
+                }
             }
             Ok(()) = ended.changed() => {
                 // What was just indexed is loaded before somebody asks for it.
@@ -63,8 +77,14 @@ pub async fn serve(knowledge: Arc<Knowledge>, stop: CancellationToken) {
             }
             _ = probe.tick() => {
                 knowledge.observe().await;
-                if let Some(mode) = knowledge.mending().await {
-                    let _ = knowledge.start(mode);
+                match knowledge.mending().await {
+                    None => mending.reset(),
+                    Some(mode) if mending.is_due(Instant::now()) => {
+                        if matches!(knowledge.start(mode), Ok(Started::New(_))) {
+                            mending.tried(Instant::now());
+                        }
+                    }
+                    Some(_) => {}
                 }
             }
         }

@@ -25,11 +25,18 @@ pub enum Surveyed {
         /// When it was last written, in milliseconds since 1970.
         mtime_ms: i64,
     },
-    /// A file or folder that cannot be looked at.
+    /// A file that cannot be looked at.
     Unreadable {
         /// Where, as well as it can be spelled.
         path: String,
         /// Why, without the content of anything.
+        reason: String,
+    },
+    /// A folder that cannot be listed: what is below it is not known.
+    UnreadableFolder {
+        /// Where, as well as it can be spelled.
+        path: String,
+        /// Why.
         reason: String,
     },
 }
@@ -69,7 +76,7 @@ impl Vault {
             (Ok(entries), _) => entries,
             (Err(failure), Some(_)) if failure.code == ErrorCode::NotFound => return Ok(()),
             (Err(failure), Some(folder)) => {
-                visit(Surveyed::Unreadable { path: folder.to_string(), reason: failure.message });
+                visit(Surveyed::UnreadableFolder { path: folder.to_string(), reason: failure.message });
                 return Ok(());
             }
             (Err(failure), None) => return Err(failure),
@@ -80,7 +87,10 @@ impl Vault {
                 Err(error) => {
                     let spelled = folder.map_or_else(|| entry.name.clone(), |f| format!("{f}/{}", entry.name));
                     let reason = format!("its name cannot be a vault path: {}", problem(&error));
-                    visit(Surveyed::Unreadable { path: spelled, reason });
+                    visit(match entry.kind {
+                        NodeKind::Folder => Surveyed::UnreadableFolder { path: spelled, reason },
+                        _ => Surveyed::Unreadable { path: spelled, reason },
+                    });
                     continue;
                 }
             };
