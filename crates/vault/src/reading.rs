@@ -202,6 +202,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("v");
         std::fs::create_dir_all(root.join("a/skipped")).unwrap();
+        std::fs::create_dir_all(root.join("a/fol\\der")).unwrap();
         std::fs::create_dir_all(root.join(".obsidian")).unwrap();
         for (path, text) in
             [("z.md", "z"), ("a/n.md", "nn"), ("a/skipped/x.md", "x"), (".obsidian/c.md", "c"), ("b\\ad.md", "b")]
@@ -210,16 +211,18 @@ mod tests {
         }
         std::os::unix::fs::symlink("/etc", root.join("out")).unwrap();
         let vault = Vault::open(&root, VaultOptions::new(dir.path().join("locks"))).unwrap();
-        let (mut files, mut bad) = (Vec::new(), Vec::new());
+        let (mut files, mut bad, mut unlisted) = (Vec::new(), Vec::new(), Vec::new());
         let cancel = CancellationToken::new();
         vault
             .survey(&cancel, &mut |folder| folder.name() != "skipped", &mut |found| match found {
                 Surveyed::File { path, size, .. } => files.push((path.to_string(), size)),
                 Surveyed::Unreadable { path, .. } => bad.push(path),
+                Surveyed::UnreadableFolder { path, .. } => unlisted.push(path),
             })
             .unwrap();
         assert_eq!(files, [("a/n.md".to_owned(), 2), ("z.md".to_owned(), 1)]);
         assert_eq!(bad, ["b\\ad.md"]);
+        assert_eq!(unlisted, ["a/fol\\der"]);
         cancel.cancel();
         assert!(vault.survey(&cancel, &mut |_| true, &mut |_| {}).is_err());
         assert!(vault.is_readable());
