@@ -141,6 +141,14 @@ impl Job {
         }
     }
 
+    /// It runs no more, if it did.
+    fn interrupt(&mut self) {
+        if self.state == JobState::Running {
+            self.state = JobState::Interrupted;
+            self.message = Some("The process that indexed ended before it was done.".to_owned());
+        }
+    }
+
     /// Whether the process that ran it is still there.
     fn is_alive(&self) -> bool {
         start_time(self.pid).is_some_and(|started| started == self.process_started)
@@ -160,9 +168,10 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
-    /// Another job begins.
+    /// Another job begins, so the one before has ended, even where nobody could write that down.
     pub fn begin(&mut self, job: Job) {
-        if let Some(before) = self.last.replace(job) {
+        if let Some(mut before) = self.last.replace(job) {
+            before.interrupt();
             self.ended.insert(0, before);
             self.ended.truncate(MAX_ENDED);
         }
@@ -199,11 +208,9 @@ impl JobFile {
         let mut record: JobRecord =
             std::fs::read(&self.0).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
         if let Some(job) = &mut record.last
-            && job.state == JobState::Running
             && !job.is_alive()
         {
-            job.state = JobState::Interrupted;
-            job.message = Some("The process that indexed ended before it was done.".to_owned());
+            job.interrupt();
         }
         record
     }
@@ -287,8 +294,11 @@ mod tests {
             assert_eq!(record.last_ended().map(|job| &job.id), Some(&job.id));
         }
         record.begin(Job::new(JobMode::Full, 0));
+        record.begin(Job::new(JobMode::Full, 0));
+        assert!(record.ended.iter().all(|job| job.state != JobState::Running), "one runs at a time");
+        record.ended.remove(0);
         assert_eq!(record.last_ended().map(|job| &job.id), jobs.last().map(|job| &job.id));
-        assert!(record.find(&jobs[jobs.len() - MAX_ENDED].id).is_some());
+        assert!(record.find(&jobs[jobs.len() - MAX_ENDED + 1].id).is_some());
         assert!(record.find(&jobs[0].id).is_none(), "not all of them for ever");
     }
 
