@@ -1,8 +1,8 @@
 //! The work of one job: look at the vault, find what is new, changed or gone, and write it batch by batch. One bad file
 //! never stops the rest.
 //!
-//! In memory are the list of files, one batch, and the file that is being cut: whatever the size of the vault, and however
-//! many chunks a file has. What is written stays when the job is stopped; the next one goes on there.
+//! In memory are the list of files, one batch of rows, and the one note that is being cut: so much as the largest note
+//! takes, whatever the size of the vault. What is written stays when the job is stopped; the next one goes on there.
 
 use super::{
     Job, JobMode,
