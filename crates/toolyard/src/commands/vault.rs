@@ -191,6 +191,9 @@ async fn ended(backend: &mut Backend, id: &Value, progress: &IndexProgress) -> R
 async fn cancel(global: &Global, backend: &mut Backend) -> Outcome {
     let before = call(backend, "obsidian_rag_status", json!({})).await?;
     let envelope = call(backend, "obsidian_rag_index", json!({"mode": "cancel"})).await?;
+    if envelope["data"].is_null() && !before["data"]["active_job"].is_null() {
+        return finish(global, &envelope, |_| {});
+    }
     let state = envelope["data"]["state"].as_str().unwrap_or_default();
     let word = match (before["data"]["active_job"].is_null(), state) {
         (_, "running") => "the job has not stopped yet",
