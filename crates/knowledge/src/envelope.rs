@@ -166,9 +166,9 @@ impl Problem {
             }
             IndexError::NoEarlierVersion => Self::new(
                 ProblemCode::IndexNotFound,
-                "There is no earlier complete version of the index.",
+                "There is no earlier complete version to return to; the index stays as it is.",
                 false,
-                "Call obsidian_rag_index with mode reindex to build the index anew.",
+                "Go on with the index as it is. Call obsidian_rag_index with mode reindex if it should be built anew.",
             ),
             IndexError::Busy => Self::new(
                 ProblemCode::IndexerFailed,

@@ -31,4 +31,4 @@ pub use facts::{Fact, FactStore};
 pub use provider::KnowledgeProvider;
 pub use service::{Knowledge, KnowledgeParts, VaultLook, vector_weight};
 pub use tools::definitions;
-pub use watcher::{PROBE_EVERY, serve};
+pub use watcher::{PROBE_EVERY, serve, serve_watching};

@@ -44,8 +44,13 @@ impl Scope {
 
     /// Whether a folder may hold notes that are indexed. The folders it lies in are not looked at.
     pub(crate) fn enters(&self, folder: &VaultPath) -> bool {
+        self.enters_name(folder.as_str())
+    }
+
+    /// The same for a folder whose name may be no vault path.
+    pub(crate) fn enters_name(&self, path: &str) -> bool {
         // Two spellings of a letter are one name here, whichever the disk and the settings have.
-        let path = &*nfc(folder.as_str());
+        let path = &*nfc(path);
         !self.is_denied(path)
             && !self.ignored.matched(path, true).is_ignore()
             && (self.allow.is_empty() || self.allow.iter().any(|a| is_within(path, a) || is_within(a, path)))
@@ -53,20 +58,18 @@ impl Scope {
 
     /// Whether a file is a note that is indexed. Its folders are looked at too.
     pub(crate) fn takes(&self, file: &VaultPath) -> bool {
-        let path = &*nfc(file.as_str());
-        let extension = file.extension().map(str::to_lowercase);
+        self.takes_name(file.as_str())
+    }
+
+    /// The same for a file whose name may be no vault path.
+    pub(crate) fn takes_name(&self, path: &str) -> bool {
+        let path = &*nfc(path);
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let extension = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, e)| e.to_lowercase());
         extension.is_some_and(|e| self.extensions.contains(&e))
             && !self.is_denied(path)
             && !self.ignored.matched_path_or_any_parents(path, false).is_ignore()
             && (self.allow.is_empty() || self.allow.iter().any(|a| is_within(path, a)))
-    }
-
-    /// Whether something that cannot be looked at may be a note or a folder of notes. Of files whose names cannot be read
-    /// (old archives are full of them) only those that end like notes are.
-    pub(crate) fn misses(&self, path: &str) -> bool {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_lowercase());
-        !name.contains(char::REPLACEMENT_CHARACTER) || extension.is_none_or(|e| self.extensions.contains(&e))
     }
 
     /// A denied name without a slash is denied at any depth, as a folder of the vault's root or below.
@@ -113,8 +116,8 @@ mod tests {
     #[test]
     fn attachments_with_unreadable_names_are_not_missed() {
         let scope = scope(&IndexingConfig::default(), "");
-        assert!(scope.misses("x/caf\u{fffd}.MD") && scope.misses("caf\u{fffd}") && scope.misses("locked.d"));
-        assert!(!scope.misses("caf\u{fffd}.png"));
+        assert!(scope.takes_name("x/caf\u{fffd}.MD") && scope.enters_name("caf\u{fffd}"));
+        assert!(!scope.takes_name("caf\u{fffd}.png") && !scope.takes_name("zzz-Archive/caf\u{fffd}.md"));
     }
 
     #[test]

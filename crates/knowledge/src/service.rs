@@ -126,6 +126,7 @@ impl Knowledge {
             vault: parts.vault.clone(),
             index: parts.index.clone(),
             embedder: parts.embedder.clone(),
+            embedder_problem: parts.embedder_problem.clone(),
             config: config.clone(),
             guard: guard.clone(),
             folder: parts.folder.clone(),
@@ -411,7 +412,8 @@ impl Knowledge {
                     visit(path.as_str(), size, mtime_ms);
                 }
                 // The index keeps it as failed.
-                Surveyed::Unreadable { path, .. } if scope.misses(&path) => look.notes += 1,
+                Surveyed::Unreadable { path, .. } if scope.takes_name(&path) => look.notes += 1,
+                Surveyed::UnreadableFolder { path, .. } if scope.enters_name(&path) => look.notes += 1,
                 _ => {}
             });
             (vault.is_readable() && done.is_ok()).then_some(look)
@@ -558,14 +560,17 @@ impl Knowledge {
     }
 
     /// Whether the configured embedder and the index do not fit each other, or chunks wait for vectors: the mode of the
-    /// job that mends it.
-    pub(crate) async fn mending(&self) -> Option<JobMode> {
+    /// job that mends it. A sync begins anew where the embedder is another one, and goes on where one before was stopped.
+    pub async fn mending(&self) -> Option<JobMode> {
+        if self.jobs.rests() {
+            return None;
+        }
         let library = self.library.load_full()?;
         match self.embedder_info().await {
-            Some(Ok(info)) if !fits(&info, &library.info().spec) => Some(JobMode::Reindex),
+            Some(Ok(info)) if !fits(&info, &library.info().spec) => Some(JobMode::Sync),
             Some(Ok(_)) if library.totals.unembedded > 0 => Some(JobMode::Sync),
             None if !library.info().spec.embedder.is_empty() && self.config.embedding.kind == EmbedderKind::None => {
-                Some(JobMode::Reindex)
+                Some(JobMode::Sync)
             }
             _ => None,
         }

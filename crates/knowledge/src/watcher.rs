@@ -3,7 +3,7 @@
 
 use crate::{
     changes::{Changes, News},
-    indexer::{JobMode, Started},
+    indexer::{Backoff, JobMode, Started},
     service::Knowledge,
 };
 use std::{sync::Arc, time::Duration};
@@ -18,9 +18,19 @@ const LOST_EVERY: Duration = Duration::from_secs(10);
 
 /// Serves until told to stop.
 pub async fn serve(knowledge: Arc<Knowledge>, stop: CancellationToken) {
+    let watches = knowledge.config.indexing.watch;
+    serve_and(knowledge, stop, watches).await;
+}
+
+/// The same, and watches the vault whatever the configuration says: for who asked for just that.
+pub async fn serve_watching(knowledge: Arc<Knowledge>, stop: CancellationToken) {
+    serve_and(knowledge, stop, true).await;
+}
+
+async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: bool) {
     knowledge.set_serving();
     let config = knowledge.config.indexing.clone();
-    let changes = config.watch.then(|| watch(&knowledge)).flatten();
+    let changes = watches.then(|| watch(&knowledge)).flatten();
     knowledge.observe().await;
     if let Some(job) = knowledge.resume() {
         tracing::info!(job = %job.id, "an interrupted indexing job is taken up again");
@@ -34,6 +44,7 @@ pub async fn serve(knowledge: Arc<Knowledge>, stop: CancellationToken) {
     let mut ended = knowledge.jobs.ended();
     let mut due: Option<Due> = None;
     let mut lost_before: Option<Instant> = None;
+    let mut mending = Backoff::new(PROBE_EVERY);
     loop {
         let wake = due.map(|due| due.at());
         tokio::select! {
@@ -47,8 +58,9 @@ pub async fn serve(knowledge: Arc<Knowledge>, stop: CancellationToken) {
             () = async { match wake { Some(at) => sleep_until(at).await, None => std::future::pending().await } } => {
                 due = if sync(&knowledge).await { None } else { Some(Due::again(None, &config)) };
             }
-            _ = rescan.tick(), if config.watch => {
-                if !sync(&knowledge).await {
+            _ = rescan.tick(), if watches => {
+                // Who stopped a job does not want it back as long as nothing changes.
+                if !knowledge.jobs.rests() && !sync(&knowledge).await {
                     due = Some(Due::again(due, &config));
                 }
             }
@@ -58,8 +70,14 @@ pub async fn serve(knowledge: Arc<Knowledge>, stop: CancellationToken) {
             }
             _ = probe.tick() => {
                 knowledge.observe().await;
-                if let Some(mode) = knowledge.mending().await {
-                    let _ = knowledge.start(mode);
+                match knowledge.mending().await {
+                    None => mending.reset(),
+                    Some(mode) if mending.is_due(Instant::now()) => {
+                        if matches!(knowledge.start(mode), Ok(Started::New(_))) {
+                            mending.tried(Instant::now());
+                        }
+                    }
+                    Some(_) => {}
                 }
             }
         }

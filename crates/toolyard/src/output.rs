@@ -143,6 +143,12 @@ fn colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && std::env::var("TERM").map_or(true, |t| t != "dumb")
 }
 
+/// Text from notes and files as a terminal may have it, on one line: what would move the cursor, change colours or end the
+/// line is a space.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// Columns, aligned; the last one is not padded.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -162,4 +168,17 @@ pub fn table(rows: &[Vec<String>]) -> String {
     }
     out.truncate(out.trim_end().len());
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn what_a_note_says_does_not_command_the_terminal() {
+        let text = "a\u{1b}[2J\u{1b}]0;title\u{7}b\r\nc\u{9b}31m\u{7f}d \u{65e5}\u{1f642}";
+        let shown = plain(text);
+        assert!(!shown.contains(char::is_control), "{shown:?}");
+        assert_eq!(shown, "a [2J ]0;title b  c 31m d \u{65e5}\u{1f642}");
+    }
 }

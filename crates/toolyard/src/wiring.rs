@@ -205,11 +205,20 @@ impl Yard {
 
     /// Probes the notes, watches the vault and indexes what changes, until closed.
     pub fn watch_notes(&self) {
+        self.spawn_watching(|notes, stop| tokio::spawn(toolyard_knowledge::serve(notes, stop)));
+    }
+
+    /// The same, and watches the vault even where the configuration says that a server does not.
+    pub fn watch_notes_in_any_case(&self) {
+        self.spawn_watching(|notes, stop| tokio::spawn(toolyard_knowledge::serve_watching(notes, stop)));
+    }
+
+    fn spawn_watching(&self, spawn: impl FnOnce(Arc<Knowledge>, CancellationToken) -> tokio::task::JoinHandle<()>) {
         if let Some(notes) = self.notes.clone()
             && let Ok(mut task) = self.watching.task.lock()
             && task.is_none()
         {
-            *task = Some(tokio::spawn(toolyard_knowledge::serve(notes, self.watching.stop.clone())));
+            *task = Some(spawn(notes, self.watching.stop.clone()));
         }
     }
 

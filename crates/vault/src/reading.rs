@@ -25,11 +25,18 @@ pub enum Surveyed {
         /// When it was last written, in milliseconds since 1970.
         mtime_ms: i64,
     },
-    /// A file or folder that cannot be looked at.
+    /// A file that cannot be looked at.
     Unreadable {
         /// Where, as well as it can be spelled.
         path: String,
         /// Why, without the content of anything.
+        reason: String,
+    },
+    /// A folder that cannot be listed: what is below it is not known.
+    UnreadableFolder {
+        /// Where, as well as it can be spelled.
+        path: String,
+        /// Why.
         reason: String,
     },
 }
@@ -69,7 +76,7 @@ impl Vault {
             (Ok(entries), _) => entries,
             (Err(failure), Some(_)) if failure.code == ErrorCode::NotFound => return Ok(()),
             (Err(failure), Some(folder)) => {
-                visit(Surveyed::Unreadable { path: folder.to_string(), reason: failure.message });
+                visit(Surveyed::UnreadableFolder { path: folder.to_string(), reason: failure.message });
                 return Ok(());
             }
             (Err(failure), None) => return Err(failure),
@@ -85,7 +92,10 @@ impl Vault {
                 Err(problem) => {
                     let spelled = folder.map_or_else(|| entry.name.clone(), |f| format!("{f}/{}", entry.name));
                     let reason = format!("its name cannot be a vault path: {problem}");
-                    visit(Surveyed::Unreadable { path: spelled, reason });
+                    visit(match entry.kind {
+                        NodeKind::Folder => Surveyed::UnreadableFolder { path: spelled, reason },
+                        _ => Surveyed::Unreadable { path: spelled, reason },
+                    });
                     continue;
                 }
             };
@@ -198,6 +208,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("v");
         std::fs::create_dir_all(root.join("a/skipped")).unwrap();
+        std::fs::create_dir_all(root.join("a/fol\\der")).unwrap();
         std::fs::create_dir_all(root.join(".obsidian")).unwrap();
         for (path, text) in
             [("z.md", "z"), ("a/n.md", "nn"), ("a/skipped/x.md", "x"), (".obsidian/c.md", "c"), ("b\\ad.md", "b")]
@@ -208,16 +219,18 @@ mod tests {
         std::fs::write(root.join(not_utf8), "latin1").unwrap();
         std::os::unix::fs::symlink("/etc", root.join("out")).unwrap();
         let vault = Vault::open(&root, VaultOptions::new(dir.path().join("locks"))).unwrap();
-        let (mut files, mut bad) = (Vec::new(), Vec::new());
+        let (mut files, mut bad, mut unlisted) = (Vec::new(), Vec::new(), Vec::new());
         let cancel = CancellationToken::new();
         vault
             .survey(&cancel, &mut |folder| folder.name() != "skipped", &mut |found| match found {
                 Surveyed::File { path, size, .. } => files.push((path.to_string(), size)),
                 Surveyed::Unreadable { path, .. } => bad.push(path),
+                Surveyed::UnreadableFolder { path, .. } => unlisted.push(path),
             })
             .unwrap();
         assert_eq!(files, [("a/n.md".to_owned(), 2), ("z.md".to_owned(), 1)]);
         assert_eq!(bad, ["b\\ad.md", "caf\u{fffd}.md"]);
+        assert_eq!(unlisted, ["a/fol\\der"]);
         assert!(vault.list(None, Listing::Visible).unwrap().iter().all(|entry| !entry.name.starts_with("caf")));
         cancel.cancel();
         assert!(vault.survey(&cancel, &mut |_| true, &mut |_| {}).is_err());

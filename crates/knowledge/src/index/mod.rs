@@ -316,11 +316,15 @@ pub trait IndexReader: Send + Sync {
 }
 
 /// What one write changes: everything known of the files in `files` and `removed` is replaced.
+///
+/// A file with too many chunks for one write comes in several. The first has it in `files`, with a row that says it is
+/// unfinished; those between have chunks of it alone; the last has its row in `touched`. Chunks of a file that is not in
+/// `files` are added to those it has.
 #[derive(Debug, Clone, Default)]
 pub struct WriteBatch {
     /// Files as they are now.
     pub files: Vec<FileRow>,
-    /// The chunks of those files.
+    /// The chunks of those files, and more of files that were begun before.
     pub chunks: Vec<ChunkRow>,
     /// Files of which only the row changed; their chunks stay.
     pub touched: Vec<FileRow>,
@@ -331,7 +335,7 @@ pub struct WriteBatch {
 impl WriteBatch {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.touched.is_empty() && self.removed.is_empty()
+        self.files.is_empty() && self.chunks.is_empty() && self.touched.is_empty() && self.removed.is_empty()
     }
 }
 

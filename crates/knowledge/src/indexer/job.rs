@@ -13,6 +13,8 @@ use toolyard_vault::process::start_time;
 
 /// Problems with single files that a job lists; the rest is counted, and stands in the files' own status.
 pub(crate) const MAX_LISTED_ERRORS: usize = 50;
+/// Jobs that ended and can still be asked for by their id, the last one aside.
+const MAX_ENDED: usize = 8;
 
 /// What a job does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -139,19 +141,56 @@ impl Job {
         }
     }
 
+    /// It runs no more, if it did.
+    fn interrupt(&mut self) {
+        if self.state == JobState::Running {
+            self.state = JobState::Interrupted;
+            self.message = Some("The process that indexed ended before it was done.".to_owned());
+        }
+    }
+
     /// Whether the process that ran it is still there.
     fn is_alive(&self) -> bool {
         start_time(self.pid).is_some_and(|started| started == self.process_started)
     }
 }
 
-/// What is kept of jobs: the last one, and the last that was done.
+/// What is kept of jobs: the last one, a few before it, and when one was last done.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct JobRecord {
     /// The last job, finished or not.
     pub last: Option<Job>,
+    /// Jobs before it, the newest first: who started one can learn how it ended though another one runs already.
+    #[serde(default)]
+    pub ended: Vec<Job>,
     /// When a job last found the index equal to the vault, or made it so.
     pub last_sync: Option<Timestamp>,
+}
+
+impl JobRecord {
+    /// Another job begins, so the one before has ended, even where nobody could write that down.
+    pub fn begin(&mut self, job: Job) {
+        if let Some(mut before) = self.last.replace(job) {
+            before.interrupt();
+            self.ended.insert(0, before);
+            self.ended.truncate(MAX_ENDED);
+        }
+    }
+
+    /// The job of an id, if it is still known.
+    pub fn find(&self, id: &str) -> Option<&Job> {
+        self.last.iter().chain(&self.ended).find(|job| job.id == id)
+    }
+
+    /// The job that runs.
+    pub fn running(&self) -> Option<&Job> {
+        self.last.as_ref().filter(|job| job.state == JobState::Running)
+    }
+
+    /// The last job that ended, well or not.
+    pub fn last_ended(&self) -> Option<&Job> {
+        self.last.iter().chain(&self.ended).find(|job| job.state != JobState::Running)
+    }
 }
 
 /// Where jobs are kept.
@@ -169,11 +208,9 @@ impl JobFile {
         let mut record: JobRecord =
             std::fs::read(&self.0).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
         if let Some(job) = &mut record.last
-            && job.state == JobState::Running
             && !job.is_alive()
         {
-            job.state = JobState::Interrupted;
-            job.message = Some("The process that indexed ended before it was done.".to_owned());
+            job.interrupt();
         }
         record
     }
@@ -185,6 +222,33 @@ impl JobFile {
         file.write_all(&serde_json::to_vec(record)?)?;
         file.sync_data()?;
         std::fs::rename(&staged, &self.0)
+    }
+}
+
+/// A file that asks the process at work to stop its job: the only way to reach a job of another process.
+#[derive(Debug, Clone)]
+pub(super) struct CancelFile(PathBuf);
+
+impl CancelFile {
+    /// In this folder.
+    pub(super) fn new(folder: &Path) -> Self {
+        Self(folder.join("job.cancel"))
+    }
+
+    /// Asks for the end of a job.
+    pub(super) fn ask(&self, id: &str) -> std::io::Result<()> {
+        let mut file = std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&self.0)?;
+        file.write_all(id.as_bytes())
+    }
+
+    /// Whether the end of this job was asked for. What is said about another one does not count.
+    pub(super) fn asks_for(&self, id: &str) -> bool {
+        std::fs::read(&self.0).is_ok_and(|said| said == id.as_bytes())
+    }
+
+    /// Nothing is asked for any more.
+    pub(super) fn clear(&self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -209,12 +273,43 @@ mod tests {
         let file = JobFile::new(dir.path());
         assert!(file.read().last.is_none());
         let mut job = Job::new(JobMode::Full, 0);
-        file.write(&JobRecord { last: Some(job.clone()), last_sync: None }).unwrap();
+        file.write(&JobRecord { last: Some(job.clone()), ..JobRecord::default() }).unwrap();
         assert_eq!(file.read().last.unwrap().state, JobState::Running);
         job.process_started += 1;
-        file.write(&JobRecord { last: Some(job), last_sync: None }).unwrap();
+        file.write(&JobRecord { last: Some(job), ..JobRecord::default() }).unwrap();
         assert_eq!(file.read().last.unwrap().state, JobState::Interrupted);
         std::fs::write(dir.path().join("job.json"), b"{half").unwrap();
         assert!(file.read().last.is_none());
+    }
+
+    #[test]
+    fn the_last_few_jobs_are_found_by_their_ids() {
+        let mut record = JobRecord::default();
+        let mut jobs: Vec<Job> = (0..MAX_ENDED + 3).map(|_| Job::new(JobMode::Sync, 0)).collect();
+        for job in &mut jobs {
+            record.begin(job.clone());
+            assert_eq!(record.running().map(|job| &job.id), Some(&job.id));
+            job.state = JobState::Done;
+            record.last = Some(job.clone());
+            assert_eq!(record.last_ended().map(|job| &job.id), Some(&job.id));
+        }
+        record.begin(Job::new(JobMode::Full, 0));
+        record.begin(Job::new(JobMode::Full, 0));
+        assert!(record.ended.iter().all(|job| job.state != JobState::Running), "one runs at a time");
+        record.ended.remove(0);
+        assert_eq!(record.last_ended().map(|job| &job.id), jobs.last().map(|job| &job.id));
+        assert!(record.find(&jobs[jobs.len() - MAX_ENDED + 1].id).is_some());
+        assert!(record.find(&jobs[0].id).is_none(), "not all of them for ever");
+    }
+
+    /// What an earlier version wrote is still understood.
+    #[test]
+    fn a_record_without_earlier_jobs_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut old =
+            serde_json::to_value(JobRecord { last: Some(Job::new(JobMode::Full, 0)), ..JobRecord::default() }).unwrap();
+        old.as_object_mut().unwrap().remove("ended");
+        std::fs::write(dir.path().join("job.json"), old.to_string()).unwrap();
+        assert!(JobFile::new(dir.path()).read().running().is_some());
     }
 }

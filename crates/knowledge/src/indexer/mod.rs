@@ -1,9 +1,16 @@
 //! Indexing as jobs: one at a time in a process and over processes, polled, cancelled, and taken up again where it
 //! stopped.
 
+mod backoff;
+mod batch;
 mod job;
 mod prepare;
+mod read;
 mod run;
+mod survey;
+mod vectors;
+
+pub(crate) use backoff::Backoff;
 
 pub use job::{FileProblem, Job, JobFile, JobMode, JobRecord, JobState, private_folder};
 pub use prepare::{Prepared, Stat};
@@ -11,7 +18,7 @@ pub use run::{JobError, Outcome, Worker};
 
 use crate::{
     config::KnowledgeConfig,
-    embed::Embedder,
+    embed::{EmbedError, Embedder},
     envelope::Problem,
     index::{IndexError, NoteIndex},
     sensitive::Guard,
@@ -32,6 +39,12 @@ use toolyard_vault::Vault;
 pub const MAX_AUTOMATIC_ATTEMPTS: u32 = 1;
 /// How often the record of a running job is written, at most.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(500);
+/// How often it is looked whether another process wants the job to stop.
+const LOOK_FOR_CANCEL_EVERY: Duration = Duration::from_millis(250);
+/// A lock that nobody's job explains is tried this often,
+const LOCK_TRIES: u32 = 5;
+/// with this pause: whoever has just written the end of a job lets go of it at once.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// What every job of a vault needs.
 pub struct Workshop {
@@ -41,6 +54,8 @@ pub struct Workshop {
     pub index: Arc<dyn NoteIndex>,
     /// What makes vectors.
     pub embedder: Option<Arc<dyn Embedder>>,
+    /// Why there is no embedder though one is configured: vectors that are there are kept.
+    pub embedder_problem: Option<EmbedError>,
     /// The settings.
     pub config: Arc<KnowledgeConfig>,
     /// What must not leave the machine.
@@ -53,6 +68,7 @@ pub struct Workshop {
 pub struct Jobs {
     workshop: Workshop,
     file: JobFile,
+    cancel_file: job::CancelFile,
     state: Mutex<State>,
     /// Counts jobs that ended.
     ended: watch::Sender<u64>,
@@ -61,8 +77,12 @@ pub struct Jobs {
 #[derive(Default)]
 struct State {
     active: Option<Active>,
-    /// How the last job of this process ended, when it did not end well.
-    problem: Option<Problem>,
+    /// How the last job of this process ended, when it did not end well, and which that was.
+    problem: Option<(String, Problem)>,
+    /// What could not be written when the last job ended.
+    unwritten: Option<JobRecord>,
+    /// Whether the last job was stopped on request.
+    rests: bool,
 }
 
 struct Active {
@@ -92,7 +112,8 @@ impl Jobs {
     /// None runs yet.
     pub fn new(workshop: Workshop) -> Self {
         let file = JobFile::new(&workshop.folder);
-        Self { workshop, file, state: Mutex::default(), ended: watch::Sender::new(0) }
+        let cancel_file = job::CancelFile::new(&workshop.folder);
+        Self { workshop, file, cancel_file, state: Mutex::default(), ended: watch::Sender::new(0) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -109,21 +130,43 @@ impl Jobs {
         self.state().active.as_ref().map(|active| snapshot(&active.job))
     }
 
-    /// The last job, whichever process ran it, and when the index last equalled the vault.
+    /// The last jobs, whichever process ran them, and when the index last equalled the vault.
     pub fn record(&self) -> JobRecord {
+        self.record_with(&self.state())
+    }
+
+    fn record_with(&self, state: &State) -> JobRecord {
         let mut record = self.file.read();
-        if let Some(active) = self.active() {
-            record.last = Some(active);
+        if let Some(active) = &state.active {
+            record.last = Some(snapshot(&active.job));
+        } else if let Some(unwritten) = &state.unwritten {
+            // Unless another process has had a job since, ours is the last one, and it did end.
+            let id = |record: &JobRecord| record.last.as_ref().map(|job| job.id.clone());
+            if record.last.is_none() || id(&record) == id(unwritten) {
+                return unwritten.clone();
+            }
         }
         record
     }
 
-    /// Why the last job failed, if it did and nothing has gone well since.
+    /// Whether the last job was stopped on request: nothing begins again by itself then, before somebody asks for a job or
+    /// a note changes.
+    pub fn rests(&self) -> bool {
+        self.state().rests
+    }
+
+    /// Why the last job failed, if it did and nothing has gone well since, here or in another process.
     pub fn problem(&self) -> Option<Problem> {
-        if let Some(problem) = self.state().problem.clone() {
+        let (last, problem) = {
+            let state = self.state();
+            (self.record_with(&state).last, state.problem.clone())
+        };
+        if let (Some(last), Some((id, problem))) = (&last, problem)
+            && last.id == id
+        {
             return Some(problem);
         }
-        match self.record().last {
+        match last {
             Some(job) if job.state == JobState::Interrupted => Some(Problem::indexer(
                 "The indexer was stopped before it was done.",
                 job.attempt < MAX_AUTOMATIC_ATTEMPTS,
@@ -149,38 +192,43 @@ impl Jobs {
         }
         let folder = &self.workshop.folder;
         private_folder(folder).map_err(|_| Problem::of_index(&IndexError::Unavailable(String::new())))?;
-        let lock = match take_lock(&folder.join("writer.lock")) {
-            Ok(Some(lock)) => lock,
-            Ok(None) => {
-                return match self.file.read().last {
-                    Some(job) if job.state == JobState::Running => Ok(Started::Running(job)),
-                    _ => Err(Problem::of_index(&IndexError::Busy)),
-                };
+        let unavailable = || Problem::of_index(&IndexError::Unavailable(String::new()));
+        let mut tries = 0;
+        let lock = loop {
+            if let Some(lock) = take_lock(&folder.join("writer.lock")).map_err(|_| unavailable())? {
+                break lock;
             }
-            Err(_) => return Err(Problem::of_index(&IndexError::Unavailable(String::new()))),
+            if let Some(job) = self.file.read().running() {
+                return Ok(Started::Running(job.clone()));
+            }
+            tries += 1;
+            if tries == LOCK_TRIES {
+                return Err(Problem::of_index(&IndexError::Busy));
+            }
+            std::thread::sleep(LOCK_PAUSE);
         };
         let job = Job::new(mode, attempt);
-        let record = JobRecord { last: Some(job.clone()), last_sync: self.file.read().last_sync };
-        if self.file.write(&record).is_err() {
-            return Err(Problem::of_index(&IndexError::Unavailable(String::new())));
-        }
+        let mut record = self.record_with(&state);
+        record.begin(job.clone());
+        self.file.write(&record).map_err(|_| unavailable())?;
+        self.cancel_file.clear();
         let active = Active { job: Arc::new(Mutex::new(job.clone())), cancel: CancellationToken::new() };
-        let worker = self.worker(active.job.clone(), active.cancel.clone(), record.last_sync);
-        state.active = Some(active);
-        state.problem = None;
+        let worker = self.worker(active.job.clone(), active.cancel.clone(), record.clone());
+        let asked = tokio::spawn(asked_to_stop(self.cancel_file.clone(), job.id.clone(), active.cancel.clone()));
+        *state = State { active: Some(active), ..State::default() };
         drop(state);
         let jobs = self.clone();
         tokio::spawn(async move {
             // A panic in the work must end the job, not leave it running for ever.
             let worked = tokio::spawn(async move { worker.work(mode).await }).await;
-            jobs.finish(worked.unwrap_or(Err(JobError::Crashed)), record.last_sync);
-            drop(lock);
+            asked.abort();
+            jobs.finish(worked.unwrap_or(Err(JobError::Crashed)), record, lock);
             jobs.ended.send_modify(|count| *count += 1);
         });
         Ok(Started::New(job))
     }
 
-    fn worker(&self, job: Arc<Mutex<Job>>, cancel: CancellationToken, last_sync: Option<Timestamp>) -> Worker {
+    fn worker(&self, job: Arc<Mutex<Job>>, cancel: CancellationToken, record: JobRecord) -> Worker {
         let shop = &self.workshop;
         let file = self.file.clone();
         let written = Mutex::new(Instant::now());
@@ -188,13 +236,14 @@ impl Jobs {
             let mut last = written.lock().unwrap_or_else(PoisonError::into_inner);
             if last.elapsed() >= CHECKPOINT_EVERY {
                 *last = Instant::now();
-                let _ = file.write(&JobRecord { last: Some(job.clone()), last_sync });
+                let _ = file.write(&JobRecord { last: Some(job.clone()), ..record.clone() });
             }
         });
         Worker {
             vault: shop.vault.clone(),
             index: shop.index.clone(),
             embedder: shop.embedder.clone(),
+            embedder_problem: shop.embedder_problem.clone(),
             config: shop.config.clone(),
             guard: shop.guard.clone(),
             job,
@@ -203,35 +252,39 @@ impl Jobs {
         }
     }
 
-    fn finish(&self, worked: Result<Outcome, JobError>, last_sync: Option<Timestamp>) {
+    /// The job ended. The lock is let go of when that is written and before anybody here sees it.
+    fn finish(&self, worked: Result<Outcome, JobError>, mut record: JobRecord, lock: File) {
         let mut state = self.state();
         let Some(active) = state.active.take() else { return };
         let mut job = snapshot(&active.job);
         job.ended_at = Some(Timestamp::now());
-        let mut record = JobRecord { last: None, last_sync };
         match worked {
             Ok(outcome) => {
                 job.state = JobState::Done;
-                job.total_chunks = outcome.version.as_ref().map_or(job.total_chunks, |version| version.chunks);
+                job.total_chunks = outcome.total_chunks;
                 job.message = outcome.embedder.as_ref().map(ToString::to_string);
                 record.last_sync = Some(Timestamp::now());
             }
             Err(JobError::Cancelled) => {
                 job.state = JobState::Cancelled;
                 job.message = Some("Stopped on request; the next job goes on where it stopped.".to_owned());
+                state.rests = true;
             }
             Err(error) => {
                 tracing::error!(?error, job = %job.id, "indexing failed");
                 let problem = problem_of(&error);
                 job.state = JobState::Failed;
                 job.message = Some(problem.message.clone());
-                state.problem = Some(problem);
+                state.problem = Some((job.id.clone(), problem));
             }
         }
         record.last = Some(job);
+        self.cancel_file.clear();
         if let Err(error) = self.file.write(&record) {
             tracing::warn!(%error, "the record of the last job could not be written");
+            state.unwritten = Some(record);
         }
+        drop(lock);
     }
 
     /// Asks the job that runs in this process to stop; answers it.
@@ -240,6 +293,15 @@ impl Jobs {
         let active = state.active.as_ref()?;
         active.cancel.cancel();
         Some(snapshot(&active.job))
+    }
+
+    /// Asks the job that runs in another process to stop; answers it. It is looked for a few times a second.
+    pub fn cancel_elsewhere(&self) -> Result<Option<Job>, Problem> {
+        let record = self.record();
+        let Some(job) = record.running().filter(|_| self.active().is_none()) else { return Ok(None) };
+        let unavailable = |_| Problem::of_index(&IndexError::Unavailable(String::new()));
+        self.cancel_file.ask(&job.id).map_err(unavailable)?;
+        Ok(Some(job.clone()))
     }
 
     /// Waits until no job runs in this process.
@@ -274,6 +336,14 @@ impl Worker {
             other => other,
         }
     }
+}
+
+/// Stops the job when another process asks for it.
+async fn asked_to_stop(file: job::CancelFile, id: String, cancel: CancellationToken) {
+    while !file.asks_for(&id) {
+        tokio::time::sleep(LOOK_FOR_CANCEL_EVERY).await;
+    }
+    cancel.cancel();
 }
 
 fn snapshot(job: &Mutex<Job>) -> Job {

@@ -6,9 +6,30 @@ use crate::{
     sensitive::{Guard, Material},
     text::index_terms,
 };
+use std::ops::Range;
 
 /// Title and aliases are repeated this often among a chunk's terms, so that they count more than a word of the text.
 const TITLE_WEIGHT: usize = 2;
+/// About what a row takes beside its texts and its vector.
+const ROW_BYTES: usize = 256;
+/// What is told of a file of which some chunks are written and some are not.
+const UNFINISHED: &str = "it was not indexed to its end";
+
+/// How much may be made at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// Chunks.
+    pub(super) chunks: usize,
+    /// Bytes that their rows take.
+    pub(super) bytes: usize,
+    /// Length of the vectors they will have.
+    pub(super) dimensions: usize,
+}
+
+impl Room {
+    /// As much as there is.
+    const ANY: Self = Self { chunks: usize::MAX, bytes: usize::MAX, dimensions: 0 };
+}
 
 /// What is known of a file beside what it says.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +75,16 @@ pub(super) fn blank_file(path: String, state: FileState, reason: String) -> File
     }
 }
 
+/// A file that has some of its chunks.
+pub(super) fn unfinished(path: &str) -> FileRow {
+    blank_file(path.to_owned(), FileState::Failed, UNFINISHED.to_owned())
+}
+
+/// Whether a file has some of its chunks only.
+pub(super) fn is_unfinished(file: &FileRow) -> bool {
+    file.state == FileState::Failed && file.reason == UNFINISHED
+}
+
 impl Prepared {
     /// A file without chunks.
     pub(super) fn without_chunks(file: FileRow) -> Self {
@@ -62,40 +93,110 @@ impl Prepared {
 
     /// A note's rows. A guard keeps sensitive chunks from being embedded.
     pub fn new(path: &str, note: &Note, stat: Stat, guard: Option<&Guard>) -> Self {
-        let state = if note.is_empty { FileState::Empty } else { FileState::Indexed };
-        let mut file = FileRow {
-            hash: stat.hash,
-            size: stat.size,
-            mtime_ms: stat.mtime_ms,
-            recipe: stat.recipe,
-            chunks: note.chunks.len() as u32,
-            title: note.title.clone(),
-            aliases: note.aliases.clone(),
-            tags: note.tags.clone(),
-            links: note.links.clone(),
-            day: note.date.map_or_else(|| day_of_millis(stat.mtime_ms), day_number),
-            ..blank_file(path.to_owned(), state, String::new())
-        };
-        let (chunks, inputs) = rows(note, &file, guard);
-        let withheld = inputs.iter().filter(|input| input.is_none()).count();
-        if withheld > 0 {
-            file.reason = format!("{withheld} sensitive chunks are not sent to the embedding server");
-        }
+        let mut file = file_row(path, note, stat);
+        let (chunks, inputs) = rows(note, &file, guard, 0, Room::ANY);
+        withhold(&mut file, &inputs, 0);
         Self { file, chunks, inputs }
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn bytes(&self, dimensions: usize) -> usize {
+        let file = &self.file;
+        let names = file.aliases.iter().chain(&file.tags).chain(&file.links).map(String::len).sum::<usize>();
+        let rows = self.chunks.iter().map(|row| row_bytes(row, dimensions)).sum::<usize>();
+        ROW_BYTES + file.path.len() + file.title.len() + names + rows
     }
 }
 
-/// The rows of a note, and what is embedded of each.
-fn rows(note: &Note, file: &FileRow, guard: Option<&Guard>) -> (Vec<ChunkRow>, Vec<Option<String>>) {
+/// A note whose rows are made part by part.
+pub(super) struct Cut {
+    file: FileRow,
+    note: Note,
+    next: usize,
+    withheld: usize,
+}
+
+impl Cut {
+    pub(super) fn new(path: &str, note: Note, stat: Stat) -> Self {
+        Self { file: file_row(path, &note, stat), note, next: 0, withheld: 0 }
+    }
+
+    /// The file's row.
+    pub(super) fn file(&self) -> &FileRow {
+        &self.file
+    }
+
+    /// The next rows, as many as there is room for and at least one; whether they are the last.
+    pub(super) fn part(&mut self, guard: Option<&Guard>, room: Room) -> (Prepared, bool) {
+        let (chunks, inputs) = rows(&self.note, &self.file, guard, self.next, room);
+        self.next += chunks.len();
+        self.withheld = withhold(&mut self.file, &inputs, self.withheld);
+        (Prepared { file: self.file.clone(), chunks, inputs }, self.next >= self.note.chunks.len())
+    }
+}
+
+fn file_row(path: &str, note: &Note, stat: Stat) -> FileRow {
+    let state = if note.is_empty { FileState::Empty } else { FileState::Indexed };
+    FileRow {
+        hash: stat.hash,
+        size: stat.size,
+        mtime_ms: stat.mtime_ms,
+        recipe: stat.recipe,
+        chunks: note.chunks.len() as u32,
+        title: note.title.clone(),
+        aliases: note.aliases.clone(),
+        tags: note.tags.clone(),
+        links: note.links.clone(),
+        day: note.date.map_or_else(|| day_of_millis(stat.mtime_ms), day_number),
+        ..blank_file(path.to_owned(), state, String::new())
+    }
+}
+
+/// Says how many chunks are not sent away, and counts them.
+fn withhold(file: &mut FileRow, inputs: &[Option<String>], before: usize) -> usize {
+    let withheld = before + inputs.iter().filter(|input| input.is_none()).count();
+    if withheld > 0 {
+        file.reason = format!("{withheld} sensitive chunks are not sent to the embedding server");
+    }
+    withheld
+}
+
+/// About how many bytes a row takes, what is embedded of it included.
+fn row_bytes(row: &ChunkRow, dimensions: usize) -> usize {
+    let section = row.section.as_ref().map_or(0, String::len);
+    let tags = row.tags.iter().map(|tag| tag.len() + std::mem::size_of::<String>()).sum::<usize>();
+    let vector = dimensions * std::mem::size_of::<f32>();
+    ROW_BYTES
+        + row.source_file.len()
+        + 2 * (row.text.len() + section)
+        + row.opaque.len()
+        + row.terms.len()
+        + tags
+        + vector
+}
+
+/// Rows of a note from a chunk on, as many as there is room for, and what is embedded of each.
+fn rows(
+    note: &Note,
+    file: &FileRow,
+    guard: Option<&Guard>,
+    from: usize,
+    room: Room,
+) -> (Vec<ChunkRow>, Vec<Option<String>>) {
     let mut names = String::new();
     for _ in 0..TITLE_WEIGHT {
         index_terms(&note.title, &mut names);
     }
     note.aliases.iter().chain(&note.tags).for_each(|name| index_terms(name, &mut names));
     let date = note.date.map(|date| date.to_string());
-    let mut rows = Vec::with_capacity(note.chunks.len());
-    let mut inputs = Vec::with_capacity(note.chunks.len());
-    for (number, chunk) in note.chunks.iter().enumerate() {
+    let which: Range<usize> = from..note.chunks.len().min(from.saturating_add(room.chunks.max(1)));
+    let mut rows = Vec::with_capacity(which.len());
+    let mut inputs = Vec::with_capacity(which.len());
+    let mut bytes = 0;
+    for (number, chunk) in note.chunks.iter().enumerate().take(which.end).skip(which.start) {
+        if bytes >= room.bytes {
+            break;
+        }
         let mut terms = String::with_capacity(chunk.text.len() + names.len());
         index_terms(&chunk.text, &mut terms);
         terms.push_str(&names);
@@ -128,6 +229,7 @@ fn rows(note: &Note, file: &FileRow, guard: Option<&Guard>) -> (Vec<ChunkRow>, V
             hash: hash64(&[input.as_bytes()]),
             vector: None,
         });
+        bytes += rows.last().map_or(0, |row| row_bytes(row, room.dimensions));
         inputs.push((!sensitive).then_some(input));
     }
     (rows, inputs)

@@ -1,18 +1,23 @@
-//! The work of one job: look at the vault, find what is new, changed or gone, and write it batch by batch. Memory is
-//! bounded by the batch, whatever the size of the vault. One bad file never stops the rest.
+//! The work of one job: look at the vault, find what is new, changed or gone, and write it batch by batch. One bad file
+//! never stops the rest.
+//!
+//! In memory are the list of files, one batch of rows, and the one note that is being cut: so much as the largest note
+//! takes, whatever the size of the vault. What is written stays when the job is stopped; the next one goes on there.
 
 use super::{
     Job, JobMode,
-    prepare::{Prepared, Stat, blank_file},
+    batch::{Batch, Pace, Piece, Place},
+    prepare::{Prepared, unfinished},
+    read::Reader,
+    survey::{Seen, Survey},
 };
 use crate::{
     config::KnowledgeConfig,
-    embed::{EmbedError, Embedder, EmbedderInfo, Purpose},
+    embed::{EmbedError, Embedder, EmbedderInfo},
     index::{
         FileRow, FileState, IndexError, IndexSpec, IndexWriter, NoteIndex, Start, VersionInfo, WriteBatch, hash64,
     },
-    note::{ChunkSizes, Note, day_of_millis},
-    scope::Scope,
+    note::ChunkSizes,
     sensitive::Guard,
 };
 use std::{
@@ -21,18 +26,8 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::Failure;
-use toolyard_vault::{Surveyed, Vault, VaultPath};
+use toolyard_vault::Vault;
 
-/// A batch is written when it has this many chunks,
-const BATCH_CHUNKS: usize = 4_096;
-/// or this many bytes of text,
-const BATCH_BYTES: usize = 8 << 20;
-/// or this many files.
-const BATCH_FILES: usize = 2_000;
-/// Files that are read and cut in one go on a blocking thread.
-const READ_AHEAD: usize = 64;
-/// A NUL byte this early marks a file as binary.
-const BINARY_PROBE: usize = 8_192;
 /// Changes when notes are cut or read in another way, so that they are indexed again.
 const RECIPE_VERSION: u32 = 2;
 
@@ -61,6 +56,8 @@ impl From<IndexError> for JobError {
 pub struct Outcome {
     /// The version, if there is a new one.
     pub version: Option<VersionInfo>,
+    /// Chunks in the index, new version or not.
+    pub total_chunks: u64,
     /// Why some chunks have no vectors, if so.
     pub embedder: Option<EmbedError>,
 }
@@ -70,6 +67,8 @@ pub struct Worker {
     pub(super) vault: Arc<Vault>,
     pub(super) index: Arc<dyn NoteIndex>,
     pub(super) embedder: Option<Arc<dyn Embedder>>,
+    /// Why there is no embedder though one is configured.
+    pub(super) embedder_problem: Option<EmbedError>,
     pub(super) config: Arc<KnowledgeConfig>,
     pub(super) guard: Arc<Guard>,
     pub(super) job: Arc<Mutex<Job>>,
@@ -78,24 +77,18 @@ pub struct Worker {
     pub(super) checkpoint: Box<dyn Fn(&Job) + Send + Sync>,
 }
 
-/// A file as the survey saw it.
-struct Seen {
-    path: VaultPath,
-    size: u64,
-    mtime_ms: i64,
-}
-
-/// What came of reading a file.
-enum Read {
-    Prepared(Box<Prepared>),
-    /// Only its time changed.
-    Touched(Box<FileRow>),
-    /// It went away meanwhile.
-    Gone(String),
+/// Where one run stands.
+pub(super) struct Progress {
+    pub(super) spec: IndexSpec,
+    pub(super) pace: Pace,
+    /// Why nothing more is embedded.
+    pub(super) down: Option<EmbedError>,
+    /// Chunks without vectors in the file whose pieces are being written.
+    pub(super) waiting: u32,
 }
 
 impl Worker {
-    fn note(&self, change: impl FnOnce(&mut Job)) {
+    pub(super) fn note(&self, change: impl FnOnce(&mut Job)) {
         change(&mut self.job.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -107,125 +100,103 @@ impl Worker {
 
     /// Does the whole job.
     pub async fn run(&self, mode: JobMode) -> Result<Outcome, JobError> {
-        let (info, mut down) = match &self.embedder {
-            None => (None, None),
-            Some(embedder) => match embedder.describe().await {
+        let (info, down) = match (&self.embedder, &self.embedder_problem) {
+            (_, Some(problem)) => (None, Some(problem.clone())),
+            (None, None) => (None, None),
+            (Some(embedder), None) => match self.unless_cancelled(embedder.describe()).await? {
                 Ok(info) => (Some(info), None),
                 Err(error) => (None, Some(error)),
             },
         };
-        let spec = self.spec(info.as_ref(), down.is_some()).await?;
+        let spec = self.spec(mode, info.as_ref(), down.is_some()).await?;
         let start = if mode == JobMode::Reindex { Start::Fresh } else { Start::Continue };
         let mut writer = self.index.write(&spec, start).await?;
         let known: HashMap<String, FileRow> =
             writer.files().await?.into_iter().map(|file| (file.path.clone(), file)).collect();
-        let (seen, unreadable) = self.survey().await?;
-        let recipe = hash64(&[spec.recipe.as_bytes()]);
-        let can_embed = info.is_some();
-        let stale = |seen: &Seen| {
-            known.get(seen.path.as_str()).is_none_or(|file| {
-                mode != JobMode::Sync
-                    || file.size != seen.size
-                    || file.mtime_ms != seen.mtime_ms
-                    || file.recipe != recipe
-                    || (can_embed && file.unembedded > 0)
-                    // What could not be read may be readable now, without any trace on the file.
-                    || file.state == FileState::Failed
-            })
-        };
-        let mut removed: Vec<String> = {
-            let present: std::collections::HashSet<&str> =
-                seen.iter().map(|s| s.path.as_str()).chain(unreadable.iter().map(|f| f.path.as_str())).collect();
-            known.keys().filter(|path| !present.contains(path.as_str())).cloned().collect()
-        };
-        removed.sort_unstable();
-        let work: Vec<Seen> = seen.into_iter().filter(stale).collect();
-        self.note(|job| job.total_files = work.len() as u64);
-
-        let mut batch = Batch { files: Vec::new(), removed, touched: Vec::new(), chunks: 0, bytes: 0 };
-        for file in unreadable {
-            self.note(|job| job.problem(&file.path, &file.reason));
-            if known.get(&file.path) != Some(&file) {
-                batch.files.push(Prepared::without_chunks(file));
+        let survey = self.survey().await?;
+        let mut progress = Progress { pace: Pace::new(spec.dimensions), spec, down, waiting: 0 };
+        let recipe = hash64(&[progress.spec.recipe.as_bytes()]);
+        let (mut batch, work) = plan(survey, known, mode, recipe, info.is_some(), &progress);
+        self.note(|job| {
+            // A run that follows another counts from the beginning.
+            *job = Job {
+                total_files: work.len() as u64,
+                done_files: 0,
+                indexed_files: 0,
+                removed_files: 0,
+                written_chunks: 0,
+                errors: Vec::new(),
+                error_count: 0,
+                ..job.clone()
             }
-        }
-        let mut work = work.into_iter().peekable();
-        while work.peek().is_some() {
+        });
+        let is_remote = self.embedder.as_ref().is_some_and(|embedder| !embedder.is_local());
+        let mut reader = Reader {
+            vault: self.vault.clone(),
+            config: self.config.clone(),
+            guard: is_remote.then(|| self.guard.clone()),
+            recipe,
+            can_embed: info.is_some(),
+            cancel: self.cancel.clone(),
+            work: work.into_iter(),
+            open: None,
+        };
+        while !reader.is_done() {
+            let room = progress.pace.room();
+            let filled = tokio::task::spawn_blocking(move || {
+                reader.fill(&mut batch, room);
+                (reader, batch)
+            });
+            (reader, batch) = filled.await.map_err(|_| JobError::Crashed)?;
             self.check()?;
-            let part: Vec<(Seen, Option<FileRow>)> = work
-                .by_ref()
-                .take(READ_AHEAD)
-                .map(|seen| {
-                    let old = known.get(seen.path.as_str()).cloned();
-                    (seen, old)
-                })
-                .collect();
-            let count = part.len() as u64;
-            for read in self.read(part, recipe, can_embed).await? {
-                match read {
-                    Read::Gone(path) => batch.removed.push(path),
-                    Read::Touched(file) => batch.touched.push(*file),
-                    Read::Prepared(prepared) => {
-                        if matches!(prepared.file.state, FileState::Failed | FileState::Skipped) {
-                            self.note(|job| job.problem(&prepared.file.path, &prepared.file.reason));
-                        }
-                        if prepared.chunks.is_empty() && known.get(&prepared.file.path) == Some(&prepared.file) {
-                            continue;
-                        }
-                        batch.chunks += prepared.chunks.len();
-                        batch.bytes += prepared
-                            .chunks
-                            .iter()
-                            .map(|c| c.text.len() + c.terms.len() + c.opaque.len())
-                            .sum::<usize>();
-                        batch.files.push(*prepared);
-                    }
-                }
-            }
-            self.note(|job| job.done_files += count);
-            if batch.is_full() {
-                self.flush(&mut *writer, &mut batch, &spec, &mut down).await?;
+            if batch.is_full(room) || batch.is_empty() {
+                self.flush(&mut *writer, std::mem::take(&mut batch), &mut progress).await?;
             }
         }
+        self.flush(&mut *writer, batch, &mut progress).await?;
         self.check()?;
-        self.flush(&mut *writer, &mut batch, &spec, &mut down).await?;
         let version = if writer.is_changed() { Some(writer.complete().await?) } else { None };
-        Ok(Outcome { version, embedder: down })
+        let total_chunks = match &version {
+            Some(version) => version.chunks,
+            None => self.index.current().await.ok().flatten().map_or(0, |reader| reader.info().chunks),
+        };
+        Ok(Outcome { version, total_chunks, embedder: progress.down })
     }
 
     fn check(&self) -> Result<(), JobError> {
         if self.cancel.is_cancelled() { Err(JobError::Cancelled) } else { Ok(()) }
     }
 
+    /// Waits for something that may take long, such as an embedding server, and no longer once the job is to stop.
+    pub(super) async fn unless_cancelled<T>(&self, work: impl Future<Output = T>) -> Result<T, JobError> {
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(JobError::Cancelled),
+            done = work => Ok(done),
+        }
+    }
+
     /// What the index is made with. While the embedder cannot be asked, an index that has vectors keeps them.
-    async fn spec(&self, info: Option<&EmbedderInfo>, is_down: bool) -> Result<IndexSpec, JobError> {
+    async fn spec(&self, mode: JobMode, info: Option<&EmbedderInfo>, is_down: bool) -> Result<IndexSpec, JobError> {
         let recipe = Self::recipe(&self.config);
         if let Some(info) = info {
             return Ok(IndexSpec { embedder: info.id.clone(), dimensions: info.dimensions, recipe });
         }
-        if is_down && let Ok(Some(reader)) = self.index.current().await {
-            return Ok(IndexSpec { recipe, ..reader.info().spec.clone() });
+        if is_down {
+            match self.index.current().await {
+                Ok(Some(reader)) => return Ok(IndexSpec { recipe, ..reader.info().spec.clone() }),
+                Ok(None) => {}
+                // It may have vectors. Only who asked for a new index loses them.
+                Err(error) if mode != JobMode::Reindex => return Err(error.into()),
+                Err(_) => {}
+            }
         }
         Ok(IndexSpec { embedder: String::new(), dimensions: 0, recipe })
     }
 
-    async fn survey(&self) -> Result<(Vec<Seen>, Vec<FileRow>), JobError> {
+    async fn survey(&self) -> Result<Survey, JobError> {
         let (vault, config, cancel) = (self.vault.clone(), self.config.clone(), self.cancel.clone());
-        let surveyed = tokio::task::spawn_blocking(move || {
-            let scope = Scope::read(vault.root(), &config.indexing);
-            let (mut seen, mut unreadable) = (Vec::new(), Vec::new());
-            vault.survey(&cancel, &mut |folder| scope.enters(folder), &mut |found| match found {
-                Surveyed::File { path, size, mtime_ms } if scope.takes(&path) => {
-                    seen.push(Seen { path, size, mtime_ms });
-                }
-                Surveyed::File { .. } => {}
-                Surveyed::Unreadable { path, reason } if scope.misses(&path) => {
-                    unreadable.push(blank_file(path, FileState::Failed, reason));
-                }
-                Surveyed::Unreadable { .. } => {}
-            })?;
-            Ok::<_, Failure>((seen, unreadable))
-        });
+        let surveyed = tokio::task::spawn_blocking(move || Survey::of(&vault, &config, &cancel));
         match surveyed.await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(_)) if self.cancel.is_cancelled() => Err(JobError::Cancelled),
@@ -234,194 +205,84 @@ impl Worker {
         }
     }
 
-    /// Reads and cuts a few files on a blocking thread.
-    async fn read(
-        &self,
-        part: Vec<(Seen, Option<FileRow>)>,
-        recipe: u64,
-        can_embed: bool,
-    ) -> Result<Vec<Read>, JobError> {
-        let (vault, config, guard) = (self.vault.clone(), self.config.clone(), self.guard.clone());
-        let is_remote = self.embedder.as_ref().is_some_and(|embedder| !embedder.is_local());
-        let read = tokio::task::spawn_blocking(move || {
-            let guard = is_remote.then_some(&*guard);
-            part.into_iter()
-                .map(|(seen, old)| read_file(&vault, &config, guard, seen, old, recipe, can_embed))
-                .collect()
-        });
-        read.await.map_err(|_| JobError::Crashed)
-    }
-
-    async fn flush(
-        &self,
-        writer: &mut dyn IndexWriter,
-        batch: &mut Batch,
-        spec: &IndexSpec,
-        down: &mut Option<EmbedError>,
-    ) -> Result<(), JobError> {
-        let taken = std::mem::take(batch);
-        if taken.is_empty() {
-            return Ok(());
+    /// Embeds and writes a batch. Files count as done when they are written, not when they are read.
+    async fn flush(&self, writer: &mut dyn IndexWriter, batch: Batch, progress: &mut Progress) -> Result<(), JobError> {
+        let looked = batch.looked;
+        let mut pieces = batch.pieces;
+        if progress.spec.dimensions > 0 && !pieces.is_empty() {
+            self.add_vectors(writer, &mut pieces, progress).await?;
         }
-        let mut files = taken.files;
-        if spec.dimensions > 0 {
-            self.add_vectors(writer, &mut files, spec, down).await?;
+        let mut write = WriteBatch { removed: batch.removed, touched: batch.touched, ..WriteBatch::default() };
+        let removed = write.removed.len() as u64;
+        let (mut indexed, mut troubled) = (0, Vec::new());
+        for Piece { prepared: Prepared { file, chunks, .. }, place, old } in pieces {
+            if matches!(file.state, FileState::Failed | FileState::Skipped) {
+                troubled.push((file.path.clone(), file.reason.clone()));
+            }
+            // Written again, it would be a new version of what is there already.
+            if place == Place::Whole && old.as_ref() == Some(&file) {
+                continue;
+            }
+            indexed += u64::from(file.state == FileState::Indexed && matches!(place, Place::Whole | Place::Last));
+            match place {
+                Place::Whole => write.files.push(file),
+                // Until its last piece is written the file is not known as indexed, whatever happens meanwhile.
+                Place::First => write.files.push(unfinished(&file.path)),
+                Place::Middle => {}
+                Place::Last => write.touched.push(file),
+            }
+            write.chunks.extend(chunks);
         }
-        let mut write = WriteBatch { removed: taken.removed, touched: taken.touched, ..WriteBatch::default() };
-        let (mut indexed, removed) = (0, write.removed.len() as u64);
-        for prepared in files {
-            indexed += u64::from(prepared.file.state == FileState::Indexed);
-            write.files.push(prepared.file);
-            write.chunks.extend(prepared.chunks);
+        let written = write.chunks.len() as u64;
+        if !write.is_empty() {
+            self.check()?;
+            writer.put(write).await?;
         }
-        let chunks = write.chunks.len() as u64;
-        self.check()?;
-        writer.put(write).await?;
         let job = {
             let mut job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
+            troubled.iter().for_each(|(file, reason)| job.problem(file, reason));
+            job.done_files += looked;
             job.indexed_files += indexed;
             job.removed_files += removed;
-            job.written_chunks += chunks;
+            job.written_chunks += written;
             job.clone()
         };
         (self.checkpoint)(&job);
         Ok(())
     }
-
-    /// Gives every chunk its vector: one that is known already, or a new one.
-    async fn add_vectors(
-        &self,
-        writer: &dyn IndexWriter,
-        files: &mut [Prepared],
-        spec: &IndexSpec,
-        down: &mut Option<EmbedError>,
-    ) -> Result<(), JobError> {
-        let mut hashes: Vec<u64> = files.iter().flat_map(|f| &f.chunks).map(|c| c.hash).collect();
-        hashes.sort_unstable();
-        hashes.dedup();
-        let mut known = writer.known_vectors(&hashes).await?;
-        let mut wanted: Vec<(u64, String)> = Vec::new();
-        for prepared in files.iter_mut() {
-            for (chunk, input) in prepared.chunks.iter().zip(&mut prepared.inputs) {
-                if !known.contains_key(&chunk.hash)
-                    && let Some(input) = input.take()
-                {
-                    known.insert(chunk.hash, Vec::new());
-                    wanted.push((chunk.hash, input));
-                }
-            }
-        }
-        if let (Some(embedder), None) = (&self.embedder, &*down) {
-            for part in wanted.chunks(256) {
-                self.check()?;
-                let texts: Vec<String> = part.iter().map(|(_, text)| text.clone()).collect();
-                match embedder.embed(&texts, Purpose::Passage).await {
-                    Ok(vectors) => {
-                        for ((hash, _), vector) in part.iter().zip(vectors) {
-                            match vector {
-                                Some(vector) if vector.len() != spec.dimensions => {
-                                    return Err(JobError::DimensionsChanged);
-                                }
-                                Some(vector) => drop(known.insert(*hash, vector)),
-                                // Asked and answered: there is none, now or later.
-                                None => drop(known.remove(hash)),
-                            }
-                        }
-                        self.note(|job| job.embedded_chunks += part.len() as u64);
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "chunks are indexed without vectors");
-                        *down = Some(error);
-                        break;
-                    }
-                }
-            }
-        }
-        for prepared in files {
-            let mut waiting = 0;
-            for chunk in &mut prepared.chunks {
-                match known.get(&chunk.hash) {
-                    Some(vector) if vector.is_empty() => waiting += 1,
-                    Some(vector) => chunk.vector = Some(vector.clone()),
-                    None => {}
-                }
-            }
-            prepared.file.unembedded = waiting;
-            if waiting > 0 {
-                prepared.file.reason = format!("{waiting} chunks wait for the embedding server");
-            }
-        }
-        Ok(())
-    }
 }
 
-/// What waits to be written.
-#[derive(Default)]
-struct Batch {
-    files: Vec<Prepared>,
-    touched: Vec<FileRow>,
-    removed: Vec<String>,
-    chunks: usize,
-    bytes: usize,
-}
-
-impl Batch {
-    fn is_full(&self) -> bool {
-        self.chunks >= BATCH_CHUNKS || self.bytes >= BATCH_BYTES || self.files.len() >= BATCH_FILES
-    }
-    fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.touched.is_empty() && self.removed.is_empty()
-    }
-}
-
-fn read_file(
-    vault: &Vault,
-    config: &KnowledgeConfig,
-    guard: Option<&Guard>,
-    seen: Seen,
-    old: Option<FileRow>,
+/// What is written whatever the notes say, and the files that have to be looked at.
+fn plan(
+    survey: Survey,
+    mut known: HashMap<String, FileRow>,
+    mode: JobMode,
     recipe: u64,
     can_embed: bool,
-) -> Read {
-    let path = seen.path.to_string();
-    let told = |state: FileState, reason: String| {
-        let file = FileRow {
-            size: seen.size,
-            mtime_ms: seen.mtime_ms,
-            recipe,
-            day: day_of_millis(seen.mtime_ms),
-            ..blank_file(path.clone(), state, reason)
-        };
-        Read::Prepared(Box::new(Prepared::without_chunks(file)))
-    };
-    if seen.size > config.indexing.max_file_bytes {
-        let reason = format!("larger than the {} bytes that are indexed", config.indexing.max_file_bytes);
-        return told(FileState::Skipped, reason);
+    progress: &Progress,
+) -> (Batch, Vec<(Seen, Option<FileRow>)>) {
+    let mut batch = Batch::default();
+    batch.removed = survey.gone(&known);
+    for file in survey.unreadable {
+        let old = known.remove(&file.path);
+        let piece = Piece { prepared: Prepared::without_chunks(file), place: Place::Whole, old };
+        batch.push(piece, progress.pace.room());
     }
-    let content = match vault.read_note(&seen.path) {
-        Ok(Some(content)) => content,
-        Ok(None) => return Read::Gone(path),
-        Err(failure) => return told(FileState::Failed, failure.message),
+    let is_stale = |seen: &Seen, old: Option<&FileRow>| {
+        old.is_none_or(|file| {
+            mode != JobMode::Sync
+                || file.size != seen.size
+                || file.mtime_ms != seen.mtime_ms
+                || file.recipe != recipe
+                || (can_embed && file.unembedded > 0)
+                // What could not be read may be readable now, without any trace on the file.
+                || file.state == FileState::Failed
+        })
     };
-    let hash = hash64(&[&content.bytes]);
-    if let Some(old) = old
-        && old.hash == hash
-        && old.recipe == recipe
-        && old.state != FileState::Failed
-        && !(can_embed && old.unembedded > 0)
-    {
-        return Read::Touched(Box::new(FileRow { size: seen.size, mtime_ms: content.mtime_ms, ..old }));
-    }
-    if memchr::memchr(0, &content.bytes[..content.bytes.len().min(BINARY_PROBE)]).is_some() {
-        return told(FileState::Skipped, "not text".to_owned());
-    }
-    let Ok(text) = std::str::from_utf8(&content.bytes) else {
-        return told(FileState::Skipped, "not UTF-8".to_owned());
-    };
-    // A defect in the parser must cost one note, not the whole index.
-    let parsed =
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Note::parse(&path, text, config.indexing.sizes())));
-    let Ok(note) = parsed else { return told(FileState::Failed, "it could not be parsed".to_owned()) };
-    let stat = Stat { hash, size: content.bytes.len() as u64, mtime_ms: content.mtime_ms, recipe };
-    Read::Prepared(Box::new(Prepared::new(&path, &note, stat, guard)))
+    let work = survey.seen.into_iter().filter_map(|seen| {
+        let old = known.remove(seen.path.as_str());
+        is_stale(&seen, old.as_ref()).then_some((seen, old))
+    });
+    let work = work.collect();
+    (batch, work)
 }

@@ -2,7 +2,7 @@
 
 use super::{Args, Call, Nature, Tool, answer, input_schema, output_schema, parse};
 use crate::{
-    envelope::{Health, Problem},
+    envelope::{Health, Problem, ProblemCode},
     indexer::{FileProblem, Job, JobMode, JobState, Started},
 };
 use schemars::JsonSchema;
@@ -16,6 +16,10 @@ use toolyard_protocol::Failure;
 const MAX_WAIT_MS: u64 = 300_000;
 /// How often progress is told while a call waits.
 const TELL_EVERY: Duration = Duration::from_millis(250);
+/// A call that waits answers this long before its time is over.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// How long a cancelled job has to stop: as long as the write under way takes.
+const STOP_WITHIN: Duration = Duration::from_secs(20);
 
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -39,7 +43,8 @@ struct Input {
     /// "full" for the first index, "sync" for what changed since, "reindex" to build it anew, "rollback" to return to
     /// the version before, "cancel" to stop the job that runs.
     mode: Mode,
-    /// Wait up to this many milliseconds for the job; without it the answer comes at once.
+    /// Wait up to this many milliseconds for the job, and not longer than the call's timeout allows; without it the
+    /// answer comes at once.
     #[serde(default)]
     #[schemars(range(min = 0, max = 300_000))]
     wait_ms: Option<u64>,
@@ -48,7 +53,7 @@ struct Input {
 #[derive(Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Data {
-    /// Poll obsidian_rag_status until its active_job is gone; last_job then has this id.
+    /// Poll obsidian_rag_status with this job_id until the state of its job is not running.
     job_id: Option<String>,
     /// running, done, cancelled, failed or interrupted; "rolled-back" after a rollback.
     state: String,
@@ -95,18 +100,17 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
         Ok(started) => started,
         Err(problem) => return call.refused::<Data>(problem).await,
     };
-    let wait = Duration::from_millis(input.wait_ms.unwrap_or(0).min(MAX_WAIT_MS));
-    let job = wait_for(&call, &started, wait).await;
+    let job = wait_for(&call, started.job().clone(), input.wait_ms.unwrap_or(0)).await;
     tell(&call, job, matches!(started, Started::New(_))).await
 }
 
-/// Waits for the job, telling how far it is.
-async fn wait_for(call: &Call<'_>, started: &Started, wait: Duration) -> Job {
+/// Waits for a job to end, telling how far it is, as long as the call has time.
+pub(super) async fn wait_for(call: &Call<'_>, mut job: Job, wait_ms: u64) -> Job {
     let jobs = &call.knowledge.jobs;
-    let id = &started.job().id;
+    let wait = Duration::from_millis(wait_ms.min(MAX_WAIT_MS)).min(time_left(call));
     let deadline = tokio::time::Instant::now() + wait;
     loop {
-        let job = jobs.record().last.filter(|job| &job.id == id).unwrap_or_else(|| started.job().clone());
+        job = jobs.record().find(&job.id).cloned().unwrap_or(job);
         let now = tokio::time::Instant::now();
         if job.state != JobState::Running || now >= deadline || call.context.cancel.is_cancelled() {
             return job;
@@ -116,6 +120,13 @@ async fn wait_for(call: &Call<'_>, started: &Started, wait: Duration) -> Job {
         call.context.progress.report("indexing", payload);
         tokio::time::sleep((deadline - now).min(TELL_EVERY)).await;
     }
+}
+
+/// How long a call may wait and still answer in time.
+fn time_left(call: &Call<'_>) -> Duration {
+    let Some(deadline) = call.call.deadline_at else { return Duration::MAX };
+    let left = deadline.duration_since(jiff::Timestamp::now());
+    Duration::try_from(left).unwrap_or_default().saturating_sub(ANSWER_WITHIN)
 }
 
 async fn tell(call: &Call<'_>, job: Job, started: bool) -> Result<Output, Failure> {
@@ -170,6 +181,7 @@ fn data(job: &Job, total_chunks: u64, started: bool) -> Data {
 async fn rollback(call: Call<'_>) -> Result<Output, Failure> {
     let info = match call.knowledge.rollback().await {
         Ok(info) => info,
+        Err(problem) if problem.code == ProblemCode::IndexNotFound => return nothing_earlier(call, problem).await,
         Err(problem) => return call.refused::<Data>(problem).await,
     };
     let library = call.knowledge.library().await;
@@ -190,23 +202,40 @@ async fn rollback(call: Call<'_>) -> Result<Output, Failure> {
     answer(health, Some(data), problem, meta, format!("Back at the version of {}", info.completed_at))
 }
 
+/// There is nothing to go back to. That says nothing against the index that is there: the health stays what it is.
+async fn nothing_earlier(call: Call<'_>, problem: Problem) -> Result<Output, Failure> {
+    let library = call.knowledge.library().await;
+    let meta = call.knowledge.meta(call.started, library.as_deref().ok(), 0);
+    match call.knowledge.observed(library).await.health() {
+        (Health::Unavailable, Some(why)) => answer::<Data>(Health::Unavailable, None, Some(why), meta, ""),
+        (health, _) => answer::<Data>(health, None, Some(problem), meta, ""),
+    }
+}
+
 async fn cancel(call: Call<'_>) -> Result<Output, Failure> {
     let jobs = &call.knowledge.jobs;
-    match jobs.cancel() {
+    let asked = match jobs.cancel() {
+        Some(job) => Ok(Some(job)),
+        None => jobs.cancel_elsewhere(),
+    };
+    let asked = match asked {
+        Ok(asked) => asked,
+        Err(problem) => return call.refused::<Data>(problem).await,
+    };
+    match asked {
         Some(job) => {
-            // Stopping takes as long as the write under way.
-            let _ = tokio::time::timeout(Duration::from_secs(20), jobs.idle()).await;
-            let job = jobs.record().last.filter(|last| last.id == job.id).unwrap_or(job);
+            let wait = u64::try_from(STOP_WITHIN.as_millis()).unwrap_or(MAX_WAIT_MS);
+            let job = wait_for(&call, job, wait).await;
             tell(&call, job, false).await
         }
         None => {
             let library = call.knowledge.library().await;
             let meta = call.knowledge.meta(call.started, library.as_deref().ok(), 0);
             let (health, problem) = call.knowledge.observed(library).await.health();
-            match jobs.record().last {
+            match jobs.record().last_ended() {
                 Some(job) => {
                     let total = job.total_chunks;
-                    answer(health, Some(data(&job, total, false)), problem, meta, "No job was running")
+                    answer(health, Some(data(job, total, false)), problem, meta, "No job was running")
                 }
                 None => answer::<Data>(health, None, problem, meta, "No job was running"),
             }

@@ -1,10 +1,10 @@
 //! `obsidian_rag_status`: how well the notes can be asked, and what became of each of them.
 
-use super::{Args, Call, Nature, Tool, answer, input_schema, output_schema, parse};
+use super::{Args, Call, Nature, Tool, answer, index::wait_for, input_schema, output_schema, parse};
 use crate::{
     envelope::Health,
     index::FileState,
-    indexer::{Job, JobMode, JobState},
+    indexer::{Job, JobMode},
     search::Totals,
     service::Knowledge,
 };
@@ -29,6 +29,12 @@ struct Input {
     limit: Option<usize>,
     /// Leave out this many files first: the next page.
     offset: Option<usize>,
+    /// Tell about this job too, the one that runs or one of the last: the job_id of obsidian_rag_index.
+    #[schemars(length(max = 64))]
+    job_id: Option<String>,
+    /// Wait up to this many milliseconds for the end of that job, and not longer than the call's timeout allows.
+    #[schemars(range(min = 0, max = 300_000))]
+    wait_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -57,8 +63,10 @@ struct Data {
     ollama_status: &'static str,
     /// The job that runs.
     active_job: Option<ActiveJob>,
-    /// The job before, and how it ended.
+    /// The last job that ended, and how.
     last_job: Option<Job>,
+    /// The job of job_id; null without one, and when it is not known any more.
+    job: Option<Job>,
     index: Option<IndexData>,
     embedder: EmbedderData,
     /// Files by what became of them.
@@ -153,6 +161,14 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let knowledge = call.knowledge;
     let ollama_up = knowledge.ollama_is_up().await;
     // Before looking at the index: a job that is told as done has its index seen.
+    let asked_for = match &input.job_id {
+        Some(id) => knowledge.jobs.record().find(id).cloned(),
+        None => None,
+    };
+    let job = match asked_for {
+        Some(job) => Some(wait_for(&call, job, input.wait_ms.unwrap_or(0)).await),
+        None => None,
+    };
     let record = knowledge.jobs.record();
     let library = knowledge.reopened().await;
     let files = match &library {
@@ -164,7 +180,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let (health, problem) = knowledge.judge(library.clone()).await.health();
     let library = library.ok();
     let totals: Totals = library.as_ref().map(|library| library.totals).unwrap_or_default();
-    let active_job = record.last.as_ref().filter(|job| job.state == JobState::Running).map(|job| ActiveJob {
+    let active_job = record.running().map(|job| ActiveJob {
         id: job.id.clone(),
         mode: job.mode,
         progress: (job.progress() * 1e4).round() / 1e4,
@@ -200,7 +216,8 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
         unindexed_files: unindexed,
         ollama_status: if ollama_up { "up" } else { "down" },
         active_job,
-        last_job: record.last.filter(|job| job.state != JobState::Running),
+        last_job: record.last_ended().cloned(),
+        job,
         index,
         embedder,
         files: FileCounts {

@@ -20,6 +20,7 @@ macro_rules! every_check {
             nothing_half_done_is_seen
             an_interrupted_writer_is_continued
             files_are_replaced_touched_and_removed
+            a_large_file_comes_in_several_writes
             filters_admit_what_they_should
             full_text_ranks_by_terms
             nearest_ranks_by_cosine
@@ -231,6 +232,42 @@ pub(crate) async fn files_are_replaced_touched_and_removed(index: Index) {
     assert_eq!(words(&*reader, &["banana"], &everything).await, ["b.md#0"]);
     write(&index, vec![WriteBatch { removed: vec!["b.md".to_owned()], ..WriteBatch::default() }]).await;
     assert_eq!(all(&index).await, ["a.md", "c.md"]);
+}
+
+pub(crate) async fn a_large_file_comes_in_several_writes(index: Index) {
+    write(&index, vec![note("large.md", &[("apple", X), ("avocado", Y)]), note("b.md", &[("banana", Y)])]).await;
+    let unfinished = FileRow { state: FileState::Failed, reason: "unfinished".to_owned(), ..file("large.md", 0) };
+    let part = |number: u32, text: &str| vec![chunk("large.md", number, text, Some(X))];
+    let first = || WriteBatch { files: vec![unfinished.clone()], chunks: part(0, "cherry"), ..WriteBatch::default() };
+    let next = |number: u32, text: &str| WriteBatch { chunks: part(number, text), ..WriteBatch::default() };
+    let everything = ChunkFilter::default();
+    // A writer that dies between two of them leaves a file that is known as unfinished.
+    let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+    writer.put(first()).await.unwrap();
+    writer.put(next(1, "cucumber")).await.unwrap();
+    drop(writer);
+    assert_eq!(words(&*reader(&index).await, &["avocado"], &everything).await, ["large.md#1"], "nothing is seen of it");
+    let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+    let known = writer.files().await.unwrap();
+    assert_eq!(known.iter().find(|f| f.path == "large.md"), Some(&unfinished));
+    let hash = hash64(&["cucumber".as_bytes()]);
+    assert_eq!(writer.known_vectors(&[hash]).await.unwrap().len(), 1, "what was embedded is not lost");
+    // The next one begins it again.
+    writer.put(first()).await.unwrap();
+    writer.put(next(1, "coconut")).await.unwrap();
+    let done = file("large.md", 3);
+    writer.put(WriteBatch { touched: vec![done.clone()], ..next(2, "clementine") }).await.unwrap();
+    writer.complete().await.unwrap();
+    let now = reader(&index).await;
+    assert_eq!(now.info().chunks, 4);
+    assert_eq!(now.files().await.unwrap().iter().find(|f| f.path == "large.md"), Some(&done));
+    for (term, place) in [("cherri", "large.md#0"), ("coconut", "large.md#1"), ("clementin", "large.md#2")] {
+        assert_eq!(words(&*now, &[term], &everything).await, [place], "{term}");
+    }
+    for gone in ["appl", "avocado", "cucumb"] {
+        assert!(words(&*now, &[gone], &everything).await.is_empty(), "{gone}");
+    }
+    assert_eq!(words(&*now, &["banana"], &everything).await, ["b.md#0"]);
 }
 
 pub(crate) async fn filters_admit_what_they_should(index: Index) {

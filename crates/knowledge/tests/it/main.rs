@@ -4,6 +4,7 @@
 
 mod embedders;
 mod index_suite;
+mod indexing;
 mod jobs;
 mod memory_index;
 mod server;

@@ -4,7 +4,10 @@ use serde_json::{Map, Value, json};
 use std::{
     collections::HashMap,
     path::Path,
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
@@ -57,6 +60,61 @@ impl Embedder for Trigrams {
     }
 }
 
+/// Counts what it embeds, and can be made to wait, to refuse a text, or to go down with the job.
+pub(crate) struct Watched {
+    pub(crate) passages: AtomicUsize,
+    pub(crate) panic: AtomicBool,
+    hold_from: AtomicUsize,
+}
+
+impl Watched {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            passages: AtomicUsize::new(0),
+            panic: AtomicBool::new(false),
+            hold_from: AtomicUsize::new(usize::MAX),
+        })
+    }
+
+    /// Answers nothing any more once it has embedded so many passages.
+    pub(crate) fn hold_from(&self, passages: usize) {
+        self.hold_from.store(passages, Ordering::SeqCst);
+    }
+}
+
+/// What no embedder takes that is [`Watched`].
+pub(crate) const POISON: &str = "poison";
+
+impl Embedder for Watched {
+    fn is_local(&self) -> bool {
+        true
+    }
+    fn describe(&self) -> BoxFuture<'_, Result<EmbedderInfo, EmbedError>> {
+        Box::pin(async { Ok(EmbedderInfo { id: "watched".to_owned(), dimensions: 32 }) })
+    }
+    fn embed<'a>(&'a self, texts: &'a [String], purpose: Purpose) -> BoxFuture<'a, Vectors> {
+        Box::pin(async move {
+            if purpose == Purpose::Passage {
+                assert!(!self.panic.load(Ordering::SeqCst), "told to go down");
+                while self.passages.load(Ordering::SeqCst) >= self.hold_from.load(Ordering::SeqCst) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                if texts.iter().any(|text| text.contains(POISON)) {
+                    return Err(EmbedError::Refused { service: "Watched", reason: "it cannot".to_owned() });
+                }
+                self.passages.fetch_add(texts.len(), Ordering::SeqCst);
+            }
+            Ok(texts.iter().map(|text| trigrams(text, 32)).collect())
+        })
+    }
+}
+
+/// A lab with a [`Watched`] embedder.
+pub(crate) fn watched() -> (Lab, Arc<Watched>) {
+    let embedder = Watched::new();
+    (Lab::with(KnowledgeConfig::default(), Some(embedder.clone())), embedder)
+}
+
 pub(crate) struct Lab {
     pub(crate) dir: TempDir,
     pub(crate) index: Arc<dyn NoteIndex>,
@@ -83,16 +141,23 @@ impl Lab {
         embedder: Option<Arc<dyn Embedder>>,
         policy: Value,
     ) -> Self {
-        let vault = Vault::open(&dir.path().join("vault"), VaultOptions::new(dir.path().join("locks"))).unwrap();
-        let knowledge = Arc::new(Knowledge::new(KnowledgeParts {
-            vault: Arc::new(vault),
-            index: index.clone(),
-            embedder,
-            fallback: None,
-            embedder_problem: None,
-            config,
-            folder: dir.path().join("index"),
-        }));
+        let knowledge = knowledge(dir.path(), index.clone(), config, embedder, None);
+        Self::around(dir, index, knowledge, policy)
+    }
+
+    /// The same vault and index with an embedder that cannot even be tried.
+    pub(crate) fn misconfigured(self, problem: EmbedError) -> Self {
+        let config = KnowledgeConfig::default();
+        let knowledge = knowledge(self.dir.path(), self.index.clone(), config, None, Some(problem));
+        Self::around(self.dir, self.index, knowledge, self.policy)
+    }
+
+    /// The same vault and index as another process has them at the same time.
+    pub(crate) fn beside(&self, embedder: Arc<dyn Embedder>) -> Arc<Knowledge> {
+        knowledge(self.dir.path(), self.index.clone(), KnowledgeConfig::default(), Some(embedder), None)
+    }
+
+    fn around(dir: TempDir, index: Arc<dyn NoteIndex>, knowledge: Arc<Knowledge>, policy: Value) -> Self {
         let engine = Engine::new(EngineParts {
             store: Arc::new(MemoryStore::new()),
             signer: Signer::from_secret("test", &[7; 32]),
@@ -158,6 +223,25 @@ impl Lab {
     pub(crate) async fn found(&self, query: &str) -> Vec<String> {
         files(&self.search(query).await)
     }
+}
+
+fn knowledge(
+    dir: &Path,
+    index: Arc<dyn NoteIndex>,
+    config: KnowledgeConfig,
+    embedder: Option<Arc<dyn Embedder>>,
+    embedder_problem: Option<EmbedError>,
+) -> Arc<Knowledge> {
+    let vault = Vault::open(&dir.join("vault"), VaultOptions::new(dir.join("locks"))).unwrap();
+    Arc::new(Knowledge::new(KnowledgeParts {
+        vault: Arc::new(vault),
+        index,
+        embedder,
+        fallback: None,
+        embedder_problem,
+        config,
+        folder: dir.join("index"),
+    }))
 }
 
 pub(crate) fn files(answer: &Value) -> Vec<String> {

@@ -15,8 +15,11 @@ pub enum VaultCommand {
         #[arg(long, value_name = "STATE")]
         files: Option<FileStateArg>,
         /// At most this many of them
-        #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000).map(usize::from))]
+        #[arg(long, requires = "files", default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000).map(usize::from))]
         limit: usize,
+        /// Leave out this many of them first: the next page
+        #[arg(long, requires = "files", default_value_t = 0, value_name = "N")]
+        offset: usize,
     },
     /// Index what changes until stopped
     Watch,
@@ -36,6 +39,9 @@ pub struct IndexArgs {
     /// Return at once; needs a running Toolyard
     #[arg(long)]
     pub detach: bool,
+    /// Stop the job that runs, in whichever process; the next one goes on where it stopped
+    #[arg(long, conflicts_with_all = ["full", "rebuild", "detach"])]
+    pub cancel: bool,
 }
 
 /// `toolyard vault search`.

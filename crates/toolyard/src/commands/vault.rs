@@ -5,7 +5,8 @@ use super::Outcome;
 use crate::{
     backend::Backend,
     cli::{FileStateArg, Global, IndexArgs, SearchArgs, VaultCommand},
-    output::{self, Paint},
+    config,
+    output::{self, Paint, plain},
     progress::IndexProgress,
     wiring::Needs,
 };
@@ -13,19 +14,26 @@ use serde_json::{Value, json};
 use std::{process::ExitCode, time::Duration};
 use toolyard_protocol::{ErrorCode, Failure, ToolResult};
 
-/// How long one call waits for a job before the next one asks again.
-const WAIT_MS: u64 = 1_000;
+/// How long one call waits for a job before the next one asks again: how often progress is shown.
+const WAIT_MS: u64 = 500;
+/// Notes with trouble that are listed after indexing.
+const SHOWN_ERRORS: usize = 20;
 /// How often a watched index is looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(global: &Global, command: VaultCommand) -> Outcome {
     let mut backend = Backend::open(global, Needs::Store).await?;
+    let is_indexing = matches!(&command, VaultCommand::Index(args) if !args.cancel);
     let done = tokio::select! {
         done = dispatch(global, &mut backend, command) => done,
         _ = tokio::signal::ctrl_c() => {
             // What was indexed so far stays: the next job goes on there.
-            if let Backend::Here(yard) = &backend {
-                yard.cancel_indexing();
+            match &backend {
+                Backend::Here(yard) => yard.cancel_indexing(),
+                Backend::There(_) if is_indexing => {
+                    output::note("the running Toolyard goes on indexing; `toolyard vault index --cancel` stops it");
+                }
+                Backend::There(_) => {}
             }
             backend.close().await;
             output::failure(global, &Failure::new(ErrorCode::Cancelled, "interrupted"));
@@ -40,7 +48,7 @@ async fn dispatch(global: &Global, backend: &mut Backend, command: VaultCommand)
     match command {
         VaultCommand::Index(args) => index(global, backend, &args).await,
         VaultCommand::Search(args) => search(global, backend, args).await,
-        VaultCommand::Status { files, limit } => status(global, backend, files, limit).await,
+        VaultCommand::Status { files, limit, offset } => status(global, backend, files, limit, offset).await,
         VaultCommand::Watch => watch(global, backend).await,
         VaultCommand::Rollback => {
             let envelope = call(backend, "obsidian_rag_index", json!({"mode": "rollback"})).await?;
@@ -80,47 +88,65 @@ fn finish(global: &Global, envelope: &Value, show: impl FnOnce(&Value)) -> Outco
 
 fn tell_problem(global: &Global, envelope: &Value) {
     let error = &envelope["error"];
-    if error.is_null() || (global.quiet && envelope["status"] != "unavailable") {
+    if error.is_null() || (global.quiet && envelope["status"] != "unavailable" && !envelope["data"].is_null()) {
         return;
     }
     let paint = Paint::stderr();
     let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
     let word = envelope["status"].as_str().unwrap_or_default();
-    let word = if word == "unavailable" { paint.red("error:") } else { paint.yellow(&format!("{word}:")) };
-    output::note(&format!("{word} {} [{}]", text("message"), text("code")));
+    let failed = word == "unavailable" || envelope["data"].is_null();
+    let word = if failed { paint.red("error:") } else { paint.yellow(&format!("{word}:")) };
+    output::note(&format!("{word} {} [{}]", plain(&text("message")), text("code")));
     output::note(&format!("{} {}", paint.bold("hint:"), text("suggestion")));
 }
 
 async fn index(global: &Global, backend: &mut Backend, args: &IndexArgs) -> Outcome {
+    if args.cancel {
+        return cancel(global, backend).await;
+    }
+    if args.detach && !backend.is_remote() {
+        return Err(Failure::new(ErrorCode::PreconditionFailed, "--detach needs a running Toolyard")
+            .suggest("Start one with `toolyard up`."));
+    }
     let mode = match (args.full, args.rebuild) {
         (_, true) => "reindex",
         (true, false) => "full",
         (false, false) => "sync",
     };
-    let mut envelope = call(backend, "obsidian_rag_index", json!({"mode": mode, "wait_ms": 0})).await?;
-    let id = envelope["data"]["job_id"].clone();
-    if args.detach && backend.is_remote() {
+    let progress = IndexProgress::new(global);
+    let mut envelope = loop {
+        let envelope = call(backend, "obsidian_rag_index", json!({"mode": mode})).await?;
+        if envelope["data"].is_null() || envelope["data"]["started"] == true {
+            break envelope;
+        }
+        // The job that runs does something else, or may have passed what changed already.
+        if args.detach {
+            return Err(Failure::new(
+                ErrorCode::PreconditionFailed,
+                "another job is indexing; this one was not started",
+            )
+            .suggest("Call again without --detach to wait for it, or stop it with `toolyard vault index --cancel`."));
+        }
+        if !global.quiet {
+            output::note("another job is indexing; waiting for its end");
+        }
+        ended(backend, &envelope["data"]["job_id"], &progress).await?;
+    };
+    if args.detach {
         return finish(global, &envelope, |_| output::note("indexing in the running Toolyard"));
     }
-    let progress = IndexProgress::new(global);
-    while envelope["data"]["state"] == "running" {
-        let status = call(backend, "obsidian_rag_status", json!({})).await?;
-        let job = &status["data"]["active_job"];
-        progress.show(job["done_files"].as_u64().unwrap_or(0), job["total_files"].as_u64().unwrap_or(0));
-        if job["id"] == id {
-            tokio::time::sleep(Duration::from_millis(WAIT_MS / 4)).await;
-            continue;
+    if envelope["data"]["state"] == "running" {
+        let mut status = ended(backend, &envelope["data"]["job_id"], &progress).await?;
+        let job = status["data"]["job"].take();
+        for key in ["status", "error", "meta"] {
+            envelope[key] = status[key].take();
         }
-        let last = &status["data"]["last_job"];
-        envelope["status"] = status["status"].clone();
-        envelope["error"] = status["error"].clone();
-        envelope["meta"] = status["meta"].clone();
         for key in
             ["state", "indexed_files", "removed_files", "embedded_chunks", "duration_ms", "errors", "error_count"]
         {
-            envelope["data"][key] = last[key].clone();
+            envelope["data"][key] = job[key].clone();
         }
-        envelope["data"]["total_chunks"] = status["data"]["total_chunks"].clone();
+        envelope["data"]["total_chunks"] = status["data"]["total_chunks"].take();
     }
     progress.finish();
     let failed = envelope["data"]["state"] != "done";
@@ -133,12 +159,54 @@ async fn index(global: &Global, backend: &mut Backend, args: &IndexArgs) -> Outc
             data["removed_files"],
             data["total_chunks"],
         ));
-        for error in data["errors"].as_array().into_iter().flatten().take(20) {
-            let text = |key: &str| error[key].as_str().unwrap_or_default();
+        for error in data["errors"].as_array().into_iter().flatten().take(SHOWN_ERRORS) {
+            let text = |key: &str| plain(error[key].as_str().unwrap_or_default());
             output::note(&format!("  {}: {}", text("file"), text("message")));
+        }
+        let more = data["error_count"].as_u64().unwrap_or(0).saturating_sub(SHOWN_ERRORS as u64);
+        if more > 0 {
+            output::note(&format!("  and {more} more; `toolyard vault status --files failed` and `skipped` list them"));
         }
     })?;
     Ok(if failed { ExitCode::from(output::FAILED) } else { outcome })
+}
+
+/// Waits for the end of a job, by its id: another one may run by then. The answer is the status, with the job in it.
+async fn ended(backend: &mut Backend, id: &Value, progress: &IndexProgress) -> Result<Value, Failure> {
+    loop {
+        let status = call(backend, "obsidian_rag_status", json!({"job_id": id, "wait_ms": WAIT_MS})).await?;
+        let job = &status["data"]["job"];
+        if job.is_null() {
+            return Err(Failure::new(ErrorCode::NotFound, "the job is not known any more")
+                .suggest("See `toolyard vault status`, and index again."));
+        }
+        progress.show(job["done_files"].as_u64().unwrap_or(0), job["total_files"].as_u64().unwrap_or(0));
+        if job["state"] != "running" {
+            return Ok(status);
+        }
+    }
+}
+
+/// Stops the job that runs, wherever it does. Nothing to stop is no failure; a job that does not stop is one.
+async fn cancel(global: &Global, backend: &mut Backend) -> Outcome {
+    let before = call(backend, "obsidian_rag_status", json!({})).await?;
+    let envelope = call(backend, "obsidian_rag_index", json!({"mode": "cancel"})).await?;
+    if envelope["data"].is_null() && !before["data"]["active_job"].is_null() {
+        return finish(global, &envelope, |_| {});
+    }
+    let state = envelope["data"]["state"].as_str().unwrap_or_default();
+    let word = match (before["data"]["active_job"].is_null(), state) {
+        (_, "running") => "the job has not stopped yet",
+        (true, _) => "no job was running",
+        (false, "cancelled") => "stopped; the next job goes on there",
+        (false, _) => "the job had ended already",
+    };
+    if global.json {
+        output::json(&envelope);
+    } else {
+        output::note(word);
+    }
+    Ok(if state == "running" { ExitCode::from(output::FAILED) } else { ExitCode::SUCCESS })
 }
 
 async fn search(global: &Global, backend: &mut Backend, args: SearchArgs) -> Outcome {
@@ -179,18 +247,19 @@ async fn search(global: &Global, backend: &mut Backend, args: SearchArgs) -> Out
 
 /// One result for people.
 fn shown(number: usize, result: &Value, paint: Paint) -> String {
-    let text = |key: &str| result[key].as_str().unwrap_or_default();
-    let mut place = paint.bold(text("source_file"));
+    // What stands in notes is anybody's: it is shown, and does nothing to the terminal.
+    let text = |key: &str| plain(result[key].as_str().unwrap_or_default());
+    let mut place = paint.bold(&text("source_file"));
     if let Some(section) = result["section"].as_str() {
-        place.push_str(&format!(" › {section}"));
+        place.push_str(&format!(" › {}", plain(section)));
     }
     let mut facts = vec![format!("{:.2}", result["score"].as_f64().unwrap_or(0.0))];
     if result["kind"] == "memory" {
         facts.push("remembered".to_owned());
     }
-    facts.extend(result["date"].as_str().map(str::to_owned));
-    facts
-        .extend(result["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).map(|tag| format!("#{tag}")));
+    facts.extend(result["date"].as_str().map(plain));
+    let tags = result["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    facts.extend(tags.map(|tag| format!("#{}", plain(tag))));
     let mut out = format!("{number:>2}. {place}  {}\n    {}\n", paint.dim(&facts.join(" ")), text("snippet"));
     let explain = &result["explain"];
     if !explain.is_null() {
@@ -198,18 +267,24 @@ fn shown(number: usize, result: &Value, paint: Paint) -> String {
             let part = &explain[key];
             format!("{key} {:.3} x {:.2}", part["part"].as_f64().unwrap_or(0.0), part["weight"].as_f64().unwrap_or(0.0))
         };
-        let terms: Vec<&str> =
-            explain["matched_terms"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let terms: Vec<String> =
+            explain["matched_terms"].as_array().into_iter().flatten().filter_map(Value::as_str).map(plain).collect();
         let parts = [part("full_text"), part("vector"), part("links")].join(" + ");
         out.push_str(&format!("    {}\n", paint.dim(&format!("{parts}; terms: {}", terms.join(" ")))));
     }
     out
 }
 
-async fn status(global: &Global, backend: &mut Backend, files: Option<FileStateArg>, limit: usize) -> Outcome {
+async fn status(
+    global: &Global,
+    backend: &mut Backend,
+    files: Option<FileStateArg>,
+    limit: usize,
+    offset: usize,
+) -> Outcome {
     let mut asked = json!({});
     if let Some(state) = files {
-        asked = json!({"files": state.word(), "limit": limit});
+        asked = json!({"files": state.word(), "limit": limit, "offset": offset});
     }
     let envelope = call(backend, "obsidian_rag_status", asked).await?;
     finish(global, &envelope, |data| {
@@ -259,21 +334,50 @@ async fn status(global: &Global, backend: &mut Backend, files: Option<FileStateA
             .into_iter()
             .flatten()
             .map(|file| {
-                vec![word(&file["state"]), word(&file["path"]), file["reason"].as_str().unwrap_or_default().to_owned()]
+                vec![
+                    word(&file["state"]),
+                    plain(&word(&file["path"])),
+                    plain(file["reason"].as_str().unwrap_or_default()),
+                ]
             })
             .collect();
         if !list.is_empty() {
             output::data(&output::table(&list));
         }
+        if let Some(list) = data["file_list"].as_object()
+            && !global.quiet
+        {
+            output::note(&page(list));
+        }
     })
+}
+
+/// Which of the files were listed, and how to see the next ones.
+fn page(list: &serde_json::Map<String, Value>) -> String {
+    let number = |key: &str| list.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let shown = list.get("files").and_then(Value::as_array).map_or(0, Vec::len) as u64;
+    let (total, first) = (number("total"), number("offset"));
+    let next = first + shown;
+    if first == 0 && next >= total {
+        format!("{total} files")
+    } else if next >= total {
+        format!("{shown} of {total} files, the last ones")
+    } else {
+        format!("{shown} of {total} files; --offset {next} for the next ones")
+    }
 }
 
 /// Watches until interrupted, telling what happens.
 async fn watch(global: &Global, backend: &mut Backend) -> Outcome {
     match backend {
+        Backend::There(_) if !config::resolve(global)?.config.knowledge.indexing.watch => {
+            let message = "the running Toolyard does not watch the vault: knowledge.indexing.watch is false";
+            return Err(Failure::new(ErrorCode::PreconditionFailed, message)
+                .suggest("Set it and start Toolyard again, or watch in this process with --in-process."));
+        }
         Backend::There(_) => output::note("the running Toolyard watches the vault; ctrl-c ends this view only"),
         Backend::Here(yard) => {
-            yard.watch_notes();
+            yard.watch_notes_in_any_case();
             output::note("watching the vault; ctrl-c to stop");
         }
     }
@@ -302,5 +406,29 @@ async fn watch(global: &Global, backend: &mut Backend) -> Outcome {
         }
         last = if job.is_null() { json!({}) } else { job };
         tokio::time::sleep(WATCH_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_files_says_what_is_missing() {
+        let told = |total: usize, offset: usize, shown: usize| {
+            let list = json!({"total": total, "offset": offset, "files": vec![0; shown]});
+            page(list.as_object().unwrap())
+        };
+        assert_eq!(told(6_500, 0, 100), "100 of 6500 files; --offset 100 for the next ones");
+        assert_eq!(told(6_500, 6_400, 100), "100 of 6500 files, the last ones");
+        assert_eq!(told(3, 0, 3), "3 files");
+    }
+
+    #[test]
+    fn a_result_shows_what_a_note_says_and_nothing_else() {
+        let result = json!({"source_file": "a\u{1b}[31m.md", "section": "b\u{7}", "snippet": "c\u{1b}[2Jd", "score": 1.0,
+            "tags": ["e\u{9b}"], "date": null});
+        let shown = shown(1, &result, Paint::stdout());
+        assert!(!shown.replace('\n', "").contains(char::is_control), "{shown:?}");
     }
 }

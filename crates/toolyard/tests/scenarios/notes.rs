@@ -67,6 +67,43 @@ fn notes_are_indexed_searched_and_rolled_back() {
     assert_eq!(status["data"]["file_list"]["total"], 3);
     let none = place.run(&["vault", "rollback", "--json"]);
     assert_eq!((none.code, none.json()["error"]["code"].as_str()), (1, Some("INDEX_NOT_FOUND")));
+    assert_eq!(none.json()["status"], "healthy", "the version that is there goes on answering");
+}
+
+#[test]
+fn the_commands_say_what_they_cannot_do_and_what_they_left_out() {
+    let place = Place::new();
+    place.note("Colour.md", "The \u{1b}[31mred\u{1b}[0m bicycle\u{7}.\n");
+    place.note("b.md", "One.\n");
+    place.note("c.md", "Two.\n");
+    let alone = place.run(&["vault", "index", "--detach", "--json"]);
+    assert_eq!((alone.code, alone.error_code().as_str()), (1, "PRECONDITION_FAILED"), "{alone:?}");
+    good(place.run(&["vault", "index", "--json"]));
+    let nothing = place.run(&["vault", "index", "--cancel"]);
+    assert!(nothing.code == 0 && nothing.stderr.contains("no job was running"), "{nothing:?}");
+    let shown = place.run(&["vault", "search", "red", "bicycle"]);
+    assert!(shown.stdout.contains("bicycle") && !shown.stdout.contains(['\u{1b}', '\u{7}']), "{shown:?}");
+    let page = place.run(&["vault", "status", "--files", "all", "--limit", "2"]);
+    assert!(page.stderr.contains("2 of 3 files; --offset 2"), "{page:?}");
+    let rest = good(place.run(&["vault", "status", "--files", "all", "--limit", "2", "--offset", "2", "--json"]));
+    assert_eq!(rest["data"]["file_list"]["files"].as_array().unwrap().len(), 1);
+    assert_eq!(place.run(&["vault", "status", "--offset", "2"]).code, 2, "an offset into nothing");
+}
+
+/// A watching server starts jobs of its own: the one that was asked for is told all the same.
+#[test]
+fn index_tells_about_its_own_job_while_a_server_watches() {
+    let place = Place::new();
+    place.config("[knowledge.indexing]\ndebounceMs = 10\nwindowMs = 100\n");
+    place.note("a.md", "The first note.\n");
+    good(place.run(&["vault", "index", "--json"]));
+    let _server = place.up();
+    for round in 0..5 {
+        place.note("a.md", &format!("The note of round {round}.\n"));
+        let done = good(place.run(&["vault", "index", "--json"]));
+        assert_eq!(done["data"]["state"], "done", "{done:#}");
+        assert!(done["data"]["indexed_files"].is_u64() && done["data"]["started"] == true, "{done:#}");
+    }
 }
 
 #[test]

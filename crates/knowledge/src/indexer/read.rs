@@ -1,0 +1,172 @@
+//! Reads files and cuts them, on a blocking thread, no further than there is room in the batch. A file that is larger
+//! than a batch is given on in pieces, its rows made only when there is room for them.
+
+use super::{
+    batch::{Batch, Piece, Place},
+    prepare::{Cut, Prepared, Room, Stat, blank_file},
+    survey::Seen,
+};
+use crate::{
+    config::KnowledgeConfig,
+    index::{FileRow, FileState, hash64},
+    note::{Note, day_of_millis},
+    sensitive::Guard,
+};
+use std::{sync::Arc, vec};
+use tokio_util::sync::CancellationToken;
+use toolyard_vault::Vault;
+
+/// Files that are looked at in one go, so that progress is told while nothing has to be written.
+const LOOK_AT: u64 = 256;
+/// A NUL byte this early marks a file as binary.
+const BINARY_PROBE: usize = 8_192;
+
+/// Reads what has to be looked at.
+pub(super) struct Reader {
+    pub(super) vault: Arc<Vault>,
+    pub(super) config: Arc<KnowledgeConfig>,
+    /// What keeps chunks from being embedded, where the embedder is on another machine.
+    pub(super) guard: Option<Arc<Guard>>,
+    pub(super) recipe: u64,
+    pub(super) can_embed: bool,
+    pub(super) cancel: CancellationToken,
+    /// Files to look at, with what the index has of them.
+    pub(super) work: vec::IntoIter<(Seen, Option<FileRow>)>,
+    /// A file of which rows are still to be made.
+    pub(super) open: Option<Open>,
+}
+
+/// A file of which rows are still to be made.
+pub(super) struct Open {
+    cut: Box<Cut>,
+    old: Option<FileRow>,
+    is_begun: bool,
+}
+
+/// What came of reading a file.
+enum Read {
+    Cut(Box<Cut>, Option<FileRow>),
+    /// There is nothing to cut; the row says why.
+    Told(FileRow, Option<FileRow>),
+    /// Its content is what it was.
+    Unchanged {
+        now: FileRow,
+        old: FileRow,
+    },
+    /// It went away meanwhile.
+    Gone(String),
+}
+
+impl Reader {
+    /// Whether everything was looked at.
+    pub(super) fn is_done(&self) -> bool {
+        self.open.is_none() && self.work.len() == 0
+    }
+
+    /// Reads until the batch is full, for a while at most.
+    pub(super) fn fill(&mut self, batch: &mut Batch, room: Room) {
+        let enough = batch.looked + LOOK_AT;
+        while !batch.is_full(room) && batch.looked < enough && !self.cancel.is_cancelled() {
+            if let Some(open) = self.open.take() {
+                self.cut(open, batch, room);
+                continue;
+            }
+            let Some((seen, old)) = self.work.next() else { return };
+            match self.read(&seen, old) {
+                Read::Cut(cut, old) => self.cut(Open { cut, old, is_begun: false }, batch, room),
+                Read::Told(file, old) => {
+                    let piece = Piece { prepared: Prepared::without_chunks(file), place: Place::Whole, old };
+                    batch.push(piece, room);
+                    batch.looked += 1;
+                }
+                Read::Unchanged { now, old } => {
+                    if now != old {
+                        batch.touched.push(now);
+                    }
+                    batch.looked += 1;
+                }
+                Read::Gone(path) => {
+                    batch.removed.push(path);
+                    batch.looked += 1;
+                }
+            }
+        }
+    }
+
+    /// A file gets as much room as an empty batch has, so that only those larger than that come in pieces.
+    fn cut(&mut self, mut open: Open, batch: &mut Batch, room: Room) {
+        let (prepared, is_last) = open.cut.part(self.guard.as_deref(), room);
+        let place = match (open.is_begun, is_last) {
+            (false, true) => Place::Whole,
+            (false, false) => Place::First,
+            (true, false) => Place::Middle,
+            (true, true) => Place::Last,
+        };
+        batch.push(Piece { prepared, place, old: open.old.clone() }, room);
+        if is_last {
+            batch.looked += 1;
+        } else {
+            self.open = Some(Open { is_begun: true, ..open });
+        }
+    }
+
+    fn read(&self, seen: &Seen, old: Option<FileRow>) -> Read {
+        let path = seen.path.to_string();
+        let told = |state: FileState, reason: String| FileRow {
+            size: seen.size,
+            mtime_ms: seen.mtime_ms,
+            recipe: self.recipe,
+            day: day_of_millis(seen.mtime_ms),
+            ..blank_file(path.clone(), state, reason)
+        };
+        let most = self.config.indexing.max_file_bytes;
+        let too_large = || told(FileState::Skipped, format!("larger than the {most} bytes that are indexed"));
+        if seen.size > most {
+            return Read::Told(too_large(), old);
+        }
+        let content = match self.vault.read_note(&seen.path) {
+            // It may have grown since it was seen.
+            Ok(Some(content)) if content.bytes.len() as u64 > most => return Read::Told(too_large(), old),
+            Ok(Some(content)) => content,
+            Ok(None) => return Read::Gone(path),
+            Err(failure) => return Read::Told(told(FileState::Failed, failure.message), old),
+        };
+        let stat = Stat {
+            hash: hash64(&[&content.bytes]),
+            size: content.bytes.len() as u64,
+            mtime_ms: content.mtime_ms,
+            recipe: self.recipe,
+        };
+        let unchanged = old.as_ref().filter(|old| {
+            old.hash == stat.hash
+                && old.recipe == self.recipe
+                && old.state != FileState::Failed
+                && !(self.can_embed && old.unembedded > 0)
+        });
+        let unchanged =
+            unchanged.map(|old| (FileRow { size: stat.size, mtime_ms: stat.mtime_ms, ..old.clone() }, old.clone()));
+        if let Some((now, old)) = &unchanged
+            && (old.mtime_ms == now.mtime_ms || old.day == day_of_millis(now.mtime_ms))
+        {
+            return Read::Unchanged { now: now.clone(), old: old.clone() };
+        }
+        if memchr::memchr(0, &content.bytes[..content.bytes.len().min(BINARY_PROBE)]).is_some() {
+            return Read::Told(told(FileState::Skipped, "not text".to_owned()), old);
+        }
+        let Ok(text) = std::str::from_utf8(&content.bytes) else {
+            return Read::Told(told(FileState::Skipped, "not UTF-8".to_owned()), old);
+        };
+        // A defect in the parser must cost one note, not the whole index.
+        let sizes = self.config.indexing.sizes();
+        let parsed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Note::parse(&path, text, sizes)));
+        let Ok(note) = parsed else {
+            return Read::Told(told(FileState::Failed, "it could not be parsed".to_owned()), old);
+        };
+        let cut = Box::new(Cut::new(&path, note, stat));
+        match unchanged {
+            // A note without a date counts by when it was last changed, which is all that changed.
+            Some((now, old)) if cut.file().day == old.day => Read::Unchanged { now, old },
+            _ => Read::Cut(cut, old),
+        }
+    }
+}
