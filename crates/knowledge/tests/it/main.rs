@@ -5,8 +5,10 @@
 mod embedders;
 mod index_suite;
 mod jobs;
+mod loaded;
 mod memory_index;
 mod server;
+mod stale;
 mod support;
 mod tools;
 mod watch;
