@@ -22,7 +22,7 @@ async fn whoever_looks_while_jobs_complete_sees_no_damage() {
     let dir = tempfile::tempdir().unwrap();
     let few = |options: &mut LanceOptions| options.keep_versions = 2;
     let writer = Arc::new(open(dir.path(), few));
-    let job = |number: usize| {
+    let job = move |number: usize| {
         let writer = writer.clone();
         async move {
             let mut turn = writer.write(&spec(), Start::Continue).await.unwrap();
