@@ -103,7 +103,8 @@ impl IndexingConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct IndexConfig {
-    /// A folder or an object store (`s3://bucket/prefix`). Unset means `index` inside TOOLYARD_HOME.
+    /// A folder or an object store (`s3://bucket/prefix`). `~/` stands for the user's home; a folder that does not begin
+    /// at the root lies in TOOLYARD_HOME. Unset means `index` inside TOOLYARD_HOME.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uri: Option<String>,
     /// Options for the object store, for example `endpoint` and `region`. Credentials come from the environment.
@@ -216,6 +217,27 @@ pub struct SensitiveConfig {
     pub sections: Vec<String>,
 }
 
+/// Places that are not folders, by how they begin, as far as they can be reached.
+const SCHEMES: [&str; 2] = ["file", "s3"];
+
+impl IndexConfig {
+    fn check(&self) -> Result<(), String> {
+        let Some(uri) = &self.uri else { return Ok(()) };
+        let known = "it must be a folder, file:///FOLDER or s3://BUCKET/PREFIX";
+        match uri.split_once("://") {
+            None if uri.trim().is_empty() => Err(format!("knowledge.index.uri is empty; {known}")),
+            Some((scheme, _)) if !SCHEMES.contains(&scheme) => {
+                Err(format!("knowledge.index.uri begins with {scheme}://, which is not supported; {known}"))
+            }
+            Some((_, "" | "/")) => Err(format!("knowledge.index.uri names no place; {known}")),
+            Some(("file", path)) if !path.starts_with('/') => {
+                Err(format!("knowledge.index.uri names a folder on another machine; {known}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl KnowledgeConfig {
     /// What is wrong with the numbers, if anything.
     pub fn check(&self) -> Result<(), String> {
@@ -236,6 +258,7 @@ impl KnowledgeConfig {
         range("index.vectorMemoryMb", self.index.vector_memory_mb, 0, 1 << 20)?;
         range("index.cacheMb", self.index.cache_mb, 1, 1 << 20)?;
         range("index.keepVersions", self.index.keep_versions as u64, 2, 1000)?;
+        self.index.check()?;
         range("embedding.batch", self.embedding.batch as u64, 1, 1024)?;
         range("embedding.timeoutMs", self.embedding.timeout_ms, 100, 600_000)?;
         range("search.staleAfterSecs", self.search.stale_after_secs, 1, 31_536_000)?;
@@ -252,5 +275,25 @@ impl KnowledgeConfig {
             return Err("knowledge.embedding needs url and model for kind \"openai\"".to_owned());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_that_cannot_be_reached_are_refused_by_their_scheme() {
+        let check = |uri: &str| {
+            let index = IndexConfig { uri: Some(uri.to_owned()), ..IndexConfig::default() };
+            KnowledgeConfig { index, ..KnowledgeConfig::default() }.check()
+        };
+        for good in ["/var/idx", "~/idx", "idx", "file:///var/idx", "s3://bucket", "s3://bucket/some/prefix"] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for bad in ["gs://bucket", "az://x", "http://host/x", "S4://x", "", "  ", "s3://", "file://", "file://host/x"] {
+            let why = check(bad).unwrap_err();
+            assert!(why.starts_with("knowledge.index.uri") && why.contains("s3://BUCKET"), "{bad}: {why}");
+        }
     }
 }

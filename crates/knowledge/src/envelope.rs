@@ -161,7 +161,7 @@ impl Problem {
         match error {
             IndexError::Corrupted(_) => {
                 let suggestion = "Call obsidian_rag_index with mode reindex: it is built anew from the notes, which are \
-                                  not affected. `toolyard vault rollback` returns to the version before.";
+                                  not affected.";
                 Self::new(ProblemCode::IndexCorrupted, "The index is damaged and cannot be read.", true, suggestion)
             }
             IndexError::NoEarlierVersion => Self::new(

@@ -110,5 +110,13 @@ mod tests {
         assert_eq!(seen.health().1.map(|p| p.code), Some(ProblemCode::IndexerFailed));
         seen.vault = false;
         assert_eq!(seen.health().1.map(|p| p.code), Some(ProblemCode::VaultUnavailable));
+        assert_eq!(seen.health().0, Health::Unavailable, "no notes and no index");
+        seen.index = IndexState::Ready;
+        let (health, problem) = seen.health();
+        assert_eq!(
+            (health, problem.map(|p| p.code)),
+            (Health::Degraded, Some(ProblemCode::VaultUnavailable)),
+            "an index answers without its notes"
+        );
     }
 }

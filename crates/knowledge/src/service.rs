@@ -1,6 +1,10 @@
 //! [`Knowledge`]: the notes of one vault, ready to be asked. Holds the version that searches use, the probes' findings,
 //! the jobs and the facts; the tools are thin around it.
 
+mod look;
+
+pub use look::VaultLook;
+
 use crate::{
     config::{EmbedderKind, KnowledgeConfig, SearchConfig},
     embed::{EmbedError, Embedder, EmbedderInfo, OllamaProbe, Purpose},
@@ -9,22 +13,19 @@ use crate::{
     health::{IndexState, Observed},
     index::{FileRow, FileState, IndexError, IndexReader, IndexSpec, NoteIndex},
     indexer::{Job, JobMode, JobState, Jobs, MAX_AUTOMATIC_ATTEMPTS, Started, Workshop},
-    scope::Scope,
     search::{Library, Weights},
     sensitive::Guard,
 };
 use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
 use std::{
-    collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
-use tokio_util::sync::CancellationToken;
 use toolyard_catalog::PathFilter;
 use toolyard_protocol::Sandbox;
-use toolyard_vault::{Surveyed, Vault};
+use toolyard_vault::Vault;
 
 /// What was found out about the embedder holds this long.
 const EMBEDDER_KNOWN_FOR: Duration = Duration::from_secs(30);
@@ -85,9 +86,9 @@ type Allowed = (u64, Sandbox, Option<Arc<Vec<bool>>>);
 struct Noted {
     version_checked: Option<Instant>,
     embedder: Option<(Instant, Result<EmbedderInfo, EmbedError>)>,
-    /// What a reader said when it could not read, until a new version is there.
+    /// What a reader said when it could not read, until it can or a new version is there.
     broken: Option<IndexError>,
-    look: Option<VaultLook>,
+    look: Option<(Instant, VaultLook)>,
     allowed: Option<Allowed>,
     health: Option<Health>,
     attuned: Option<Attuned>,
@@ -100,15 +101,6 @@ struct Attuned {
     embedder: String,
     chunks: u64,
     to: Arc<dyn Embedder>,
-}
-
-/// What a look at the whole vault showed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VaultLook {
-    /// When the newest note was written; 0 without notes.
-    pub newest_mtime_ms: i64,
-    /// Notes that would be indexed.
-    pub notes: u64,
 }
 
 /// A question's vector, or why there is none.
@@ -158,11 +150,15 @@ impl Knowledge {
 
     /// The version that searches use: the newest complete one. The old one serves while a new one is loaded.
     pub async fn library(&self) -> Result<Arc<Library>, Problem> {
-        let fresh = self.noted(|noted| noted.version_checked.is_some_and(|at| at.elapsed() < VERSION_KNOWN_FOR));
-        if let (true, Some(library)) = (fresh, self.library.load_full()) {
-            return Ok(library);
+        let (fresh, broken) = self.noted(|noted| {
+            let fresh = noted.version_checked.is_some_and(|at| at.elapsed() < VERSION_KNOWN_FOR);
+            (fresh, noted.broken.clone())
+        });
+        match (fresh, broken, self.library.load_full()) {
+            (true, Some(error), _) => Err(Problem::of_index(&error)),
+            (true, None, Some(library)) => Ok(library),
+            _ => self.newest(false).await,
         }
-        self.newest(false).await
     }
 
     /// Looks for a newer version and loads it.
@@ -170,38 +166,51 @@ impl Knowledge {
         self.newest(false).await
     }
 
-    /// The newest version. Where it is to be searched, the embedder is attuned while it is loaded.
+    /// The newest version. Where it is to be searched, the embedder is attuned while it is loaded. One that could not be
+    /// read is tried again: what was damaged may be restored.
     async fn newest(&self, to_search: bool) -> Result<Arc<Library>, Problem> {
-        let newest = self.index.generation().await.map_err(|error| self.broken(error))?;
+        let newest = match self.index.generation().await {
+            Ok(newest) => newest,
+            Err(error) => return self.loaded_or(error),
+        };
         let current = self.library.load_full();
-        self.noted(|noted| noted.version_checked = Some(Instant::now()));
-        match (newest, &current) {
-            (None, _) => {
+        let broken = self.noted(|noted| {
+            noted.version_checked = Some(Instant::now());
+            noted.broken.clone()
+        });
+        match (newest, &current, &broken) {
+            (None, ..) => {
                 self.library.store(None);
+                self.noted(|noted| noted.broken = None);
                 return Err(Problem::no_index());
             }
-            (Some(generation), Some(library)) if library.info().generation == generation => {
-                return match self.noted(|noted| noted.broken.clone()) {
-                    Some(error) => Err(Problem::of_index(&error)),
-                    None => Ok(library.clone()),
-                };
+            (Some(generation), Some(library), None) if library.info().generation == generation => {
+                return Ok(library.clone());
             }
             _ => {}
         }
         // Whoever comes while a version is loaded is served by the one before.
-        let guard = match (self.loading.try_lock(), current) {
-            (Ok(guard), _) => guard,
-            (Err(_), Some(library)) => return Ok(library),
-            (Err(_), None) => self.loading.lock().await,
+        let guard = match (self.loading.try_lock(), current, broken) {
+            (Ok(guard), ..) => guard,
+            (Err(_), _, Some(error)) => return Err(Problem::of_index(&error)),
+            (Err(_), Some(library), None) => return Ok(library),
+            (Err(_), None, None) => self.loading.lock().await,
         };
-        let before = self.library.load_full();
+        // What was read before the index broke is not built upon.
+        let was_broken = self.noted(|noted| noted.broken.is_some());
+        let before = self.library.load_full().filter(|_| !was_broken);
         if let Some(library) = before.as_ref().filter(|library| Some(library.info().generation) == newest) {
             return Ok(library.clone());
         }
-        let reader = match self.index.current().await.map_err(|error| self.broken(error))? {
-            Some(reader) => reader,
-            None => return Err(Problem::no_index()),
+        let reader = match self.index.current().await {
+            Ok(Some(reader)) => reader,
+            Ok(None) => return Err(Problem::no_index()),
+            Err(error) => return self.loaded_or(error),
         };
+        if was_broken {
+            // A look at the newest files need not see what a question stumbled over.
+            reader.sample(SAMPLES).await.map_err(|error| self.broken(error))?;
+        }
         // Asked anew while the version is loaded, and not once more after that.
         self.noted(|noted| noted.embedder = None);
         let ahead = async {
@@ -215,6 +224,17 @@ impl Knowledge {
         self.noted(|noted| noted.broken = None);
         drop(guard);
         Ok(loaded)
+    }
+
+    /// The version that is loaded, while the place of a newer one does not answer; damage is told.
+    fn loaded_or(&self, error: IndexError) -> Result<Arc<Library>, Problem> {
+        match (&error, self.library.load_full()) {
+            (IndexError::Unavailable(_), Some(library)) => {
+                tracing::warn!(%error, "the version that is loaded is searched on");
+                Ok(library)
+            }
+            _ => Err(self.broken(error)),
+        }
     }
 
     /// Remembers that the index cannot be read and says so.
@@ -393,63 +413,6 @@ impl Knowledge {
         fits(&info, spec).then_some(fallback)
     }
 
-    /// Looks at the whole vault.
-    pub async fn look(&self) -> Option<VaultLook> {
-        let look = self.survey(|_, _, _| {}).await?;
-        self.noted(|noted| noted.look = Some(look));
-        Some(look)
-    }
-
-    async fn survey(&self, mut visit: impl FnMut(&str, u64, i64) + Send + 'static) -> Option<VaultLook> {
-        let (vault, config) = (self.vault.clone(), self.config.clone());
-        let surveyed = tokio::task::spawn_blocking(move || {
-            let scope = Scope::read(vault.root(), &config.indexing);
-            let mut look = VaultLook { newest_mtime_ms: 0, notes: 0 };
-            let done = vault.survey(&CancellationToken::new(), &mut |f| scope.enters(f), &mut |found| match found {
-                Surveyed::File { path, size, mtime_ms } if scope.takes(&path) => {
-                    look.notes += 1;
-                    look.newest_mtime_ms = look.newest_mtime_ms.max(mtime_ms);
-                    visit(path.as_str(), size, mtime_ms);
-                }
-                // The index keeps it as failed.
-                Surveyed::Unreadable { path, .. } if scope.takes_name(&path) => look.notes += 1,
-                Surveyed::UnreadableFolder { path, .. } if scope.enters_name(&path) => look.notes += 1,
-                _ => {}
-            });
-            (vault.is_readable() && done.is_ok()).then_some(look)
-        });
-        surveyed.await.ok().flatten()
-    }
-
-    /// How many notes are new or changed since they were indexed.
-    pub async fn unindexed(&self, files: &[FileRow]) -> Option<u64> {
-        let known: HashMap<String, (u64, i64)> =
-            files.iter().map(|file| (file.path.clone(), (file.size, file.mtime_ms))).collect();
-        let count = Arc::new(std::sync::atomic::AtomicU64::new(0));
-        let counted = count.clone();
-        let look = self
-            .survey(move |path, size, mtime_ms| {
-                if known.get(path) != Some(&(size, mtime_ms)) {
-                    counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                }
-            })
-            .await?;
-        self.noted(|noted| noted.look = Some(look));
-        Some(count.load(std::sync::atomic::Ordering::Relaxed))
-    }
-
-    /// Whether the last sync is long ago and the vault has changed since.
-    fn is_stale(&self, last_sync: Option<Timestamp>, library: Option<&Library>) -> bool {
-        let Some(look) = self.noted(|noted| noted.look) else { return false };
-        let Some(last) = last_sync.or(library.map(|library| library.info().completed_at)) else { return false };
-        let age = Timestamp::now().duration_since(last).as_secs();
-        age > i64::try_from(self.config.search.stale_after_secs).unwrap_or(i64::MAX)
-            && (look.newest_mtime_ms > last.as_millisecond()
-                || library.is_some_and(|l| {
-                    look.notes != l.totals.indexed + l.totals.empty + l.totals.skipped + l.totals.failed
-                }))
-    }
-
     /// Probes everything and says how it stands.
     pub async fn observe(&self) -> Observed {
         let library = self.reopened().await;
@@ -479,7 +442,7 @@ impl Knowledge {
         let vault = self.vault.clone();
         let vault = tokio::task::spawn_blocking(move || vault.is_readable()).await.unwrap_or(false);
         let record = self.jobs.record();
-        let stale = self.is_stale(record.last_sync, library.as_deref().ok());
+        let stale = self.is_stale(record.last_sync, library.as_deref().ok()).await;
         let embedder = match (self.embedder_info().await, &library) {
             (Some(Err(error)), _) => Some(Problem::of_embedder(&error)),
             (Some(Ok(info)), Ok(library)) if !fits(&info, &library.info().spec) => {
@@ -512,7 +475,7 @@ impl Knowledge {
     pub(crate) fn meta(&self, started: Instant, library: Option<&Library>, scanned: u64) -> Meta {
         let newest = self
             .noted(|noted| noted.look)
-            .map(|look| look.newest_mtime_ms)
+            .map(|(_, look)| look.newest_mtime_ms)
             .max(library.map(|library| library.totals.newest_mtime_ms))
             .filter(|ms| *ms > 0);
         Meta {
@@ -554,6 +517,7 @@ impl Knowledge {
     pub async fn rollback(&self) -> Result<crate::index::VersionInfo, Problem> {
         let Some(_lock) = self.jobs.exclusively()? else { return Err(Problem::of_index(&IndexError::Busy)) };
         let info = self.index.rollback().await.map_err(|error| Problem::of_index(&error))?;
+        self.jobs.went_back_to(info.completed_at);
         self.noted(|noted| noted.broken = None);
         let _ = self.refresh().await;
         Ok(info)

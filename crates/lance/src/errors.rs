@@ -1,41 +1,149 @@
-//! What LanceDB says, as the index trait's few errors.
+//! What LanceDB says, as the index trait's few errors. What is there and cannot be read is damaged and may be thrown away
+//! when the index is built anew; what cannot be reached or written is not. So errors are told apart by their kinds, and
+//! by their words only where the kind was lost on the way: words may be part of somebody's path.
 
+use lance::Error as LanceError;
+use object_store::Error as StoreError;
+use std::{
+    error::Error,
+    io::{self, ErrorKind},
+};
 use toolyard_knowledge::index::IndexError;
 
-/// Signs that the place is at fault, not what lies there.
-const PLACE: [&str; 12] = [
-    "no space left",
-    "permission denied",
-    "read-only file system",
-    "too many open files",
-    "connection",
-    "timed out",
-    "timeout",
-    "dns error",
-    "error sending request",
-    "forbidden",
-    "unauthorized",
-    "access denied",
+/// Errors of the system that say nothing of what lies there: a device that fails, no memory, no permission, too many
+/// files, no room, read-only, connections, quota.
+const PLACE_NUMBERS: [i32; 16] = [1, 5, 11, 12, 13, 16, 23, 24, 28, 30, 103, 104, 110, 111, 113, 122];
+/// The same where only the text of an error is left, beside "(os error 28)" and so on. Whole phrases of the libraries.
+const PLACE_PHRASES: [&str; 4] = [
+    "generic s3 error:",
+    "lacked the necessary privileges to complete",
+    "lacked valid authentication credentials",
+    "no object store provider found",
 ];
+/// What an S3 server says where the bucket itself is not there.
+const NO_BUCKET: &str = "NoSuchBucket";
+/// Characters of an error that go to the log.
+const MAX_REASON: usize = 300;
+/// Causes of causes that are looked at.
+const MAX_CAUSES: usize = 32;
 
-/// Of anything that came out of LanceDB or below it. What is there and cannot be read is damaged; what cannot be
-/// reached or written is not.
-pub(crate) fn index_error(error: impl std::error::Error) -> IndexError {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    let lower = text.to_lowercase();
+/// What is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// What lies there.
+    Damage,
+    /// The place.
+    Place,
+}
+
+/// Of anything that came out of LanceDB or below it.
+pub(crate) fn index_error(error: impl Error + 'static) -> IndexError {
+    let causes = causes(&error);
+    let text = causes.iter().map(ToString::to_string).collect::<Vec<_>>().join(": ");
     // The first line is enough for a log, and keeps whole stack traces out of it.
-    let short: String = text.lines().next().unwrap_or_default().chars().take(300).collect();
-    if PLACE.iter().any(|sign| lower.contains(sign)) {
-        IndexError::Unavailable(short)
-    } else {
-        IndexError::Corrupted(short)
+    let short: String = text.lines().next().unwrap_or_default().chars().take(MAX_REASON).collect();
+    match causes.iter().find_map(|cause| fault_of(*cause)).unwrap_or_else(|| fault_by_text(&text)) {
+        Fault::Place => IndexError::Unavailable(short),
+        Fault::Damage => IndexError::Corrupted(short),
     }
+}
+
+/// The error and what caused it, outermost first.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> Vec<&'a (dyn Error + 'static)> {
+    let mut all = vec![error];
+    let mut at = error;
+    while let Some(cause) = cause_of(at).filter(|_| all.len() < MAX_CAUSES) {
+        all.push(cause);
+        at = cause;
+    }
+    all
+}
+
+/// What an error wraps. Some wrappers leave out the wrapped one itself when asked for the source.
+fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    if let Some(io) = error.downcast_ref::<io::Error>() {
+        return io.get_ref().map(|inner| inner as &(dyn Error + 'static));
+    }
+    if let Some(LanceError::External { source }) = error.downcast_ref::<LanceError>() {
+        return Some(source.as_ref());
+    }
+    error.source()
+}
+
+/// What an error says by its kind; `None` where only its cause can tell.
+fn fault_of(error: &(dyn Error + 'static)) -> Option<Fault> {
+    if let Some(error) = error.downcast_ref::<LanceError>() {
+        return match error {
+            LanceError::NotFound { .. }
+            | LanceError::DatasetNotFound { .. }
+            | LanceError::CorruptFile { .. }
+            | LanceError::VersionNotFound { .. }
+            | LanceError::RefNotFound { .. }
+            | LanceError::IndexNotFound { .. }
+            | LanceError::FieldNotFound { .. } => Some(Fault::Damage),
+            LanceError::Timeout { .. }
+            | LanceError::TooMuchWriteContention { .. }
+            | LanceError::CommitConflict { .. }
+            | LanceError::RetryableCommitConflict { .. }
+            | LanceError::IncompatibleTransaction { .. }
+            | LanceError::RefConflict { .. }
+            | LanceError::DiskCapExceeded { .. }
+            | LanceError::InvalidTableLocation { .. } => Some(Fault::Place),
+            _ => None,
+        };
+    }
+    if let Some(error) = error.downcast_ref::<StoreError>() {
+        return match error {
+            StoreError::NotFound { source, .. } if source.to_string().contains(NO_BUCKET) => Some(Fault::Place),
+            StoreError::NotFound { .. } => Some(Fault::Damage),
+            StoreError::PermissionDenied { .. }
+            | StoreError::Unauthenticated { .. }
+            | StoreError::UnknownConfigurationKey { .. }
+            | StoreError::AlreadyExists { .. }
+            | StoreError::Precondition { .. }
+            | StoreError::Generic { store: "S3", .. } => Some(Fault::Place),
+            _ => None,
+        };
+    }
+    fault_of_io(error.downcast_ref::<io::Error>()?)
+}
+
+fn fault_of_io(error: &io::Error) -> Option<Fault> {
+    if let Some(number) = error.raw_os_error()
+        && PLACE_NUMBERS.contains(&number)
+    {
+        return Some(Fault::Place);
+    }
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::UnexpectedEof | ErrorKind::InvalidData => Some(Fault::Damage),
+        ErrorKind::PermissionDenied
+        | ErrorKind::StorageFull
+        | ErrorKind::QuotaExceeded
+        | ErrorKind::ReadOnlyFilesystem
+        | ErrorKind::OutOfMemory
+        | ErrorKind::ResourceBusy
+        | ErrorKind::NotADirectory
+        | ErrorKind::StaleNetworkFileHandle
+        | ErrorKind::TimedOut
+        | ErrorKind::ConnectionRefused
+        | ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionAborted
+        | ErrorKind::NotConnected
+        | ErrorKind::HostUnreachable
+        | ErrorKind::NetworkUnreachable
+        | ErrorKind::NetworkDown
+        | ErrorKind::BrokenPipe => Some(Fault::Place),
+        _ => None,
+    }
+}
+
+/// For errors that were turned into text on their way. Whatever looks like a path is left out first.
+fn fault_by_text(text: &str) -> Fault {
+    let words: Vec<&str> = text.split_whitespace().filter(|word| !word.contains('/')).collect();
+    let text = words.join(" ").to_lowercase();
+    let is_place = PLACE_PHRASES.iter().any(|phrase| text.contains(phrase))
+        || PLACE_NUMBERS.iter().any(|number| text.contains(&format!("(os error {number})")));
+    if is_place { Fault::Place } else { Fault::Damage }
 }
 
 /// Runs work on its own task: a decoder that panics on damaged bytes becomes an error.
@@ -46,5 +154,57 @@ pub(crate) async fn guarded<T: Send + 'static>(
         Ok(result) => result,
         Err(error) if error.is_panic() => Err(IndexError::Corrupted("reading it failed badly".to_owned())),
         Err(_) => Err(IndexError::Unavailable("stopped".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path whose parts name every kind of trouble.
+    const HOME: &str = "/srv/connection/timed out/forbidden/permission denied/no space left";
+
+    fn is_damage(error: impl Error + 'static) -> bool {
+        match index_error(error) {
+            IndexError::Corrupted(_) => true,
+            IndexError::Unavailable(_) => false,
+            other => panic!("{other:?}"),
+        }
+    }
+    fn io(number: i32) -> io::Error {
+        io::Error::from_raw_os_error(number)
+    }
+    fn store(name: &'static str, source: impl Error + Send + Sync + 'static) -> StoreError {
+        StoreError::Generic { store: name, source: Box::new(source) }
+    }
+
+    #[test]
+    fn the_place_is_told_from_damage_by_the_kind_of_the_error() {
+        const NOT_FOUND: i32 = 2;
+        const NO_ROOM: i32 = 28;
+        const QUOTA: i32 = 122;
+        const TOO_MANY_FILES: i32 = 24;
+        for number in [NO_ROOM, QUOTA, TOO_MANY_FILES] {
+            assert!(!is_damage(io(number)));
+            assert!(!is_damage(LanceError::from(io(number))));
+            assert!(!is_damage(LanceError::from(store("LocalFileSystem", io(number)))));
+            assert!(!is_damage(LanceError::external(Box::new(io::Error::other(io(number))))));
+            assert!(!is_damage(LanceError::execution(format!("reading {HOME}: {}", io(number)))));
+        }
+        assert!(is_damage(io(NOT_FOUND)));
+        assert!(is_damage(LanceError::from(store("LocalFileSystem", io(NOT_FOUND)))));
+        assert!(!is_damage(LanceError::from(store("S3", io::Error::other("error sending request")))));
+        let refused = StoreError::PermissionDenied { path: "a".to_owned(), source: "403".into() };
+        assert!(!is_damage(LanceError::from(refused)));
+        let bucket = StoreError::NotFound { path: "a".to_owned(), source: "<Code>NoSuchBucket</Code>".into() };
+        assert!(!is_damage(bucket));
+    }
+
+    #[test]
+    fn words_in_a_path_say_nothing() {
+        assert!(is_damage(LanceError::not_found(HOME)));
+        assert!(is_damage(LanceError::execution(format!("file {HOME}/x.lance has no footer"))));
+        assert!(is_damage(LanceError::from(io::Error::new(ErrorKind::UnexpectedEof, HOME))));
+        assert!(!is_damage(LanceError::invalid_input("No object store provider found for scheme: 'gs'")));
     }
 }

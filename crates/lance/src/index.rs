@@ -3,10 +3,12 @@
 use crate::{
     errors::{guarded, index_error},
     reader::LanceReader,
+    rows::file_schema,
     table::Table,
-    tables::{self, CHUNKS, FILES, Opened, Place, drop_tag, tags},
+    tables::{self, CHUNKS, FILES, Opened, Place, completed_at, drop_tag, set_completed, tags},
     writer::{LanceWriter, Tables, tag},
 };
+use arrow_array::RecordBatch;
 use lance::Dataset;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -91,7 +93,11 @@ async fn at_generation(
 }
 
 async fn current(place: Arc<Place>) -> IndexResult<Option<Arc<dyn IndexReader>>> {
-    let Some((chunks, files)) = open_both(&place).await? else { return Ok(None) };
+    place.steadily(|| newest(&place)).await
+}
+
+async fn newest(place: &Place) -> IndexResult<Option<Arc<dyn IndexReader>>> {
+    let Some((chunks, files)) = open_both(place).await? else { return Ok(None) };
     let Some((generation, version)) = tags(&chunks).await?.pop_last() else { return Ok(None) };
     let (chunks, files) = at_generation(&chunks, &files, generation, version).await?;
     let info = tables::info(generation, &chunks, &files).await?;
@@ -101,7 +107,11 @@ async fn current(place: Arc<Place>) -> IndexResult<Option<Arc<dyn IndexReader>>>
 }
 
 async fn versions(place: Arc<Place>) -> IndexResult<Vec<VersionInfo>> {
-    let Some((chunks, files)) = open_both(&place).await? else { return Ok(Vec::new()) };
+    place.steadily(|| kept(&place)).await
+}
+
+async fn kept(place: &Place) -> IndexResult<Vec<VersionInfo>> {
+    let Some((chunks, files)) = open_both(place).await? else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     for (generation, version) in tags(&chunks).await? {
         let (chunks, files) = at_generation(&chunks, &files, generation, version).await?;
@@ -118,15 +128,23 @@ async fn rollback(place: Arc<Place>) -> IndexResult<VersionInfo> {
     let Some((newest, _)) = generations.pop_last() else { return Err(IndexError::NoEarlierVersion) };
     let Some((generation, version)) = generations.pop_last() else { return Err(IndexError::NoEarlierVersion) };
     let file_version = tags(&files).await?.get(&generation).copied().ok_or(IndexError::NoEarlierVersion)?;
-    for (table, version) in [(&chunks, version), (&files, file_version)] {
-        table.restore(version).await?;
-    }
+    restore_chunks(&chunks, &files, version).await?;
+    files.restore(file_version).await?;
     let info = tag(&Tables { chunks: chunks.clone(), files: files.clone() }).await?;
     for old in [newest, generation] {
         drop_tag(&chunks, old).await?;
         drop_tag(&files, old).await?;
     }
     Ok(info)
+}
+
+/// The chunks of an old version, and no file: whoever is killed before the files are back leaves chunks that no file
+/// names, and the next job indexes every file again. Old chunks beside new files would be taken for indexed.
+async fn restore_chunks(chunks: &Table, files: &Table, version: u64) -> IndexResult<()> {
+    files.overwrite(RecordBatch::new_empty(file_schema())).await?;
+    let old = chunks.dataset().checkout_version(version).await.map_err(index_error)?;
+    chunks.restore(version).await?;
+    set_completed(chunks, completed_at(&old)).await
 }
 
 impl NoteIndex for LanceIndex {
@@ -145,6 +163,7 @@ impl NoteIndex for LanceIndex {
                 return Err(IndexError::Busy);
             }
             let turn = Turn(self.writing.clone());
+            self.place.make_private()?;
             // Where everything is made anew, nothing damaged need be kept: what is left of it would be read again.
             if start == Start::Fresh
                 && let Err(IndexError::Corrupted(reason)) = guarded(current(self.place.clone())).await
@@ -179,5 +198,98 @@ pub(crate) struct Turn(Arc<AtomicBool>);
 impl Drop for Turn {
     fn drop(&mut self) {
         self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolyard_knowledge::index::{ChunkFilter, ChunkRow, FileRow, FileState, WriteBatch, hash64};
+
+    fn spec() -> IndexSpec {
+        IndexSpec { embedder: String::new(), dimensions: 0, recipe: "r".to_owned() }
+    }
+
+    fn note(path: &str, word: &str, mtime_ms: i64) -> WriteBatch {
+        let file = FileRow {
+            path: path.to_owned(),
+            state: FileState::Indexed,
+            reason: String::new(),
+            hash: hash64(&[word.as_bytes()]),
+            size: 5,
+            mtime_ms,
+            recipe: 1,
+            chunks: 1,
+            unembedded: 0,
+            title: path.to_owned(),
+            aliases: Vec::new(),
+            tags: Vec::new(),
+            links: Vec::new(),
+            day: 0,
+        };
+        let chunk = ChunkRow {
+            source_file: path.to_owned(),
+            chunk_index: 0,
+            section: None,
+            start: 0,
+            end: 5,
+            text: word.to_owned(),
+            opaque: String::new(),
+            terms: format!("{word} "),
+            tags: Vec::new(),
+            date: None,
+            day: 0,
+            hash: hash64(&[word.as_bytes()]),
+            vector: None,
+        };
+        WriteBatch { files: vec![file], chunks: vec![chunk], ..WriteBatch::default() }
+    }
+
+    async fn complete(index: &LanceIndex, batch: WriteBatch) -> VersionInfo {
+        let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+        writer.put(batch).await.unwrap();
+        writer.complete().await.unwrap()
+    }
+
+    async fn found(index: &LanceIndex, word: &str) -> usize {
+        let reader = index.current().await.unwrap().unwrap();
+        reader.full_text(&[word.to_owned()], &ChunkFilter::default(), 5).await.unwrap().len()
+    }
+
+    /// Killed between the two tables: nothing is current that was not, and nothing of it passes for indexed.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_rollback_that_is_killed_half_way_never_becomes_a_mixed_version() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || LanceIndex::new(LanceOptions::new(dir.path().display().to_string()));
+        let index = open();
+        complete(&index, note("a.md", "first", 1)).await;
+        complete(&index, note("a.md", "second", 2)).await;
+        let (chunks, files) = open_both(&index.place).await.unwrap().unwrap();
+        let oldest = tags(&chunks).await.unwrap().pop_first().unwrap().1;
+        restore_chunks(&chunks, &files, oldest).await.unwrap();
+        drop(index);
+
+        let index = open();
+        assert_eq!((found(&index, "second").await, found(&index, "first").await), (1, 0), "the newest still answers");
+        let writer = index.write(&spec(), Start::Continue).await.unwrap();
+        assert!(writer.files().await.unwrap().is_empty(), "no file counts as indexed");
+        assert!(writer.is_changed());
+        drop(writer);
+        complete(&index, note("a.md", "second", 2)).await;
+        assert_eq!((found(&index, "second").await, found(&index, "first").await), (1, 0));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_version_that_was_gone_back_to_keeps_its_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = LanceIndex::new(LanceOptions::new(dir.path().display().to_string()));
+        let first = complete(&index, note("a.md", "first", 1)).await;
+        let second = complete(&index, note("a.md", "second", 2)).await;
+        let back = index.rollback().await.unwrap();
+        assert_eq!(back.completed_at, first.completed_at);
+        let current = index.current().await.unwrap().unwrap();
+        assert_eq!(current.info().completed_at, first.completed_at);
+        let third = complete(&index, note("b.md", "third", 3)).await;
+        assert!(third.completed_at > second.completed_at, "and what is written on top of it has its own");
     }
 }

@@ -3,6 +3,7 @@
 use crate::{
     errors::index_error,
     index::LanceOptions,
+    reader::has_whole_indexes,
     table::Table,
     tables::{Place, drop_tag, tags},
     writer::Tables,
@@ -42,20 +43,41 @@ const TRAINING_ROUNDS: usize = 12;
 /// A vector index is made from this many chunks on: with fewer there is nothing to cluster.
 const MIN_VECTOR_INDEX_ROWS: usize = 4_096;
 
-/// What a version must have before it is tagged: the indexes, where there are none yet.
+/// What a version must have before it is tagged: the indexes, where there are none yet, or none that are whole.
 pub(crate) async fn before_tagging(options: &LanceOptions, spec: &IndexSpec, tables: &Tables) -> IndexResult<()> {
-    let rows = tables.chunks.count_rows().await?;
+    let chunks = &tables.chunks;
+    let rows = chunks.count_rows().await?;
     if rows == 0 {
         return Ok(());
     }
-    if tables.chunks.unindexed("terms").await?.is_none() {
-        index_terms(&tables.chunks).await?;
+    let (for_terms, for_vectors) = (chunks.is_indexed("terms").await?, chunks.is_indexed("vector").await?);
+    let whole = has_whole_indexes(&chunks.dataset()).await?;
+    if !for_terms || !whole {
+        index_terms(chunks).await?;
     }
+    match (wants_vector_index(options, spec, rows), for_vectors) {
+        (true, false) => index_vectors(chunks, rows).await,
+        (true, true) if !whole => index_vectors(chunks, rows).await,
+        (false, true) if !whole => chunks.drop_index("vector").await,
+        _ => Ok(()),
+    }
+}
+
+/// Whether vectors are more than may be in memory.
+fn wants_vector_index(options: &LanceOptions, spec: &IndexSpec, rows: usize) -> bool {
     let is_too_much = VectorSet::bytes(rows as u64, spec.dimensions) > options.vector_memory_bytes;
-    if is_too_much && rows >= MIN_VECTOR_INDEX_ROWS && tables.chunks.unindexed("vector").await?.is_none() {
-        index_vectors(&tables.chunks, rows).await?;
-    }
-    Ok(())
+    spec.dimensions > 0 && is_too_much && rows >= MIN_VECTOR_INDEX_ROWS
+}
+
+/// Whether a version must have an index that is not there though nothing changed: it was damaged, or the configuration
+/// gives vectors less memory now.
+pub(crate) async fn lacks_indexes(options: &LanceOptions, spec: &IndexSpec, tables: &Tables) -> IndexResult<bool> {
+    let chunks = &tables.chunks;
+    let rows = chunks.count_rows().await?;
+    Ok(rows > 0
+        && (!chunks.is_indexed("terms").await?
+            || !has_whole_indexes(&chunks.dataset()).await?
+            || (wants_vector_index(options, spec, rows) && !chunks.is_indexed("vector").await?)))
 }
 
 /// What makes searches quicker and may take a while: rows that no index covers are indexed, small files are put together.

@@ -10,9 +10,11 @@ use futures_util::{StreamExt, TryStreamExt};
 use lance::{
     Dataset,
     dataset::{ProjectionRequest, scanner::Scanner},
+    index::DatasetIndexExt,
 };
 use lance_index::scalar::FullTextSearchQuery;
 use lance_linalg::distance::DistanceType;
+use object_store::path::Path;
 use std::{collections::HashMap, sync::Arc};
 use toolyard_engine::BoxFuture;
 use toolyard_knowledge::index::{
@@ -26,7 +28,7 @@ const SCAN_ROWS: usize = 2_048;
 const READ_AHEAD: usize = 2;
 /// Bytes a scan may hold that were read and not yet decoded.
 const IO_BUFFER: u64 = 32 << 20;
-/// Data files that a probe looks at, at most,
+/// Files that a probe looks at, at most,
 const MAX_PROBED_FILES: usize = 1_000;
 /// and at a time.
 const PROBES_AT_ONCE: usize = 8;
@@ -47,41 +49,80 @@ impl LanceReader {
         Self { info, chunks, files }
     }
 
-    /// Looks at the size of every data file, and reads a row of the first and of the last: what is missing or shortened
-    /// shows itself before somebody's question finds it, in a few milliseconds.
+    /// Looks at the size of every file, reads a row of the first and of the last, and looks for a word: what is missing or
+    /// shortened shows itself before somebody's question finds it, in a few milliseconds. What it opens to do so, the
+    /// question that follows finds open.
     pub(crate) async fn probe(&self) -> IndexResult<()> {
+        let mut word = None;
         for data in [&self.chunks, &self.files] {
-            sizes(data).await?;
+            are_whole(data, data_files(data)).await?;
+            are_whole(data, index_files(data).await?).await?;
             let fragments = data.get_fragments();
             let last = fragments.last().filter(|_| fragments.len() > 1);
             for fragment in fragments.first().into_iter().chain(last) {
                 let mut scan = data.scan();
                 scan.with_fragments(vec![fragment.metadata().clone()]).batch_size(1);
                 scan.limit(Some(1), None).map_err(index_error)?;
-                scan.try_into_batch().await.map_err(index_error)?;
+                let row = scan.try_into_batch().await.map_err(index_error)?;
+                if word.is_none() && row.column_by_name("terms").is_some() {
+                    word = rarest(&Columns(&row))?;
+                }
             }
+        }
+        if let Some(word) = word {
+            self.full_text(&[word], &ChunkFilter::default(), 1).await?;
         }
         Ok(())
     }
 }
 
-/// Whether every data file is as long as the manifest says.
-async fn sizes(data: &Dataset) -> IndexResult<()> {
-    let store = data.object_store(None).await.map_err(index_error)?;
+/// The longest word of a row: likely in few others, and so soon looked up.
+fn rarest(row: &Columns<'_>) -> IndexResult<Option<String>> {
+    let terms = row.text("terms")?.iter().flatten().next().unwrap_or_default();
+    Ok(terms.split_ascii_whitespace().max_by_key(|term| term.len()).map(str::to_owned))
+}
+
+/// Files with the sizes that the manifest says.
+type Sizes = Vec<(Path, u64)>;
+
+fn data_files(data: &Dataset) -> Sizes {
     let folder = data.data_dir();
-    let mut looks = Vec::new();
-    for file in data.fragments().iter().flat_map(|fragment| &fragment.files).take(MAX_PROBED_FILES) {
-        let Some(size) = file.file_size_bytes.get() else { continue };
-        let (store, path) = (store.clone(), folder.clone().join(file.path.as_str()));
-        looks.push(async move { Ok::<_, IndexError>(store.size(&path).await.map_err(index_error)? == size.get()) });
+    let files = data.fragments().iter().flat_map(|fragment| &fragment.files);
+    files.filter_map(|f| Some((folder.clone().join(f.path.as_str()), f.file_size_bytes.get()?.get()))).collect()
+}
+
+async fn index_files(data: &Dataset) -> IndexResult<Sizes> {
+    let mut all = Vec::new();
+    for index in data.load_indices().await.map_err(index_error)?.iter() {
+        let folder = data.indices_dir().join(index.uuid.to_string().as_str());
+        all.extend(index.files.iter().flatten().map(|f| (folder.clone().join(f.path.as_str()), f.size_bytes)));
     }
+    Ok(all)
+}
+
+/// Whether the files are there, each as long as it was written.
+async fn are_whole(data: &Dataset, files: Sizes) -> IndexResult<()> {
+    let store = data.object_store(None).await.map_err(index_error)?;
+    let looks = files.into_iter().take(MAX_PROBED_FILES).map(|(path, size)| {
+        let store = store.clone();
+        async move { Ok::<_, IndexError>(store.size(&path).await.map_err(index_error)? == size) }
+    });
     let mut looks = futures_util::stream::iter(looks).buffer_unordered(PROBES_AT_ONCE);
     while let Some(same) = looks.try_next().await? {
         if !same {
-            return Err(IndexError::Corrupted("a data file has another size than when it was written".to_owned()));
+            return Err(IndexError::Corrupted("a file has another size than when it was written".to_owned()));
         }
     }
     Ok(())
+}
+
+/// Whether the files of a table's indexes are there, as far as their sizes tell.
+pub(crate) async fn has_whole_indexes(data: &Dataset) -> IndexResult<bool> {
+    match are_whole(data, index_files(data).await?).await {
+        Ok(()) => Ok(true),
+        Err(IndexError::Corrupted(_)) => Ok(false),
+        Err(other) => Err(other),
+    }
 }
 
 fn small(mut scan: Scanner) -> Scanner {
@@ -253,13 +294,15 @@ impl IndexReader for LanceReader {
         })
     }
 
-    fn vectors_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<Vec<f32>>>> {
+    fn vectors_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<Option<Vec<f32>>>>> {
         let (chunks, rows) = (self.chunks.clone(), rows.to_vec());
+        if self.info.spec.dimensions == 0 || rows.is_empty() {
+            return Box::pin(async move { Ok(vec![None; rows.len()]) });
+        }
         Box::pin(guarded(async move {
             let batch = take(&chunks, &rows, &["vector"]).await?;
             let vectors = Columns(&batch).vectors()?;
-            let missing = || IndexError::Corrupted("a vector is missing".to_owned());
-            (0..batch.num_rows()).map(|at| vector_at(vectors, at).map(<[f32]>::to_vec).ok_or_else(missing)).collect()
+            Ok((0..batch.num_rows()).map(|at| vector_at(vectors, at).map(<[f32]>::to_vec)).collect())
         }))
     }
 

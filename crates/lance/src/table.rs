@@ -99,13 +99,26 @@ impl Table {
         Ok(())
     }
 
+    /// Whether a column has an index. Opens none.
+    pub(crate) async fn is_indexed(&self, column: &str) -> IndexResult<bool> {
+        Ok(index_name(&self.dataset(), column).await?.is_some())
+    }
+
+    /// Removes the index of a column, if there is one.
+    pub(crate) async fn drop_index(&self, column: &str) -> IndexResult<()> {
+        let mut data = self.to_write();
+        if let Some(name) = index_name(&data, column).await? {
+            data.drop_index(&name).await.map_err(index_error)?;
+            self.stands_at(data);
+        }
+        Ok(())
+    }
+
     /// Rows that the index of a column does not cover; `None` when there is no index.
     pub(crate) async fn unindexed(&self, column: &str) -> IndexResult<Option<u64>> {
         let data = self.dataset();
-        let Some(field) = data.schema().field(column) else { return Ok(None) };
-        let indexes = data.load_indices().await.map_err(index_error)?;
-        let Some(found) = indexes.iter().find(|index| index.fields == [field.id]) else { return Ok(None) };
-        let text = data.index_statistics(&found.name).await.map_err(index_error)?;
+        let Some(name) = index_name(&data, column).await? else { return Ok(None) };
+        let text = data.index_statistics(&name).await.map_err(index_error)?;
         let stats: serde_json::Value = serde_json::from_str(&text).map_err(index_error)?;
         match stats["num_unindexed_rows"].as_u64() {
             Some(rows) => Ok(Some(rows)),
@@ -137,6 +150,13 @@ impl Table {
         self.dataset().cleanup_old_versions(older, Some(true), Some(false)).await.map_err(index_error)?;
         Ok(())
     }
+}
+
+/// The name of a column's index.
+async fn index_name(data: &Dataset, column: &str) -> IndexResult<Option<String>> {
+    let Some(field) = data.schema().field(column) else { return Ok(None) };
+    let indexes = data.load_indices().await.map_err(index_error)?;
+    Ok(indexes.iter().find(|index| index.fields == [field.id]).map(|index| index.name.clone()))
 }
 
 /// One batch, as writes take it.

@@ -16,11 +16,15 @@ use lance::{
 };
 use lance_io::object_store::{ObjectStore, ObjectStoreParams, ObjectStoreRegistry, StorageOptionsAccessor};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
-use toolyard_knowledge::index::{IndexError, IndexResult, IndexSpec, VersionInfo};
+use toolyard_knowledge::{
+    index::{IndexError, IndexResult, IndexSpec, VersionInfo},
+    indexer::private_folder,
+};
 
 pub(crate) const CHUNKS: &str = "obsidian_chunks";
 pub(crate) const FILES: &str = "obsidian_files";
@@ -28,8 +32,17 @@ pub(crate) const FILES: &str = "obsidian_files";
 const TAG: &str = "complete-";
 /// The key under which a table's configuration keeps what it was made with.
 const SPEC_KEY: &str = "toolyard.spec";
+/// The key under which a version that was gone back to keeps when it was first complete: `<version>:<milliseconds>`. It
+/// holds for that version alone; those written later on top of it have the key too.
+const COMPLETED_KEY: &str = "toolyard.completed";
 /// The share of the caches that indexes get; the rest is for metadata of files.
 const INDEX_CACHE_SHARE: u64 = 3;
+/// How often what a finishing job changed meanwhile is looked at again,
+const MAX_LOOKS: usize = 8;
+/// on an object store, where damage and change cannot be told apart so cheaply,
+const MAX_REMOTE_LOOKS: usize = 2;
+/// and how long after the look before.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// The name of a generation's tag.
 pub(crate) fn tag_of(generation: u64) -> String {
@@ -39,6 +52,8 @@ pub(crate) fn tag_of(generation: u64) -> String {
 /// The place where the tables lie. Nothing is opened before it is needed.
 pub(crate) struct Place {
     pub(crate) options: LanceOptions,
+    /// The folder of the tables, where they lie on this machine.
+    folder: Option<PathBuf>,
     session: OnceLock<Arc<Session>>,
     pruned: Mutex<Option<Instant>>,
 }
@@ -51,7 +66,8 @@ pub(crate) enum Opened {
 
 impl Place {
     pub(crate) fn new(options: LanceOptions) -> Self {
-        Self { options, session: OnceLock::new(), pruned: Mutex::default() }
+        let folder = local_folder(&options.uri);
+        Self { options, folder, session: OnceLock::new(), pruned: Mutex::default() }
     }
 
     /// The caches, and how places are reached; both tables share them.
@@ -78,7 +94,16 @@ impl Place {
 
     /// Where LanceDB keeps a table of this name.
     fn uri(&self, name: &str) -> String {
-        format!("{}/{name}.lance", self.options.uri.trim_end_matches('/'))
+        match &self.folder {
+            // Whole, so that LanceDB finds nothing in it to work out in its own way.
+            Some(folder) => folder.join(format!("{name}.lance")).display().to_string(),
+            None => format!("{}/{name}.lance", self.options.uri.trim_end_matches('/')),
+        }
+    }
+
+    /// Makes the folder of the tables, if they lie on this machine, so that the user alone can look into it.
+    pub(crate) fn make_private(&self) -> IndexResult<()> {
+        self.folder.as_deref().map_or(Ok(()), private_folder).map_err(index_error)
     }
 
     /// Whether old versions were last looked for long enough ago; notes that they are now.
@@ -92,22 +117,41 @@ impl Place {
     }
 
     /// The folder of a table, where it lies on this machine.
-    fn local(&self, name: &str) -> Option<std::path::PathBuf> {
-        let is_local = !self.options.uri.contains("://");
-        is_local.then(|| std::path::Path::new(&self.options.uri).join(format!("{name}.lance")))
+    fn local(&self, name: &str) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.join(format!("{name}.lance")))
     }
 
     /// The newest complete generation. On this machine a look at the names of the tags is enough.
     pub(crate) async fn generation(&self) -> IndexResult<Option<u64>> {
-        if let Some(table) = self.local(CHUNKS) {
-            let names = std::fs::read_dir(table.join("_refs").join("tags"));
-            let generations = names.into_iter().flatten().flatten().filter_map(|entry| {
-                entry.file_name().to_str()?.strip_prefix(TAG)?.strip_suffix(".json")?.parse::<u64>().ok()
-            });
-            return Ok(generations.max());
+        if let Some(generations) = self.local_generations() {
+            return Ok(generations.last().copied());
         }
         let Opened::There(chunks) = self.open(CHUNKS).await? else { return Ok(None) };
         Ok(tags(&chunks).await?.pop_last().map(|(generation, _)| generation))
+    }
+
+    /// The complete generations by the names of the tags; `None` where they do not lie on this machine.
+    fn local_generations(&self) -> Option<BTreeSet<u64>> {
+        let names = std::fs::read_dir(self.local(CHUNKS)?.join("_refs").join("tags"));
+        let generation = |entry: std::fs::DirEntry| {
+            entry.file_name().to_str()?.strip_prefix(TAG)?.strip_suffix(".json")?.parse::<u64>().ok()
+        };
+        Some(names.into_iter().flatten().flatten().filter_map(generation).collect())
+    }
+
+    /// Looks at the tables, and again where it failed and versions came or went meanwhile: what a finishing job takes away
+    /// between two looks of one reader is no damage.
+    pub(crate) async fn steadily<T, F: Future<Output = IndexResult<T>>>(&self, look: impl Fn() -> F) -> IndexResult<T> {
+        let most = if self.folder.is_some() { MAX_LOOKS } else { MAX_REMOTE_LOOKS };
+        for _ in 1..most {
+            let before = self.local_generations();
+            match look().await {
+                Err(IndexError::Corrupted(_)) if before.is_none() || before != self.local_generations() => {}
+                done => return done,
+            }
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        }
+        look().await
     }
 
     pub(crate) async fn open(&self, name: &str) -> IndexResult<Opened> {
@@ -167,11 +211,12 @@ impl Place {
         let schema = dimensions.map_or_else(file_schema, |dimensions| chunk_schema(dimensions, true));
         let empty = RecordBatch::new_empty(schema);
         match self.open(name).await {
-            Ok(Opened::There(table)) => {
-                if table.overwrite(empty.clone()).await.is_ok() {
-                    return Ok(table);
-                }
-            }
+            Ok(Opened::There(table)) => match table.overwrite(empty.clone()).await {
+                Ok(()) => return Ok(table),
+                Err(IndexError::Corrupted(_)) => {}
+                // A full disk is no reason to throw anything away.
+                Err(other) => return Err(other),
+            },
             Ok(Opened::Missing) | Err(IndexError::Corrupted(_)) => {}
             Err(other) => return Err(other),
         }
@@ -181,15 +226,41 @@ impl Place {
             store_params: Some(self.store_params()),
             ..WriteParams::default()
         };
-        let made = Dataset::write(batches(empty), self.uri(name).as_str(), Some(params)).await;
-        made.map(Table::new).map_err(index_error)
+        match Dataset::write(batches(empty), self.uri(name).as_str(), Some(params)).await {
+            Ok(made) => Ok(Table::new(made)),
+            // Nothing was there to be damaged: it is the bucket that is missing.
+            Err(error @ Error::NotFound { .. }) if self.folder.is_none() => {
+                Err(IndexError::Unavailable(error.to_string()))
+            }
+            Err(error) => Err(index_error(error)),
+        }
     }
+}
+
+/// The folder that a place names, where it is one on this machine. The same folder wherever the program is started from.
+fn local_folder(uri: &str) -> Option<PathBuf> {
+    let folder = match uri.split_once("://") {
+        None => PathBuf::from(uri),
+        Some(("file", _)) => url::Url::parse(uri).ok()?.to_file_path().ok()?,
+        Some(_) => return None,
+    };
+    Some(std::path::absolute(&folder).unwrap_or(folder))
 }
 
 /// Complete generations with their versions, oldest first.
 pub(crate) async fn tags(table: &Table) -> IndexResult<BTreeMap<u64, u64>> {
     let data = table.dataset();
-    let tags = data.tags().list().await.map_err(index_error)?;
+    let mut looks = 1;
+    // They are listed and then read one by one; one that is taken off between the two is no damage.
+    let tags = loop {
+        match data.tags().list().await {
+            Err(error) if error.is_not_found() && looks < MAX_LOOKS => {
+                looks += 1;
+                tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+            }
+            listed => break listed.map_err(index_error)?,
+        }
+    };
     let known =
         tags.into_iter().filter_map(|(name, tag)| Some((name.strip_prefix(TAG)?.parse::<u64>().ok()?, tag.version)));
     Ok(known.collect())
@@ -227,17 +298,32 @@ pub(crate) async fn set_spec(table: &Table, spec: &IndexSpec) -> IndexResult<()>
     table.configure(SPEC_KEY, &text).await
 }
 
+/// Notes when the version that the table was made again was complete; a version of its own.
+pub(crate) async fn set_completed(table: &Table, at: Timestamp) -> IndexResult<()> {
+    let next = table.version() + 1;
+    table.configure(COMPLETED_KEY, &format!("{next}:{}", at.as_millisecond())).await
+}
+
+/// When a version of the chunks was complete. One that was gone back to is older than its table says.
+pub(crate) fn completed_at(chunks: &Dataset) -> Timestamp {
+    let version = chunks.version();
+    let noted = || {
+        let (of, millis) = chunks.config().get(COMPLETED_KEY)?.split_once(':')?;
+        (of.parse() == Ok(version.version)).then(|| millis.parse::<i64>().ok()).flatten()
+    };
+    let millis = noted().unwrap_or_else(|| version.timestamp.timestamp_millis());
+    Timestamp::from_millisecond(millis).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
 /// What is known of a complete version.
 pub(crate) async fn info(generation: u64, chunks: &Dataset, files: &Dataset) -> IndexResult<VersionInfo> {
     let spec = spec_of(chunks).ok_or_else(|| IndexError::Corrupted("it does not say how it was made".to_owned()))?;
-    let version = chunks.version();
     Ok(VersionInfo {
         generation,
-        version: version.version.to_string(),
+        version: chunks.version_id().to_string(),
         spec,
         chunks: chunks.count_rows(None).await.map_err(index_error)? as u64,
         files: files.count_rows(None).await.map_err(index_error)? as u64,
-        completed_at: Timestamp::from_millisecond(version.timestamp.timestamp_millis())
-            .unwrap_or(Timestamp::UNIX_EPOCH),
+        completed_at: completed_at(chunks),
     })
 }

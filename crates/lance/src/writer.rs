@@ -56,7 +56,10 @@ impl LanceWriter {
     pub(crate) async fn begin(place: Arc<Place>, spec: IndexSpec, start: Start, turn: Turn) -> IndexResult<Self> {
         let (tables, changed) = match start {
             Start::Continue => match continued(&place, &spec).await? {
-                Some(found) => found,
+                Some((tables, changed)) => {
+                    let changed = changed || maintain::lacks_indexes(&place.options, &spec, &tables).await?;
+                    (tables, changed)
+                }
                 None => (anew(&place, &spec).await?, true),
             },
             Start::Fresh => (anew(&place, &spec).await?, true),

@@ -39,7 +39,7 @@ pub(crate) fn open(
         Ok(embedder) => (embedder, None),
         Err(error) => (None, Some(error)),
     };
-    let index = index(&config, &folder, vault_path);
+    let index = index(&config, home, vault_path);
     Ok(Arc::new(Knowledge::new(KnowledgeParts {
         vault,
         index,
@@ -75,13 +75,13 @@ fn vault_id(vault: &Path) -> String {
 
 /// The index of notes: LanceDB, in the folder of the vault or where the configuration says.
 #[cfg(feature = "lance")]
-fn index(config: &KnowledgeConfig, folder: &Path, vault: &Path) -> Arc<dyn NoteIndex> {
-    Arc::new(LanceIndex::new(lance_options(config, folder, vault)))
+fn index(config: &KnowledgeConfig, home: &Home, vault: &Path) -> Arc<dyn NoteIndex> {
+    Arc::new(LanceIndex::new(lance_options(config, home, vault)))
 }
 
 /// Built without LanceDB, for the daily loop: an index that ends with the process.
 #[cfg(not(feature = "lance"))]
-fn index(_: &KnowledgeConfig, _: &Path, _: &Path) -> Arc<dyn NoteIndex> {
+fn index(_: &KnowledgeConfig, _: &Home, _: &Path) -> Arc<dyn NoteIndex> {
     Arc::new(toolyard_knowledge::index::memory::MemoryIndex::new())
 }
 
@@ -97,10 +97,15 @@ pub(crate) fn scratch_index(folder: &Path) -> Arc<dyn NoteIndex> {
 }
 
 #[cfg(feature = "lance")]
-fn lance_options(config: &KnowledgeConfig, folder: &Path, vault: &Path) -> LanceOptions {
+fn lance_options(config: &KnowledgeConfig, home: &Home, vault: &Path) -> LanceOptions {
     let uri = match &config.index.uri {
-        Some(uri) => format!("{}/{}", uri.trim_end_matches('/'), vault_id(vault)),
-        None => folder.display().to_string(),
+        Some(uri) if uri.contains("://") => format!("{}/{}", uri.trim_end_matches('/'), vault_id(vault)),
+        // The same folder wherever the program is started from.
+        Some(path) => {
+            let path = home.path().join(crate::config::expand(Path::new(path)));
+            path.join(vault_id(vault)).display().to_string()
+        }
+        None => folder(home, vault).display().to_string(),
     };
     LanceOptions {
         storage_options: config.index.storage_options.clone().into_iter().collect(),
@@ -119,4 +124,29 @@ pub(crate) fn register(engine: &Engine, provider: Arc<dyn Provider>) -> Result<(
 /// The tools' provider.
 pub(crate) fn provider(knowledge: &Arc<Knowledge>) -> Arc<dyn Provider> {
     Arc::new(KnowledgeProvider::new(knowledge.clone()))
+}
+
+#[cfg(all(test, feature = "lance"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_in_a_folder_is_in_the_same_one_wherever_the_program_starts() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::resolve(Some(dir.path())).unwrap();
+        let vault = Path::new("/notes");
+        let place = |uri: Option<&str>| {
+            let mut config = KnowledgeConfig::default();
+            config.index.uri = uri.map(str::to_owned);
+            lance_options(&config, &home, vault).uri
+        };
+        let below = |folder: &str| format!("{folder}/{}", vault_id(vault));
+        let user = std::env::var("HOME").unwrap();
+        assert_eq!(place(None), below(&home.index().display().to_string()));
+        assert_eq!(place(Some("/var/idx/")), below("/var/idx"));
+        assert_eq!(place(Some("~/idx")), below(&format!("{user}/idx")));
+        assert_eq!(place(Some("some/idx")), below(&format!("{}/some/idx", dir.path().display())));
+        assert_eq!(place(Some("s3://bucket/prefix/")), below("s3://bucket/prefix"));
+        assert_eq!(place(Some("file:///var/idx")), below("file:///var/idx"));
+    }
 }

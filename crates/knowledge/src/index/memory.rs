@@ -275,10 +275,10 @@ impl IndexReader for MemoryVersion {
         })
     }
 
-    fn vectors_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<Vec<f32>>>> {
+    fn vectors_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<Option<Vec<f32>>>>> {
         Box::pin(async move {
-            let vector = |row: &u64| self.rows.get(*row as usize).and_then(|chunk| chunk.vector.clone());
-            rows.iter().map(|row| vector(row).ok_or_else(|| no_such(*row))).collect()
+            let chunk = |row: &u64| self.rows.get(*row as usize).ok_or_else(|| no_such(*row));
+            rows.iter().map(|row| chunk(row).map(|chunk| chunk.vector.clone())).collect()
         })
     }
 

@@ -305,8 +305,8 @@ pub trait IndexReader: Send + Sync {
     /// Goes through every chunk that has a vector.
     fn vectors<'a>(&'a self, columns: VectorColumns, sink: VectorSink<'a>) -> BoxFuture<'a, IndexResult<()>>;
 
-    /// The vectors of some rows, in their order.
-    fn vectors_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<Vec<f32>>>>;
+    /// The vectors of some rows, in their order; `None` for a row that has none.
+    fn vectors_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<Option<Vec<f32>>>>>;
 
     /// The texts of at most so many chunks, taken evenly from all of them.
     fn sample(&self, count: usize) -> BoxFuture<'_, IndexResult<Vec<String>>>;

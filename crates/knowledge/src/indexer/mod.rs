@@ -179,6 +179,14 @@ impl Jobs {
         }
     }
 
+    /// Notes that the index is again what it was when this version was complete.
+    pub(crate) fn went_back_to(&self, completed_at: Timestamp) {
+        let record = JobRecord { last_sync: Some(completed_at), ..self.file.read() };
+        if let Err(error) = self.file.write(&record) {
+            tracing::warn!(%error, "that the index is older now could not be noted");
+        }
+    }
+
     /// Tells when a job has ended.
     pub fn ended(&self) -> watch::Receiver<u64> {
         self.ended.subscribe()

@@ -8,6 +8,7 @@ use crate::{
 };
 use std::{
     collections::{BTreeSet, HashMap},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
 use toolyard_catalog::PathFilter;
@@ -42,6 +43,16 @@ pub struct Totals {
     pub unembedded: u64,
     /// When the newest of them was written.
     pub newest_mtime_ms: i64,
+    /// Names and sizes and times of all of them; see [`fingerprint`].
+    pub fingerprint: u64,
+}
+
+/// A number for what was seen of a file from outside. Those of all files, added up, change whenever a file comes, goes or
+/// is written, whatever order they are seen in.
+pub fn fingerprint(path: &str, size: u64, mtime_ms: i64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (path, size, mtime_ms).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A complete version as searches use it.
@@ -59,9 +70,10 @@ pub struct Library {
 }
 
 impl Library {
-    /// Reads what searches need. Vectors that `before` has already are not read again.
+    /// Reads what searches need. Vectors that `before` has already are not read again, if the same embedder made them.
     pub async fn load(reader: Arc<dyn IndexReader>, before: Option<&Library>, budget: u64) -> IndexResult<Library> {
-        let known = before.and_then(|library| library.vectors.as_ref());
+        let same = before.filter(|library| library.info().spec.shares_table(&reader.info().spec));
+        let known = same.and_then(|library| library.vectors.as_ref());
         let (rows, vectors) = tokio::try_join!(reader.files(), VectorSet::read(&*reader, known, budget))?;
         let mut library = Self::of_files(reader, rows);
         library.vectors = vectors.and_then(|vectors| vectors.number(&library.by_id)).map(Arc::new);
@@ -73,6 +85,7 @@ impl Library {
         let mut names: HashMap<String, u32> = HashMap::new();
         for row in &rows {
             totals.newest_mtime_ms = totals.newest_mtime_ms.max(row.mtime_ms);
+            totals.fingerprint = totals.fingerprint.wrapping_add(fingerprint(&row.path, row.size, row.mtime_ms));
             totals.unembedded += u64::from(row.unembedded);
             match row.state {
                 FileState::Indexed => totals.indexed += 1,

@@ -8,19 +8,25 @@ mod library;
 pub mod vectors;
 
 pub use fuse::{Fused, Weights, fuse};
-pub use library::{Library, LibraryFile, Totals};
+pub use library::{Library, LibraryFile, Totals, fingerprint};
 
 use crate::{
-    index::{ChunkFilter, ChunkRow, Found, IndexResult},
+    index::{ChunkFilter, ChunkRow, Found, IndexResult, memory::cosine},
     text::{query_terms, snippet, term_set},
 };
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 use vectors::{Near, Probe, VectorSet};
 
 /// Candidates that each leg gives to the fusion, at least.
 const DEPTH: usize = 200;
 /// Candidates that full text gives at most, when a filter leaves too few of them.
 const MAX_DEPTH: usize = 20_000;
+/// Candidates of full text, the best of them, whose vectors are fetched where vectors are not in memory: the others are too
+/// far behind for their vectors to bring them to the top, and each fetch is a read.
+const MAX_FETCHED_VECTORS: usize = 64;
 /// Vectors that take longer to compare than to hand to another thread.
 const LARGE_SET: usize = 4_096;
 /// Characters of a snippet.
@@ -92,7 +98,14 @@ pub async fn rank(library: &Library, question: &Question<'_>, weights: &Weights)
     };
     let text = full_text(library, &terms, question.filter, depth, &admits);
     let (text, near) = tokio::try_join!(text, near)?;
-    let likeness = |row: u64| Some(library.vectors.as_ref()?.likeness(probe.as_ref()?, row)).flatten();
+    let fetched = match (&library.vectors, question.vector) {
+        (None, Some(vector)) if !near.is_empty() => fetched_likeness(library, vector, &text, &near).await?,
+        _ => HashMap::new(),
+    };
+    let likeness = |row: u64| match &library.vectors {
+        Some(set) => set.likeness(probe.as_ref()?, row),
+        None => fetched.get(&row).copied(),
+    };
     let mut ranked = fuse(&text, &near, likeness, |file| library.link_share(file), weights);
     ranked.truncate(question.limit);
     let scanned = match &library.vectors {
@@ -167,6 +180,23 @@ async fn nearest_on_disk(
         }
         asked = (asked * 8).min(MAX_DEPTH);
     }
+}
+
+/// How like the question the best candidates of full text are that the vectors did not bring up themselves.
+async fn fetched_likeness(
+    library: &Library,
+    vector: &[f32],
+    text: &[Near],
+    near: &[Near],
+) -> IndexResult<HashMap<u64, f32>> {
+    let known: HashSet<u64> = near.iter().map(|near| near.row).collect();
+    let unknown = text.iter().take(MAX_FETCHED_VECTORS).map(|near| near.row).filter(|row| !known.contains(row));
+    let rows: Vec<u64> = unknown.collect();
+    if rows.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let vectors = library.reader.vectors_of(&rows).await?;
+    Ok(rows.iter().zip(vectors).filter_map(|(row, own)| Some((*row, cosine(vector, &own?)))).collect())
 }
 
 /// What was found in files that are known and may be seen.

@@ -75,7 +75,9 @@ impl Unnumbered {
         for part in missing.chunks(FETCH) {
             let rows: Vec<u64> = part.iter().map(|(row, _, _)| *row).collect();
             for (vector, (row, file, hash)) in reader.vectors_of(&rows).await?.iter().zip(part) {
-                self.push(*row, *file, *hash, vector);
+                if let Some(vector) = vector {
+                    self.push(*row, *file, *hash, vector);
+                }
             }
         }
         Ok(())
@@ -128,8 +130,8 @@ impl VectorSet {
         chunks.saturating_mul((dimensions + OVERHEAD) as u64)
     }
 
-    /// Reads the vectors of a version, taking over those that the version before it had already. `None` when they do not
-    /// fit the budget or there are none.
+    /// Reads the vectors of a version, taking over those that the version before it had already, which must be made with
+    /// the same embedder: hashes name texts, not models. `None` when they do not fit the budget or there are none.
     pub async fn read(
         reader: &dyn IndexReader,
         before: Option<&Arc<VectorSet>>,

@@ -160,7 +160,7 @@ pub(crate) async fn what_is_complete_can_be_read(index: Index) {
     reader.vectors(VectorColumns::All, &mut sink).await.unwrap();
     let (row, file, vector) = seen[&batch.chunks[1].hash].clone();
     assert_eq!((row, file, vector), (rows[0], file_id("a/n.md"), Some(Y.to_vec())));
-    assert_eq!(reader.vectors_of(&[row]).await.unwrap(), [Y.to_vec()]);
+    assert_eq!(reader.vectors_of(&[row]).await.unwrap(), [Some(Y.to_vec())]);
     assert_eq!(reader.sample(1).await.unwrap(), ["apple pie"]);
     assert_eq!(reader.sample(10).await.unwrap(), ["apple pie", "banana bread"]);
     let mut keys = 0;
@@ -365,6 +365,8 @@ pub(crate) async fn chunks_without_vectors_are_found_by_words(index: Index) {
     let reader = reader(&index).await;
     assert_eq!(words(&*reader, &["vector"], &ChunkFilter::default()).await, ["a.md#1"]);
     assert_eq!(reader.nearest(&X, &ChunkFilter::default(), 10).await.unwrap().len(), 1);
+    let found = reader.full_text(&["vector".to_owned()], &ChunkFilter::default(), 5).await.unwrap();
+    assert_eq!(reader.vectors_of(&[found[0].row]).await.unwrap(), [None]);
     let mut count = 0;
     reader.vectors(VectorColumns::All, &mut |_| count += 1).await.unwrap();
     assert_eq!(count, 1);

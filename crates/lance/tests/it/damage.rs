@@ -1,7 +1,10 @@
 //! Damaged tables are told as damaged, and can be built anew.
 
 use crate::index_suite::{note, spec};
-use std::path::{Path, PathBuf};
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 use toolyard_knowledge::index::{ChunkFilter, IndexError, NoteIndex, Start};
 use toolyard_lance::{LanceIndex, LanceOptions};
 
@@ -134,4 +137,48 @@ async fn tables_of_an_older_make_are_read_and_written() {
     let mut files: Vec<String> = reader.fetch(&rows).await.unwrap().into_iter().map(|c| c.source_file).collect();
     files.sort();
     assert_eq!(files, ["a.md", "b.md"]);
+}
+
+/// An index on the words that is gone is seen when the index is opened, and a sync makes it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missing_index_files_are_seen_at_once_and_mended_by_a_sync() {
+    for harm in [shorten as fn(&Path), |path| std::fs::remove_file(path).unwrap()] {
+        let dir = tempfile::tempdir().unwrap();
+        complete(&open(dir.path()), "a.md", Start::Continue).await;
+        files_below(dir.path(), "obsidian_chunks.lance/_indices").iter().for_each(|path| harm(path));
+        let index = open(dir.path());
+        assert!(matches!(index.current().await, Err(IndexError::Corrupted(_))));
+        let writer = index.write(&spec(), Start::Continue).await.unwrap();
+        assert!(writer.is_changed(), "though no note did");
+        writer.complete().await.unwrap();
+        let reader = open(dir.path()).current().await.unwrap().unwrap();
+        let found = reader.full_text(&["appl".to_owned()], &ChunkFilter::default(), 5).await.unwrap();
+        assert_eq!((found.len(), reader.info().files), (1, 1));
+    }
+}
+
+/// Words that name trouble elsewhere may be part of a folder's name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damage_is_damage_whatever_the_folder_is_called() {
+    let dir = tempfile::tempdir().unwrap();
+    let odd = dir.path().join("connection timed out").join("forbidden timeout").join("permission denied");
+    for part in ["obsidian_chunks.lance/data", "obsidian_chunks.lance/_versions", "obsidian_files.lance/data"] {
+        complete(&open(&odd), "a.md", Start::Fresh).await;
+        files_below(&odd, part).iter().for_each(|path| shorten(path));
+        is_told_and_mended(&odd, part).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_given_as_a_uri_is_private_and_looked_at_as_a_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("an index");
+    let uri = format!("file://{}/an%20index", dir.path().display());
+    let index = LanceIndex::new(LanceOptions::new(uri));
+    assert_eq!(index.generation().await.unwrap(), None);
+    complete(&index, "a.md", Start::Continue).await;
+    assert!(folder.join("obsidian_chunks.lance").is_dir());
+    assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    assert!(index.generation().await.unwrap().is_some());
+    assert_eq!(open(&folder).current().await.unwrap().unwrap().info().files, 1, "and by its path");
 }

@@ -4,6 +4,7 @@
 #[path = "../../../knowledge/tests/it/index_suite.rs"]
 mod index_suite;
 
+mod at_once;
 mod damage;
 mod object_store;
 

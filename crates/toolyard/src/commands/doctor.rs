@@ -11,6 +11,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use toolyard_gateway::local::Client;
+use toolyard_protocol::ErrorCode;
 
 struct Finding {
     what: &'static str,
@@ -66,7 +67,7 @@ pub(super) async fn run(global: &Global) -> Outcome {
                 ),
                 Err(_) => add("running", Ok("no".to_owned())),
             }
-            for (what, result) in store_findings(global).await {
+            for (what, result) in store_findings(global, resolved.config.knowledge.enabled).await {
                 add(what, result);
             }
             let sandbox = rustix::fs::open(
@@ -115,8 +116,8 @@ pub(super) async fn run(global: &Global) -> Outcome {
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
 }
 
-/// Opens the store for real, reads from it, and checks the ledger.
-async fn store_findings(global: &Global) -> Vec<(&'static str, Result<String, String>)> {
+/// Opens the store for real, reads from it, checks the ledger, and asks the notes how they stand.
+async fn store_findings(global: &Global, has_notes: bool) -> Vec<(&'static str, Result<String, String>)> {
     let mut backend = match Backend::open(global, Needs::Store).await {
         Ok(backend) => backend,
         Err(failure) => return vec![("store", Err(failure.message))],
@@ -143,8 +144,44 @@ async fn store_findings(global: &Global) -> Vec<(&'static str, Result<String, St
             findings.extend(others(what, answer[key].as_array().map(Vec::as_slice).unwrap_or_default()));
         }
     }
+    if has_notes {
+        let asked = json!({"name": "obsidian_rag_status", "args": {}});
+        match backend.call("tools.call", asked, None).await {
+            Ok(answer) => findings.extend(notes(&answer["result"])),
+            Err(failure) => findings.push(("notes", Err(failure.message))),
+        }
+    }
     backend.close().await;
     findings
+}
+
+/// The notes' index, which is opened and looked through, the embedder and the vault, as the status tool tells them.
+fn notes(result: &Value) -> Vec<(&'static str, Result<String, String>)> {
+    let envelope = &result["data"];
+    if envelope.is_null() {
+        let why = result["error"]["message"].as_str().unwrap_or("no answer").to_owned();
+        // What a policy keeps from being asked is not broken.
+        let is_denied = result["error"]["code"] == ErrorCode::PolicyDenied.as_str();
+        return vec![("notes", if is_denied { Ok(why) } else { Err(why) })];
+    }
+    let (data, error) = (&envelope["data"], &envelope["error"]);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let problem = format!("{} {}", text(&error["message"]), text(&error["suggestion"]));
+    let index = match (envelope["status"].as_str(), error["code"].as_str()) {
+        (Some("healthy"), _) => {
+            Ok(format!("{} notes in {} chunks can be searched", data["total_docs"], data["total_chunks"]))
+        }
+        // Nobody has to have an index.
+        (_, Some("INDEX_NOT_FOUND")) | (Some("degraded"), _) => Ok(problem),
+        _ => Err(problem),
+    };
+    let embedder = &data["embedder"];
+    let embedder = match embedder["status"].as_str() {
+        Some("up") => Ok(text(&embedder["id"])),
+        Some("none") => Ok("none: notes are found by words".to_owned()),
+        _ => Err("does not answer; until it does notes are found by words. See knowledge.embedding".to_owned()),
+    };
+    vec![("notes", index), ("embedder", embedder)]
 }
 
 /// What others bring: how many work, and what is wrong with those that do not.
@@ -163,4 +200,29 @@ fn others(what: &'static str, all: &[Value]) -> Vec<(&'static str, Result<String
         findings.push((what, if one["status"] == "unavailable" { Err(text) } else { Ok(text) }));
     }
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(status: &str, code: &str, embedder: &str) -> Vec<bool> {
+        let error = json!({"code": code, "message": "It is so.", "suggestion": "Do that."});
+        let data = json!({"total_docs": 3, "total_chunks": 9, "embedder": {"id": "static/x", "status": embedder}});
+        let result = json!({"data": {"status": status, "data": data, "error": error}});
+        notes(&result).iter().map(|(_, found)| found.is_ok()).collect()
+    }
+
+    #[test]
+    fn a_damaged_index_and_a_silent_embedder_are_bad_and_a_missing_index_is_not() {
+        assert_eq!(told("healthy", "", "up"), [true, true]);
+        assert_eq!(told("unavailable", "INDEX_NOT_FOUND", "none"), [true, true]);
+        assert_eq!(told("unavailable", "INDEX_CORRUPTED", "up"), [false, true]);
+        assert_eq!(told("unavailable", "VAULT_UNAVAILABLE", "up"), [false, true]);
+        assert_eq!(told("degraded", "OLLAMA_UNREACHABLE", "down"), [true, false]);
+        let failed = notes(&json!({"error": {"code": "INTERNAL_ERROR", "message": "why"}}));
+        assert_eq!(failed, [("notes", Err("why".to_owned()))]);
+        let denied = notes(&json!({"error": {"code": "POLICY_DENIED", "message": "why"}}));
+        assert_eq!(denied, [("notes", Ok("why".to_owned()))]);
+    }
 }

@@ -36,6 +36,7 @@ async fn serve(global: &Global) -> Outcome {
     let yard = Yard::open(resolved, Needs::Store)?;
     let server = mcp::server(&yard);
     let _meeting = yard.connect();
+    yard.watch_notes();
     let stop = CancellationToken::new();
     let (input, output) = crate::stdio::streams();
     let served = tokio::select! {

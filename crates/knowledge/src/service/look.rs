@@ -1,0 +1,101 @@
+//! Looks at the whole vault: which notes are new, and whether the index is stale.
+
+use super::Knowledge;
+use crate::{
+    index::FileRow,
+    scope::Scope,
+    search::{Library, fingerprint},
+};
+use jiff::Timestamp;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio_util::sync::CancellationToken;
+use toolyard_vault::Surveyed;
+
+/// What a look showed holds this long. A server that probes looks more often, so that no question of it waits for a look.
+const LOOK_KNOWN_FOR: Duration = Duration::from_secs(60);
+
+/// What a look at the whole vault showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VaultLook {
+    /// When the newest note was written; 0 without notes.
+    pub newest_mtime_ms: i64,
+    /// Notes that would be indexed, and what would be told as unreadable.
+    pub notes: u64,
+    /// Names, sizes and times of all of them, to be held against those of an index.
+    pub fingerprint: u64,
+}
+
+impl Knowledge {
+    /// Looks at the whole vault.
+    pub async fn look(&self) -> Option<VaultLook> {
+        let look = self.survey(|_, _, _| {}).await?;
+        self.noted(|noted| noted.look = Some((Instant::now(), look)));
+        Some(look)
+    }
+
+    async fn survey(&self, mut visit: impl FnMut(&str, u64, i64) + Send + 'static) -> Option<VaultLook> {
+        let (vault, config) = (self.vault.clone(), self.config.clone());
+        let surveyed = tokio::task::spawn_blocking(move || {
+            let scope = Scope::read(vault.root(), &config.indexing);
+            let mut look = VaultLook { newest_mtime_ms: 0, notes: 0, fingerprint: 0 };
+            let mut count = |path: &str, size: u64, mtime_ms: i64| {
+                look.notes += 1;
+                look.newest_mtime_ms = look.newest_mtime_ms.max(mtime_ms);
+                look.fingerprint = look.fingerprint.wrapping_add(fingerprint(path, size, mtime_ms));
+            };
+            let done = vault.survey(&CancellationToken::new(), &mut |f| scope.enters(f), &mut |found| match found {
+                Surveyed::File { path, size, mtime_ms } if scope.takes(&path) => {
+                    count(path.as_str(), size, mtime_ms);
+                    visit(path.as_str(), size, mtime_ms);
+                }
+                // The indexer keeps a row for these too, without size and time.
+                Surveyed::Unreadable { path, .. } if scope.takes_name(&path) => count(&path, 0, 0),
+                Surveyed::UnreadableFolder { path, .. } if scope.enters_name(&path) => count(&path, 0, 0),
+                _ => {}
+            });
+            (vault.is_readable() && done.is_ok()).then_some(look)
+        });
+        surveyed.await.ok().flatten()
+    }
+
+    /// How many notes are new or changed since they were indexed.
+    pub async fn unindexed(&self, files: &[FileRow]) -> Option<u64> {
+        let known: HashMap<String, (u64, i64)> =
+            files.iter().map(|file| (file.path.clone(), (file.size, file.mtime_ms))).collect();
+        let count = Arc::new(AtomicU64::new(0));
+        let counted = count.clone();
+        let look = self
+            .survey(move |path, size, mtime_ms| {
+                if known.get(path) != Some(&(size, mtime_ms)) {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+            .await?;
+        self.noted(|noted| noted.look = Some((Instant::now(), look)));
+        Some(count.load(Ordering::Relaxed))
+    }
+
+    /// Whether the last sync is long ago and the vault has changed since. Only where it is long ago, and nobody looked
+    /// lately, is the vault looked at.
+    pub(super) async fn is_stale(&self, last_sync: Option<Timestamp>, library: Option<&Library>) -> bool {
+        let Some(library) = library else { return false };
+        let last = last_sync.unwrap_or(library.info().completed_at);
+        let age = Timestamp::now().duration_since(last).as_secs();
+        if age <= i64::try_from(self.config.search.stale_after_secs).unwrap_or(i64::MAX) {
+            return false;
+        }
+        let known = self.noted(|noted| noted.look).filter(|(at, _)| at.elapsed() < LOOK_KNOWN_FOR);
+        let look = match known {
+            Some((_, look)) => Some(look),
+            None => self.look().await,
+        };
+        look.is_some_and(|look| look.fingerprint != library.totals.fingerprint)
+    }
+}

@@ -1,0 +1,87 @@
+//! Readers beside a writer that finishes one version after another, and what a sync does where only the settings changed.
+
+use crate::index_suite::{chunk, file, note, spec};
+use lance::index::DatasetIndexExt;
+use std::{path::Path, sync::Arc};
+use toolyard_knowledge::index::{ChunkFilter, NoteIndex, Start, WriteBatch};
+use toolyard_lance::{LanceIndex, LanceOptions};
+
+const X: [f32; 4] = [1.0, 0.0, 0.0, 0.0];
+/// Versions that are completed while others look.
+const JOBS: usize = 25;
+
+fn open(dir: &Path, change: impl FnOnce(&mut LanceOptions)) -> LanceIndex {
+    let mut options = LanceOptions::new(dir.display().to_string());
+    change(&mut options);
+    LanceIndex::new(options)
+}
+
+/// Old versions lose their tags the moment a new one is complete; whoever looks just then sees no damage.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_looks_while_jobs_complete_sees_no_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let few = |options: &mut LanceOptions| options.keep_versions = 2;
+    let writer = Arc::new(open(dir.path(), few));
+    let job = move |number: usize| {
+        let writer = writer.clone();
+        async move {
+            let mut turn = writer.write(&spec(), Start::Continue).await.unwrap();
+            turn.put(note("a.md", &[(&format!("apple {number}"), X)])).await.unwrap();
+            turn.complete().await.unwrap();
+        }
+    };
+    job(0).await;
+    let work = tokio::spawn(async move {
+        for number in 1..=JOBS {
+            job(number).await;
+        }
+    });
+    let mut lookers = Vec::new();
+    for _ in 0..3 {
+        // As another process would, with nothing in common.
+        let index = open(dir.path(), few);
+        let done = work.abort_handle();
+        lookers.push(tokio::spawn(async move {
+            let mut looks = 0;
+            while !done.is_finished() || looks == 0 {
+                let reader = index.current().await.unwrap().expect("a complete version");
+                let found = reader.full_text(&["appl".to_owned()], &ChunkFilter::default(), 5).await.unwrap();
+                assert_eq!(found.len(), 1);
+                assert!(!index.versions().await.unwrap().is_empty());
+                looks += 1;
+            }
+        }));
+    }
+    work.await.unwrap();
+    for looker in lookers {
+        looker.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn less_memory_for_vectors_builds_their_index_though_no_note_changed() {
+    /// Just enough that a vector index is worth making.
+    const CHUNKS: u32 = 4_200;
+    let dir = tempfile::tempdir().unwrap();
+    let index = open(dir.path(), |_| {});
+    let direction = |number: u32| {
+        let angle = number as f32 / CHUNKS as f32 * std::f32::consts::TAU;
+        Some([angle.cos(), angle.sin(), 0.0, 0.0])
+    };
+    let chunks = (0..CHUNKS).map(|number| chunk("a.md", number, &format!("word{number}"), direction(number))).collect();
+    let mut writer = index.write(&spec(), Start::Continue).await.unwrap();
+    writer.put(WriteBatch { files: vec![file("a.md", CHUNKS)], chunks, ..WriteBatch::default() }).await.unwrap();
+    writer.complete().await.unwrap();
+    assert!(!index.write(&spec(), Start::Continue).await.unwrap().is_changed());
+
+    let tight = open(dir.path(), |options| options.vector_memory_bytes = 0);
+    let writer = tight.write(&spec(), Start::Continue).await.unwrap();
+    assert!(writer.is_changed());
+    writer.complete().await.unwrap();
+    assert!(!tight.write(&spec(), Start::Continue).await.unwrap().is_changed(), "once is enough");
+    let nearest = tight.current().await.unwrap().unwrap().nearest(&X, &ChunkFilter::default(), 3).await.unwrap();
+    assert!(nearest.len() == 3 && nearest[0].score > 0.99);
+    let table = lance::Dataset::open(&dir.path().join("obsidian_chunks.lance").display().to_string()).await.unwrap();
+    let vector = table.schema().field("vector").unwrap().id;
+    assert!(table.load_indices().await.unwrap().iter().any(|index| index.fields == [vector]));
+}
