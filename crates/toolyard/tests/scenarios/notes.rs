@@ -322,11 +322,11 @@ fn crash_while_indexing_leaves_the_last_complete_version() {
     };
     marked(0);
     good(place.run(&["vault", "index", "--json"]));
-    // How long a whole run takes here, to spread the points over it.
+    // How long a job takes here, to spread the points over it.
     marked(1);
-    let start = Instant::now();
-    good(place.run(&["vault", "index", "--json"]));
-    let whole = start.elapsed();
+    let done = good(place.run(&["vault", "index", "--json"]));
+    let whole = Duration::from_millis(done["data"]["duration_ms"].as_u64().unwrap());
+    let record = below(&place.home.join("index"), "job.json").remove(0);
     let mut random = seed | 1;
     let (mut interrupted, mut completed) = (0, 0);
     for round in 2..points + 2 {
@@ -334,7 +334,13 @@ fn crash_while_indexing_leaves_the_last_complete_version() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let delay = whole.mul_f64(1.1 * ((random >> 33) % 1_000) as f64 / 1_000.0);
         let vault = place.vault.display().to_string();
+        let before = std::fs::read(&record).unwrap();
         let mut child = place.command(&["--vault", &vault, "vault", "index", "--json"]).spawn().unwrap();
+        let start = Instant::now();
+        while std::fs::read(&record).unwrap() == before && child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < PATIENCE, "round {round}: the job never began");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         std::thread::sleep(delay);
         let _ = child.kill();
         let _ = child.wait();
