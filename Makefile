@@ -29,7 +29,7 @@ tools-needed: ## check that what cannot be installed by us is there
 	@command -v python3 >/dev/null || { echo "python3 is missing: it checks the links in the documentation"; exit 1; }
 
 build: tools-needed ## build the program, optimised
-	@test -x "$$CARGO_TARGET_DIR/release/toolyard" || echo "building Toolyard for the first time: 13 to 20 minutes on 2 cores, most of it for LanceDB and the crates it brings; later builds take seconds"
+	@test -x "$$CARGO_TARGET_DIR/release/toolyard" || echo "building Toolyard for the first time: 16 to 20 minutes on 2 cores, most of it for LanceDB and the crates it brings; later builds take seconds"
 	$(RELEASE)
 
 up: build ## set up and run Toolyard on embedded defaults with a sample vault
