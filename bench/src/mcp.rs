@@ -309,8 +309,7 @@ fn other_program() -> Option<PathBuf> {
 }
 
 /// Another gateway in front of the same echo server.
-fn other_gateway(fixture: &Path) -> Option<(Running, String)> {
-    let program = other_program()?;
+fn other_gateway(program: &Path, fixture: &Path) -> Option<(Running, String)> {
     let port = std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
     let mut command = Command::new(program);
     command.args(["--port", &port.to_string(), "--host", "127.0.0.1", "--"]).arg(fixture);
@@ -337,6 +336,8 @@ pub(crate) fn proxy(setup: &Setup) -> Result<Report> {
         Ok(fixture) => fixture,
         Err(why) => return Ok(report.skipped(why)),
     };
+    // Installed before anything is connected: a connection that waits so long is closed.
+    let other = other_program();
     let home = process::home(setup)?;
     write_config(&home, &echo_config(&fixture))?;
     let (_server, address, _) = up(setup, &home)?;
@@ -355,7 +356,7 @@ pub(crate) fn proxy(setup: &Setup) -> Result<Report> {
     }
     let mut direct = Lines::start(Command::new(&fixture))?;
     let mut http = Http::open(&address, "/mcp")?;
-    let other = other_gateway(&fixture);
+    let other = other.as_deref().and_then(|program| other_gateway(program, &fixture));
     let (mut direct_us, mut http_us, mut stdio_us) = (Vec::new(), Vec::new(), Vec::new());
     let (mut http_rates, mut stdio_rates, mut other_rates, mut direct_rates) = (vec![], vec![], vec![], vec![]);
     let mut http16_us = Vec::new();
