@@ -62,15 +62,18 @@ pub fn read_lines<T: DeserializeOwned>(bytes: &[u8], origin: &str) -> Result<Vec
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        items
-            .push(serde_json::from_slice(line).map_err(|e| {
-                Failure::new(ErrorCode::ValidationError, format!("{origin}, line {}: {e}", number + 1))
-            })?);
+        items.push(read_line(line, origin, number + 1)?);
     }
     if items.is_empty() {
         return Err(Failure::new(ErrorCode::UsageError, format!("{origin} is empty")));
     }
     Ok(items)
+}
+
+/// Reads one of them.
+pub fn read_line<T: DeserializeOwned>(line: &[u8], origin: &str, number: usize) -> Result<T, Failure> {
+    serde_json::from_slice(line)
+        .map_err(|e| Failure::new(ErrorCode::ValidationError, format!("{origin}, line {number}: {e}")))
 }
 
 /// A labelled catalog as the registry takes it.

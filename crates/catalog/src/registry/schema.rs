@@ -8,8 +8,9 @@ use jsonschema::{
     error::{TypeKind, ValidationErrorKind as Kind},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
+use toolyard_protocol::{ErrorCode, Failure};
 
 /// At most this many violations are reported for one value.
 pub const MAX_VIOLATIONS: usize = 16;
@@ -32,6 +33,17 @@ pub struct Violation {
 }
 
 impl Violation {
+    /// How arguments that do not fit a tool are refused, whoever found it: the schema, or the tool where no schema can say
+    /// what it takes.
+    pub fn refusal(tool: &str, violations: &[Violation]) -> Failure {
+        let place = |v: &Violation| if v.path.is_empty() { "arguments".to_owned() } else { v.path.clone() };
+        let first = violations.first().map(|v| format!("{}: {}", place(v), v.message)).unwrap_or_default();
+        let errors: Vec<Value> = violations.iter().map(|v| json!({"path": v.path, "message": v.message})).collect();
+        Failure::new(ErrorCode::ValidationError, format!("the arguments do not fit {tool}: {first}"))
+            .detail("errors", errors)
+            .retryable(false)
+    }
+
     fn new(path: String, message: String) -> Self {
         Self { path: cut(path, MAX_PATH_CHARS), message: cut(message, MAX_MESSAGE_CHARS) }
     }

@@ -9,7 +9,7 @@ use crate::{
 };
 use futures_util::FutureExt;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{Decision, ToolEntry, Violation};
@@ -180,18 +180,7 @@ fn not_an_object() -> Failure {
 }
 
 fn validate(scope: &RunScope, entry: &ToolEntry, args: &Value) -> Result<(Vec<u8>, String), Failure> {
-    let invalid = |violations: Vec<Violation>| {
-        let first = violations
-            .first()
-            .map(|v| format!("{}: {}", if v.path.is_empty() { "arguments" } else { &v.path }, v.message));
-        let errors: Vec<Value> = violations.iter().map(|v| json!({"path": v.path, "message": v.message})).collect();
-        Failure::new(
-            ErrorCode::ValidationError,
-            format!("the arguments do not fit {}: {}", entry.name(), first.unwrap_or_default()),
-        )
-        .detail("errors", errors)
-        .retryable(false)
-    };
+    let invalid = |violations: Vec<Violation>| Violation::refusal(entry.name().as_str(), &violations);
     let bytes = canonical::value_to_vec(args)
         .map_err(|e| invalid(vec![Violation { path: String::new(), message: e.to_string() }]))?;
     let limit = scope.limits().max_args_bytes;

@@ -11,8 +11,9 @@ use crate::{
 };
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::{sync::Arc, time::Instant};
+use toolyard_catalog::Violation;
 use toolyard_engine::{BoxFuture, CallContext, Output};
 use toolyard_protocol::{
     Availability, ErrorCode, Failure, Idempotency, RiskLevel, ToolCall, ToolDefinition, ToolName, Undo,
@@ -132,17 +133,11 @@ fn parse<T: DeserializeOwned>(args: Args) -> Result<T, Failure> {
         .map_err(|error| Failure::new(ErrorCode::ValidationError, format!("the arguments do not fit: {error}")))
 }
 
-/// An argument that no schema can tell from a good one, refused as the engine refuses those that a schema tells. `place`
-/// is a JSON Pointer, empty for the arguments as a whole.
+/// An argument that no schema can tell from a good one, refused as those are that a schema tells. `place` is a JSON
+/// Pointer, empty for the arguments as a whole.
 fn misfit(call: &Call<'_>, place: &str, message: &str, suggestion: &str) -> Failure {
-    let shown = if place.is_empty() { "arguments" } else { place };
-    Failure::new(
-        ErrorCode::ValidationError,
-        format!("the arguments do not fit {}: {shown}: {message}", call.call.tool.as_str()),
-    )
-    .detail("errors", json!([{"path": place, "message": message}]))
-    .suggest(suggestion)
-    .retryable(false)
+    let violation = Violation { path: place.to_owned(), message: message.to_owned() };
+    Violation::refusal(call.call.tool.as_str(), &[violation]).suggest(suggestion)
 }
 
 fn answer<T: Serialize>(

@@ -11,7 +11,7 @@ use toolyard_catalog::search::SearchIndex;
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_toolsearch::{
     StaticMeaning,
-    quality::{DEPTH, LabelledCatalog, LabelledQuery, LabelledTool},
+    quality::{DEPTH, LabelledCatalog, LabelledQuery, LabelledTool, read_line},
 };
 
 pub(super) async fn run(global: &Global, command: EvalCommand) -> Outcome {
@@ -59,9 +59,7 @@ pub(super) fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T
     let origin = path.display().to_string();
     let mut items = Vec::new();
     input::each_line(&origin, |number, line| {
-        let item = serde_json::from_slice(line)
-            .map_err(|e| Failure::new(ErrorCode::ValidationError, format!("{origin}, line {number}: {e}")))?;
-        items.push(item);
+        items.push(read_line(line, &origin, number)?);
         Ok(())
     })?;
     if items.is_empty() {
