@@ -17,7 +17,7 @@ CASES ?= *
 RELEASE := $(CARGO) build --release -p toolyard -p toolyard-sandbox -p toolyard-mcp
 DEBUG := $(CARGO) build -q --workspace --all-targets --locked
 
-.PHONY: context-crash crash-full help up build test fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
+.PHONY: context-crash crash-full help up build test test-external fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -37,7 +37,9 @@ up: build ## set up and run Toolyard on embedded defaults with a sample vault
 	@test -d $(HOME_DIR)/vault || cp -r examples/vault $(HOME_DIR)/vault
 	exec "$$CARGO_TARGET_DIR/release/toolyard" --home $(HOME_DIR) up --port $(PORT)
 
-test: fmt clippy deny unit docs-check clients conformance plugins-npm openviking-plugin lancedb crash ## every check
+test: fmt clippy deny unit docs-check crash ## every check that needs nothing but this checkout and crates from cargo's registry
+
+test-external: clients conformance plugins-npm openviking-plugin claude-code lancedb object-store ## checks with other people's clients and suites, from npm and PyPI; a failed download fails unless ALLOW_SKIP=1
 
 fmt: tools-needed
 	$(CARGO) fmt --all --check
@@ -61,25 +63,25 @@ crash-full: build ## the same with the optimised program at 1,000 points of a pl
 context-crash: build ## a hundred sessions of the context store while the (optimised) process is killed and restarted
 	TOOLYARD_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard" $(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture context_crash
 
-clients: tools-needed ## drive a running Toolyard with OpenClaw's own client (installs npm packages, once; skipped without npm)
+clients: tools-needed ## drive a running Toolyard with OpenClaw's own client (200 MB from npm, once)
 	$(DEBUG)
-	tests/clients/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
+	tests/external.sh clients "$$CARGO_TARGET_DIR/debug/toolyard"
 
-conformance: tools-needed ## the official MCP conformance suite, both directions, and MCP Inspector (installs npm packages, once)
+conformance: tools-needed ## the official MCP conformance suite, both directions, and MCP Inspector (330 MB from npm, once)
 	$(DEBUG)
-	tests/conformance/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
+	tests/external.sh conformance "$$CARGO_TARGET_DIR/debug/toolyard"
 
-plugins-npm: tools-needed ## run somebody else's OpenClaw plugin from npm (installed for the test; skipped without npm)
+plugins-npm: tools-needed ## run somebody else's OpenClaw plugin from npm (installed for the test)
 	$(DEBUG)
-	tests/plugins/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
+	tests/external.sh plugins "$$CARGO_TARGET_DIR/debug/toolyard"
 
-openviking-plugin: tools-needed ## point the unmodified OpenViking plugin at a running Toolyard (220 MB, once; skipped where it cannot be had)
+openviking-plugin: tools-needed ## point the unmodified OpenViking plugin at a running Toolyard (220 MB from npm and PyPI, once)
 	$(DEBUG)
-	tests/openviking/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
+	tests/external.sh openviking "$$CARGO_TARGET_DIR/debug/toolyard"
 
-claude-code: tools-needed ## a real Claude Code over MCP and over the bridge, on loopback (downloads 540 MB, once; skipped where it cannot)
+claude-code: tools-needed ## a real Claude Code over MCP and over the bridge, on loopback (540 MB from npm, once)
 	$(DEBUG)
-	tests/claude-code/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
+	tests/external.sh claude-code "$$CARGO_TARGET_DIR/debug/toolyard"
 
 openclaw-cli: build ## call a running Toolyard with OpenClaw's command line (downloads 647 MB, once)
 	tests/clients/openclaw-cli.sh "$$CARGO_TARGET_DIR/release/toolyard"
@@ -90,11 +92,11 @@ autobahn: tools-needed ## test our WebSockets with Autobahn's RFC 6455 suite (ne
 
 object-store: tools-needed ## the notes' index on an S3-compatible server (installs PyPI's moto into a folder of its own, once)
 	$(DEBUG)
-	tests/object-store/run.sh
+	tests/external.sh object-store
 
-lancedb: tools-needed ## open the notes' index with LanceDB itself, both ways (installs it from PyPI, once; skipped where it cannot)
+lancedb: tools-needed ## open the notes' index with LanceDB itself, both ways (120 MB from PyPI, once)
 	$(DEBUG)
-	tests/lancedb/run.sh "$$CARGO_TARGET_DIR/debug/toolyard"
+	tests/external.sh lancedb "$$CARGO_TARGET_DIR/debug/toolyard"
 
 schema: tools-needed ## write schema/ anew from the types
 	TOOLYARD_BLESS=1 $(CARGO) test -p toolyard-protocol --test schema_drift

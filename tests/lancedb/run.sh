@@ -1,23 +1,19 @@
 #!/bin/bash
 # Opens the index that Toolyard made with LanceDB itself (from PyPI), asks it, and has LanceDB put it in order; Toolyard must
-# go on with what LanceDB left. Usage: run.sh <toolyard>. Skipped, with the reason, where LanceDB cannot be had;
-# TOOLYARD_REQUIRE_CLIENTS=1 makes that a failure.
+# go on with what LanceDB left. Usage: run.sh <toolyard>. Exits with 77 where LanceDB cannot be had (see
+# ../external.sh).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 toolyard=$(realpath "$1")
 package=lancedb==0.40.0
 venv="${TOOLYARD_LANCEDB_VENV:-$HOME/.cache/toolyard/lancedb}"
 
-skip() {
-  echo "SKIPPED lancedb: $1" >&2
-  [ -z "${TOOLYARD_REQUIRE_CLIENTS:-}" ] || exit 1
-  exit 0
-}
+cannot_run() { echo "lancedb: cannot run: $1" >&2; exit 77; }
 if [ ! -e "$venv/$package" ]; then
   echo "installing $package (120 MB, once)"
   rm -rf "$venv"
-  python3 -m venv "$venv" || skip "python3 cannot make a virtual environment"
-  "$venv/bin/pip" install -q "$package" || skip "pip cannot install $package"
+  python3 -m venv "$venv" || cannot_run "python3 cannot make a virtual environment"
+  "$venv/bin/pip" install -q "$package" || cannot_run "pip cannot install $package"
   touch "$venv/$package"
 fi
 work=$(mktemp -d)

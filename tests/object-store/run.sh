@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Runs the index's tests on an S3-compatible server: PyPI's moto in server mode, on a free loopback port.
+# Exits with 77 where moto cannot be had (see ../external.sh).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+cannot_run() { echo "object-store: cannot run: $1" >&2; exit 77; }
 venv="${TOOLYARD_MOTO_VENV:-$HOME/.cache/toolyard/moto}"
 if [ ! -x "$venv/bin/moto_server" ]; then
   echo "installing moto (once)"
-  python3 -m venv "$venv"
-  "$venv/bin/pip" install -q 'moto[server,s3]'
+  python3 -m venv "$venv" || cannot_run "python3 cannot make a virtual environment"
+  "$venv/bin/pip" install -q 'moto[server,s3]' || cannot_run "pip cannot install moto"
 fi
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 "$venv/bin/moto_server" -H 127.0.0.1 -p "$port" >/dev/null 2>&1 &

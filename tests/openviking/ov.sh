@@ -8,7 +8,7 @@ bin="$place/ov-0.5.2"
 if [ ! -x "$bin/openviking/bin/ov" ]; then
     fresh="$(mktemp -d -p "$place")"
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$fresh" openviking==0.5.2 \
-        && mv "$fresh"/openviking-*.whl "$fresh/ov.whl" || { rm -rf "$fresh"; echo "SKIPPED: ov was not used: PyPI does not have it here" >&2; exit 0; }
+        && mv "$fresh"/openviking-*.whl "$fresh/ov.whl" || { rm -rf "$fresh"; echo "openviking: cannot run: pip cannot download ov" >&2; exit 77; }
     echo "$wheel_sum  $fresh/ov.whl" | sha256sum -c --quiet || { rm -rf "$fresh"; echo "the package is another one" >&2; exit 1; }
     python3 -m zipfile -e "$fresh/ov.whl" "$fresh/all"
     rm -rf "$bin"; mkdir -p "$bin/openviking/bin"
@@ -23,7 +23,7 @@ printf '# Backups\n\nBackups are kept for ninety days.\n' > "$work/lib/sub/backu
 printf -- '---\nname: roast\ndescription: How to roast coffee\ntags: [kitchen]\n---\n\n# Roast\n\nSlowly.\n' > "$work/SKILL.md"
 ov() { HOME="$work/ov-home" OV_TOKEN="$token" LD_LIBRARY_PATH="$bin/openviking.libs" timeout 60 "$bin/openviking/bin/ov" "$@" 2>&1; }
 # It answers nothing before a language is chosen.
-ov language en >/dev/null || { echo "SKIPPED: ov does not run on this machine" >&2; exit 0; }
+ov language en >/dev/null || { echo "openviking: cannot run: ov does not run on this machine" >&2; exit 77; }
 ov config add custom --name t --url "$url" --api-key-env OV_TOKEN --activate --force >/dev/null
 
 check() { # WHAT PATTERN COMMAND...

