@@ -17,7 +17,7 @@ CASES ?= *
 RELEASE := $(CARGO) build --release -p toolyard -p toolyard-sandbox -p toolyard-mcp
 DEBUG := $(CARGO) build -q --workspace --all-targets --locked
 
-.PHONY: context-crash crash-full help up build test test-external fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
+.PHONY: advisories sbom context-crash crash-full help up build test test-external fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -47,9 +47,19 @@ fmt: tools-needed
 clippy: tools-needed
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-deny: tools-needed ## licences, sources and the dependency rules between crates
+deny: tools-needed advisories ## licences, sources, advisories and the dependency rules between crates
 	@command -v cargo-deny >/dev/null || { echo "installing cargo-deny (about 4 minutes, once)"; $(CARGO) install cargo-deny --locked; }
 	$(CARGO) deny --offline check bans licenses sources || $(CARGO) deny check bans licenses sources
+
+advisories: tools-needed ## published advisories against Cargo.lock (from the copy in scripts/supply; from RustSec as well where it can be fetched)
+	python3 scripts/supply/test_supply.py
+	python3 scripts/supply/advisories.py
+	@if command -v cargo-deny >/dev/null && $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --offline check advisories; else echo "RustSec's database could not be fetched: the copy in scripts/supply was used"; fi
+
+sbom: tools-needed ## write a software bill of materials (CycloneDX JSON) beside the program
+	@mkdir -p "$$CARGO_TARGET_DIR"
+	$(CARGO) metadata --locked --format-version 1 | python3 scripts/supply/sbom.py Cargo.lock > "$$CARGO_TARGET_DIR/toolyard.cdx.json"
+	@echo "$$CARGO_TARGET_DIR/toolyard.cdx.json"
 
 unit: tools-needed ## unit, property, contract and scenario tests
 	$(CARGO) test --workspace --locked

