@@ -4,6 +4,10 @@
 //! recorded decision, and a decision survives a restart. Who is shown a question is a door's business; who may answer
 //! is checked here, by scope.
 
+mod words;
+
+pub use words::{CLIENT_USER, ClientAnswer, Denial, DenialCause};
+
 use crate::{Caller, Clock, Store, store::StoreError};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -18,7 +22,7 @@ use std::{
 };
 use tokio::sync::{broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
-use toolyard_protocol::{CallId, ErrorCode, Failure, RunId};
+use toolyard_protocol::{ApprovedVia, CallId, ErrorCode, Failure, RunId};
 
 /// A question waits at most this long.
 pub const MAX_WAIT_MS: u64 = 600_000;
@@ -30,6 +34,8 @@ const MAX_PENDING: usize = 1000;
 pub const REQUESTER: &str = "requester";
 const SPACE: &str = "approvals";
 const GRANTS: &str = "grants";
+/// How earlier versions named that approver. They took lasting permissions from clients, which do not count.
+const OLD_CLIENT_USER: &str = " (asked by the MCP client)";
 
 /// What a person is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -117,10 +123,13 @@ pub struct Approval {
     /// What the answering client calls itself; shown, never trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_with: Option<String>,
+    /// How it is known who answered.
+    #[serde(default, skip_serializing_if = "ApprovedVia::is_operator")]
+    pub resolved_via: ApprovedVia,
     /// When.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_at: Option<Timestamp>,
-    /// `user`, `timeout`, `no-route`, `cancelled`, `restart`, or what a [`Verdict`] says.
+    /// What a [`DenialCause`] or a [`Verdict`] says, `user`, `cancelled` or `restart`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal_reason: Option<String>,
 }
@@ -147,6 +156,16 @@ impl From<ApprovalDecision> for Verdict {
 struct Settler {
     by: Option<String>,
     client: Option<String>,
+    via: ApprovedVia,
+    /// What the caller is told about a no.
+    denial: Option<Denial>,
+}
+
+/// How a question was settled, as its waiter hears it.
+struct Settled {
+    decision: ApprovalDecision,
+    via: ApprovedVia,
+    denial: Option<Denial>,
 }
 
 /// What watchers of approvals hear.
@@ -165,12 +184,11 @@ pub enum Answer {
     Allowed {
         /// Who.
         by: String,
+        /// How that is known.
+        via: ApprovedVia,
     },
-    /// Do not; why, for the caller.
-    Denied {
-        /// A sentence.
-        reason: String,
-    },
+    /// Do not.
+    Denied(Denial),
     /// The call was stopped meanwhile.
     Cancelled,
 }
@@ -198,12 +216,12 @@ pub enum Opened {
 pub struct Waiting {
     id: String,
     wait: Duration,
-    answer: oneshot::Receiver<ApprovalDecision>,
+    answer: oneshot::Receiver<Settled>,
 }
 
 struct Pending {
     approval: Arc<Approval>,
-    waiter: Option<oneshot::Sender<ApprovalDecision>>,
+    waiter: Option<oneshot::Sender<Settled>>,
 }
 
 /// Takes a question off the list when whoever asked it is gone.
@@ -257,7 +275,8 @@ impl Approvals {
     /// Whether an earlier allow-always covers this agent and tool.
     pub fn granted(&self, agent: &str, tool: &str) -> Result<Option<String>, StoreError> {
         let value = self.store.get(GRANTS, &grant_key(agent, tool))?;
-        Ok(value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        let by = value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        Ok(by.filter(|by| !by.ends_with(OLD_CLIENT_USER)))
     }
 
     /// Takes an allow-always back.
@@ -276,7 +295,10 @@ impl Approvals {
     /// Puts a question. It is durable, and whoever can answer has been told, when this returns.
     pub async fn open(&self, request: ApprovalRequest, route: Route) -> Result<Opened, Failure> {
         if let Some(by) = self.granted(&request.agent, &request.grant_subject())? {
-            return Ok(Opened::Answered(Answer::Allowed { by: format!("{by} (allow-always)") }));
+            return Ok(Opened::Answered(Answer::Allowed {
+                by: format!("{by} (allow-always)"),
+                via: ApprovedVia::Operator,
+            }));
         }
         let id = request.id.clone();
         let wait = request.expires_at.duration_since(request.created_at).unsigned_abs();
@@ -286,6 +308,7 @@ impl Approvals {
             decision: None,
             resolved_by: None,
             resolved_with: None,
+            resolved_via: ApprovedVia::default(),
             resolved_at: None,
             terminal_reason: None,
         });
@@ -293,9 +316,8 @@ impl Approvals {
         if nobody || route == Route::None {
             let _ =
                 self.events.send(self.close(&approval, ApprovalDecision::Deny, Settler::default(), "no-route").await?);
-            return Ok(Opened::Answered(Answer::Denied {
-                reason: "Approval is needed, and nobody who can approve is connected (no approval route).".to_owned(),
-            }));
+            let reason = "Approval is needed, and nobody who can approve is connected (no approval route).";
+            return Ok(Opened::Answered(Answer::Denied(Denial::new(DenialCause::NoRoute, reason))));
         }
         let room = |pending: &HashMap<String, Pending>| {
             if pending.len() >= MAX_PENDING {
@@ -325,17 +347,20 @@ impl Approvals {
         // Whoever waits may be gone before the answer comes: then nobody need be asked any more.
         let _gone = Withdrawn { approvals: self, id: &id };
         tokio::select! {
-            decision = answer => match decision {
-                Ok(ApprovalDecision::Deny) => Ok(Answer::Denied { reason: "Denied by user. The tool call did not run.".to_owned() }),
-                Ok(_) => {
+            settled = answer => match settled {
+                Ok(Settled { decision: ApprovalDecision::Deny, denial, .. }) => {
+                    let by_user = || Denial::new(DenialCause::User, "Denied by user. The tool call did not run.");
+                    Ok(Answer::Denied(denial.unwrap_or_else(by_user)))
+                }
+                Ok(Settled { via, .. }) => {
                     let by = self.get(&id)?.and_then(|a| a.resolved_by).unwrap_or_default();
-                    Ok(Answer::Allowed { by })
+                    Ok(Answer::Allowed { by, via })
                 }
                 Err(_) => Ok(Answer::Cancelled),
             },
             () = tokio::time::sleep(wait) => {
                 self.finish(&id, ApprovalDecision::Deny, Settler::default(), "timeout").await?;
-                Ok(Answer::Denied { reason: "Approval timed out".to_owned() })
+                Ok(Answer::Denied(Denial::new(DenialCause::Timeout, "Approval timed out")))
             }
             () = cancel.cancelled() => {
                 self.finish(&id, ApprovalDecision::Deny, Settler::default(), "cancelled").await?;
@@ -376,7 +401,7 @@ impl Approvals {
                 "answering approvals needs the scope operator.approvals",
             ));
         }
-        let settler = Settler { by: Some(by.principal.clone()), client };
+        let settler = Settler { by: Some(by.principal.clone()), client, ..Settler::default() };
         if self.finish(id, decision.clone(), settler, reason).await? {
             return Ok(());
         }
@@ -389,6 +414,34 @@ impl Approvals {
             _ => Err(Failure::new(ErrorCode::NotFound, "unknown or expired approval id")
                 .detail("reason", "APPROVAL_NOT_FOUND")),
         }
+    }
+
+    /// The client whose call waits says what its user answered. Such an answer needs no right to approve, so whether it
+    /// is taken at all is the door's setting; it holds for this call alone and is recorded as the client's word.
+    /// False when the question has its answer already.
+    pub async fn answer_by_client(&self, id: &str, answer: ClientAnswer, client: &Caller) -> Result<bool, Failure> {
+        let own = |request: &ApprovalRequest| {
+            request.call_id.is_some() && request.agent == client.agent && request.session == client.session
+        };
+        if !self.lock().get(id).is_some_and(|pending| own(&pending.approval.request)) {
+            return Ok(false);
+        }
+        let (decision, cause, reason) = match answer {
+            ClientAnswer::AllowOnce => (ApprovalDecision::AllowOnce, None, String::new()),
+            ClientAnswer::Deny => {
+                let reason = format!("Denied by {CLIENT_USER}. The tool call did not run.");
+                (ApprovalDecision::Deny, Some(DenialCause::ClientUser), reason)
+            }
+            ClientAnswer::NobodyAsked(why) => (ApprovalDecision::Deny, Some(DenialCause::NobodyAsked), why),
+        };
+        let settler = Settler {
+            by: (cause != Some(DenialCause::NobodyAsked)).then(|| format!("{CLIENT_USER} ({})", client.principal)),
+            client: None,
+            via: ApprovedVia::ClientUser,
+            denial: cause.map(|cause| Denial::new(cause, reason)),
+        };
+        let why = cause.map_or(DenialCause::ClientUser.as_str(), DenialCause::as_str);
+        self.finish(id, decision, settler, why).await
     }
 
     /// Questions that wait, oldest first.
@@ -440,14 +493,15 @@ impl Approvals {
         // Whoever takes the waiter settles the question. It stays among the pending until its answer can be read.
         let taken = self.lock().get_mut(id).and_then(|p| p.waiter.take().map(|w| (p.approval.clone(), w)));
         let Some((approval, waiter)) = taken else { return Ok(false) };
+        let settled = Settled { decision: decision.clone(), via: settler.via, denial: settler.denial.clone() };
         let closed = match self.keep_grant(&approval, &decision, settler.by.as_deref()).await {
-            Ok(()) => self.close(&approval, decision.clone(), settler, why).await,
+            Ok(()) => self.close(&approval, decision, settler, why).await,
             Err(error) => Err(error.into()),
         };
         self.lock().remove(id);
         let event = closed?;
         // The waiter hears it only once the decision is durable; when it cannot be, dropping the sender stops the call.
-        let _ = waiter.send(decision);
+        let _ = waiter.send(settled);
         let _ = self.events.send(event);
         Ok(true)
     }
@@ -475,6 +529,7 @@ impl Approvals {
             decision: Some(decision),
             resolved_by: settler.by,
             resolved_with: settler.client,
+            resolved_via: settler.via,
             resolved_at: Some(self.clock.now()),
             terminal_reason: Some(why.to_owned()),
             ..(**approval).clone()

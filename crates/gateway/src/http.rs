@@ -29,6 +29,7 @@ use axum::{
 use serde_json::{Map, Value, json};
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
+use toolyard_bridge::server::Standing;
 use toolyard_engine::{Caller, Door, Subscription};
 use toolyard_protocol::{EventType, RunId};
 
@@ -197,7 +198,7 @@ async fn bridge_socket(
     bridge::accept(&gateway, peer.ip(), request)
 }
 
-/// A message for Claude, as `bridge.inbound` takes it.
+/// A message for Claude, as `bridge.inbound` takes it. A bearer is the owner, who may pass on verdicts as well.
 async fn bridge_inbound(
     State(gateway): State<Gateway>,
     ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
@@ -211,7 +212,7 @@ async fn bridge_inbound(
         Ok(params) => params,
         Err(error) => return bad_request("invalid_request", error.to_string()),
     };
-    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params)).await {
+    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params), Standing::Approver).await {
         Ok(accepted) => json_response(StatusCode::OK, &accepted),
         Err(error) => bad_request("invalid_request", error.message),
     }

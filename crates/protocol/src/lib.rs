@@ -36,7 +36,7 @@ pub use plan::{
 };
 pub use policy::{PolicyLimits, PolicySnapshot, Sandbox};
 pub use result::{Failure, ResultStatus, ToolResult, ToolResultParts};
-pub use run::{Confirmation, ConfirmationDecision, LogHead, RunManifest, RunStatus};
+pub use run::{ApprovedVia, Confirmation, ConfirmationDecision, LogHead, RunManifest, RunStatus};
 pub use schema_text::Schema;
 
 /// Why an envelope could not be built.

@@ -54,6 +54,24 @@ pub enum ConfirmationDecision {
     Edited,
 }
 
+/// Who gave an approval, as far as Toolyard can vouch for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ApprovedVia {
+    /// Somebody who showed Toolyard a credential with the right to approve.
+    #[default]
+    Operator,
+    /// The user of the client that made the call, as that client says. There is only the client's word for it.
+    ClientUser,
+}
+
+impl ApprovedVia {
+    /// Whether Toolyard itself checked the right to approve.
+    pub fn is_operator(&self) -> bool {
+        *self == Self::Operator
+    }
+}
+
 /// A person's approval of one run, bound to exactly what they were shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -71,6 +89,9 @@ pub struct Confirmation {
     pub decision: ConfirmationDecision,
     /// Who decided.
     pub by: String,
+    /// How that is known; absent means that an operator's credential was checked.
+    #[serde(default, skip_serializing_if = "ApprovedVia::is_operator")]
+    pub via: ApprovedVia,
     /// When.
     pub at: Timestamp,
     /// Until when it may be used to start the run.

@@ -15,8 +15,9 @@ use toolyard_gateway::{
 };
 use toolyard_mcp::{
     Implementation, McpServer, ServerParts, Upstreams,
+    client::ShownDefinition,
     server::{
-        Client, Shelf, Shown, ShownTool, VaultNotes,
+        Client, HttpClientApprovals, Shelf, Shown, ShownTool, VaultNotes,
         http::{HttpBody, HttpDoor, MAX_BODY_BYTES},
     },
 };
@@ -110,7 +111,7 @@ pub async fn serve_local(
     listener: UnixListener,
     server: McpServer,
     owner: u32,
-    principal: String,
+    client: Client,
     stop: CancellationToken,
 ) {
     let places = Arc::new(Semaphore::new(MAX_LOCAL));
@@ -127,7 +128,7 @@ pub async fn serve_local(
             continue; // dropped: somebody else's process
         }
         let Ok(place) = places.clone().try_acquire_owned() else { continue };
-        let (server, client, stop) = (server.clone(), Client::owner(principal.clone()), stop.clone());
+        let (server, client, stop) = (server.clone(), client.clone(), stop.clone());
         tokio::spawn(async move {
             let _place = place;
             let (input, output) = stream.into_split();
@@ -145,8 +146,9 @@ pub struct UpstreamMethods(pub Upstreams);
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Named {
     server: String,
+    /// Only for `mcp.approve`.
     #[serde(default)]
-    tools: Vec<String>,
+    definitions: Vec<ShownDefinition>,
 }
 
 impl MethodExtension for UpstreamMethods {
@@ -173,7 +175,7 @@ impl MethodExtension for UpstreamMethods {
 
 impl UpstreamMethods {
     async fn named(&self, caller: &Caller, method: &str, params: &Value) -> Result<Value, Failure> {
-        let Named { server, tools } = serde_json::from_value(params.clone())
+        let Named { server, definitions } = serde_json::from_value(params.clone())
             .map_err(|e| Failure::new(ErrorCode::ValidationError, format!("the parameters cannot be read: {e}")))?;
         match method {
             "mcp.start" => Ok(json!(self.0.start(&server).await?)),
@@ -182,7 +184,7 @@ impl UpstreamMethods {
                 ErrorCode::PolicyDenied,
                 "only a person approves or forgets an upstream server's tools",
             )),
-            "mcp.approve" => Ok(json!({"approved": self.0.approve(&server, &tools, &caller.principal).await?})),
+            "mcp.approve" => Ok(json!({"approved": self.0.approve(&server, &definitions, &caller.principal).await?})),
             _ => {
                 self.0.forget(&server).await?;
                 Ok(json!({"forgotten": server}))
@@ -192,12 +194,15 @@ impl UpstreamMethods {
 }
 
 /// The MCP endpoint as the gateway mounts it.
-pub struct McpEndpoint(HttpDoor);
+pub struct McpEndpoint {
+    door: HttpDoor,
+    approvals: HttpClientApprovals,
+}
 
 impl McpEndpoint {
     /// `stop` ends its streams.
-    pub fn new(server: &McpServer, stop: CancellationToken) -> Arc<Self> {
-        Arc::new(Self(server.http(stop)))
+    pub fn new(server: &McpServer, approvals: HttpClientApprovals, stop: CancellationToken) -> Arc<Self> {
+        Arc::new(Self { door: server.http(stop), approvals })
     }
 }
 
@@ -208,7 +213,8 @@ impl Endpoint for McpEndpoint {
 
     fn handle(&self, request: http::Request<bytes::Bytes>) -> BoxFuture<'_, http::Response<MountBody>> {
         Box::pin(async move {
-            let response = self.0.handle(Client::owner("operator"), request).await;
+            let client = Client::owner("operator").with_approvals(self.approvals);
+            let response = self.door.handle(client, request).await;
             response.map(|body| match body {
                 HttpBody::Whole(bytes) => MountBody::Whole(bytes),
                 HttpBody::Stream(stream) => MountBody::Stream(stream),

@@ -1,4 +1,7 @@
 //! A message's description as Claude Code takes it: flat, keys of letters, digits and underscores, values strings.
+//!
+//! Any other key is dropped and never renamed: a renamed key could take the place of another one, so that `user-id`
+//! would speak for `user_id`.
 
 use serde_json::{Map, Value};
 
@@ -14,9 +17,13 @@ pub fn flatten(meta: &Map<String, Value>) -> Map<String, Value> {
     let mut flat = Map::new();
     for (key, value) in meta {
         match value {
-            Value::Array(items) if key == "attachments" => attachments(items, &mut flat),
+            Value::Array(_) if key == "attachments" => {}
             other => put(&mut flat, key, other),
         }
+    }
+    // After the rest: a key that the sender chose is never displaced by one that is made here.
+    if let Some(Value::Array(items)) = meta.get("attachments") {
+        attachments(items, &mut flat);
     }
     flat
 }
@@ -36,13 +43,13 @@ fn attachments(items: &[Value], flat: &mut Map<String, Value>) {
 }
 
 fn put(flat: &mut Map<String, Value>, key: &str, value: &Value) {
-    let key: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let is_plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let mut text = match value {
         Value::Null => return,
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    if key.is_empty() || flat.len() >= MAX_ENTRIES || flat.contains_key(&key) {
+    if !is_plain || flat.len() >= MAX_ENTRIES || flat.contains_key(key) {
         return;
     }
     if text.len() > MAX_VALUE_BYTES {
@@ -52,7 +59,7 @@ fn put(flat: &mut Map<String, Value>, key: &str, value: &Value) {
         }
         text.truncate(cut);
     }
-    flat.insert(key, Value::String(text));
+    flat.insert(key.to_owned(), Value::String(text));
 }
 
 #[cfg(test)]
@@ -63,8 +70,8 @@ mod tests {
     #[test]
     fn everything_becomes_a_string_under_a_plain_key() {
         let meta = json!({
-            "chat_id": "1", "ts": 5, "ok": true, "none": null, "message-id": "m", "nested": {"a": [1]},
-            "attachments": [{"path": "/a b.png", "mime": "image/png", "size": 3}, "id-2"],
+            "chat_id": "1", "ts": 5, "ok": true, "none": null, "message_id": "m", "nested": {"a": [1]},
+            "attachments": [{"path": "/a b.png", "mime": "image/png", "size": 3, "content-id": "c"}, "id-2"],
         });
         let flat = Value::Object(flatten(meta.as_object().unwrap()));
         assert_eq!(
@@ -75,6 +82,20 @@ mod tests {
                 "attachment_1_size": "3", "attachment_2": "id-2",
             })
         );
+    }
+
+    #[test]
+    fn a_key_with_another_character_is_dropped_and_takes_no_ones_place() {
+        for meta in [
+            json!({"user_id": "u1", "user-id": "u2", "user id": "u3", "user.id": "u4", "üser_id": "u5", "": "u6"}),
+            json!({"user-id": "u2", "user_id": "u1"}),
+        ] {
+            assert_eq!(Value::Object(flatten(meta.as_object().unwrap())), json!({"user_id": "u1"}));
+        }
+        let only = json!({"user-id": "u2", "attachments": [{"pa-th": "x"}]});
+        assert_eq!(Value::Object(flatten(only.as_object().unwrap())), json!({"attachment_count": "1"}));
+        let own = json!({"attachment_count": "9", "attachments": ["a"]});
+        assert_eq!(flatten(own.as_object().unwrap())["attachment_count"], "9");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     Action, CallFailure, CallOrder, ConnectionId, Offer,
-    session::{Bound, NewSession, Session, SessionView},
+    session::{Bound, NewSession, Opening, Session, SessionView},
 };
 use crate::{
     frames::{
@@ -14,6 +14,7 @@ use crate::{
 };
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
+use subtle::ConstantTimeEq;
 
 /// Pings that may go unanswered; then the plugin is gone.
 const MAX_MISSED: u32 = 2;
@@ -22,6 +23,8 @@ const MAX_MISSED: u32 = 2;
 #[derive(Debug, Default)]
 pub struct Hub {
     sessions: HashMap<String, Session>,
+    /// The session that each open session's secret belongs to, by the secret's digest.
+    secrets: HashMap<String, String>,
     connections: HashMap<ConnectionId, Connection>,
     next: u64,
 }
@@ -36,6 +39,16 @@ struct Connection {
     unanswered: u32,
     /// Told to close: nothing it says counts any more.
     is_closing: bool,
+}
+
+/// What a caller may do about the permission questions of Claude Code. The door decides it from the caller's scopes,
+/// never from what a message says of its sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// The caller holds `operator.approvals`: it sees the questions, and a verdict that it passes on counts.
+    Approver,
+    /// Everybody else: messages are passed on, verdicts are refused, and questions are not shown.
+    Messenger,
 }
 
 /// What became of a message for Claude.
@@ -57,6 +70,9 @@ pub enum Permitted {
     Counted(Behavior),
     /// The sender may not answer.
     NotAllowed,
+    /// Whoever passed the message on may not pass on verdicts. Which question was meant is not looked at, so that ids
+    /// cannot be guessed this way.
+    NeedsApprover,
     /// The question is closed.
     TooLate,
 }
@@ -73,6 +89,10 @@ pub enum ReplyError {
 impl Hub {
     /// Opens a session. One that is open already gets the new secret and keeps its mailbox and its plugin.
     pub fn open(&mut self, new: NewSession) {
+        if let Some(session) = self.sessions.get(&new.opening.session) {
+            self.secrets.remove(&session.opening.token_sha256);
+        }
+        self.secrets.insert(new.opening.token_sha256.clone(), new.opening.session.clone());
         match self.sessions.get_mut(&new.opening.session) {
             Some(session) => session.opening = new.opening,
             None => {
@@ -98,6 +118,7 @@ impl Hub {
     /// Closes a session. Its plugin is told that it is unknown now.
     pub fn close(&mut self, session: &str) -> Option<Vec<Action>> {
         let mut gone = self.sessions.remove(session)?;
+        self.secrets.remove(&gone.opening.token_sha256);
         let mut actions = Vec::new();
         let bound = gone.bound.as_ref().map(|b| b.connection);
         gone.unbind(&mut actions);
@@ -127,13 +148,18 @@ impl Hub {
         self.sessions.contains_key(session)
     }
 
-    /// A session, or all of them by name.
-    pub fn view(&self, session: Option<&str>) -> Vec<SessionView> {
+    /// Who may answer a session's questions in words; nobody where the session is not open.
+    pub fn allowed_senders(&self, session: &str) -> Vec<String> {
+        self.sessions.get(session).map(|s| s.opening.allowed_senders.clone()).unwrap_or_default()
+    }
+
+    /// A session, or all of them by name. The questions themselves are shown to approvers alone.
+    pub fn view(&self, session: Option<&str>, to: Standing) -> Vec<SessionView> {
         let mut views: Vec<SessionView> = self
             .sessions
             .values()
             .filter(|s| session.is_none_or(|name| name == s.opening.session))
-            .map(Session::view)
+            .map(|s| s.view(to))
             .collect();
         views.sort_by(|a, b| a.session_key.cmp(&b.session_key));
         views
@@ -202,13 +228,20 @@ impl Hub {
     }
 
     fn hello(&mut self, id: ConnectionId, hello: Hello, now: u64, actions: &mut Vec<Action>) {
-        let Some(session) = self.sessions.get_mut(&hello.openclaw_session) else {
-            return self.end(id, close::UNKNOWN_SESSION, "unknown session", actions);
-        };
-        if !session.opening.fits(&hello.token) {
-            return self.end(id, close::BAD_TOKEN, "bad token", actions);
+        // The secret comes first. Who has none of ours learns nothing about which sessions there are: an unknown
+        // session is compared like a known one, and both end in the same code and words.
+        let digest = Opening::digest(&hello.token);
+        let session = self.sessions.get(&hello.openclaw_session);
+        let known = session.map_or(NO_DIGEST, |session| session.opening.token_sha256.as_str());
+        if !same_digest(&digest, known) {
+            let (code, reason) = if self.secrets.contains_key(&digest) {
+                (close::UNKNOWN_SESSION, "the token belongs to another session")
+            } else {
+                (close::BAD_TOKEN, "bad token")
+            };
+            return self.end(id, code, reason, actions);
         }
-        let older = session.bound.clone();
+        let older = session.and_then(|session| session.bound.clone());
         if let Some(held) = &older
             && held.pid == hello.pid
             && held.claude_session == hello.claude_session
@@ -367,11 +400,23 @@ impl Hub {
         actions
     }
 
-    /// A message for Claude, or an answer in words to one of Claude Code's questions.
-    pub fn inbound(&mut self, session: &str, message: InboundMessage) -> Result<(Accepted, Vec<Action>), ReplyError> {
+    /// A message for Claude, or an answer in words to one of Claude Code's questions. An answer counts when both may
+    /// give it: whoever passes it on, and the sender it names.
+    pub fn inbound(
+        &mut self,
+        session: &str,
+        message: InboundMessage,
+        from: Standing,
+    ) -> Result<(Accepted, Vec<Action>), ReplyError> {
         let held = self.sessions.get_mut(session).ok_or(ReplyError::UnknownSession)?;
         let mut actions = Vec::new();
-        if let Some((behavior, id)) = verdict::read(&message.content)
+        let verdict = verdict::read(&message.content);
+        if from == Standing::Messenger {
+            // While nothing is asked, "yes maybe" is chat.
+            if verdict.is_some() && held.has_questions() {
+                return Ok((Accepted::Verdict(Permitted::NeedsApprover), actions));
+            }
+        } else if let Some((behavior, id)) = verdict
             && (held.is_open(&id) || held.was_open(&id))
         {
             // Who wrote it counts, not where: anybody in a room could say yes otherwise.
@@ -463,6 +508,14 @@ impl Hub {
         }
         actions
     }
+}
+
+/// Compared with where a session is unknown: no secret has this digest.
+const NO_DIGEST: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Whether two digests are the same, in a time that does not depend on where they differ.
+fn same_digest(shown: &str, known: &str) -> bool {
+    shown.as_bytes().ct_eq(known.as_bytes()).into()
 }
 
 fn send(to: ConnectionId, frame: &FromServer) -> Action {

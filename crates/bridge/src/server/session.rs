@@ -1,6 +1,6 @@
 //! One open session: its secret, its mailbox, and what its plugin has under way.
 
-use super::{Action, ConnectionId, MAX_CLOSED, MAX_OUTBOUND, MAX_QUESTIONS, QUESTION_OPEN_MS, Settled};
+use super::{Action, ConnectionId, MAX_CLOSED, MAX_OUTBOUND, MAX_QUESTIONS, QUESTION_OPEN_MS, Settled, hub::Standing};
 use crate::{
     frames::{Behavior, OutboundMessage, Question},
     mailbox::{Mailbox, MailboxLimits},
@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::collections::{HashSet, VecDeque};
-use subtle::ConstantTimeEq;
 
 /// What is fixed when a session is opened. It can be kept and opened again after a restart: the secret itself is not in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,11 +42,6 @@ impl Opening {
     pub fn digest(token: &str) -> String {
         Sha256::digest(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
-
-    /// Whether this is the secret, in a time that tells nothing about where it differs.
-    pub fn fits(&self, token: &str) -> bool {
-        Self::digest(token).as_bytes().ct_eq(self.token_sha256.as_bytes()).into()
-    }
 }
 
 /// A session as people see it.
@@ -71,8 +65,11 @@ pub struct SessionView {
     pub dropped: u64,
     /// Calls under way.
     pub calls: usize,
-    /// Questions that are open.
-    pub questions: Vec<Question>,
+    /// How many questions are open.
+    pub open_questions: usize,
+    /// The questions themselves, for those who may answer them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub questions: Option<Vec<Question>>,
 }
 
 /// A plugin that said `hello`.
@@ -160,6 +157,11 @@ impl Session {
         self.questions.iter().any(|open| open.question.request_id == request_id)
     }
 
+    /// Whether any question is open.
+    pub(super) fn has_questions(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
     /// Whether a question of this id was closed lately.
     pub(super) fn was_open(&self, request_id: &str) -> bool {
         self.closed.iter().any(|id| id == request_id)
@@ -244,7 +246,7 @@ impl Session {
         self.outbound.iter().map(|said| said.seq).collect()
     }
 
-    pub(super) fn view(&self) -> SessionView {
+    pub(super) fn view(&self, to: Standing) -> SessionView {
         SessionView {
             session_key: self.name(),
             claude_session: self.opening.claude_session.clone(),
@@ -254,7 +256,9 @@ impl Session {
             waiting_bytes: self.mailbox.bytes(),
             dropped: self.dropped,
             calls: self.calls.len(),
-            questions: self.questions.iter().map(|open| open.question.clone()).collect(),
+            open_questions: self.questions.len(),
+            questions: (to == Standing::Approver)
+                .then(|| self.questions.iter().map(|open| open.question.clone()).collect()),
         }
     }
 }

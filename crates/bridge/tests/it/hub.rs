@@ -4,7 +4,7 @@ use crate::network::{SESSION, TOKEN, message, opening};
 use serde_json::{Value, json};
 use toolyard_bridge::{
     frames::Behavior,
-    server::{Accepted, Action, ConnectionId, Hub, Offer, Permitted, QUESTION_OPEN_MS, ReplyError, Settled},
+    server::{Accepted, Action, ConnectionId, Hub, Offer, Permitted, QUESTION_OPEN_MS, ReplyError, Settled, Standing},
 };
 
 fn hub() -> Hub {
@@ -50,6 +50,7 @@ fn hello_is_checked_and_answered_with_tools_and_meta() {
     assert!(meta["limits"]["max_frame"].is_u64());
     for (text, code) in [
         (hello(true, 1).replace(TOKEN, "wrong"), 4001),
+        (hello(true, 1).replace(SESSION, "nobody").replace(TOKEN, "wrong"), 4001),
         (hello(true, 1).replace(SESSION, "nobody"), 4002),
         (r#"{"type":"ping"}"#.to_owned(), 4004),
         ("nonsense".to_owned(), 4004),
@@ -62,7 +63,7 @@ fn hello_is_checked_and_answered_with_tools_and_meta() {
     let silent = hub.connected(0);
     assert!(hub.tick(silent, 4_999).is_empty());
     assert_eq!(closes(&hub.tick(silent, 5_000)), [4003]);
-    assert!(hub.view(None)[0].connected, "none of them touched the plugin that is in");
+    assert!(hub.view(None, Standing::Approver)[0].connected, "none of them touched the plugin that is in");
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn the_newest_hello_wins() {
     let (second, actions) = join(&mut hub, true, 2);
     assert!(actions.iter().any(|a| matches!(a, Action::Close { to, code: 4005, .. } if *to == first)));
     assert!(hub.disconnected(first).is_empty(), "the old one's end is nobody's");
-    let (_, actions) = hub.inbound(SESSION, message("m")).unwrap();
+    let (_, actions) = hub.inbound(SESSION, message("m"), Standing::Approver).unwrap();
     assert!(actions.iter().any(|a| matches!(a, Action::Send { to, .. } if *to == second)));
 }
 
@@ -99,7 +100,7 @@ fn messages_wait_for_the_plugin_and_the_oldest_give_way_with_a_warning() {
     let mut hub = hub();
     let mut dropped = Vec::new();
     for n in 0..103 {
-        let (accepted, actions) = hub.inbound(SESSION, message(&format!("m{n}"))).unwrap();
+        let (accepted, actions) = hub.inbound(SESSION, message(&format!("m{n}")), Standing::Approver).unwrap();
         assert_eq!(accepted, Accepted::Message { sent: false });
         dropped.extend(actions.into_iter().filter_map(|a| match a {
             Action::Dropped { request_id, .. } => Some(request_id),
@@ -110,7 +111,7 @@ fn messages_wait_for_the_plugin_and_the_oldest_give_way_with_a_warning() {
     let (id, actions) = join(&mut hub, true, 1);
     let sent = frames(&actions);
     assert_eq!((sent.len(), &sent[0]["type"], &sent[1]["request_id"]), (101, &json!("hello_ack"), &json!("m3")));
-    assert_eq!(hub.view(None)[0].waiting, 100, "until they are confirmed");
+    assert_eq!(hub.view(None, Standing::Approver)[0].waiting, 100, "until they are confirmed");
     let acked = hub.text(id, r#"{"type":"ack","request_id":"m3"}"#, 0);
     assert!(matches!(&acked[..], [Action::Forget { request_id, .. }] if request_id == "m3"));
     hub.disconnected(id);
@@ -122,15 +123,15 @@ fn messages_wait_for_the_plugin_and_the_oldest_give_way_with_a_warning() {
 fn towards_a_plugin_without_acks_written_is_delivered() {
     let mut hub = hub();
     let (id, _) = join(&mut hub, false, 1);
-    let (_, actions) = hub.inbound(SESSION, message("m")).unwrap();
+    let (_, actions) = hub.inbound(SESSION, message("m"), Standing::Approver).unwrap();
     let receipt = actions.iter().find_map(|a| match a {
         Action::Send { receipt, .. } => receipt.clone(),
         _ => None,
     });
     assert_eq!(receipt.as_deref(), Some("m"));
-    assert_eq!(hub.view(None)[0].waiting, 1);
+    assert_eq!(hub.view(None, Standing::Approver)[0].waiting, 1);
     hub.written(id, "m");
-    assert_eq!(hub.view(None)[0].waiting, 0);
+    assert_eq!(hub.view(None, Standing::Approver)[0].waiting, 0);
 }
 
 #[test]
@@ -177,7 +178,7 @@ fn calls_have_limits_that_are_told() {
     assert!(matches!(&hub.text(id, r#"{"type":"tool_cancel","call_id":"2"}"#, 0)[..], [Action::Cancel { .. }]));
     assert!(hub.text(id, r#"{"type":"tool_cancel","call_id":"unknown"}"#, 0).is_empty());
     assert!(hub.text(id, "{broken", 0).is_empty(), "one bad frame is not worth a connection");
-    assert!(hub.view(None)[0].connected);
+    assert!(hub.view(None, Standing::Approver)[0].connected);
 }
 
 const ASK: &str =
@@ -187,7 +188,7 @@ fn say(hub: &mut Hub, text: &str, user: &str) -> (Accepted, Vec<Action>) {
     let mut message = message("v");
     message.content = text.to_owned();
     message.meta.insert("user_id".to_owned(), json!(user));
-    hub.inbound(SESSION, message).unwrap()
+    hub.inbound(SESSION, message, Standing::Approver).unwrap()
 }
 
 #[test]
@@ -208,6 +209,64 @@ fn a_question_is_answered_once_by_whoever_may() {
     assert_eq!(hub.permission_reply(SESSION, "abxyz", Behavior::Deny, "p"), Err(ReplyError::NotOpen));
     let (chat, actions) = say(&mut hub, "yes maybe", "u1");
     assert_eq!((chat, frames(&actions).len()), (Accepted::Message { sent: true }, 1), "nobody asked that");
+}
+
+#[test]
+fn whoever_may_not_approve_neither_answers_nor_sees_a_question() {
+    let mut hub = hub();
+    let (id, _) = join(&mut hub, true, 1);
+    let say = |hub: &mut Hub, text: &str| {
+        let mut message = message("v");
+        message.content = text.to_owned();
+        message.meta.insert("user_id".to_owned(), json!("u1"));
+        hub.inbound(SESSION, message, Standing::Messenger).unwrap()
+    };
+    assert_eq!(say(&mut hub, "yes maybe").0, Accepted::Message { sent: true }, "nothing is asked: it is chat");
+    hub.text(id, ASK, 0);
+    // The id that is open and one that is not are refused alike: nothing is learned by trying.
+    for text in ["yes abxyz", "no abxyz", "yes vwxyz"] {
+        assert_eq!(say(&mut hub, text), (Accepted::Verdict(Permitted::NeedsApprover), vec![]), "{text}");
+    }
+    assert_eq!(say(&mut hub, "is abxyz a good idea?").0, Accepted::Message { sent: true });
+    let view = &hub.view(None, Standing::Messenger)[0];
+    assert_eq!((view.open_questions, &view.questions), (1, &None));
+    assert!(!serde_json::to_string(view).unwrap().contains("abxyz"));
+    let view = &hub.view(None, Standing::Approver)[0];
+    assert_eq!(view.questions.as_ref().unwrap()[0].request_id, "abxyz");
+}
+
+#[test]
+fn without_a_secret_nobody_can_tell_a_session_that_is_open() {
+    let mut hub = hub();
+    let mut other = opening();
+    other.opening.session = "other".to_owned();
+    other.opening.token_sha256 = toolyard_bridge::server::Opening::digest("another secret");
+    hub.open(other);
+    let mut ends = |text: String| {
+        let id = hub.connected(0);
+        hub.text(id, &text, 0)
+            .into_iter()
+            .map(|action| match action {
+                Action::Close { code, reason, .. } => (code, reason),
+                other => panic!("{other:?}"),
+            })
+            .collect::<Vec<_>>()
+    };
+    let wrong = hello(true, 1).replace(TOKEN, "wrong");
+    assert_eq!(ends(wrong.clone()), ends(wrong.replace(SESSION, "nobody")));
+    // The same with a secret of another session: it opens that one, and says nothing of others.
+    let foreign = hello(true, 1).replace(TOKEN, "another secret");
+    assert_eq!(ends(foreign.clone()), ends(foreign.replace(SESSION, "nobody")));
+    assert_eq!(ends(foreign)[0].0, 4002);
+    // A secret that was replaced or whose session is closed is nobody's.
+    let mut again = opening();
+    again.opening.token_sha256 = toolyard_bridge::server::Opening::digest("a newer secret");
+    hub.open(again);
+    hub.close("other");
+    for token in [TOKEN, "another secret"] {
+        let id = hub.connected(0);
+        assert_eq!(closes(&hub.text(id, &hello(true, 1).replace(TOKEN, token), 0)), [4001]);
+    }
 }
 
 #[test]
@@ -283,13 +342,13 @@ fn more_tools_than_a_frame_carries_are_cut_and_the_plugin_stays() {
 #[test]
 fn a_closed_session_is_unknown_and_an_opened_one_keeps_what_waits() {
     let mut hub = hub();
-    hub.inbound(SESSION, message("m")).unwrap();
+    hub.inbound(SESSION, message("m"), Standing::Approver).unwrap();
     hub.open(opening());
-    assert_eq!(hub.view(None)[0].waiting, 1);
+    assert_eq!(hub.view(None, Standing::Approver)[0].waiting, 1);
     let (id, _) = join(&mut hub, true, 1);
     let actions = hub.close(SESSION).unwrap();
     assert!(actions.iter().any(|a| matches!(a, Action::Close { to, code: 4002, .. } if *to == id)));
     assert!(actions.iter().any(|a| matches!(a, Action::Forget { request_id, .. } if request_id == "m")));
-    assert_eq!(hub.inbound(SESSION, message("n")).unwrap_err(), ReplyError::UnknownSession);
+    assert_eq!(hub.inbound(SESSION, message("n"), Standing::Approver).unwrap_err(), ReplyError::UnknownSession);
     assert!(hub.is_empty() && hub.close(SESSION).is_none());
 }

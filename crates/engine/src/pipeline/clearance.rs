@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{Decision, ToolEntry, Violation};
 use toolyard_protocol::{
-    CallId, Confirmation, ConfirmationDecision, ConfirmationId, ErrorCode, Failure,
+    ApprovedVia, CallId, Confirmation, ConfirmationDecision, ConfirmationId, ErrorCode, Failure,
     canonical::{self, CanonicalError},
 };
 
@@ -228,11 +228,13 @@ async fn approve(
     }
     let now = engine.clock().now();
     if scope.caller.is_person {
-        return Ok(Some(confirm(engine, scope, args_hash, scope.caller.principal.clone(), now)));
+        let by = scope.caller.principal.clone();
+        return Ok(Some(confirm(engine, scope, args_hash, by, ApprovedVia::Operator, now)));
     }
     if call.asking == Asking::Report {
         if let Some(by) = engine.approvals().granted(&scope.caller.agent, entry.name().as_str())? {
-            return Ok(Some(confirm(engine, scope, args_hash, format!("{by} (allow-always)"), now)));
+            let by = format!("{by} (allow-always)");
+            return Ok(Some(confirm(engine, scope, args_hash, by, ApprovedVia::Operator, now)));
         }
         return Err(Failure::new(ErrorCode::ConfirmationRequired, question.reason)
             .suggest("Make the same call with `confirm: true` to ask a person, and wait for the answer.")
@@ -270,16 +272,21 @@ async fn approve(
         Opened::Waiting(waiting) => approvals.wait(waiting, cancel).await?,
     };
     match answer {
-        Answer::Allowed { by } => Ok(Some(confirm(engine, scope, args_hash, by, engine.clock().now()))),
-        Answer::Denied { reason } => {
-            Err(Failure::new(ErrorCode::ApprovalDenied, reason).detail("approvalId", id).retryable(false))
-        }
+        Answer::Allowed { by, via } => Ok(Some(confirm(engine, scope, args_hash, by, via, engine.clock().now()))),
+        Answer::Denied(denial) => Err(denial.into_failure().detail("approvalId", id)),
         Answer::Cancelled => Err(cancelled()),
     }
 }
 
 /// Records an approval of this call and no other. It becomes durable with the call it allows, which is before the effect.
-fn confirm(engine: &Engine, scope: &RunScope, shown_hash: &str, by: String, at: Timestamp) -> ConfirmationId {
+fn confirm(
+    engine: &Engine,
+    scope: &RunScope,
+    shown_hash: &str,
+    by: String,
+    via: ApprovedVia,
+    at: Timestamp,
+) -> ConfirmationId {
     let id = ConfirmationId::from_uuid(engine.clock().new_id());
     scope.recorder.push(&Record::Confirmed(Confirmed(Confirmation {
         confirmation_id: id,
@@ -288,6 +295,7 @@ fn confirm(engine: &Engine, scope: &RunScope, shown_hash: &str, by: String, at: 
         preview_hash: None,
         decision: ConfirmationDecision::Approved,
         by,
+        via,
         at,
         expires_at: None,
         scope: CALL_SCOPE.to_owned(),

@@ -17,8 +17,8 @@ use crate::{
 use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{
-    CallId, Confirmation, ConfirmationDecision, ConfirmationId, ErrorCode, Failure, Idempotency, ResultStatus, RunId,
-    RunStatus,
+    ApprovedVia, CallId, Confirmation, ConfirmationDecision, ConfirmationId, ErrorCode, Failure, Idempotency,
+    ResultStatus, RunId, RunStatus,
 };
 
 /// What recovery found and did.
@@ -233,6 +233,7 @@ impl Engine {
                 preview_hash: None,
                 decision: ConfirmationDecision::Approved,
                 by,
+                via: ApprovedVia::Operator,
                 at: self.clock().now(),
                 expires_at: None,
                 scope: "run".to_owned(),

@@ -24,8 +24,8 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{
-    ActionPlan, Confirmation, ConfirmationDecision, ConfirmationId, Effects, ErrorCode, EventLevel, Failure, RunId,
-    RunStatus, StepId, ToolResult, canonical,
+    ActionPlan, ApprovedVia, Confirmation, ConfirmationDecision, ConfirmationId, Effects, ErrorCode, EventLevel,
+    Failure, RunId, RunStatus, StepId, ToolResult, canonical,
 };
 
 /// A person's approval of a run, or how to get one.
@@ -421,8 +421,8 @@ impl StartedRun {
                     expires_at: at.checked_add(Duration::from_secs(120)).unwrap_or(at),
                 };
                 match self.engine.approvals().ask(request, &scope.cancel).await? {
-                    Answer::Allowed { by } => by,
-                    Answer::Denied { reason } => return Err(Failure::new(ErrorCode::ApprovalDenied, reason)),
+                    Answer::Allowed { by, .. } => by,
+                    Answer::Denied(denial) => return Err(denial.into_failure()),
                     Answer::Cancelled => {
                         return Err(Failure::new(ErrorCode::Cancelled, "stopped before it was approved"));
                     }
@@ -519,6 +519,7 @@ fn record_consent(engine: &Engine, scope: &RunScope, plan_hash: &str, by: String
         preview_hash,
         decision: ConfirmationDecision::Approved,
         by,
+        via: ApprovedVia::Operator,
         at: engine.clock().now(),
         expires_at: None,
         scope: "run".to_owned(),

@@ -82,6 +82,8 @@ struct Saying {
 /// The bridge of a gateway.
 pub(crate) struct Bridge {
     hub: Mutex<Hub>,
+    /// Held while a session is opened.
+    pub(crate) opening: tokio::sync::Mutex<()>,
     queues: Mutex<HashMap<ConnectionId, Queue>>,
     calls: Mutex<HashMap<(String, String), watch::Sender<bool>>>,
     tools: OnceLock<Arc<dyn SessionTools>>,
@@ -98,6 +100,7 @@ impl Bridge {
         let (said, sayings) = mpsc::unbounded_channel();
         Self {
             hub: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
             queues: Mutex::default(),
             calls: Mutex::default(),
             tools: OnceLock::new(),

@@ -2,7 +2,7 @@
 
 use super::{Ask, RpcError, sessions};
 use crate::{
-    hub::Gateway,
+    hub::{Connection, Gateway},
     rpc::sessions::Key,
     ws::params::{Field, Kind, check, count, text, texts},
 };
@@ -10,23 +10,35 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL}
 use serde_json::{Map, Value, json};
 use toolyard_bridge::{
     frames::{Behavior, InboundMessage},
-    server::{Accepted, MAX_SESSIONS, Opening, Permitted, ReplyError, check_message},
+    server::{Accepted, MAX_SESSIONS, Opening, Permitted, ReplyError, Standing, check_message},
 };
 
 /// The name of the server in the MCP configuration.
 const SERVER: &str = "toolyard";
 /// People who may answer in words.
 const MAX_SENDERS: usize = 100;
+/// Whoever gives a verdict on Claude Code's questions, says who else may, or sees the questions, holds this.
+const APPROVALS: &str = "operator.approvals";
 
 pub(super) async fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
     match ask.method {
         "bridge.open" => open(ask, params).await,
         "bridge.close" => close(ask, params).await,
-        "bridge.inbound" => receive(ask.gateway, ask.method, params).await,
+        "bridge.inbound" => receive(ask.gateway, ask.method, params, standing(ask.connection)).await,
         "bridge.outbound" => outbound(ask, params),
         "bridge.permission.reply" => reply(ask, params),
         _ => status(ask, params),
     }
+}
+
+/// What a connection may do about permission questions: its scopes say it, and nothing that it sends.
+fn standing(connection: &Connection) -> Standing {
+    if connection.has(APPROVALS) { Standing::Approver } else { Standing::Messenger }
+}
+
+fn needs_approvals(what: &str) -> RpcError {
+    RpcError::new("FORBIDDEN", format!("missing scope: {APPROVALS} ({what})"))
+        .details(json!({"code": "MISSING_SCOPE", "missingScope": APPROVALS, "requiredScopes": [APPROVALS]}))
 }
 
 const OPEN: &[Field] = &[
@@ -49,8 +61,9 @@ async fn open(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
     if gateway.see_bridge(|hub| hub.len() >= MAX_SESSIONS && !hub.is_open(&key.full)) {
         return Err(RpcError::invalid(format!("{MAX_SESSIONS} sessions are open; close some with bridge.close")));
     }
-    let mut allowed_senders = gateway.settings().bridge_senders.clone();
-    allowed_senders.extend(texts(&params, "allowedSenders").into_iter().filter(|s| !s.is_empty()));
+    // One at a time: the senders of an open session are read here and written below.
+    let _one = gateway.inner.bridge.opening.lock().await;
+    let allowed_senders = senders(ask, &key.full, texts(&params, "allowedSenders"))?;
     if allowed_senders.len() > MAX_SENDERS {
         return Err(RpcError::invalid(format!("at most {MAX_SENDERS} senders may be allowed")));
     }
@@ -86,6 +99,21 @@ async fn open(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
     }))
 }
 
+/// Who may answer a session's questions in words. Only an approver decides that: anybody else opens a new session with
+/// the configured senders, and an open one with those it has.
+fn senders(ask: &Ask<'_>, session: &str, named: Vec<String>) -> Result<Vec<String>, RpcError> {
+    let named: Vec<String> = named.into_iter().filter(|sender| !sender.is_empty()).collect();
+    let configured = ask.gateway.settings().bridge_senders.clone();
+    if standing(ask.connection) == Standing::Approver {
+        return Ok(configured.into_iter().chain(named).collect());
+    }
+    if !named.is_empty() {
+        return Err(needs_approvals("allowedSenders says who may answer permission questions"));
+    }
+    let is_open = ask.gateway.see_bridge(|hub| hub.is_open(session).then(|| hub.allowed_senders(session)));
+    Ok(is_open.unwrap_or(configured))
+}
+
 const ONE: &[Field] = &[Field::required("sessionKey", Kind::Text), Field::optional("agentId", Kind::Text)];
 
 fn key(params: &Map<String, Value>) -> Result<Key, RpcError> {
@@ -112,7 +140,12 @@ const INBOUND: &[Field] = &[
 ];
 
 /// A message for Claude, by whichever door. It is durable when this answers; on its way it is sooner.
-pub(crate) async fn receive(gateway: &Gateway, method: &str, params: Option<Value>) -> Result<Value, RpcError> {
+pub(crate) async fn receive(
+    gateway: &Gateway,
+    method: &str,
+    params: Option<Value>,
+    from: Standing,
+) -> Result<Value, RpcError> {
     let mut params = check(method, params, INBOUND)?;
     let key = key(&params)?;
     let meta = match params.remove("meta") {
@@ -123,7 +156,7 @@ pub(crate) async fn receive(gateway: &Gateway, method: &str, params: Option<Valu
     check_message(&content, &meta).map_err(|why| RpcError::invalid(format!("invalid {method} params: {why}")))?;
     let request_id = format!("msg_{}", uuid::Uuid::now_v7().simple());
     let message = InboundMessage { request_id: request_id.clone(), content, meta };
-    let (accepted, kept) = gateway.with_bridge_kept(|hub| match hub.inbound(&key.full, message) {
+    let (accepted, kept) = gateway.with_bridge_kept(|hub| match hub.inbound(&key.full, message, from) {
         Ok((accepted, actions)) => (Some(accepted), actions),
         Err(_) => (None, Vec::new()),
     });
@@ -135,15 +168,18 @@ pub(crate) async fn receive(gateway: &Gateway, method: &str, params: Option<Valu
         Some(Accepted::Message { sent }) => {
             Ok(json!({"ok": true, "request_id": request_id, "outcome": if sent { "sent" } else { "buffered" }}))
         }
-        Some(Accepted::Verdict(permitted)) => {
-            let (ok, reason) = match permitted {
-                Permitted::Counted(behavior) => (true, behavior.as_str()),
-                Permitted::NotAllowed => (false, "the sender may not answer permission questions"),
-                Permitted::TooLate => (false, "the question is closed"),
-            };
-            let key = if ok { "behavior" } else { "reason" };
-            Ok(json!({"ok": ok, "outcome": "verdict", key: reason}))
-        }
+        Some(Accepted::Verdict(permitted)) => verdict(permitted),
+    }
+}
+
+/// What became of an answer in words.
+fn verdict(permitted: Permitted) -> Result<Value, RpcError> {
+    let refused = |reason: &str| Ok(json!({"ok": false, "outcome": "verdict", "reason": reason}));
+    match permitted {
+        Permitted::Counted(behavior) => Ok(json!({"ok": true, "outcome": "verdict", "behavior": behavior})),
+        Permitted::NotAllowed => refused("the sender may not answer permission questions"),
+        Permitted::TooLate => refused("the question is closed"),
+        Permitted::NeedsApprover => Err(needs_approvals("a question is open, and the message reads like its answer")),
     }
 }
 
@@ -201,6 +237,6 @@ const STATUS: &[Field] = &[Field::optional("sessionKey", Kind::Text), Field::opt
 fn status(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
     let params = check(ask.method, params, STATUS)?;
     let wanted = if params.contains_key("sessionKey") { Some(key(&params)?.full) } else { None };
-    let sessions = ask.gateway.see_bridge(|hub| hub.view(wanted.as_deref()));
+    let sessions = ask.gateway.see_bridge(|hub| hub.view(wanted.as_deref(), standing(ask.connection)));
     Ok(json!({"sessions": sessions}))
 }

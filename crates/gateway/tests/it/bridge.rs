@@ -39,6 +39,7 @@ async fn only_a_proper_hello_gets_in_and_the_newest_stays() {
     let (_operator, token) = open(&server).await;
     for (first, code) in [
         (hello("wrong"), 4001),
+        (hello("wrong").replace("agent:main:claude", "nobody"), 4001),
         (hello(&token).replace("agent:main:claude", "nobody"), 4002),
         ("{}".to_owned(), 4004),
         ("not json".to_owned(), 4004),
@@ -157,4 +158,44 @@ async fn questions_are_events_and_their_answers_need_the_scope() {
     let closed = operator.call("bridge.close", json!({"sessionKey": "claude"})).await;
     assert_eq!(closed["payload"]["closed"], true);
     assert_eq!(plugin.until_closed(PATIENCE).await.0, 4002);
+}
+
+#[tokio::test]
+async fn neither_a_verdict_nor_who_may_give_one_is_to_be_had_without_the_scope() {
+    let server = server().await;
+    let (mut operator, token) = open(&server).await;
+    let (mut plugin, _) = join(&server, &token).await;
+    let question =
+        json!({"type": "permission_request", "request_id": "abxyz", "tool": "Bash", "args": {}, "rationale": "look"});
+    plugin.send(question.to_string()).await;
+    operator.event("bridge.permission.requested").await;
+    let mut writer = server.client(&["operator.read", "operator.write"], &[]).await;
+    let is_forbidden = |answer: &Value| answer["error"]["details"]["missingScope"] == "operator.approvals";
+    // The id is not shown.
+    let status = writer.call("bridge.status", json!({})).await;
+    assert_eq!(status["payload"]["sessions"][0]["openQuestions"], 1, "{status}");
+    assert!(!status.to_string().contains("abxyz"), "{status}");
+    // Nobody can be allowed, in an open session or a new one.
+    for session in ["claude", "another"] {
+        let widened = writer.call("bridge.open", json!({"sessionKey": session, "allowedSenders": ["me"]})).await;
+        assert!(is_forbidden(&widened), "{widened}");
+    }
+    // A verdict in words does not count, whoever it says it is from.
+    for sender in ["u1", "me"] {
+        let said = json!({"sessionKey": "claude", "content": "yes abxyz", "meta": {"user_id": sender}});
+        let refused = writer.call("bridge.inbound", said).await;
+        assert!(is_forbidden(&refused), "{refused}");
+    }
+    // Messages still flow, and the plugin hears of nothing else.
+    writer.call("bridge.inbound", json!({"sessionKey": "claude", "content": "hello"})).await;
+    assert_eq!(plugin.frame().await.unwrap()["content"], "hello");
+    // Opening again without the scope keeps who was allowed.
+    let again = writer.call("bridge.open", json!({"sessionKey": "claude"})).await;
+    assert_eq!(again["ok"], true, "{again}");
+    let counted = json!({"sessionKey": "claude", "content": "no abxyz", "meta": {"user_id": "u1"}});
+    assert_eq!(operator.call("bridge.inbound", counted).await["payload"]["behavior"], "deny");
+    assert_eq!(plugin.frame().await.unwrap()["behavior"], "deny");
+    assert!(writer.events.iter().all(|event| !event.to_string().contains("abxyz")), "{:?}", writer.events);
+    let status = operator.call("bridge.status", json!({})).await;
+    assert_eq!(status["ok"], true, "{status}");
 }

@@ -26,6 +26,8 @@ struct Options {
     silent: bool,
     /// What `echo` says about itself; read from this file for each list, where there is one.
     description_file: Option<String>,
+    /// More fields of `echo`, a JSON object that is read from this file for each list; null removes one.
+    fields_file: Option<String>,
     /// Speaks 2026-07-28 only.
     modern: bool,
     /// Starts a process that outlives it unless its group is ended, and writes its number here.
@@ -41,8 +43,15 @@ struct Server {
 }
 
 fn main() {
-    let mut options =
-        Options { tools: 0, broken: false, silent: false, description_file: None, modern: false, grandchild: None };
+    let mut options = Options {
+        tools: 0,
+        broken: false,
+        silent: false,
+        description_file: None,
+        fields_file: None,
+        modern: false,
+        grandchild: None,
+    };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -51,6 +60,7 @@ fn main() {
             "--silent" => options.silent = true,
             "--modern" => options.modern = true,
             "--description-file" => options.description_file = args.next(),
+            "--fields-file" => options.fields_file = args.next(),
             "--grandchild" => options.grandchild = args.next(),
             other => eprintln!("unknown option {other}"),
         }
@@ -179,6 +189,12 @@ impl Server {
             json!({"name": "changed", "description": "Says its list has changed.", "annotations": reads, "inputSchema": any}),
             json!({"name": "bad schema", "description": "Cannot be used.", "inputSchema": {"type": "string"}}),
         ];
+        let fields = self.options.fields_file.as_ref().and_then(|f| std::fs::read_to_string(f).ok());
+        if let Some(Value::Object(fields)) = fields.and_then(|text| serde_json::from_str(&text).ok()) {
+            for (key, value) in fields {
+                tools[0][key] = value;
+            }
+        }
         tools.extend((0..self.options.tools).map(|n| {
             json!({"name": format!("tool_{n:04}"), "description": format!("Does thing number {n} with the text it is given."),
                 "annotations": reads, "inputSchema": {"type": "object", "required": ["text"],

@@ -3,6 +3,7 @@
 
 use super::{
     config::{ServerConfig, Trust},
+    definition::Definition,
     terms::{PluginTerms, ToolTerms},
 };
 use crate::headers::{self, Mirrored};
@@ -30,29 +31,19 @@ pub(crate) struct Defined {
     pub(crate) mirrored: Vec<Mirrored>,
 }
 
-/// The hash a person approves: over what a model reads and what decides about harm.
-pub fn pin_of(tool: &Map<String, Value>) -> String {
-    let part = |key: &str| tool.get(key).cloned().unwrap_or(Value::Null);
-    let pinned = json!({
-        "name": part("name"), "description": part("description"), "inputSchema": part("inputSchema"),
-        "annotations": part("annotations"),
-    });
-    canonical::hash(&pinned).unwrap_or_else(|_| "unhashable".to_owned())
-}
-
 /// Makes a tool of what a server says. `Err` says why it is left out.
 pub(crate) fn define(
     source: ToolSource,
     config: &ServerConfig,
     terms: Option<&PluginTerms>,
-    tool: &Map<String, Value>,
+    tool: &Definition,
 ) -> Result<Defined, String> {
-    let original = tool.get("name").and_then(Value::as_str).filter(|n| !n.is_empty()).ok_or("it has no name")?;
+    let original = tool.name();
     let prefix = if terms.is_some() { String::new() } else { config.prefix(&source.name) };
     let name = tool_name(&prefix, original).ok_or_else(|| format!("{original:?} cannot be a name"))?;
     let annotations = tool.get("annotations").and_then(Value::as_object).cloned().unwrap_or_default();
     let hint = |key: &str| config.trust == Trust::Annotations && annotations.get(key) == Some(&Value::Bool(true));
-    let mut input = match tool.get("inputSchema").or_else(|| tool.get("parameters")) {
+    let mut input = match tool.get("inputSchema") {
         Some(Value::Object(schema)) => compact(schema, usize::from(!schema.contains_key("type"))),
         None => Map::new(),
         Some(_) => return Err("its inputSchema is not an object".to_owned()),
@@ -62,7 +53,7 @@ pub(crate) fn define(
     let title =
         tool.get("title").or_else(|| tool.get("label")).or_else(|| annotations.get("title")).and_then(Value::as_str);
     let title = title.map(str::trim).filter(|t| !t.is_empty()).unwrap_or(original);
-    let description = tool.get("description").and_then(Value::as_str).map(str::trim).filter(|d| !d.is_empty());
+    let description = tool.text("description").map(str::trim).filter(|d| !d.is_empty());
     let own = terms.map(|terms| terms.tools.get(original).cloned().unwrap_or_default());
     let own_terms = own.as_ref();
     let reads = match own_terms {
@@ -104,7 +95,7 @@ pub(crate) fn define(
         entry = entry.with_optional(optional).with_profiles(own.profiles);
     }
     let shown = ["annotations", "icons", "_meta", "outputSchema", "execution"];
-    let extras = shown.iter().filter_map(|key| Some(((*key).to_owned(), tool.get(*key)?.clone()))).collect();
+    let extras = shown.iter().filter_map(|key| Some(((*key).to_owned(), tool.get(key)?.clone()))).collect();
     Ok(Defined { entry, original: original.to_owned(), extras, mirrored })
 }
 
@@ -212,6 +203,10 @@ mod tests {
         value.as_object().unwrap().clone()
     }
 
+    fn definition(value: Value) -> Definition {
+        Definition::of(&tool(value)).unwrap()
+    }
+
     #[test]
     fn names_are_namespaced_and_never_collide() {
         let name = |original: &str| tool_name("cal__", original).unwrap().to_string();
@@ -225,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_server_is_not_believed_unless_told_to() {
-        let reads = tool(json!({"name": "t", "inputSchema": {}, "annotations": {"readOnlyHint": true}}));
+        let reads = definition(json!({"name": "t", "inputSchema": {}, "annotations": {"readOnlyHint": true}}));
         let config = ServerConfig::default();
         let doubted = define(ToolSource::mcp("s"), &config, None, &reads).unwrap();
         assert_eq!(doubted.entry.definition().risk_level, RiskLevel::Writes);
@@ -233,21 +228,6 @@ mod tests {
         let trusted =
             define(ToolSource::mcp("s"), &ServerConfig { trust: Trust::Annotations, ..config }, None, &reads).unwrap();
         assert_eq!(trusted.entry.definition().risk_level, RiskLevel::ReadOnly);
-    }
-
-    #[test]
-    fn the_pin_covers_what_a_model_reads_and_nothing_else() {
-        let base = tool(json!({"name": "t", "description": "d", "inputSchema": {"type": "object"}}));
-        let mut same = base.clone();
-        same.insert("_meta".into(), json!({"x": 1}));
-        assert_eq!(pin_of(&base), pin_of(&same));
-        for (key, value) in
-            [("description", json!("e")), ("inputSchema", json!({})), ("annotations", json!({"readOnlyHint": true}))]
-        {
-            let mut other = base.clone();
-            other.insert(key.into(), value);
-            assert_ne!(pin_of(&base), pin_of(&other), "{key}");
-        }
     }
 
     #[test]

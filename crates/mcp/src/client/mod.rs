@@ -6,6 +6,7 @@
 mod child;
 mod config;
 mod define;
+mod definition;
 mod http;
 mod lines;
 mod live;
@@ -23,9 +24,9 @@ mod weigh;
 
 pub use child::{ChildSpec, Launcher, Plain};
 pub use config::{GrantKind, MAX_SERVER_NAME, OauthConfig, Pinning, ServerConfig, Speaks, Transport, Trust};
-pub use define::pin_of;
+pub use definition::Definition;
 pub use oauth::{Begun, Login, logout};
-pub use status::{Health, LeftOut, ServerStatus, Withheld};
+pub use status::{Approved, Health, LeftOut, ServerStatus, ShownDefinition, Withheld, WithheldWhy};
 pub use terms::{Dialect, HookInterest, PluginTerms, ToolTerms};
 
 use crate::{
@@ -282,9 +283,9 @@ impl Upstreams {
         Ok(upstream.status())
     }
 
-    /// A person approves tools that are held back: those named, or all.
-    pub async fn approve(&self, name: &str, tools: &[String], by: &str) -> Result<Vec<String>, Failure> {
-        self.named(name)?.approve(tools, by).await
+    /// A person approves definitions that are held back, each by the hash of what was shown.
+    pub async fn approve(&self, name: &str, shown: &[ShownDefinition], by: &str) -> Result<Vec<Approved>, Failure> {
+        self.named(name)?.approve(shown, by).await
     }
 
     /// The hooks a plugin's process registered, when last seen.

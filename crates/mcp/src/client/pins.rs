@@ -36,6 +36,10 @@ pub(crate) struct Pin {
     pub(crate) by: String,
     /// What it said, to show what changed.
     pub(crate) description: String,
+    /// The whole definition in normal form, to show what changed. Absent in pins of earlier versions: their hash did not
+    /// cover titles, schemas under `parameters` and other fields, so they count as no approval of a definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) definition: Option<String>,
 }
 
 /// The pins of one server, by the tool's own name.

@@ -1,7 +1,7 @@
 //! How an upstream server is, as people are shown it.
 
 use super::upstream::{Upstream, lock};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{sync::atomic::Ordering, time::Instant};
 
@@ -59,14 +59,59 @@ pub struct ServerStatus {
     pub protocol: Option<String>,
 }
 
+/// Why a tool is held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WithheldWhy {
+    /// Its definition is not the approved one.
+    Changed,
+    /// It has never been approved, and the configuration wants that.
+    New,
+    /// It was approved by an earlier version of Toolyard, whose hash covered only a part of the definition.
+    ApprovedInPart,
+}
+
+impl WithheldWhy {
+    /// The word people are shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::New => "new",
+            Self::ApprovedInPart => "approved-in-part",
+        }
+    }
+}
+
+/// A definition that a person was shown, as it is named when it is approved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ShownDefinition {
+    /// The name the server knows the tool by.
+    pub tool: String,
+    /// The hash that was shown.
+    pub hash: String,
+}
+
+/// A definition that was approved.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Approved {
+    /// The name the server knows the tool by.
+    pub tool: String,
+    /// The hash of its definition.
+    pub hash: String,
+    /// What is different from the one approved before.
+    pub diff: String,
+}
+
 /// A tool held back.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Withheld {
     /// The name the server knows it by.
     pub tool: String,
-    /// `changed` or `new`.
-    pub why: &'static str,
+    /// Why.
+    pub why: WithheldWhy,
     /// What it says now.
     pub description: String,
     /// What it said when it was approved.
@@ -74,6 +119,11 @@ pub struct Withheld {
     pub approved_description: Option<String>,
     /// The hash to approve.
     pub hash: String,
+    /// What is different from the approved definition, as a unified diff; all of it where none was approved.
+    pub diff: String,
+    /// The definition in normal form, as it is kept once it is approved.
+    #[serde(skip)]
+    pub(crate) definition: String,
 }
 
 /// A tool left out.

@@ -4,8 +4,9 @@
 use super::{
     config::Pinning,
     define::{self, Defined},
+    definition::{self, Definition},
     pins::{Pin, Pins, Seen},
-    status::{LeftOut, Withheld},
+    status::{Approved, LeftOut, ShownDefinition, Withheld, WithheldWhy},
     terms::HookInterest,
     upstream::{Upstream, lock},
 };
@@ -109,11 +110,19 @@ impl Upstream {
                 leave_out(&mut offers, format!("plugin must declare contracts.tools for: {original}"));
                 continue;
             }
-            if let Some(withheld) = self.hold_back(tool, &original, is_first, &mut pins) {
+            // Read once: what is compared, shown and called is this and nothing else.
+            let definition = match Definition::of(tool) {
+                Ok(definition) => definition,
+                Err(reason) => {
+                    leave_out(&mut offers, reason);
+                    continue;
+                }
+            };
+            if let Some(withheld) = self.hold_back(&definition, is_first, &mut pins) {
                 offers.withheld.push(withheld);
                 continue;
             }
-            let defined = match define::define(self.source.clone(), &self.config, self.terms.as_ref(), tool) {
+            let defined = match define::define(self.source.clone(), &self.config, self.terms.as_ref(), &definition) {
                 Ok(defined) => defined,
                 Err(reason) => {
                     leave_out(&mut offers, reason);
@@ -154,50 +163,60 @@ impl Upstream {
     }
 
     /// Whether a tool must wait for a person. Pins it where nobody has to be asked.
-    fn hold_back(
-        &self,
-        tool: &Map<String, Value>,
-        original: &str,
-        is_first: bool,
-        pins: &mut Pins,
-    ) -> Option<Withheld> {
+    fn hold_back(&self, tool: &Definition, is_first: bool, pins: &mut Pins) -> Option<Withheld> {
         if self.config.pin == Pinning::Off {
             return None;
         }
-        let hash = define::pin_of(tool);
-        let says = tool.get("description").and_then(Value::as_str).unwrap_or_default();
-        let description: String = says.chars().take(2000).collect();
-        let approved = pins.get(original);
-        if approved.is_some_and(|pin| pin.hash == hash) {
-            return None;
-        }
-        let must_ask = approved.is_some() || (self.config.pin == Pinning::All && !is_first);
-        if must_ask {
-            let why = if approved.is_some() { "changed" } else { "new" };
-            let approved_description = approved.map(|pin| pin.description.clone());
-            return Some(Withheld { tool: original.to_owned(), why, description, approved_description, hash });
-        }
-        pins.insert(original.to_owned(), Pin { hash, at: Timestamp::now(), by: "first seen".to_owned(), description });
-        None
+        let text = tool.to_text();
+        let hash = definition::hash_of(&text);
+        let description: String = tool.text("description").unwrap_or_default().chars().take(2000).collect();
+        let why = match pins.get(tool.name()) {
+            Some(pin) if pin.definition.is_none() => WithheldWhy::ApprovedInPart,
+            Some(pin) if pin.hash == hash => return None,
+            Some(_) => WithheldWhy::Changed,
+            None if self.config.pin == Pinning::All && !is_first => WithheldWhy::New,
+            None => {
+                let (at, by) = (Timestamp::now(), "first seen".to_owned());
+                pins.insert(tool.name().to_owned(), Pin { hash, at, by, description, definition: Some(text) });
+                return None;
+            }
+        };
+        let approved = pins.get(tool.name());
+        Some(Withheld {
+            tool: tool.name().to_owned(),
+            why,
+            description,
+            approved_description: approved.map(|pin| pin.description.clone()),
+            hash,
+            diff: definition::diff(tool.name(), approved.and_then(|pin| pin.definition.as_deref()), &text),
+            definition: text,
+        })
     }
 
-    /// A person approves tools that are held back: those named, or all. Gives their names.
-    pub(crate) async fn approve(&self, tools: &[String], by: &str) -> Result<Vec<String>, Failure> {
+    /// A person approves definitions that are held back, each by the hash of what was shown. None is approved unless all
+    /// are still what was shown.
+    pub(crate) async fn approve(&self, shown: &[ShownDefinition], by: &str) -> Result<Vec<Approved>, Failure> {
+        if shown.is_empty() {
+            let message = "name each definition to approve by its tool and the hash that was shown";
+            return Err(Failure::new(ErrorCode::ValidationError, message)
+                .suggest(format!("`toolyard mcp approve {}` shows what is held back.", self.name)));
+        }
         let withheld = lock(&self.offers).withheld.clone();
-        let chosen: Vec<Withheld> =
-            withheld.iter().filter(|w| tools.is_empty() || tools.contains(&w.tool)).cloned().collect();
-        if let Some(missing) = tools.iter().find(|t| !withheld.iter().any(|w| w.tool == **t)) {
-            return Err(Failure::new(ErrorCode::NotFound, format!("{} holds back no tool {missing:?}", self.name))
-                .suggest("`toolyard mcp servers` lists what is held back."));
+        let mut chosen = Vec::with_capacity(shown.len());
+        for definition in shown {
+            chosen.push(self.still_shown(definition, &withheld)?.clone());
         }
         let memory = self.shared.memory.clone();
         let (name, by) = (self.name.clone(), by.to_owned());
-        let names: Vec<String> = chosen.iter().map(|w| w.tool.clone()).collect();
+        let approved =
+            chosen.iter().map(|w| Approved { tool: w.tool.clone(), hash: w.hash.clone(), diff: w.diff.clone() });
+        let approved: Vec<Approved> = approved.collect();
         let seen = tokio::task::spawn_blocking(move || {
             let mut pins = memory.pins(&name)?.unwrap_or_default();
             for w in chosen {
-                let pin = Pin { hash: w.hash, at: Timestamp::now(), by: by.clone(), description: w.description };
-                pins.insert(w.tool, pin);
+                let Withheld { tool, hash, description, definition, .. } = w;
+                let (at, by) = (Timestamp::now(), by.clone());
+                pins.insert(tool, Pin { hash, at, by, description, definition: Some(definition) });
             }
             memory.keep_pins(&name, &pins)?;
             memory.seen(&name)
@@ -207,7 +226,26 @@ impl Upstream {
         if let Some(seen) = seen {
             self.adopt(seen, true).await?;
         }
-        Ok(names)
+        Ok(approved)
+    }
+
+    /// The definition that was shown, if it is still the one that is held back.
+    fn still_shown<'a>(&self, shown: &ShownDefinition, withheld: &'a [Withheld]) -> Result<&'a Withheld, Failure> {
+        let mut of_tool = withheld.iter().filter(|w| w.tool == shown.tool).peekable();
+        let Some(current) = of_tool.peek().copied() else {
+            let tool: String = shown.tool.chars().take(128).collect();
+            return Err(Failure::new(ErrorCode::NotFound, format!("{} holds back no tool {tool:?}", self.name))
+                .suggest("`toolyard mcp servers` lists what is held back."));
+        };
+        of_tool.find(|w| w.hash == shown.hash).ok_or_else(|| {
+            let message = format!("the definition of {} is not the one that was shown", current.tool);
+            Failure::new(ErrorCode::PreconditionFailed, message)
+                .suggest(format!("Look at it with `toolyard mcp approve {}`, and approve the new hash.", self.name))
+                .detail("tool", current.tool.as_str())
+                .detail("shownHash", shown.hash.chars().take(128).collect::<String>())
+                .detail("currentHash", current.hash.as_str())
+                .detail("diff", current.diff.as_str())
+        })
     }
 
     /// Hooks it registered, when last seen.

@@ -1,18 +1,63 @@
-//! Approvals by elicitation: where the client can show a form, whoever sits there is asked, and the answer counts.
+//! Approvals by the client: whether a client's own user may answer what policy asks about the client's calls, and how.
 //!
-//! Anybody else who can approve (the console, another client) still may; the first answer wins.
+//! A client that says "my user agreed" may have asked nobody: Toolyard has its word for it and nothing else. So the owner
+//! decides by a setting whether that word counts ([`ClientApprovals`]); it holds for one call and is recorded as what it
+//! is. Anybody else who can approve (the console, another client) still may; the first answer wins.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use toolyard_engine::{
     Caller, Door, Engine,
-    approvals::{Approval, ApprovalDecision},
+    approvals::{Approval, ClientAnswer, DenialCause},
 };
+use toolyard_protocol::{ErrorCode, Failure};
 
 /// The name of the question in an `InputRequiredResult`.
 pub(crate) const KEY: &str = "approval";
 /// Characters of the description that are shown.
 const MAX_SHOWN: usize = 2000;
+/// No person reads a form and declines it faster than this: a client that does has asked nobody.
+const FASTER_THAN_A_PERSON: Duration = Duration::from_millis(500);
+/// What an owner can do about a client that asks nobody.
+const ADVICE: &str = "Nothing ran. Connect a client that can approve, or, if this client asks its own user before it \
+                      calls a tool (Claude Code does), set mcp.clientApprovals = \"trust\" in config.toml. See docs/mcp.md.";
+
+/// Whether the user of an MCP client on standard input and output may approve what that client calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientApprovals {
+    /// No. Somebody else has to: a connected client with the right to approve.
+    #[default]
+    Off,
+    /// A client that can show forms is asked (elicitation), and its answer counts for that call.
+    Ask,
+    /// The client asks its own user before it calls a tool, so its call is the answer: it counts for that call. What a
+    /// plugin's hook asks is not answered this way.
+    Trust,
+}
+
+/// Whether the user of an MCP client over HTTP may approve what that client calls. Such a client is never trusted without
+/// being asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HttpClientApprovals {
+    /// No.
+    #[default]
+    Off,
+    /// A client that can show forms is asked (elicitation), and its answer counts for that call.
+    Ask,
+}
+
+impl From<HttpClientApprovals> for ClientApprovals {
+    fn from(setting: HttpClientApprovals) -> Self {
+        match setting {
+            HttpClientApprovals::Off => Self::Off,
+            HttpClientApprovals::Ask => Self::Ask,
+        }
+    }
+}
 
 /// The form a person is shown.
 pub(crate) fn form(approval: &Approval) -> Value {
@@ -22,35 +67,55 @@ pub(crate) fn form(approval: &Approval) -> Value {
     json!({
         "mode": "form", "message": message,
         "requestedSchema": {"type": "object", "required": ["decision"], "properties": {"decision": {
-            "type": "string", "title": "Decision", "enum": ["allow-once", "allow-always", "deny"],
-            "description": "allow-once: this call only. allow-always: this tool from now on. deny: do not run it.",
+            "type": "string", "title": "Decision", "enum": ["allow-once", "deny"],
+            "description": "allow-once: this call only. deny: do not run it.",
         }}},
     })
 }
 
-/// What a person's answer means. Anything but a clear yes is a no.
-fn decision(answer: &Value) -> ApprovalDecision {
-    let accepted = answer.get("action").and_then(Value::as_str) == Some("accept");
+/// What a client's answer to the form means. Anything but a clear yes is a no. `None` where the client did not answer.
+pub(crate) fn read(answer: Option<&Value>, after: Duration) -> ClientAnswer {
+    let nobody = |why: String| ClientAnswer::NobodyAsked(format!("The client cannot ask anybody: {why}."));
+    let Some(answer) = answer else { return nobody("it did not answer the question".to_owned()) };
     let word = answer.get("content").and_then(|c| c.get("decision")).and_then(Value::as_str);
-    match word {
-        Some("allow-once") if accepted => ApprovalDecision::AllowOnce,
-        Some("allow-always") if accepted => ApprovalDecision::AllowAlways { until: None },
-        _ => ApprovalDecision::Deny,
+    match answer.get("action").and_then(Value::as_str) {
+        Some("accept") if word == Some("allow-once") => ClientAnswer::AllowOnce,
+        Some("accept") => ClientAnswer::Deny,
+        Some(action @ ("decline" | "cancel")) if after < FASTER_THAN_A_PERSON => {
+            let ms = after.as_millis();
+            nobody(format!("it answered \"{action}\" by itself after {ms} ms, as clients without a terminal do"))
+        }
+        Some("decline" | "cancel") => ClientAnswer::Deny,
+        _ => nobody("it sent no answer to the question".to_owned()),
     }
 }
 
-/// Notes the answer. One that came too late changes nothing.
-pub(crate) async fn resolve(engine: Engine, approval: Arc<Approval>, asked_for: Arc<Caller>, answer: Value) {
-    let by = Caller {
-        door: Door::Mcp,
-        principal: format!("{} (asked by the MCP client)", asked_for.principal),
-        scopes: vec!["operator.approvals".to_owned()],
-        is_person: true,
-        ..Caller::clone(&asked_for)
-    };
-    if let Err(failure) = engine.approvals().resolve(&approval.request.id, decision(&answer), &by).await {
-        tracing::info!(%failure, "an answer to an approval was not needed any more");
+/// Whether the client may answer this question at all: it is about a call of its own, and no plugin asks it.
+pub(crate) fn is_for_client(approval: &Approval, setting: ClientApprovals) -> bool {
+    let request = &approval.request;
+    request.call_id.is_some()
+        && match setting {
+            ClientApprovals::Off => false,
+            ClientApprovals::Ask => true,
+            ClientApprovals::Trust => request.kind == "policy",
+        }
+}
+
+/// Records the answer. One that came too late changes nothing.
+pub(crate) async fn resolve(engine: Engine, approval: Arc<Approval>, client: Arc<Caller>, answer: ClientAnswer) {
+    match engine.approvals().answer_by_client(&approval.request.id, answer, &client).await {
+        Ok(true) => {}
+        Ok(false) => tracing::info!("a client's answer to an approval was not needed any more"),
+        Err(failure) => tracing::warn!(%failure, "a client's answer to an approval could not be recorded"),
     }
+}
+
+/// Says what to do where an MCP client's call was refused because nobody was asked.
+pub(crate) fn advise(caller: &Caller, failure: Failure) -> Failure {
+    let cause = failure.details.as_ref().and_then(|details| details.get("cause")).and_then(Value::as_str);
+    let asked_nobody = [DenialCause::NobodyAsked, DenialCause::NoRoute].iter().any(|c| cause == Some(c.as_str()));
+    let is_ours = caller.door == Door::Mcp && failure.code == ErrorCode::ApprovalDenied && asked_nobody;
+    if is_ours { failure.suggest(ADVICE) } else { failure }
 }
 
 #[cfg(test)]
@@ -58,17 +123,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_clear_yes_is_a_yes() {
+    fn only_a_clear_yes_is_a_yes_and_it_is_for_one_call() {
+        let slow = Duration::from_secs(2);
         let yes = json!({"action": "accept", "content": {"decision": "allow-once"}});
-        assert_eq!(decision(&yes), ApprovalDecision::AllowOnce);
+        assert_eq!(read(Some(&yes), slow), ClientAnswer::AllowOnce);
         for no in [
             json!({"action": "decline", "content": {"decision": "allow-once"}}),
             json!({"action": "accept"}),
+            json!({"action": "accept", "content": {"decision": "allow-always"}}),
             json!({"action": "accept", "content": {"decision": "yes"}}),
             json!({"action": "cancel"}),
-            json!(null),
         ] {
-            assert_eq!(decision(&no), ApprovalDecision::Deny, "{no}");
+            assert_eq!(read(Some(&no), slow), ClientAnswer::Deny, "{no}");
         }
+    }
+
+    #[test]
+    fn a_client_that_asked_nobody_is_not_a_user_who_said_no() {
+        let at_once = Duration::from_millis(3);
+        for answer in [Some(json!({"action": "decline"})), Some(json!({"action": "cancel"})), Some(json!(null)), None] {
+            let ClientAnswer::NobodyAsked(why) = read(answer.as_ref(), at_once) else { panic!("{answer:?}") };
+            assert!(why.starts_with("The client cannot ask anybody: "), "{why}");
+        }
+        let chosen = json!({"action": "accept", "content": {"decision": "deny"}});
+        assert_eq!(read(Some(&chosen), at_once), ClientAnswer::Deny);
+    }
+
+    #[test]
+    fn a_client_over_http_is_never_trusted_unasked() {
+        assert_eq!(ClientApprovals::from(HttpClientApprovals::default()), ClientApprovals::Off);
+        assert!(serde_json::from_value::<HttpClientApprovals>(json!("trust")).is_err());
     }
 }

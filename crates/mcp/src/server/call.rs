@@ -5,7 +5,7 @@
 //! revision has those, else the answer to the request is the question, the work waits here, and the client's next
 //! request brings the answer.
 
-use super::{Asker, Exchange, Inner, PromptSource, ResourceSource, approve, session::lock, tools};
+use super::{Asker, ClientApprovals, Exchange, Inner, PromptSource, ResourceSource, approve, session::lock, tools};
 use crate::{
     Revision, RpcError,
     asks::{Ask, ClientBound, OpenWay},
@@ -15,13 +15,13 @@ use serde_json::{Map, Value, json};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::{broadcast, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolyard_engine::{
     Asking, CallRequest, Carried, Events, Subscription,
-    approvals::{ApprovalEvent, ApproverPresence},
+    approvals::{ApprovalEvent, ApproverPresence, ClientAnswer},
 };
 use toolyard_protocol::{EventType, RunId, canonical};
 
@@ -156,7 +156,12 @@ impl Inner {
         let handshake = exchange.revision.has_handshake();
         let talks = handshake || exchange.capabilities.answers_anything() || exchange.log_level.is_some();
         let way = talks.then(|| self.asks.open(run_id, exchange.capabilities.clone(), exchange.caller.session.clone()));
-        let approvals = exchange.capabilities.shows_forms().then(|| {
+        let answers = match exchange.approvals {
+            ClientApprovals::Off => false,
+            ClientApprovals::Ask => exchange.capabilities.shows_forms(),
+            ClientApprovals::Trust => true,
+        };
+        let approvals = answers.then(|| {
             let approvals = engine.approvals();
             (approvals.subscribe(), approvals.approver_connected())
         });
@@ -308,15 +313,25 @@ impl Inner {
     /// Turns a question to a person into one to this client, if it is about this call.
     fn approval(self: &Arc<Self>, exchange: &Exchange, running: &mut Running, event: ApprovalEvent) -> Option<Ask> {
         match event {
-            ApprovalEvent::Requested(approval) if approval.request.run_id == Some(running.run_id) => {
+            ApprovalEvent::Requested(approval)
+                if approval.request.run_id == Some(running.run_id)
+                    && approve::is_for_client(&approval, exchange.approvals) =>
+            {
+                if exchange.approvals == ClientApprovals::Trust {
+                    // The client's user agreed before the call was made, as the client says.
+                    let (engine, caller) = (self.engine.clone(), exchange.caller.clone());
+                    tokio::spawn(approve::resolve(engine, approval, caller, ClientAnswer::AllowOnce));
+                    return None;
+                }
                 let (answer, answered) = oneshot::channel();
                 let key = format!("{APPROVAL_ID}{}", approval.request.id);
                 running.asked.insert(key.clone(), running.cancel.child_token());
                 let params = approve::form(&approval);
-                let (engine, caller) = (self.engine.clone(), exchange.caller.clone());
+                let (engine, caller, asked_at) = (self.engine.clone(), exchange.caller.clone(), Instant::now());
                 tokio::spawn(async move {
                     // A client that cannot answer after all has not said yes.
-                    let answer = answered.await.ok().and_then(Result::ok).unwrap_or_default();
+                    let answer = answered.await.ok().and_then(Result::ok);
+                    let answer = approve::read(answer.as_ref(), asked_at.elapsed());
                     approve::resolve(engine, approval, caller, answer).await;
                 });
                 Some(Ask { key: Some(key), method: "elicitation/create".to_owned(), params, more: 0, answer })

@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use toolyard_engine::{Caller, Door, Engine, Subscription};
 use toolyard_protocol::EventType;
 
+pub use approve::{ClientApprovals, HttpClientApprovals};
 pub use notes::{VaultNotes, note_uri};
 pub use shelf::{Asker, Everything, Page, PromptSource, ResourceSource, Shelf, Shown, ShownTool, ToolExtras};
 pub use skills::Skills;
@@ -77,12 +78,20 @@ pub struct Client {
     pub principal: String,
     /// What the credential allows.
     pub scopes: Vec<String>,
+    /// Whether its user may approve its calls.
+    pub approvals: ClientApprovals,
 }
 
 impl Client {
-    /// The owner, who started us or showed the token.
+    /// The owner, who started us or showed the token. Its user approves nothing unless [`Self::with_approvals`] says so.
     pub fn owner(principal: impl Into<String>) -> Self {
-        Self { principal: principal.into(), scopes: vec!["operator.admin".to_owned()] }
+        let scopes = vec!["operator.admin".to_owned()];
+        Self { principal: principal.into(), scopes, approvals: ClientApprovals::Off }
+    }
+
+    /// The same with the owner's setting for approvals.
+    pub fn with_approvals(self, approvals: impl Into<ClientApprovals>) -> Self {
+        Self { approvals: approvals.into(), ..self }
     }
 }
 
@@ -210,6 +219,8 @@ pub(crate) struct Exchange {
     pub(crate) revision: Revision,
     pub(crate) capabilities: Arc<ClientCapabilities>,
     pub(crate) caller: Arc<Caller>,
+    /// Whether the client's user may approve the client's calls.
+    pub(crate) approvals: ClientApprovals,
     pub(crate) outlet: Outlet,
     /// Fires when the client takes the request back.
     pub(crate) cancel: CancellationToken,

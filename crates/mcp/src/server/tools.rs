@@ -1,7 +1,7 @@
 //! `tools/list`: the tools as text, written once for callers alike; and a call's result in MCP's words.
 
 use super::{
-    Inner,
+    Inner, approve,
     session::lock,
     shelf::{Shown, ShownTool},
 };
@@ -184,6 +184,7 @@ pub(crate) fn call_result(
             None => error,
         });
     }
+    let failure = approve::advise(caller, failure);
     let details = failure.details.as_ref();
     if let Some(code) = details.and_then(|d| d.get("rpcCode")).and_then(Value::as_i64)
         && code == MISSING_CAPABILITY

@@ -11,7 +11,7 @@ use toolyard_engine::{
 };
 use toolyard_mcp::{
     Asks, Implementation, McpServer, ServerParts,
-    server::{Client, Everything, ResourceSource, Skills, VaultNotes},
+    server::{Client, ClientApprovals, Everything, ResourceSource, Skills, VaultNotes},
 };
 use toolyard_protocol::{ErrorCode, ToolCall};
 
@@ -117,13 +117,19 @@ impl Lab {
 
     /// A client on standard input and output.
     pub(crate) fn stdio(&self) -> Wire {
+        self.stdio_as(ClientApprovals::Off)
+    }
+
+    /// The same with a setting for approvals by the client's user.
+    pub(crate) fn stdio_as(&self, approvals: ClientApprovals) -> Wire {
         let (near, far) = tokio::io::duplex(1 << 20);
         let (input, output) = split(far);
         let server = self.server.clone();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let served = tokio::spawn(async move {
-            server.serve_stdio(Client::owner("tester"), input, output, stopped).await.unwrap();
+            let client = Client::owner("tester").with_approvals(approvals);
+            server.serve_stdio(client, input, output, stopped).await.unwrap();
         });
         let (read, write) = split(near);
         Wire {
@@ -138,7 +144,12 @@ impl Lab {
 
     /// A client that is in.
     pub(crate) async fn opened(&self, revision: &str, capabilities: Value) -> Wire {
-        let mut wire = self.stdio();
+        self.opened_as(ClientApprovals::Off, revision, capabilities).await
+    }
+
+    /// The same with a setting for approvals by the client's user.
+    pub(crate) async fn opened_as(&self, approvals: ClientApprovals, revision: &str, capabilities: Value) -> Wire {
+        let mut wire = self.stdio_as(approvals);
         let hello = json!({"protocolVersion": revision, "capabilities": capabilities,
             "clientInfo": {"name": "t", "version": "1"}});
         let answer = wire.ask("initialize", hello).await;

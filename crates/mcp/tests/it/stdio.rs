@@ -159,38 +159,6 @@ async fn without_a_handshake_a_question_ends_the_request_and_the_next_one_answer
 }
 
 #[tokio::test]
-async fn approvals_are_asked_for_where_the_client_can_show_a_form() {
-    let lab = Lab::new();
-    let mut wire = lab.opened("2025-11-25", json!({"elicitation": {"form": {}}})).await;
-    for (decision, runs) in [("allow-once", true), ("deny", false)] {
-        let id = wire.begin("tools/call", json!({"name": "test_write", "arguments": {"text": "w"}})).await;
-        let question = wire.heard("elicitation/create").await;
-        assert!(question["params"]["message"].as_str().unwrap().contains("test.write"), "{question}");
-        let answer = json!({"action": "accept", "content": {"decision": decision}});
-        wire.send(json!({"jsonrpc": "2.0", "id": question["id"], "result": answer})).await;
-        let called = wire.answer(id).await;
-        assert_eq!(called["result"]["isError"].is_null(), runs, "{decision}: {called}");
-        if !runs {
-            assert_eq!(called["result"]["_meta"]["dev.toolyard/error"]["code"], "APPROVAL_DENIED");
-        }
-    }
-    let mut mute = lab.opened("2025-11-25", json!({})).await;
-    let refused = mute.ask("tools/call", json!({"name": "test_write", "arguments": {"text": "w"}})).await;
-    assert_eq!(refused["result"]["isError"], true, "nobody can be asked");
-
-    let mut stateless = lab.stdio();
-    let meta = meta(json!({"elicitation": {}}));
-    let call = json!({"_meta": meta, "name": "test_write", "arguments": {"text": "w"}});
-    let asked = stateless.ask("tools/call", call.clone()).await;
-    assert_eq!(asked["result"]["inputRequests"]["approval"]["method"], "elicitation/create", "{asked}");
-    let mut yes = call;
-    yes["requestState"] = asked["result"]["requestState"].clone();
-    yes["inputResponses"] = json!({"approval": {"action": "accept", "content": {"decision": "allow-once"}}});
-    let done = stateless.ask("tools/call", yes).await;
-    assert_eq!(done["result"]["structuredContent"]["said"], "w", "{done}");
-}
-
-#[tokio::test]
 async fn changes_are_told_in_both_eras() {
     let lab = Lab::new();
     let mut wire = lab.opened("2025-11-25", json!({})).await;

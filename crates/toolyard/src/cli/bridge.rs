@@ -20,6 +20,11 @@ pub struct BridgeOpening {
 }
 
 impl BridgeOpening {
+    /// Whether it says who may answer permission questions.
+    pub fn names_senders(&self) -> bool {
+        !self.allow_sender.is_empty()
+    }
+
     /// The parameters of `bridge.open`.
     pub fn params(&self, session: &str) -> Value {
         json!({

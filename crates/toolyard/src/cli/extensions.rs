@@ -73,12 +73,16 @@ pub enum McpCommand {
         /// The server's name
         server: String,
     },
-    /// Approve tool definitions that are held back because they changed
+    /// Show what changed in tool definitions that are held back, and approve them
     Approve {
         /// The server's name
         server: String,
         /// The tools; all that are held back if none is named
         tools: Vec<String>,
+        /// The hash of a definition that you have seen, or its first 12 digits or more (repeatable). Without a terminal
+        /// nothing is approved unless its hash is named
+        #[arg(long, value_name = "HASH")]
+        hash: Vec<String>,
     },
     /// Forget what was seen and approved of a server
     Forget {

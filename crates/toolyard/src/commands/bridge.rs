@@ -8,7 +8,23 @@ use crate::{
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
+/// What a verdict, saying who may give one, and seeing the questions need.
+pub(super) const APPROVALS: &str = "operator.approvals";
+
+/// Scopes that a command needs beside its method's.
+fn more_scopes(command: &BridgeCommand) -> &'static [&'static str] {
+    let approves = match command {
+        BridgeCommand::Open { opening, .. } => opening.names_senders(),
+        BridgeCommand::Inbound { content, .. } => toolyard_bridge::verdict::read(content).is_some(),
+        // A paired device may lack the scope; it is still shown everything but the questions.
+        BridgeCommand::Status { target, .. } => !target.device,
+        _ => false,
+    };
+    if approves { &[APPROVALS] } else { &[] }
+}
+
 pub(super) async fn run(global: &Global, command: BridgeCommand) -> Outcome {
+    let more = more_scopes(&command);
     let (method, params, target) = match command {
         BridgeCommand::Open { session, opening, target } => {
             ("bridge.open", gateway::without_nulls(opening.params(&session)), target)
@@ -35,7 +51,7 @@ pub(super) async fn run(global: &Global, command: BridgeCommand) -> Outcome {
             ("bridge.status", gateway::without_nulls(json!({"sessionKey": session})), target)
         }
     };
-    match gateway::ask(global, &target, method, params).await? {
+    match gateway::ask_as(global, &target, method, params, more).await? {
         Ok(payload) => {
             output::json(&payload);
             Ok(if payload["ok"] == false { ExitCode::FAILURE } else { ExitCode::SUCCESS })

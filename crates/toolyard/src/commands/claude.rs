@@ -50,7 +50,8 @@ pub(super) async fn plugin(args: ClaudePluginArgs) -> Outcome {
 pub(super) async fn run(global: &Global, command: ClaudeCommand) -> Outcome {
     let ClaudeCommand::Start(start) = command;
     let params = gateway::without_nulls(start.opening.params(&start.session));
-    let opened = gateway::ask(global, &start.target, "bridge.open", params).await?.map_err(|error| {
+    let more: &[&str] = if start.opening.names_senders() { &[super::bridge::APPROVALS] } else { &[] };
+    let opened = gateway::ask_as(global, &start.target, "bridge.open", params, more).await?.map_err(|error| {
         let text = error["message"].as_str().unwrap_or("the gateway refused");
         Failure::new(ErrorCode::Unavailable, format!("the session cannot be opened: {text}"))
     })?;

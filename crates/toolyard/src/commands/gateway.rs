@@ -66,7 +66,20 @@ pub(super) async fn ask(
     method: &str,
     params: Value,
 ) -> Result<Result<Value, Value>, Failure> {
-    let connect = connect(global, target, client::scopes_for(method), "cli")?;
+    ask_as(global, target, method, params, &[]).await
+}
+
+/// The same with scopes beside those that the method itself needs.
+pub(super) async fn ask_as(
+    global: &Global,
+    target: &GatewayTarget,
+    method: &str,
+    params: Value,
+    more: &[&str],
+) -> Result<Result<Value, Value>, Failure> {
+    let mut scopes = client::scopes_for(method);
+    scopes.extend(more.iter().map(|scope| (*scope).to_owned()));
+    let connect = connect(global, target, scopes, "cli")?;
     let mut gateway = Client::connect(&connect).await?;
     remember(global, &connect, &gateway.hello)?;
     let answer = gateway.call(method, params).await;

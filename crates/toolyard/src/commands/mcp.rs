@@ -1,6 +1,6 @@
 //! `toolyard mcp`: an MCP server on standard input and output; `toolyard mcp servers` and the rest: upstream servers.
 
-use super::Outcome;
+use super::{Outcome, approve_tools};
 use crate::{
     backend::Backend,
     cli::{Global, McpArgs, McpCommand},
@@ -38,9 +38,10 @@ async fn serve(global: &Global) -> Outcome {
     let _meeting = yard.connect();
     yard.watch_notes();
     let stop = CancellationToken::new();
+    let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals);
     let (input, output) = crate::stdio::streams();
     let served = tokio::select! {
-        served = server.serve_stdio(Client::owner(home::user_name()), input, output, stop.clone()) => served,
+        served = server.serve_stdio(client, input, output, stop.clone()) => served,
         ended = super::up::wait_for_signal() => ended.map(|()| Ok(()))?,
     };
     yard.close().await;
@@ -87,7 +88,9 @@ async fn manage(global: &Global, command: McpCommand) -> Outcome {
         McpCommand::Servers => ("mcp.servers", json!({})),
         McpCommand::Start { server } => ("mcp.start", json!({"server": server})),
         McpCommand::Stop { server } => ("mcp.stop", json!({"server": server})),
-        McpCommand::Approve { server, tools } => ("mcp.approve", json!({"server": server, "tools": tools})),
+        McpCommand::Approve { server, tools, hash } => {
+            return approve_tools::run(global, server, tools, hash).await;
+        }
         McpCommand::Forget { server } => ("mcp.forget", json!({"server": server})),
         McpCommand::Login { server, wait } => return super::login::login(global, server, *wait).await,
         McpCommand::Logout { server } => return super::login::logout(global, server).await,
@@ -104,13 +107,8 @@ async fn manage(global: &Global, command: McpCommand) -> Outcome {
             }
         }
         McpCommand::Start { .. } | McpCommand::Stop { .. } => show(&answer),
-        McpCommand::Approve { .. } => {
-            for tool in answer["approved"].as_array().into_iter().flatten() {
-                output::data(&format!("approved {}", tool.as_str().unwrap_or_default()));
-            }
-        }
         McpCommand::Forget { server } => output::data(&format!("forgot {server}")),
-        McpCommand::Login { .. } | McpCommand::Logout { .. } => {} // have gone another way
+        McpCommand::Approve { .. } | McpCommand::Login { .. } | McpCommand::Logout { .. } => {} // have gone another way
     }
     Ok(ExitCode::SUCCESS)
 }

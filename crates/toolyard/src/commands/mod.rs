@@ -1,5 +1,6 @@
 //! One file a command.
 
+mod approve_tools;
 mod bridge;
 mod call;
 mod claude;

@@ -16,6 +16,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use toolyard_gateway::{Gateway, listen, local, tls};
+use toolyard_mcp::server::Client;
 use toolyard_protocol::{ErrorCode, Failure};
 
 /// A token shorter than this does not open anything beyond loopback.
@@ -89,7 +90,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     yard.editors.connect(&gateway);
     let mcp_server = mcp::server(&yard);
     gateway.set_bridge_tools(Arc::new(mcp::BridgedTools(mcp_server.clone())));
-    gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp_server, stop.clone()));
+    gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp_server, yard.mcp.http_client_approvals, stop.clone()));
     if let Some(viking) = &yard.context {
         let endpoint = context::ContextEndpoint::new(viking.clone());
         for path in context::PATHS {
@@ -100,7 +101,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let mcp_socket = local::bind(&home.mcp_socket())
         .await
         .map_err(|e| Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.mcp_socket().display())))?;
-    let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, mcp_server, owner, home::user_name(), stop.clone()));
+    let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals);
+    let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, mcp_server, owner, client, stop.clone()));
     let _meeting = yard.connect();
     tokio::spawn(rest::give_back_when_quiet(stop.clone()));
     let scheme = if acceptor.is_some() { "https" } else { "http" };

@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 use toolyard_catalog::PolicyConfig;
 use toolyard_knowledge::KnowledgeConfig;
-use toolyard_mcp::ServerConfig;
+use toolyard_mcp::{
+    ServerConfig,
+    server::{ClientApprovals, HttpClientApprovals},
+};
 use toolyard_plugins::PluginsConfig;
 use toolyard_toolsearch::ToolSearchConfig;
 use toolyard_viking::ContextConfig;
@@ -202,6 +205,12 @@ pub struct McpConfig {
     pub agent: String,
     /// `search`: tools are shown as `tools.toolSearch` says. `direct`: every tool is shown, whatever it says.
     pub exposure: Exposure,
+    /// Whether the user of a client that starts `toolyard mcp` may approve that client's calls. `off`: no. `ask`: a
+    /// client that can show forms is asked. `trust`: the client asks its own user before it calls a tool, as Claude Code
+    /// does, so its call counts as approved. Either holds for one call and is recorded as the client's word.
+    pub client_approvals: ClientApprovals,
+    /// The same for clients over HTTP: `off` or `ask`.
+    pub http_client_approvals: HttpClientApprovals,
     /// Folders of skills (each a folder with a SKILL.md) that are offered as prompts, beside `skills` in TOOLYARD_HOME.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<PathBuf>,
@@ -213,8 +222,14 @@ pub struct McpConfig {
 
 impl Default for McpConfig {
     fn default() -> Self {
-        let servers = BTreeMap::new();
-        Self { agent: "main".to_owned(), exposure: Exposure::Search, skills: Vec::new(), servers }
+        Self {
+            agent: "main".to_owned(),
+            exposure: Exposure::Search,
+            client_approvals: ClientApprovals::Off,
+            http_client_approvals: HttpClientApprovals::Off,
+            skills: Vec::new(),
+            servers: BTreeMap::new(),
+        }
     }
 }
 
