@@ -135,6 +135,12 @@ enum Name {
     GatewayNeighbours,
     /// A mixed load for --seconds: memory at the end against memory after the first minute
     GatewaySoak,
+    /// One address without a token: the memory and the sockets it can take, whatever it sends
+    AdmissionStrangers,
+    /// 4,096 slow peers and 2,000 hung calls: how quickly health, approvals and cancel are answered
+    AdmissionBusy,
+    /// CPU of admitting a request
+    AdmissionCpu,
     /// Bringing 500 Markdown files into the context store, and finding in them (--data for a corpus)
     CtxImport,
     /// Looking through 100,000 recall traces
@@ -163,7 +169,7 @@ struct Setup {
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 32] = [
+const IN_ORDER: [Name; 35] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -185,6 +191,9 @@ const IN_ORDER: [Name; 32] = [
     Name::GatewayStart,
     Name::GatewayNeighbours,
     Name::GatewaySoak,
+    Name::AdmissionStrangers,
+    Name::AdmissionBusy,
+    Name::AdmissionCpu,
     Name::McpProxy,
     Name::McpMany,
     Name::BridgeInbound,
@@ -235,6 +244,9 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::GatewayStart => gateway::start(setup),
         Name::GatewayNeighbours => gateway::neighbours(setup),
         Name::GatewaySoak => gateway::soak(setup),
+        Name::AdmissionStrangers => gateway::strangers(setup),
+        Name::AdmissionBusy => gateway::busy(setup),
+        Name::AdmissionCpu => gateway::cpu(setup),
         Name::BridgeInbound => bridge::inbound(setup),
         Name::CtxImport => context::import(setup),
         Name::CtxTrace => context::traces(setup),

@@ -1,9 +1,11 @@
 //! The Gateway over loopback: how quick a call is through the whole road, what connections weigh, what a busy or broken
 //! neighbour costs. The load is made in this process, the gateway runs in another.
 
+mod admission;
 mod served;
 mod wire;
 
+pub(crate) use admission::{busy, cpu, strangers};
 pub(crate) use served::serve;
 
 use crate::{

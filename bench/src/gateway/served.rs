@@ -45,6 +45,16 @@ impl Served {
         Ok(resident_bytes(self.child.id())? as f64)
     }
 
+    /// Open sockets.
+    pub(crate) fn sockets(&self) -> Result<usize> {
+        let path = format!("/proc/{}/fd", self.child.id());
+        let files = std::fs::read_dir(&path).with_context(|| format!("cannot read {path}"))?;
+        let is_socket = |file: std::fs::DirEntry| {
+            std::fs::read_link(file.path()).is_ok_and(|target| target.to_string_lossy().starts_with("socket:"))
+        };
+        Ok(files.filter_map(std::io::Result::ok).map(is_socket).filter(|socket| *socket).count())
+    }
+
     /// User and system time so far, in microseconds.
     pub(crate) fn cpu_micros(&self) -> Result<f64> {
         let path = format!("/proc/{}/stat", self.child.id());

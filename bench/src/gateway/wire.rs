@@ -48,6 +48,11 @@ pub(crate) fn request(id: &str, method: &str, params: &serde_json::Value) -> Vec
 impl Wire {
     /// Opens a connection and lets it be admitted, as a backend without a device.
     pub(crate) async fn connect(address: SocketAddr, token: &str) -> Result<Self> {
+        Self::connect_as(address, token, &["operator.read", "operator.write"], &[]).await
+    }
+
+    /// The same with these scopes and capabilities.
+    pub(crate) async fn connect_as(address: SocketAddr, token: &str, scopes: &[&str], caps: &[&str]) -> Result<Self> {
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let upgrade = format!(
@@ -71,7 +76,7 @@ impl Wire {
             &serde_json::json!({
                 "minProtocol": 4, "maxProtocol": 4,
                 "client": {"id": "gateway-client", "version": "1", "platform": "linux", "mode": "backend"},
-                "role": "operator", "scopes": ["operator.read", "operator.write"], "auth": {"token": token},
+                "role": "operator", "scopes": scopes, "caps": caps, "auth": {"token": token},
             }),
         );
         let answer = wire.call(&hello).await?;

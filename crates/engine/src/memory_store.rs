@@ -137,6 +137,10 @@ impl Store for MemoryStore {
         Ok(state.advance())
     }
 
+    fn writable(&self) -> Result<(), StoreError> {
+        self.state().check()
+    }
+
     fn durable(&self, position: Position) -> BoxFuture<'static, Result<(), StoreError>> {
         let state = self.state();
         let answer = state.check().and_then(|()| {

@@ -156,6 +156,11 @@ pub trait Store: Send + Sync + 'static {
         self.durable(position)
     }
 
+    /// Whether the store can be written to now, as far as it knows without writing. Answers at once.
+    fn writable(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Answers when everything appended so far is visible to reads (not necessarily synced).
     fn settle(&self) -> Result<(), StoreError>;
 

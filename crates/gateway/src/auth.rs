@@ -20,8 +20,22 @@ const FORWARDING: [&str; 5] = ["forwarded", "x-forwarded-for", "x-forwarded-host
 /// Whether two credentials are the same, in a time that tells nothing about where they differ.
 pub(crate) fn same_secret(a: &str, b: &str) -> bool {
     // Hashing first makes the lengths equal as well.
-    let (a, b): ([u8; 32], [u8; 32]) = (Sha256::digest(a.as_bytes()).into(), Sha256::digest(b.as_bytes()).into());
-    a.ct_eq(&b).into()
+    Secret::new(a).is(b)
+}
+
+/// A credential that is compared often: hashed once.
+pub(crate) struct Secret([u8; 32]);
+
+impl Secret {
+    pub(crate) fn new(secret: &str) -> Self {
+        Self(Sha256::digest(secret.as_bytes()).into())
+    }
+
+    /// Whether this is it, in a time that tells nothing about where they differ.
+    pub(crate) fn is(&self, shown: &str) -> bool {
+        let shown: [u8; 32] = Sha256::digest(shown.as_bytes()).into();
+        self.0.ct_eq(&shown).into()
+    }
 }
 
 /// Where a connection comes from.

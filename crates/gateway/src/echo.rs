@@ -34,5 +34,5 @@ pub async fn serve(listener: TcpListener, stop: CancellationToken) {
         });
         response
     });
-    listen::run(listener, router, stop).await;
+    listen::Door::apart(router).run(listener, stop).await;
 }

@@ -2,9 +2,9 @@
 //! other path a WebSocket upgrade leads to the Gateway's RPC.
 
 use crate::{
-    auth::{self, Origin, same_secret},
+    admission::{Admitted, Peer, Rule, admit, turn_away},
     bridge,
-    hub::Gateway,
+    hub::{Gateway, Lane, Permit},
     pulse,
     rpc::{
         self,
@@ -16,43 +16,129 @@ use crate::{
 };
 use axum::{
     Router,
-    body::{Body, Bytes, to_bytes},
-    extract::{ConnectInfo, Path, Request, State},
-    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    body::{Body, Bytes},
+    extract::{ConnectInfo, Request, State},
+    http::{HeaderValue, Method, StatusCode, header},
     middleware::{self, Next},
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
     },
-    routing::any,
 };
+use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_bridge::server::Standing;
-use toolyard_engine::{Caller, Door, Subscription};
+use toolyard_engine::{BoxFuture, Caller, Door, Subscription};
 use toolyard_protocol::{EventType, RunId};
 
-/// The routes.
-pub fn router(gateway: Gateway) -> Router {
-    Router::new()
-        .route("/health", any(live))
-        .route("/healthz", any(live))
-        .route("/ready", any(ready))
-        .route("/readyz", any(ready))
-        .route("/metrics", any(metrics))
-        .route("/tools/invoke", any(invoke))
-        .route("/bridge", any(bridge_socket))
-        .route("/bridge/inbound", any(bridge_inbound))
-        .route("/runs/{run}/events", any(run_events))
-        .fallback(anything_else)
-        .layer(middleware::from_fn(safe_headers))
-        .with_state(gateway)
+/// A path, what it demands of a request, and what answers it.
+struct Route {
+    path: &'static str,
+    verbs: Verbs,
+    rule: Rule,
+    answer: fn(Gateway, Admitted) -> BoxFuture<'static, Response>,
 }
 
-/// The address at the other end.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
+/// The methods of a route.
+#[derive(Clone, Copy)]
+pub(crate) enum Verbs {
+    /// `GET` and `HEAD`.
+    Look,
+    Get,
+    Post,
+    /// The route itself says what it takes.
+    Any,
+}
+
+impl Verbs {
+    pub(crate) fn takes(self, method: &Method) -> bool {
+        match self {
+            Self::Look => matches!(*method, Method::GET | Method::HEAD),
+            Self::Get => method == Method::GET,
+            Self::Post => method == Method::POST,
+            Self::Any => true,
+        }
+    }
+
+    fn names(self) -> &'static str {
+        match self {
+            Self::Look => "GET, HEAD",
+            Self::Get | Self::Any => "GET",
+            Self::Post => "POST",
+        }
+    }
+}
+
+/// Every path of the gateway itself. `*` stands for one segment.
+const ROUTES: &[Route] = &[
+    Route { path: "/health", verbs: Verbs::Look, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
+    Route { path: "/healthz", verbs: Verbs::Look, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
+    Route { path: "/ready", verbs: Verbs::Look, rule: Rule::open(), answer: |g, _| Box::pin(ready(g)) },
+    Route { path: "/readyz", verbs: Verbs::Look, rule: Rule::open(), answer: |g, _| Box::pin(ready(g)) },
+    Route { path: "/metrics", verbs: Verbs::Look, rule: WITHOUT_BODY, answer: |g, _| Box::pin(metrics(g)) },
+    Route { path: "/tools/invoke", verbs: Verbs::Post, rule: WITH_BODY, answer: |g, r| Box::pin(invoke(g, r)) },
+    Route {
+        path: "/bridge",
+        verbs: Verbs::Any,
+        rule: Rule::first_frame(),
+        answer: |g, r| Box::pin(bridge_socket(g, r)),
+    },
+    Route {
+        path: "/bridge/inbound",
+        verbs: Verbs::Post,
+        rule: WITH_BODY,
+        answer: |g, r| Box::pin(bridge_inbound(g, r)),
+    },
+    Route { path: "/runs/*/events", verbs: Verbs::Get, rule: WITHOUT_BODY, answer: |g, r| Box::pin(run_events(g, r)) },
+];
+
+const WITH_BODY: Rule = Rule::credential(MAX_HTTP_BODY, BODY_WITHIN);
+const WITHOUT_BODY: Rule = Rule::credential(0, BODY_WITHIN);
+
+impl Route {
+    fn find(path: &str) -> Option<&'static Self> {
+        ROUTES.iter().find(|route| {
+            let (mut own, mut asked) = (route.path.split('/'), path.split('/'));
+            loop {
+                match (own.next(), asked.next()) {
+                    (None, None) => return true,
+                    (Some("*"), Some(segment)) if !segment.is_empty() => {}
+                    (Some(own), Some(asked)) if own == asked => {}
+                    _ => return false,
+                }
+            }
+        })
+    }
+}
+
+/// One service for every path: a request goes through admission or gets no further.
+pub fn router(gateway: Gateway) -> Router {
+    Router::new().fallback(entrance).layer(middleware::from_fn(safe_headers)).with_state(gateway)
+}
+
+async fn entrance(State(gateway): State<Gateway>, ConnectInfo(peer): ConnectInfo<Peer>, request: Request) -> Response {
+    if let Some(route) = Route::find(request.uri().path()) {
+        if !route.verbs.takes(request.method()) {
+            return turn_away(&gateway, &peer, &request, wrong_method(route.verbs));
+        }
+        return match admit(&gateway, &peer, route.rule, request) {
+            Ok(admitted) => (route.answer)(gateway, admitted).await,
+            Err(refused) => refused,
+        };
+    }
+    if upgrade::is_wanted(request.method(), request.headers()) {
+        return match admit(&gateway, &peer, Rule::first_frame(), request) {
+            Ok(admitted) => upgrade::accept(&gateway, admitted),
+            Err(refused) => refused,
+        };
+    }
+    if let Some(mount) = gateway.mounted(request.uri().path()) {
+        return crate::mount::serve(mount, &gateway, &peer, request).await;
+    }
+    turn_away(&gateway, &peer, &request, (StatusCode::NOT_FOUND, "Not Found").into_response())
+}
 
 async fn safe_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
@@ -73,37 +159,44 @@ pub(crate) fn json_response(status: StatusCode, value: &Value) -> Response {
     response
 }
 
-fn wrong_method(allowed: &'static str) -> Response {
+pub(crate) fn wrong_method(allowed: Verbs) -> Response {
     let mut response = (StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed").into_response();
-    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed.names()));
     response
 }
 
-fn is_look(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD)
-}
-
-async fn live(method: Method) -> Response {
-    if !is_look(&method) {
-        return wrong_method("GET, HEAD");
-    }
+async fn live() -> Response {
     fresh(json_response(StatusCode::OK, &json!({"ok": true, "status": "live"})))
 }
 
-async fn ready(State(gateway): State<Gateway>, method: Method) -> Response {
-    if !is_look(&method) {
-        return wrong_method("GET, HEAD");
+/// What `/ready` answers.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Readiness {
+    ready: bool,
+    /// The parts that do not work, by name: `stopping`, `store`. Why is in the log, not on an open path.
+    failing: Vec<&'static str>,
+    uptime_ms: u64,
+    event_loop: Value,
+}
+
+async fn ready(gateway: Gateway) -> Response {
+    let mut failing = Vec::new();
+    if gateway.inner.stop.is_cancelled() {
+        failing.push("stopping");
     }
-    let stopping = gateway.inner.stop.is_cancelled();
-    let status = if stopping { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    let failing: Vec<&str> = if stopping { vec!["stopping"] } else { vec![] };
-    fresh(json_response(
-        status,
-        &json!({
-            "ready": !stopping, "failing": failing, "uptimeMs": gateway.service().uptime_ms(),
-            "eventLoop": gateway.inner.pulse.report(),
-        }),
-    ))
+    if let Err(error) = gateway.service().engine().store().writable() {
+        tracing::debug!(%error, "not ready: the store cannot write");
+        failing.push("store");
+    }
+    let status = if failing.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let readiness = Readiness {
+        ready: failing.is_empty(),
+        failing,
+        uptime_ms: gateway.service().uptime_ms(),
+        event_loop: gateway.inner.pulse.report(),
+    };
+    fresh(json_response(status, &json!(readiness)))
 }
 
 fn fresh(mut response: Response) -> Response {
@@ -111,106 +204,32 @@ fn fresh(mut response: Response) -> Response {
     response
 }
 
-/// Upgrades anywhere; beside that, what others mounted.
-async fn anything_else(
-    State(gateway): State<Gateway>,
-    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
-    request: Request,
-) -> Response {
-    if upgrade::is_wanted(request.method(), request.headers()) {
-        return upgrade::accept(&gateway, peer.ip(), request);
-    }
-    if let Some(mount) = gateway.mounted(request.uri().path()) {
-        return crate::mount::serve(mount, &gateway, peer, request).await;
-    }
-    (StatusCode::NOT_FOUND, "Not Found").into_response()
-}
-
-/// Lets a request in that shows the shared credential. A bearer is the owner.
-pub(crate) fn admit(gateway: &Gateway, peer: SocketAddr, headers: &HeaderMap) -> Result<Origin, Response> {
-    let settings = gateway.settings();
-    let origin = auth::origin(settings, peer.ip(), headers).map_err(|refused| upgrade::unattributed(&refused))?;
-    if !origin.browser_allowed {
-        let error = json!({"error": {"message": "Origin not allowed", "type": "forbidden"}});
-        return Err(json_response(StatusCode::FORBIDDEN, &error));
-    }
-    if let Some(wait) = gateway.inner.guesses.locked(&origin) {
-        let error = json!({"error": {"message": "Too many failed authentication attempts. Please try again later.", "type": "rate_limited"}});
-        let mut response = json_response(StatusCode::TOO_MANY_REQUESTS, &error);
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
-        return Err(response);
-    }
-    let shown = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
-    let bearer = shown.and_then(|v| v.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    match bearer {
-        Some((_, token)) if same_secret(token.trim(), &settings.token) => {
-            gateway.inner.guesses.right(&origin);
-            Ok(origin)
-        }
-        other => {
-            if other.is_some() {
-                gateway.inner.guesses.wrong(&origin);
-            }
-            let error = json!({"error": {"message": "Unauthorized", "type": "unauthorized"}});
-            Err(json_response(StatusCode::UNAUTHORIZED, &error))
-        }
-    }
-}
-
 fn bad_request(kind: &str, message: impl Into<String>) -> Response {
     let error = json!({"ok": false, "error": {"type": kind, "message": message.into()}});
     json_response(StatusCode::BAD_REQUEST, &error)
 }
 
-/// What somebody who may do so has posted.
-async fn posted(gateway: &Gateway, peer: SocketAddr, request: Request) -> Result<Bytes, Response> {
-    if request.method() != Method::POST {
-        return Err(wrong_method("POST"));
-    }
-    admit(gateway, peer, request.headers())?;
-    read_body(request).await
-}
-
-/// A request's body, within its limits.
-async fn read_body(request: Request) -> Result<Bytes, Response> {
-    match tokio::time::timeout(BODY_WITHIN, to_bytes(request.into_body(), MAX_HTTP_BODY)).await {
-        Ok(Ok(body)) => Ok(body),
-        Err(_) => {
-            let error = json!({"error": {"message": "Request body timeout", "type": "invalid_request_error"}});
-            Err(json_response(StatusCode::REQUEST_TIMEOUT, &error))
-        }
-        Ok(Err(_)) => {
-            let error = json!({"error": {"message": "Payload too large", "type": "invalid_request_error"}});
-            Err(json_response(StatusCode::PAYLOAD_TOO_LARGE, &error))
-        }
-    }
-}
-
 /// Where Claude Code's plugin connects. It shows its session's secret in its first frame.
-async fn bridge_socket(
-    State(gateway): State<Gateway>,
-    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
-    request: Request,
-) -> Response {
-    if !upgrade::is_wanted(request.method(), request.headers()) {
+async fn bridge_socket(gateway: Gateway, request: Admitted) -> Response {
+    if !upgrade::is_wanted(&request.parts.method, &request.parts.headers) {
         return bridge::not_a_socket().into_response();
     }
-    bridge::accept(&gateway, peer.ip(), request)
+    bridge::accept(&gateway, request)
 }
 
 /// A message for Claude, as `bridge.inbound` takes it. A bearer is the owner, who may pass on verdicts as well.
-async fn bridge_inbound(
-    State(gateway): State<Gateway>,
-    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
-    request: Request,
-) -> Response {
-    let body = match posted(&gateway, peer, request).await {
-        Ok(body) => body,
+async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
+    let received = match request.read(&gateway).await {
+        Ok(received) => received,
         Err(response) => return response,
     };
-    let params = match serde_json::from_slice::<Value>(&body) {
+    let params = match serde_json::from_slice::<Value>(&received.bytes) {
         Ok(params) => params,
         Err(error) => return bad_request("invalid_request", error.to_string()),
+    };
+    let _permit = match gateway.http_place(&received.origin, Lane::Ordinary, received.bytes.len()).await {
+        Ok(permit) => permit,
+        Err(response) => return response,
     };
     match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params), Standing::Approver).await {
         Ok(accepted) => json_response(StatusCode::OK, &accepted),
@@ -218,28 +237,30 @@ async fn bridge_inbound(
     }
 }
 
-async fn invoke(
-    State(gateway): State<Gateway>,
-    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
-    request: Request,
-) -> Response {
-    let body = match posted(&gateway, peer, request).await {
-        Ok(body) => body,
+async fn invoke(gateway: Gateway, request: Admitted) -> Response {
+    let received = match request.read(&gateway).await {
+        Ok(received) => received,
         Err(response) => return response,
     };
-    match read_invocation(&gateway, &body) {
-        Ok(invocation) => {
-            // The call goes on when the client goes away; its result is recorded either way.
-            let task = tokio::spawn(async move { tools::run(&gateway, invocation).await });
-            match task.await {
-                Ok(invoked) => invoked_response(invoked),
-                Err(_) => json_response(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    &json!({"ok": false, "error": {"type": "tool_error", "message": "tool execution failed"}}),
-                ),
-            }
-        }
-        Err(response) => response,
+    let invocation = match read_invocation(&gateway, &received.bytes) {
+        Ok(invocation) => invocation,
+        Err(response) => return response,
+    };
+    let permit = match gateway.http_place(&received.origin, Lane::Ordinary, received.bytes.len()).await {
+        Ok(permit) => permit,
+        Err(response) => return response,
+    };
+    // The call goes on when the client goes away; its result is recorded either way.
+    let task = tokio::spawn(async move {
+        let _permit = permit;
+        tools::run(&gateway, invocation).await
+    });
+    match task.await {
+        Ok(invoked) => invoked_response(invoked),
+        Err(_) => json_response(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            &json!({"ok": false, "error": {"type": "tool_error", "message": "tool execution failed"}}),
+        ),
     }
 }
 
@@ -344,20 +365,15 @@ fn http_status(refused: &Refused) -> (StatusCode, &'static str) {
     }
 }
 
-async fn metrics(
-    State(gateway): State<Gateway>,
-    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
-    request: Request,
-) -> Response {
-    if !is_look(request.method()) {
-        return wrong_method("GET, HEAD");
-    }
-    if let Err(response) = admit(&gateway, peer, request.headers()) {
-        return response;
-    }
+async fn metrics(gateway: Gateway) -> Response {
     let engine = gateway.service().engine();
     let mut page = gateway.inner.metrics.page(&[
         ("toolyard_connections", "WebSocket clients connected now.", gateway.count() as f64),
+        (
+            "toolyard_unproven_connections",
+            "Open sockets that have not shown a credential.",
+            gateway.inner.seats.unproven() as f64,
+        ),
         ("toolyard_active_runs", "Runs and calls under way.", engine.active_runs().len() as f64),
         ("toolyard_pending_approvals", "Approvals that wait.", engine.approvals().pending().len() as f64),
         ("toolyard_tools", "Tools in the catalog.", engine.tools().snapshot.len() as f64),
@@ -372,24 +388,19 @@ async fn metrics(
 }
 
 /// A run's events: those on record first, then new ones as they happen, until the run ends.
-async fn run_events(
-    State(gateway): State<Gateway>,
-    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
-    Path(run): Path<String>,
-    request: Request,
-) -> Response {
-    if request.method() != Method::GET {
-        return wrong_method("GET");
-    }
-    if let Err(response) = admit(&gateway, peer, request.headers()) {
-        return response;
-    }
-    let Ok(run_id) = RunId::parse(&run) else {
+async fn run_events(gateway: Gateway, request: Admitted) -> Response {
+    let run = request.parts.uri.path().split('/').nth(2).unwrap_or_default();
+    let Ok(run_id) = RunId::parse(run) else {
         return bad_request("invalid_request", "that is not a run id");
+    };
+    let permit = match gateway.http_place(&request.origin, Lane::Waiting, 0).await {
+        Ok(permit) => permit,
+        Err(response) => return response,
     };
     // A client that lost the connection says where it was.
     let seen: u64 = request
-        .headers()
+        .parts
+        .headers
         .get("last-event-id")
         .and_then(|v| v.to_str().ok())
         .and_then(|v| v.parse().ok())
@@ -403,8 +414,8 @@ async fn run_events(
             return json_response(StatusCode::NOT_FOUND, &body);
         }
     };
-    let state =
-        Stream { recorded: recorded.into_iter(), live, last: seen, done: false, stop: gateway.inner.stop.clone() };
+    let stop = gateway.inner.stop.clone();
+    let state = Stream { recorded: recorded.into_iter(), live, last: seen, done: false, stop, _permit: permit };
     let stream = futures_util::stream::unfold(state, |mut state| async move {
         let event = state.next().await?;
         Some((Ok::<_, Infallible>(event), state))
@@ -418,6 +429,7 @@ struct Stream {
     last: u64,
     done: bool,
     stop: CancellationToken,
+    _permit: Permit,
 }
 
 impl Stream {

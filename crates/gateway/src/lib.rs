@@ -7,6 +7,7 @@
 //! A request over the network is followed in three files: `ws/connection.rs` reads the frame, `rpc/mod.rs` finds the
 //! method and checks its scope, and one file under `rpc/` answers.
 
+pub mod admission;
 mod auth;
 mod bridge;
 pub mod client;
@@ -29,7 +30,7 @@ mod writes;
 mod ws;
 
 pub use bridge::SessionTools;
-pub use hub::{Gateway, Unanswered, WeakGateway};
+pub use hub::{Gateway, Lane, Unanswered, WeakGateway};
 pub use methods::{EventSink, Service};
 pub use models::{ModelView, Shown, ShownTool, Turn};
 pub use settings::Settings;

@@ -1,29 +1,31 @@
-//! Listens: takes connections in, one task each, and gives up on those that never say what they want.
+//! Listens: accepts connections, gives each a seat and a task, and closes those that never say what they want.
 
 use crate::{
-    http::{Peer, router},
+    admission::{
+        Peer,
+        seats::{Seated, Seats},
+    },
+    http::router,
     hub::Gateway,
-    settings::{HEADERS_WITHIN, MAX_HTTP_CONNECTIONS, MAX_HTTP_HEAD},
+    settings::{HEADERS_WITHIN, MAX_HTTP_HEAD, TLS_WITHIN},
     tls::TlsListener,
 };
-use axum::{
-    Router,
-    body::Body,
-    extract::ConnectInfo,
-    serve::{Listener, ListenerExt},
-};
+use axum::{Router, body::Body, extract::ConnectInfo};
 use hyper::service::Service as _;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
-    sync::Semaphore,
+    net::{TcpListener, TcpStream},
 };
+use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// How long the listener waits after the system could not open one more socket.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Worker threads of a process that serves. Two more than cores: a worker may wait for a moment, for the record's lock or
 /// for room in its queue, and then another one goes on. With a thousand callers on two cores that took a quarter off the
@@ -34,48 +36,88 @@ pub fn worker_threads() -> usize {
 
 /// Serves until told to stop, and until what was asked for has been answered.
 pub async fn serve(listener: TcpListener, gateway: Gateway, stop: CancellationToken) {
-    // An answer is written whole; waiting for more to send with it would only make it late.
-    run(listener.tap_io(|stream| drop(stream.set_nodelay(true))), router(gateway), stop).await;
+    Door::of(gateway, None).run(listener, stop).await;
 }
 
 /// The same over TLS.
 pub async fn serve_tls(listener: TlsListener, gateway: Gateway, stop: CancellationToken) {
-    run(listener, router(gateway), stop).await;
+    let TlsListener { listener, acceptor } = listener;
+    Door::of(gateway, Some(acceptor)).run(listener, stop).await;
 }
 
-pub(crate) async fn run<L>(mut listener: L, router: Router, stop: CancellationToken)
-where
-    L: Listener<Addr = SocketAddr>,
-    L::Io: AsyncRead + AsyncWrite,
-{
-    let open = TaskTracker::new();
-    let places = Arc::new(Semaphore::new(MAX_HTTP_CONNECTIONS));
-    loop {
-        // A place first: what waits to be accepted waits in the kernel, and takes nothing of ours.
-        let Ok(place) = places.clone().acquire_owned().await else { break };
-        let (io, peer) = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stop.cancelled() => break,
-        };
-        let (router, stop) = (router.clone(), stop.clone());
-        open.spawn(async move {
-            connection(io, peer, router, stop).await;
-            drop(place);
-        });
+/// What every connection of a listener needs.
+pub(crate) struct Door {
+    router: Router,
+    seats: Arc<Seats>,
+    /// Their connections belong to other addresses, which they name with each request.
+    trusted_proxies: Vec<IpAddr>,
+    tls: Option<TlsAcceptor>,
+}
+
+impl Door {
+    fn of(gateway: Gateway, tls: Option<TlsAcceptor>) -> Self {
+        let trusted_proxies = gateway.settings().trusted_proxies.clone();
+        Self { seats: gateway.inner.seats.clone(), trusted_proxies, router: router(gateway), tls }
     }
-    open.close();
-    open.wait().await;
+
+    /// A door with seats of its own.
+    pub(crate) fn apart(router: Router) -> Self {
+        Self { router, seats: Seats::new(), trusted_proxies: Vec::new(), tls: None }
+    }
+
+    pub(crate) async fn run(self, listener: TcpListener, stop: CancellationToken) {
+        let door = Arc::new(self);
+        let open = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stop.cancelled() => break,
+            };
+            let (io, address) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Mostly too many open files. The sockets of strangers are what can be given up.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    door.seats.make_room();
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let limited = !door.trusted_proxies.contains(&address.ip().to_canonical());
+            // Without a seat the connection is dropped: its address has very many that are just as new.
+            let Some(seat) = door.seats.take(address.ip(), limited).await else { continue };
+            let (door, stop) = (door.clone(), stop.clone());
+            open.spawn(async move {
+                door.welcome(io, Peer { address, seat }, stop).await;
+            });
+        }
+        open.close();
+        open.wait().await;
+    }
+
+    async fn welcome(&self, io: TcpStream, peer: Peer, stop: CancellationToken) {
+        // An answer is written whole; waiting for more to send with it would only make it late.
+        if let Err(error) = io.set_nodelay(true) {
+            tracing::debug!(peer = %peer.address, %error, "cannot turn Nagle's algorithm off");
+        }
+        let io = Seated::new(io, peer.seat.clone());
+        let Some(acceptor) = &self.tls else { return connection(io, peer, self.router.clone(), stop).await };
+        if let Ok(Ok(io)) = tokio::time::timeout(TLS_WITHIN, acceptor.accept(io)).await {
+            connection(io, peer, self.router.clone(), stop).await;
+        }
+    }
 }
 
 /// One connection, until it is closed or has become a WebSocket.
-async fn connection<S>(io: S, peer: SocketAddr, router: Router, stop: CancellationToken)
+async fn connection<S>(io: S, peer: Peer, router: Router, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let address = peer.address;
     let service = TowerToHyperService::new(router);
     let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(ConnectInfo(Peer(peer)));
+        request.extensions_mut().insert(ConnectInfo(peer.clone()));
         service.call(request)
     });
     let serving = hyper::server::conn::http1::Builder::new()
@@ -93,6 +135,6 @@ where
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%peer, %error, "an HTTP connection ended early");
+        tracing::debug!(peer = %address, %error, "an HTTP connection ended early");
     }
 }

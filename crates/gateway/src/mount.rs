@@ -1,17 +1,18 @@
-//! Endpoints that others bring: the binary mounts them at a path, the gateway lets in only who shows the credential.
+//! Endpoints that others bring: the binary mounts them at a path. Each states a [`Rule`] for every request, and sees only
+//! requests that passed the gateway's admission, with their bodies read under the rule's limits.
 
 use crate::{
-    http::{admit, json_response},
-    hub::Gateway,
+    admission::{Admitted, Peer, Rule, admit, body::Received, turn_away},
+    http::{Verbs, wrong_method},
+    hub::{Gateway, Lane, Permit},
 };
 use axum::{
-    body::{Body, Bytes, to_bytes},
+    body::{Body, Bytes},
     extract::Request,
     http::{HeaderValue, Response, StatusCode, header},
 };
 use futures_util::{Stream, StreamExt};
-use serde_json::json;
-use std::{convert::Infallible, net::SocketAddr, pin::Pin, sync::Arc};
+use std::{convert::Infallible, pin::Pin, sync::Arc};
 use toolyard_engine::BoxFuture;
 
 /// What an endpoint answers with.
@@ -22,19 +23,13 @@ pub enum MountBody {
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
-/// Answers the requests of an endpoint. Whoever sent one has shown the shared credential and is the owner.
+/// Answers the requests of an endpoint. Whoever sent one to a path that is not open has shown the shared credential and is
+/// the owner.
 pub trait Endpoint: Send + Sync + 'static {
-    /// A body is at most this long.
-    fn max_body(&self) -> usize;
-    /// Whether the credential may also come as `X-API-Key`.
-    fn takes_api_key(&self) -> bool {
-        false
-    }
-    /// Whether a path may be asked by anybody: whether it is up, nothing else.
-    fn is_open(&self, path: &str) -> bool {
-        let _ = path;
-        false
-    }
+    /// What a path demands of a request: who may ask, how large a body may be, within which time it must come.
+    fn rule(&self, path: &str) -> Rule;
+    /// Which requests a request competes with; called once its body was read.
+    fn lane(&self, request: &axum::http::Request<Bytes>) -> Lane;
     /// How it tells somebody who may not come in, if it has words of its own.
     fn refuse(&self, status: StatusCode) -> Option<Response<MountBody>> {
         let _ = status;
@@ -62,43 +57,59 @@ impl Mount {
     }
 }
 
-pub(crate) async fn serve(
-    mount: Mount,
-    gateway: &Gateway,
-    peer: SocketAddr,
-    mut request: Request,
-) -> axum::response::Response {
-    let headers = request.headers();
-    if mount.endpoint.takes_api_key()
-        && !headers.contains_key(header::AUTHORIZATION)
-        && let Some(key) = headers.get("x-api-key").and_then(|key| key.to_str().ok())
-        && let Ok(bearer) = HeaderValue::from_str(&format!("Bearer {key}"))
-    {
-        request.headers_mut().insert(header::AUTHORIZATION, bearer);
+pub(crate) async fn serve(mount: Mount, gateway: &Gateway, peer: &Peer, request: Request) -> axum::response::Response {
+    let rule = mount.endpoint.rule(request.uri().path());
+    if rule.is_open() && !Verbs::Look.takes(request.method()) {
+        return turn_away(gateway, peer, &request, wrong_method(Verbs::Look));
     }
-    let open = mount.endpoint.is_open(request.uri().path());
-    if !open && let Err(mut refused) = admit(gateway, peer, request.headers()) {
-        if let Some(own) = mount.endpoint.refuse(refused.status()) {
-            return own.map(into_body);
-        }
-        if refused.status() == StatusCode::UNAUTHORIZED {
-            refused
-                .headers_mut()
-                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"toolyard\""));
-        }
-        return refused;
+    match admit(gateway, peer, rule, request) {
+        Ok(admitted) => answer(&mount, gateway, rule, admitted).await.unwrap_or_else(|refused| refused),
+        Err(refused) => in_own_words(&mount, refused),
     }
-    let (parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, mount.endpoint.max_body()).await else {
-        let error = json!({"error": {"message": "Payload too large", "type": "invalid_request_error"}});
-        return json_response(StatusCode::PAYLOAD_TOO_LARGE, &error);
-    };
-    mount.endpoint.handle(axum::http::Request::from_parts(parts, body)).await.map(into_body)
 }
 
-fn into_body(body: MountBody) -> Body {
+/// A refusal as the endpoint's clients know it. The connection ends where the gateway's refusal says so.
+fn in_own_words(mount: &Mount, mut refused: axum::response::Response) -> axum::response::Response {
+    if let Some(own) = mount.endpoint.refuse(refused.status()) {
+        let mut own = own.map(|body| into_body(body, None));
+        if let Some(closing) = refused.headers_mut().remove(header::CONNECTION) {
+            own.headers_mut().insert(header::CONNECTION, closing);
+        }
+        return own;
+    }
+    if refused.status() == StatusCode::UNAUTHORIZED {
+        let realm = HeaderValue::from_static("Bearer realm=\"toolyard\"");
+        refused.headers_mut().insert(header::WWW_AUTHENTICATE, realm);
+    }
+    refused
+}
+
+async fn answer(
+    mount: &Mount,
+    gateway: &Gateway,
+    rule: Rule,
+    admitted: Admitted,
+) -> Result<axum::response::Response, axum::response::Response> {
+    let Received { parts, bytes, origin, held } = admitted.read(gateway).await?;
+    let size = bytes.len();
+    let request = axum::http::Request::from_parts(parts, bytes);
+    // Whether something is up can be asked at any time, and the answer waits for nothing.
+    let permit = match rule.is_open() {
+        true => None,
+        false => Some(gateway.http_place(&origin, mount.endpoint.lane(&request), size).await?),
+    };
+    let response = mount.endpoint.handle(request).await;
+    drop(held);
+    Ok(response.map(|body| into_body(body, permit)))
+}
+
+/// The place is held for as long as the answer is being made.
+fn into_body(body: MountBody, permit: Option<Permit>) -> Body {
     match body {
         MountBody::Whole(bytes) => Body::from(bytes),
-        MountBody::Stream(stream) => Body::from_stream(stream.map(Ok::<_, Infallible>)),
+        MountBody::Stream(stream) => Body::from_stream(stream.map(move |bytes| {
+            let _held = &permit;
+            Ok::<_, Infallible>(bytes)
+        })),
     }
 }

@@ -13,24 +13,51 @@ pub const MAX_BUFFERED_BYTES: usize = 50 << 20;
 pub const SLOW_BYTES: usize = 1 << 20;
 /// Time for the handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Connections of one address that have not finished their handshake.
-pub const MAX_PREAUTH_PER_ADDRESS: usize = 32;
-/// Connections at once.
+/// Sockets of one address that have not shown a credential; beyond it the oldest of them is closed.
+pub const MAX_UNPROVEN_PER_ADDRESS: usize = 256;
+/// Sockets of all addresses that have not shown a credential; fewer where this process may open few files.
+pub const MAX_UNPROVEN: usize = 4096 + 64;
+/// An unproven connection is not closed to make room for another one before it is this old.
+pub const YOUNG: Duration = Duration::from_millis(50);
+/// Control frames (pings, pongs) that an unproven WebSocket may send: the answers to them are queued.
+pub const MAX_UNPROVEN_CONTROL_FRAMES: usize = 16;
+/// WebSocket connections at once.
 pub const MAX_CONNECTIONS: usize = 20_000;
-/// Requests under way at once, over all connections.
+/// Requests under way at once in the ordinary lane, over all connections.
 pub const MAX_RUNNING_REQUESTS: usize = 1024;
-/// Requests waiting to start, over all connections.
-pub const MAX_WAITING_REQUESTS: usize = 256;
+/// Requests under way at once in the express lane (health, approvals, cancel), over all connections.
+pub const MAX_EXPRESS_REQUESTS: usize = 512;
+/// Requests at once that wait for a person's decision, over all connections.
+pub const MAX_WAITING_FOR_PEOPLE: usize = 4096;
+/// Places of each lane that are kept for sources that hold few.
+pub const RESERVED_PLACES: usize = 1024;
+/// How many places of the reserve one source may hold.
+pub const RESERVED_PLACES_PER_SOURCE: usize = 4;
+/// Requests waiting to start in the ordinary lane, over all connections.
+pub const MAX_WAITING_REQUESTS: usize = 4096;
 /// Bytes of requests waiting to start, over all connections.
 pub const MAX_WAITING_BYTES: usize = 50 << 20;
-/// Requests of one connection, running or waiting.
+/// Requests of one connection, running or waiting, in the ordinary and the waiting lane.
 pub const MAX_REQUESTS_PER_CONNECTION: usize = 512;
+/// Requests of one connection in the express lane.
+pub const MAX_EXPRESS_PER_CONNECTION: usize = 64;
 /// A peer that says nothing for this long after a ping is gone.
 pub const PONG_WITHIN: Duration = Duration::from_secs(25);
 /// A write that makes no progress for this long means a client that does not read.
 pub const WRITE_STALL: Duration = Duration::from_secs(60);
-/// HTTP connections at once that are not (yet) WebSockets.
+/// HTTP connections at once that have shown the credential and are not WebSockets.
 pub const MAX_HTTP_CONNECTIONS: usize = 4096;
+/// Bytes of HTTP bodies in memory, of one address.
+pub const MAX_BODIES_BYTES_PER_ADDRESS: usize = 128 << 20;
+/// Bytes of HTTP bodies in memory, over all addresses.
+pub const MAX_BODIES_BYTES: usize = 256 << 20;
+/// After a request was refused unread, what its peer still sends is discarded for this long, so that the peer can read
+/// the refusal.
+pub const LINGER: Duration = Duration::from_secs(1);
+/// How much of it is discarded.
+pub const MAX_LINGER_BYTES: usize = 8 << 20;
+/// A TLS handshake takes at most this long.
+pub const TLS_WITHIN: Duration = Duration::from_secs(10);
 /// The head of an HTTP request must have come within this time.
 pub const HEADERS_WITHIN: Duration = Duration::from_secs(10);
 /// The head of an HTTP request.

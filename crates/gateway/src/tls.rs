@@ -1,10 +1,7 @@
-//! TLS for the network door, with rustls. Handshakes run beside one another: a slow one keeps nobody out.
+//! TLS for the network door, with rustls. A handshake runs in its connection's own task, on its address's seat.
 
-use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc},
-};
+use std::{path::Path, sync::Arc};
+use tokio::net::TcpListener;
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
@@ -12,14 +9,7 @@ use tokio_rustls::{
         crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     },
-    server::TlsStream,
 };
-use tokio_util::sync::CancellationToken;
-
-/// A TLS handshake takes at most this long.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// TLS handshakes under way at once.
-const MAX_HANDSHAKES: usize = 256;
 
 /// Reads a certificate chain and its key, both PEM.
 pub fn acceptor(cert_file: &Path, key_file: &Path) -> Result<TlsAcceptor, String> {
@@ -42,60 +32,15 @@ pub fn acceptor(cert_file: &Path, key_file: &Path) -> Result<TlsAcceptor, String
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// A listener whose connections have their TLS handshake behind them.
+/// A listener behind a certificate.
 pub struct TlsListener {
-    address: SocketAddr,
-    ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
+    pub(crate) listener: TcpListener,
+    pub(crate) acceptor: TlsAcceptor,
 }
 
 impl TlsListener {
-    /// Begins accepting.
-    pub fn new(listener: TcpListener, acceptor: TlsAcceptor, stop: CancellationToken) -> io::Result<Self> {
-        let address = listener.local_addr()?;
-        let (done, ready) = mpsc::channel(64);
-        tokio::spawn(async move {
-            let places = Arc::new(Semaphore::new(MAX_HANDSHAKES));
-            loop {
-                let accepted = tokio::select! {
-                    accepted = listener.accept() => accepted,
-                    () = stop.cancelled() => return,
-                };
-                let (stream, peer) = match accepted {
-                    Ok(accepted) => accepted,
-                    Err(error) => {
-                        tracing::warn!(%error, "a connection could not be accepted");
-                        tokio::time::sleep(Duration::from_millis(50)).await;
-                        continue;
-                    }
-                };
-                let Ok(place) = places.clone().acquire_owned().await else { return };
-                let _ = stream.set_nodelay(true);
-                let (acceptor, done) = (acceptor.clone(), done.clone());
-                tokio::spawn(async move {
-                    let _place = place;
-                    if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                        let _ = done.send((stream, peer)).await;
-                    }
-                });
-            }
-        });
-        Ok(Self { address, ready })
-    }
-}
-
-impl axum::serve::Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        match self.ready.recv().await {
-            Some(accepted) => accepted,
-            // Stopped: whoever serves is stopping as well.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        Ok(self.address)
+    /// Connections of this listener begin with a TLS handshake.
+    pub fn new(listener: TcpListener, acceptor: TlsAcceptor) -> Self {
+        Self { listener, acceptor }
     }
 }

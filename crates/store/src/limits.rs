@@ -9,6 +9,10 @@ pub const BUSY_PATIENCE: Duration = Duration::from_secs(60);
 /// How long opening waits for another process that is creating or migrating the same store.
 pub const OPEN_PATIENCE: Duration = Duration::from_secs(30);
 
+/// A change that has waited this long to be written means that the store cannot write now.
+pub const STALLED: Duration = Duration::from_secs(2);
+/// With less than this free on its disk the store counts as not writable: the database and its log must be able to grow.
+pub const MIN_FREE_BYTES: u64 = 1 << 20;
 /// Bytes that may be queued before `append` waits.
 pub const QUEUE_BYTES: usize = 64 << 20;
 /// Longest that a `Ride` batch waits for company. Half of what the trait promises, which leaves time to commit.

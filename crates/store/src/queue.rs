@@ -346,6 +346,18 @@ impl Queue {
         self.lock().visible
     }
 
+    /// Whether changes are being written: the store was not poisoned, and what was queued first has not waited for long.
+    pub(crate) fn writable(&self) -> Answer<()> {
+        let state = self.lock();
+        state.check()?;
+        match state.queue.front().map(|oldest| oldest.at.elapsed()) {
+            Some(waited) if waited >= limits::STALLED => {
+                Err(StoreError(format!("a change has waited for {} ms to be written", waited.as_millis())))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn is_poisoned(&self) -> bool {
         self.lock().poisoned.is_some()
     }

@@ -188,6 +188,16 @@ impl Store for SqliteStore {
         }
     }
 
+    fn writable(&self) -> Result<(), StoreError> {
+        self.writing()?.queue.writable()?;
+        let disk = rustix::fs::statvfs(&self.dir).map_err(|e| crate::failed("cannot look at the store's disk", e))?;
+        // Some file systems do not count their blocks.
+        if disk.f_blocks > 0 && disk.f_bavail.saturating_mul(disk.f_frsize) < limits::MIN_FREE_BYTES {
+            return Err(StoreError("the store's disk is full".into()));
+        }
+        Ok(())
+    }
+
     fn durable(&self, position: Position) -> BoxFuture<'static, Result<(), StoreError>> {
         match self.writing() {
             Ok(writing) => writing.queue.durable(position),

@@ -8,6 +8,8 @@ use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{ToolEntry, ToolSource};
 use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine, Provider};
 use toolyard_gateway::{
+    Lane,
+    admission::Rule,
     methods::MethodExtension,
     mount::{Endpoint, MountBody},
 };
@@ -15,7 +17,7 @@ use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_viking::{
     ContextConfig, PLUGIN, SessionIds, Viking, VikingProvider, commands,
     error::{ApiError, Code},
-    http::{HttpDoor, MAX_BODY_BYTES, PREFIX, refusal},
+    http::{BODY_WITHIN, HttpDoor, MAX_BODY_BYTES, PREFIX, refusal},
     resources::NewResource,
     session_of,
     tools::{self, Answer, Thrown},
@@ -88,16 +90,15 @@ impl ContextEndpoint {
 }
 
 impl Endpoint for ContextEndpoint {
-    fn max_body(&self) -> usize {
-        MAX_BODY_BYTES
+    fn rule(&self, path: &str) -> Rule {
+        match path.strip_prefix(PREFIX) {
+            Some("/health" | "/ready") => Rule::open(),
+            _ => Rule::credential(MAX_BODY_BYTES, BODY_WITHIN).or_api_key(),
+        }
     }
 
-    fn takes_api_key(&self) -> bool {
-        true
-    }
-
-    fn is_open(&self, path: &str) -> bool {
-        matches!(path.strip_prefix(PREFIX), Some("/health" | "/ready"))
+    fn lane(&self, _: &http::Request<Bytes>) -> Lane {
+        Lane::Ordinary
     }
 
     fn refuse(&self, status: http::StatusCode) -> Option<http::Response<MountBody>> {

@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use toolyard_bridge::server::Offer;
 use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine};
 use toolyard_gateway::{
-    SessionTools,
+    Lane, SessionTools,
+    admission::Rule,
     methods::MethodExtension,
     mount::{Endpoint, MountBody},
 };
@@ -18,7 +19,7 @@ use toolyard_mcp::{
     client::ShownDefinition,
     server::{
         Client, HttpClientApprovals, Shelf, Shown, ShownTool, VaultNotes,
-        http::{HttpBody, HttpDoor, MAX_BODY_BYTES},
+        http::{BODY_WITHIN, HttpBody, HttpDoor, MAX_BODY_BYTES, RequestKind},
     },
 };
 use toolyard_protocol::{ErrorCode, Failure};
@@ -207,8 +208,17 @@ impl McpEndpoint {
 }
 
 impl Endpoint for McpEndpoint {
-    fn max_body(&self) -> usize {
-        MAX_BODY_BYTES
+    fn rule(&self, _: &str) -> Rule {
+        Rule::credential(MAX_BODY_BYTES, BODY_WITHIN)
+    }
+
+    fn lane(&self, request: &http::Request<bytes::Bytes>) -> Lane {
+        match HttpDoor::kind(request) {
+            // Cancelling, and answering what a call asks, must work while calls hang.
+            RequestKind::Notice => Lane::Express,
+            RequestKind::Listen => Lane::Waiting,
+            RequestKind::Call => Lane::Ordinary,
+        }
     }
 
     fn handle(&self, request: http::Request<bytes::Bytes>) -> BoxFuture<'_, http::Response<MountBody>> {

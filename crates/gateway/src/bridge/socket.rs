@@ -2,14 +2,14 @@
 
 use super::{Out, Queue};
 use crate::{
-    hub::{Gateway, Unproven, lock},
-    settings::WRITE_STALL,
+    admission::{Admitted, seats::Seat},
+    hub::{Gateway, lock},
+    settings::{MAX_UNPROVEN_CONTROL_FRAMES, WRITE_STALL},
     ws::{connection::hang_up, heard::Heard, upgrade},
 };
-use axum::{extract::Request, http::StatusCode, response::Response};
+use axum::{http::StatusCode, response::Response};
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use std::{
-    net::IpAddr,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -19,21 +19,23 @@ use tokio::{
 };
 use tokio_websockets::{Error, Message, WebSocketStream};
 use toolyard_bridge::{
-    frames::{MAX_FRAME_BYTES, MAX_HELLO_BYTES, close},
+    frames::{HELLO_WITHIN_MS, MAX_FRAME_BYTES, MAX_HELLO_BYTES, close},
     server::ConnectionId,
 };
 
 /// How often the hub is told the time.
 const TICK: Duration = Duration::from_secs(1);
+/// The first frame must have come within this time.
+const HELLO_WITHIN: Duration = Duration::from_millis(HELLO_WITHIN_MS);
 
 /// Answers a request for the bridge's WebSocket.
-pub(crate) fn accept(gateway: &Gateway, peer: IpAddr, request: Request) -> Response {
+pub(crate) fn accept(gateway: &Gateway, request: Admitted) -> Response {
     let own = gateway.clone();
-    upgrade::open(gateway, peer, request, MAX_HELLO_BYTES, move |socket, origin, unproven| async move {
+    upgrade::open(gateway, request, MAX_HELLO_BYTES, move |socket, origin, seat| async move {
         if !origin.browser_allowed || own.inner.guesses.locked(&origin).is_some() {
             return hang_up(socket, 1008, "not allowed").await;
         }
-        if serve(socket, own.clone(), unproven).await == Some(close::BAD_TOKEN) {
+        if serve(socket, own.clone(), seat).await == Some(close::BAD_TOKEN) {
             own.inner.guesses.wrong(&origin);
         }
     })
@@ -45,7 +47,7 @@ pub(crate) fn not_a_socket() -> (StatusCode, &'static str) {
 }
 
 /// Serves a connection. Gives the code it was closed with, if we closed it.
-async fn serve<S>(mut socket: WebSocketStream<Heard<S>>, gateway: Gateway, unproven: Unproven) -> Option<u16>
+async fn serve<S>(mut socket: WebSocketStream<Heard<S>>, gateway: Gateway, seat: Arc<Seat>) -> Option<u16>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -57,11 +59,18 @@ where
         lock(&gateway.inner.bridge.queues).insert(id, queue.clone());
         id
     };
-    // The library refuses what is longer; the hub knows that the first frame must be short.
-    socket.limits_mut().set_max_payload_len(Some(MAX_FRAME_BYTES));
+    // Long frames are for plugins that have shown their session's secret. A plugin whose hello was refused is told why by
+    // what follows, as any other.
+    let hello = tokio::time::timeout(HELLO_WITHIN, hello(&mut socket, &gateway, id)).await.unwrap_or(Hello::Open);
+    if gateway.see_bridge(|hub| hub.is_bound(id)) && seat.prove_socket().is_ok() {
+        socket.limits_mut().set_max_payload_len(Some(MAX_FRAME_BYTES));
+    }
+    drop(seat);
     let (mut sink, mut stream) = socket.split();
-    let ended = {
-        let reading = Box::pin(read(&mut stream, &gateway, id, unproven));
+    let ended = if let Hello::Ended(ended) = hello {
+        ended
+    } else {
+        let reading = Box::pin(read(&mut stream, &gateway, id));
         let writing = Box::pin(write(&mut sink, &mut receiver, &queue, &gateway, id));
         let ticking = async {
             let mut every = tokio::time::interval(TICK);
@@ -92,22 +101,54 @@ where
 
 type End = Option<(u16, &'static str)>;
 
-async fn read(
+/// What became of the time before the first frame.
+enum Hello {
+    /// A frame came, or none in time: the hub says how it goes on.
+    Open,
+    /// The connection ended.
+    Ended(End),
+}
+
+/// Waits for the first frame, which must be short.
+async fn hello(
     stream: &mut (impl Stream<Item = Result<Message, Error>> + Unpin),
     gateway: &Gateway,
     id: ConnectionId,
-    unproven: Unproven,
-) -> End {
-    let mut unproven = Some(unproven);
+) -> Hello {
+    let mut control_frames = 0;
     loop {
         match stream.next().await {
             Some(Ok(message)) => {
                 if let Some(text) = message.as_text() {
                     let now = gateway.inner.bridge.now();
                     gateway.with_bridge(|hub| ((), hub.text(id, text, now)));
-                    if unproven.is_some() && gateway.see_bridge(|hub| hub.is_bound(id)) {
-                        unproven = None;
-                    }
+                    return Hello::Open;
+                }
+                // The answer to each ping is queued inside the socket, however slowly the peer reads.
+                control_frames += 1;
+                if message.is_close() || control_frames > MAX_UNPROVEN_CONTROL_FRAMES {
+                    return Hello::Ended(None);
+                }
+            }
+            Some(Err(Error::PayloadTooLong { .. })) => {
+                return Hello::Ended(Some((close::TOO_BIG, "the frame is too big")));
+            }
+            Some(Err(_)) | None => return Hello::Ended(None),
+        }
+    }
+}
+
+async fn read(
+    stream: &mut (impl Stream<Item = Result<Message, Error>> + Unpin),
+    gateway: &Gateway,
+    id: ConnectionId,
+) -> End {
+    loop {
+        match stream.next().await {
+            Some(Ok(message)) => {
+                if let Some(text) = message.as_text() {
+                    let now = gateway.inner.bridge.now();
+                    gateway.with_bridge(|hub| ((), hub.text(id, text, now)));
                 } else if message.is_close() {
                     return None;
                 }

@@ -1,7 +1,7 @@
 //! [`Connection`]: one client that is in, what it may do, and how it is shown to others.
 
 use super::{
-    lock,
+    Share, lock,
     outbox::{Outbox, Outgoing},
 };
 use crate::ws::heard::LastHeard;
@@ -76,11 +76,15 @@ pub(crate) struct Connection {
     pub(crate) principal: String,
     pub(crate) outbox: Outbox,
     pub(crate) stop: CancellationToken,
+    /// Requests under way in the ordinary and the waiting lane, and in the express lane.
     pub(crate) in_flight: AtomicUsize,
+    pub(crate) express_in_flight: AtomicUsize,
+    pub(crate) share: Share,
     pub(crate) online_since: i64,
     heard: LastHeard,
     last_caller: Mutex<Option<Arc<Caller>>>,
     calls: Mutex<HashMap<String, CancellationToken>>,
+    queued_calls: Mutex<HashMap<String, CancellationToken>>,
     pub(crate) watches: Mutex<HashMap<String, CancellationToken>>,
     pub(super) approver: Option<ApproverPresence>,
 }
@@ -100,10 +104,13 @@ impl Connection {
         let connection = Self {
             stop,
             in_flight: AtomicUsize::new(0),
+            express_in_flight: AtomicUsize::new(0),
+            share: Share::new(&principal, &admitted.id),
             online_since: Timestamp::now().as_millisecond(),
             heard,
             last_caller: Mutex::default(),
             calls: Mutex::default(),
+            queued_calls: Mutex::default(),
             watches: Mutex::default(),
             approver: None,
             admitted,
@@ -158,6 +165,18 @@ impl Connection {
         self.heard.is_before(pinged)
     }
 
+    /// Keeps the token of a call that waits for its place findable by its request id.
+    pub(crate) fn queue_call(&self, request_id: &str, token: CancellationToken) {
+        lock(&self.queued_calls).insert(request_id.to_owned(), token);
+    }
+    pub(crate) fn forget_queued_call(&self, request_id: &str) {
+        lock(&self.queued_calls).remove(request_id);
+    }
+    /// The token of a call that waited and is to start now.
+    pub(crate) fn queued_call(&self, request_id: &str) -> Option<CancellationToken> {
+        lock(&self.queued_calls).remove(request_id)
+    }
+
     /// Keeps a call's token findable by its request id.
     pub(crate) fn start_call(&self, request_id: &str, token: CancellationToken) {
         lock(&self.calls).insert(request_id.to_owned(), token);
@@ -166,7 +185,8 @@ impl Connection {
         lock(&self.calls).remove(request_id);
     }
     pub(crate) fn cancel_call(&self, request_id: &str) -> bool {
-        let token = lock(&self.calls).get(request_id).cloned();
+        let running = lock(&self.calls).get(request_id).cloned();
+        let token = running.or_else(|| lock(&self.queued_calls).get(request_id).cloned());
         token.is_some_and(|token| {
             token.cancel();
             true

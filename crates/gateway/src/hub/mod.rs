@@ -15,12 +15,14 @@ pub(crate) use connection::{Admitted, ClientInfo, Connection, NodeSurface, has_s
 pub(crate) use offers::NotOffered;
 use offers::Offers;
 pub(crate) use outbox::{Out, Outgoing};
-pub(crate) use places::{Place, Unproven};
+pub use places::Lane;
+pub(crate) use places::{Permit, Place, QueuedPlace, Share};
 use questions::Questions;
 pub use questions::Unanswered;
 
 use crate::{
-    auth::Guesses,
+    admission::{body::Bodies, seats::Seats},
+    auth::{Guesses, Secret},
     bridge::Bridge,
     devices::Devices,
     methods::Service,
@@ -67,7 +69,10 @@ pub(crate) struct Inner {
     pub(crate) service: Service,
     pub(crate) settings: Settings,
     pub(crate) devices: Arc<Devices>,
+    pub(crate) secret: Secret,
     pub(crate) guesses: Guesses,
+    pub(crate) seats: Arc<Seats>,
+    pub(crate) bodies: Arc<Bodies>,
     pub(crate) writes: Writes,
     pub(crate) metrics: Metrics,
     pub(crate) pulse: Pulse,
@@ -91,7 +96,10 @@ impl Gateway {
     pub fn new(service: Service, settings: Settings, stop: CancellationToken) -> Self {
         let devices = service.devices().clone();
         let inner = Arc::new(Inner {
+            secret: Secret::new(&settings.token),
             guesses: Guesses::new(settings.rate_limit.clone()),
+            seats: Seats::new(),
+            bodies: Arc::default(),
             writes: Writes::default(),
             metrics: Metrics::default(),
             pulse: Pulse::default(),
@@ -123,13 +131,13 @@ impl Gateway {
         WeakGateway(Arc::downgrade(&self.inner))
     }
 
-    /// Adds an endpoint at a path. Whoever calls it must show the shared credential.
+    /// Adds an endpoint at a path. Its rule says who may call it.
     pub fn mount(&self, path: &'static str, endpoint: Arc<dyn Endpoint>) {
         let mut mounts = self.inner.mounts.write().unwrap_or_else(PoisonError::into_inner);
         mounts.push(Mount { path, endpoint, tree: false });
     }
 
-    /// Adds an endpoint at a path and everything below it. Whoever calls it must show the shared credential.
+    /// Adds an endpoint at a path and everything below it. Its rule says who may call it.
     pub fn mount_tree(&self, path: &'static str, endpoint: Arc<dyn Endpoint>) {
         let mut mounts = self.inner.mounts.write().unwrap_or_else(PoisonError::into_inner);
         mounts.push(Mount { path, endpoint, tree: true });

@@ -18,6 +18,8 @@ use std::{
 const RECENT: usize = 10;
 /// A summary is given out for this long; its `ts` says how old it is.
 const KEPT: Duration = Duration::from_secs(60);
+/// A new summary is waited for this long where there is an older one.
+const FRESH_WITHIN: Duration = Duration::from_millis(20);
 /// Where a probe writes.
 const PROBE: (&str, &str) = ("gateway", "probe");
 
@@ -49,14 +51,28 @@ pub(super) async fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
 
 /// How this gateway is, or was within the last minute.
 pub(crate) async fn health(gateway: &Gateway) -> Result<Value, RpcError> {
-    let kept = lock(&gateway.inner.health.kept).as_ref().filter(|(at, _)| at.elapsed() < KEPT).map(|(_, v)| v.clone());
-    match kept {
-        Some(mut health) => {
-            health["eventLoop"] = gateway.inner.pulse.report();
-            Ok(health)
-        }
-        None => fresh(gateway).await,
-    }
+    let last = lock(&gateway.inner.health.kept).clone();
+    let health = match last {
+        None => return fresh(gateway).await,
+        Some((at, health)) if at.elapsed() < KEPT => health,
+        // A busy store does not hold up the answer: an older summary comes instead, and says how old it is.
+        Some((_, older)) => match tokio::time::timeout(FRESH_WITHIN, fresh(gateway)).await {
+            Ok(health) => return health,
+            Err(_) => older,
+        },
+    };
+    Ok(current(gateway, health))
+}
+
+/// A summary with what is known at any time.
+fn current(gateway: &Gateway, mut health: Value) -> Value {
+    health["ok"] = is_writable(gateway).into();
+    health["eventLoop"] = gateway.inner.pulse.report();
+    health
+}
+
+fn is_writable(gateway: &Gateway) -> bool {
+    gateway.service().engine().store().writable().is_ok()
 }
 
 /// How this gateway is after it has shown that it can still write to its disk.
@@ -87,7 +103,7 @@ async fn summary(gateway: &Gateway, began: Instant) -> Result<Value, RpcError> {
     plugins.sort_unstable();
     plugins.dedup();
     let health = json!({
-        "ok": true, "ts": Timestamp::now().as_millisecond(), "durationMs": began.elapsed().as_millis() as u64,
+        "ok": is_writable(gateway), "ts": Timestamp::now().as_millisecond(), "durationMs": began.elapsed().as_millis() as u64,
         "runtimeVersion": env!("CARGO_PKG_VERSION"),
         "plugins": {
             "loaded": plugins, "errors": wrong_plugins(&report),

@@ -5,6 +5,7 @@
 
 pub(crate) mod approvals;
 pub(crate) mod bridge;
+mod express;
 pub(crate) mod health;
 pub(crate) mod nodes;
 pub(crate) mod offers;
@@ -292,6 +293,23 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|_| Err(RpcError::new("UNAVAILABLE", "reading the store failed unexpectedly")))
+}
+
+/// As [`blocking`], for the express lane: on threads that tool calls do not share, so that calls that hang on a file
+/// cannot hold up health and approvals.
+pub(crate) async fn promptly<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
+) -> Result<T, RpcError> {
+    let failed = || RpcError::new("UNAVAILABLE", "reading the store failed unexpectedly");
+    let (done, answer) = tokio::sync::oneshot::channel();
+    let job = move || {
+        // Nobody waits any more for the answer to a request that was given up.
+        drop(done.send(work()));
+    };
+    if !express::submit(Box::new(job)).await {
+        return Err(failed());
+    }
+    answer.await.unwrap_or_else(|_| Err(failed()))
 }
 
 /// An object without its nulls.

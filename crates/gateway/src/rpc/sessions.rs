@@ -1,6 +1,6 @@
 //! Sessions: names under which calls are routed and recorded. Durable facts in the store, nothing more.
 
-use super::{Ask, RpcError, blocking, without_nulls};
+use super::{Ask, RpcError, blocking, promptly, without_nulls};
 use crate::{
     hub::Gateway,
     ws::params::{Field, Kind, check, count, flag, text},
@@ -128,7 +128,9 @@ async fn save(gateway: &Gateway, session: &Session) -> Result<(), RpcError> {
 
 /// How many there are, and the newest.
 pub(crate) async fn summary(gateway: &Gateway, most: usize) -> Result<(usize, Vec<Value>), RpcError> {
-    Ok(recent(&newest_first(gateway).await?, None, most))
+    let store = gateway.service().engine().store().clone();
+    let sessions = promptly(move || Ok(all(&store)?)).await?;
+    Ok(recent(&sessions, None, most))
 }
 
 /// All sessions, the newest first.

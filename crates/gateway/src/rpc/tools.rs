@@ -353,8 +353,9 @@ pub(super) async fn invoke(ask: &Ask<'_>, params: Option<Value>) -> Result<Paylo
         Some(Value::Object(args)) => args,
         _ => Map::new(),
     };
-    let cancel = ask.gateway.service().engine().call_token();
     let request_id = ask.id.as_str().unwrap_or_default();
+    // A call that waited for its place has a token already, and may have been cancelled meanwhile.
+    let cancel = ask.connection.queued_call(request_id).unwrap_or_else(|| ask.gateway.service().engine().call_token());
     ask.connection.start_call(request_id, cancel.clone());
     let invocation = Invocation {
         name: name.clone(),

@@ -10,17 +10,24 @@ use super::{
     trace,
 };
 use crate::{
+    admission::seats::Seat,
     auth::Origin,
-    hub::{Connection, Gateway, Out, Outgoing, Place, Unproven},
+    hub::{Connection, Gateway, Lane, Out, Outgoing, Permit, Place, QueuedPlace},
     rpc,
-    settings::{HANDSHAKE_TIMEOUT, MAX_PAYLOAD_BYTES, MAX_REQUESTS_PER_CONNECTION, WRITE_STALL},
+    settings::{
+        HANDSHAKE_TIMEOUT, MAX_EXPRESS_PER_CONNECTION, MAX_PAYLOAD_BYTES, MAX_REQUESTS_PER_CONNECTION,
+        MAX_UNPROVEN_CONTROL_FRAMES, WRITE_STALL,
+    },
 };
 use futures_util::{FutureExt, Sink, SinkExt, Stream, StreamExt};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::{
     panic::AssertUnwindSafe,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -48,23 +55,20 @@ enum End {
     Close(u16, String),
 }
 
-/// Serves a connection from its first byte to its last.
-pub(crate) async fn serve<S>(
-    mut socket: WebSocketStream<Heard<S>>,
-    gateway: Gateway,
-    origin: Origin,
-    unproven: Unproven,
-) where
+/// Serves a connection from its first byte to its last. A handshake that is refused stays counted as unproven until its
+/// socket is closed.
+pub(crate) async fn serve<S>(mut socket: WebSocketStream<Heard<S>>, gateway: Gateway, origin: Origin, seat: Arc<Seat>)
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let stop = gateway.inner.stop.clone();
     let greeted = tokio::select! {
-        greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&mut socket, &gateway, &origin)) => {
+        greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&mut socket, &gateway, &origin, &seat)) => {
             greeted.unwrap_or_else(|_| Err(End::Close(1000, "handshake timeout".to_owned())))
         }
         () = stop.cancelled() => Err(End::Close(1012, "service restart".to_owned())),
     };
-    drop(unproven);
+    drop(seat);
     let (connection, outgoing) = match greeted {
         Ok(greeted) => greeted,
         Err(End::Close(code, reason)) => {
@@ -104,14 +108,22 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut WebSocketStream<Heard<S>>,
     gateway: &Gateway,
     origin: &Origin,
+    seat: &Seat,
 ) -> Result<(Arc<Connection>, Outgoing), End> {
     let nonce = uuid::Uuid::new_v4().to_string();
     let challenge = json!({"nonce": nonce, "ts": Timestamp::now().as_millisecond(), "capabilities": []});
     let challenge = frame::event(&EventBody::new("connect.challenge", &challenge), None);
     socket.send(Message::text(challenge)).await.map_err(|_| End::Gone)?;
+    let mut control_frames = 0;
     let first = loop {
         match socket.next().await {
-            Some(Ok(message)) if message.is_ping() || message.is_pong() => {}
+            Some(Ok(message)) if message.is_ping() || message.is_pong() => {
+                // The answer to each is queued inside the socket, however slowly the peer reads.
+                control_frames += 1;
+                if control_frames > MAX_UNPROVEN_CONTROL_FRAMES {
+                    return Err(End::Close(1008, "too many control frames before connect".to_owned()));
+                }
+            }
             Some(Ok(message)) if message.is_text() => break message,
             Some(Ok(message)) if message.is_binary() => {
                 return Err(End::Close(1000, "the first frame must be text".to_owned()));
@@ -134,6 +146,9 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     };
     match welcome {
         Ok(welcome) => {
+            if seat.prove_socket().is_err() {
+                return Err(End::Gone);
+            }
             let (admitted, auth) = welcome.into_parts();
             let hello = handshake::hello(gateway, &admitted, auth).await;
             let (connection, outgoing) = gateway.admit(admitted, socket.get_ref().last());
@@ -209,21 +224,21 @@ fn broken(error: &Error) -> End {
 fn start(gateway: &Gateway, connection: &Arc<Connection>, request: frame::Request, bytes: usize) {
     let busy = |what: &str| RpcError::unavailable(format!("too many requests {what}"), 500);
     let id = Value::String(request.id.clone());
-    if connection.in_flight.load(Ordering::Acquire) >= MAX_REQUESTS_PER_CONNECTION {
+    let lane = Lane::of(&request.method);
+    let Some(under_way) = UnderWay::begin(connection, lane) else {
         return answer(connection, &id, &Err(busy("on this connection")));
-    }
-    let Some(place) = gateway.place(bytes) else {
+    };
+    let Some(place) = gateway.place(&connection.share, lane, bytes) else {
         return answer(connection, &id, &Err(busy("are waiting to start")));
     };
-    connection.in_flight.fetch_add(1, Ordering::AcqRel);
-    let under_way = UnderWay(connection.clone());
     let (gateway, connection) = (gateway.clone(), connection.clone());
     let mut work = Box::pin(async move {
         let _under_way = under_way;
         let _permit = match place {
             Place::Now(permit) => Some(permit),
-            Place::Queued(place) => place.turn().await,
+            Place::Queued(place) => turn(&gateway, &connection, &request, place).await,
         };
+        let _queued = QueuedCall { connection: &connection, id: id.as_str().unwrap_or_default() };
         match request.traceparent.as_deref().and_then(trace::parse) {
             None => respond(&gateway, &connection, &id, request).await,
             Some(trace) => {
@@ -244,6 +259,37 @@ fn start(gateway: &Gateway, connection: &Arc<Connection>, request: frame::Reques
     }
 }
 
+/// Forgets the token of a call that waited, in case it never came as far as to be started.
+struct QueuedCall<'a> {
+    connection: &'a Connection,
+    id: &'a str,
+}
+
+impl Drop for QueuedCall<'_> {
+    fn drop(&mut self) {
+        self.connection.forget_queued_call(self.id);
+    }
+}
+
+/// Waits for a place. A call that is cancelled meanwhile waits no longer: it goes on without one, only to be recorded as
+/// cancelled.
+async fn turn(
+    gateway: &Gateway,
+    connection: &Connection,
+    request: &frame::Request,
+    place: QueuedPlace,
+) -> Option<Permit> {
+    if request.method != "tools.invoke" {
+        return place.turn().await;
+    }
+    let cancel = gateway.service().engine().call_token();
+    connection.queue_call(&request.id, cancel.clone());
+    tokio::select! {
+        permit = place.turn() => permit,
+        () = cancel.cancelled() => None,
+    }
+}
+
 async fn respond(gateway: &Gateway, connection: &Arc<Connection>, id: &Value, request: frame::Request) {
     let began = Instant::now();
     let answered = AssertUnwindSafe(rpc::dispatch(gateway, connection, id, request)).catch_unwind().await;
@@ -256,11 +302,31 @@ async fn respond(gateway: &Gateway, connection: &Arc<Connection>, id: &Value, re
     gateway.inner.metrics.answered(method, word, began.elapsed());
 }
 
-struct UnderWay(Arc<Connection>);
+/// Counts a request of a connection. A connection full of hung calls can still cancel them and answer approvals.
+struct UnderWay {
+    connection: Arc<Connection>,
+    lane: Lane,
+}
+
+impl UnderWay {
+    fn begin(connection: &Arc<Connection>, lane: Lane) -> Option<Self> {
+        let under_way = Self { connection: connection.clone(), lane };
+        let (count, most) = under_way.count();
+        // Dropping it gives the place back.
+        (count.fetch_add(1, Ordering::AcqRel) < most).then_some(under_way)
+    }
+
+    fn count(&self) -> (&AtomicUsize, usize) {
+        match self.lane {
+            Lane::Express => (&self.connection.express_in_flight, MAX_EXPRESS_PER_CONNECTION),
+            Lane::Ordinary | Lane::Waiting => (&self.connection.in_flight, MAX_REQUESTS_PER_CONNECTION),
+        }
+    }
+}
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.count().0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -2,21 +2,20 @@
 
 use super::{connection, heard::Heard};
 use crate::{
-    auth::{self, Origin, Unattributed},
-    hub::{Gateway, Unproven},
+    admission::{Admitted, busy, seats::Seat},
+    auth::Origin,
+    hub::Gateway,
     settings::{MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_PREAUTH_BYTES},
 };
 use axum::{
     body::Body,
-    extract::Request,
-    http::{HeaderMap, Method, StatusCode, header},
+    http::{HeaderMap, Method, Request, StatusCode, header},
     response::Response,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use serde_json::json;
-use std::net::IpAddr;
+use std::sync::Arc;
 use tokio_websockets::{Config, Limits, ServerBuilder, WebSocketStream};
 
 /// RFC 6455, section 1.3.
@@ -38,42 +37,33 @@ pub(crate) fn is_wanted(method: &Method, headers: &HeaderMap) -> bool {
 pub(crate) type Socket = WebSocketStream<Heard<TokioIo<Upgraded>>>;
 
 /// Answers a request for the Gateway's WebSocket and serves it once the connection has been handed over.
-pub(crate) fn accept(gateway: &Gateway, peer: IpAddr, request: Request) -> Response {
+pub(crate) fn accept(gateway: &Gateway, request: Admitted) -> Response {
     let own = gateway.clone();
-    open(gateway, peer, request, MAX_PREAUTH_BYTES, move |socket, origin, unproven| {
-        connection::serve(socket, own, origin, unproven)
-    })
+    open(gateway, request, MAX_PREAUTH_BYTES, move |socket, origin, seat| connection::serve(socket, own, origin, seat))
 }
 
 /// Answers a request for a WebSocket, and hands it over once the connection is ours. Messages are at most `most` bytes
-/// long until whoever serves it says otherwise.
+/// long until whoever serves it says otherwise. The connection stays unproven until then as well.
 pub(crate) fn open<F>(
     gateway: &Gateway,
-    peer: IpAddr,
-    mut request: Request,
+    request: Admitted,
     most: usize,
-    serve: impl FnOnce(Socket, Origin, Unproven) -> F + Send + 'static,
+    serve: impl FnOnce(Socket, Origin, Arc<Seat>) -> F + Send + 'static,
 ) -> Response
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let origin = match auth::origin(gateway.settings(), peer, request.headers()) {
-        Ok(origin) => origin,
-        Err(refused) => return unattributed(&refused),
-    };
     if gateway.count() >= MAX_CONNECTIONS {
-        return plain(StatusCode::SERVICE_UNAVAILABLE, "too many connections");
+        return busy("too many connections; try again later");
     }
-    let Some(unproven) = gateway.unproven(origin.address) else {
-        return plain(StatusCode::TOO_MANY_REQUESTS, "too many connections without a handshake from this address");
-    };
+    let (mut request, origin, seat) = request.into_upgrade();
     let (response, upgrade) = match shake_hands(&mut request) {
         Ok(agreed) => agreed,
         Err(refused) => return refused,
     };
     tokio::spawn(async move {
         if let Ok(upgraded) = upgrade.await {
-            serve(socket(upgraded, most), origin, unproven).await;
+            serve(socket(upgraded, most), origin, seat).await;
         }
     });
     response
@@ -88,7 +78,7 @@ pub(crate) fn socket(upgraded: Upgraded, most: usize) -> Socket {
 }
 
 /// RFC 6455's opening handshake: the answer, and the connection to come; or the refusal.
-pub(crate) fn shake_hands(request: &mut Request) -> Result<(Response, OnUpgrade), Response> {
+pub(crate) fn shake_hands<B>(request: &mut Request<B>) -> Result<(Response, OnUpgrade), Response> {
     if request.headers().get(header::SEC_WEBSOCKET_VERSION).is_none_or(|v| v != "13") {
         let mut response = plain(StatusCode::UPGRADE_REQUIRED, "WebSocket version 13 is needed");
         response.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, header::HeaderValue::from_static("13"));
@@ -113,26 +103,6 @@ pub(crate) fn shake_hands(request: &mut Request) -> Result<(Response, OnUpgrade)
         Ok(response) => Ok((response, upgrade)),
         Err(_) => Err(plain(StatusCode::INTERNAL_SERVER_ERROR, "the upgrade failed")),
     }
-}
-
-/// The refusal of a connection that cannot be told where it comes from.
-pub(crate) fn unattributed(refused: &Unattributed) -> Response {
-    let (message, kind) = match refused {
-        Unattributed::Proxy => (
-            "Proxy client attribution is required. Add the proxy's address to gateway.trustedProxies, and have it send \
-             X-Forwarded-For.",
-            "proxy_attribution_required",
-        ),
-        Unattributed::Host => {
-            ("The Host header does not name this gateway. Add the name to gateway.allowedHosts.", "host_not_allowed")
-        }
-    };
-    let body = json!({"error": {"message": message, "type": kind}}).to_string();
-    let response = Response::builder()
-        .status(StatusCode::FORBIDDEN)
-        .header(header::CONTENT_TYPE, "application/json; charset=utf-8")
-        .body(Body::from(body));
-    response.unwrap_or_else(|_| plain(StatusCode::FORBIDDEN, message))
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response {

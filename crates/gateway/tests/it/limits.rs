@@ -60,18 +60,6 @@ async fn wrong_guesses_lock_an_address_out() {
     assert_eq!(server.http(&format!("{bearer}203.0.113.10"), "").await.0, 200, "nobody else is");
 }
 
-#[tokio::test]
-async fn an_address_has_only_so_many_connections_without_a_handshake() {
-    let server = Server::start().await;
-    let mut waiting = Vec::new();
-    for _ in 0..32 {
-        waiting.push(server.open().await);
-    }
-    assert!(server.open_with("/", &[]).await.is_err(), "the 33rd is refused");
-    waiting[0].connect(connect_params(&["operator.read"], &[])).await;
-    assert!(server.open_with("/", &[]).await.is_ok(), "one that is in does not count");
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_never_reads_is_closed_and_nobody_else_notices() {
     let server = Server::start().await;

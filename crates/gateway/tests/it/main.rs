@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+mod admission;
 mod approvals;
 mod bench_tools;
 mod bridge;
@@ -9,6 +10,7 @@ mod devices;
 mod fuzz;
 mod harness;
 mod http;
+mod lanes;
 mod limits;
 mod nodes;
 mod params;

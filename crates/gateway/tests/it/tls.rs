@@ -39,7 +39,7 @@ impl Door {
         let stop = CancellationToken::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let listener = tls::TlsListener::new(listener, acceptor, stop.clone()).unwrap();
+        let listener = tls::TlsListener::new(listener, acceptor);
         tokio::spawn(listen::serve_tls(listener, server.gateway.clone(), stop.clone()));
         let der = made.cert.der().clone();
         Self { address, certificate, der, _files: files, _server: server, _stop: stop.drop_guard() }

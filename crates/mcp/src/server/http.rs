@@ -31,6 +31,8 @@ use tokio_util::sync::CancellationToken;
 
 /// A body is at most this long.
 pub const MAX_BODY_BYTES: usize = 16 << 20;
+/// A body must have come within this time.
+pub const BODY_WITHIN: Duration = Duration::from_secs(30);
 /// Sessions at once; beyond it the one idle longest ends.
 const MAX_SESSIONS: usize = 10_000;
 /// A session nobody uses ends after this long.
@@ -47,6 +49,17 @@ pub enum HttpBody {
     Whole(Bytes),
     /// As it comes.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+/// What a request is for, as far as its place among other requests goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    /// A request that wants an answer.
+    Call,
+    /// A notification (a cancel, say), or the answer to a question of ours: settled at once.
+    Notice,
+    /// A stream that lasts, or the end of a session.
+    Listen,
 }
 
 /// The MCP endpoint. Cheap to clone.
@@ -71,6 +84,24 @@ impl McpServer {
 }
 
 impl HttpDoor {
+    /// What a request is for. What cannot be read is a call: it is refused there.
+    pub fn kind(request: &Request<Bytes>) -> RequestKind {
+        /// The members that tell messages apart.
+        #[derive(serde::Deserialize)]
+        struct Shape {
+            id: Option<serde::de::IgnoredAny>,
+            method: Option<String>,
+        }
+        if request.method() != Method::POST {
+            return RequestKind::Listen;
+        }
+        match serde_json::from_slice::<Shape>(request.body()) {
+            Ok(Shape { id: None, method: Some(_) } | Shape { id: Some(_), method: None }) => RequestKind::Notice,
+            Ok(Shape { method: Some(method), .. }) if method == "subscriptions/listen" => RequestKind::Listen,
+            _ => RequestKind::Call,
+        }
+    }
+
     /// Answers one request.
     pub async fn handle(&self, client: Client, request: Request<Bytes>) -> Response<HttpBody> {
         match *request.method() {

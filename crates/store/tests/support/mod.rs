@@ -301,6 +301,7 @@ async fn append_until_killed(store: Arc<dyn Store>) {
 async fn fill_until_refused(store: Arc<dyn Store>) {
     let run = new_run();
     let mut seq = 0;
+    store.writable().unwrap();
     let error = loop {
         let frames = vec![frame(seq + 1, 1, noise(20_000, seq))];
         let appended = store.append(batch_of(run, frames, Durability::Sync));
@@ -317,6 +318,7 @@ async fn fill_until_refused(store: Arc<dyn Store>) {
     };
     assert!(store.append(batch(run, seq + 1..=seq + 1, Durability::Sync)).is_err(), "{error}");
     assert!(store.append(batch(new_run(), 1..=1, Durability::Ride)).is_err());
+    assert!(store.writable().is_err(), "whoever asks is told so without trying");
     assert!(store.durable(Position(1)).await.is_err(), "even what was durable: the log may have a hole");
     assert!(store.put("s", "k", vec![1], None).is_err());
     assert!(store.put_if_absent("s", "k", vec![1], None).is_err());

@@ -108,8 +108,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     let network_door = match acceptor {
         Some(acceptor) => {
-            let listener = tls::TlsListener::new(listener, acceptor, stop.clone())
-                .map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
+            let listener = tls::TlsListener::new(listener, acceptor);
             tokio::spawn(listen::serve_tls(listener, gateway.clone(), stop.clone()))
         }
         None => tokio::spawn(listen::serve(listener, gateway.clone(), stop.clone())),

@@ -17,10 +17,12 @@ use crate::{
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// A body is at most this long.
 pub const MAX_BODY_BYTES: usize = 64 << 20;
+/// A body must have come within this time: uploads of the largest size over a slow line.
+pub const BODY_WITHIN: Duration = Duration::from_secs(120);
 /// What a client may put before every path.
 pub const PREFIX: &str = "/openviking";
 
@@ -63,6 +65,10 @@ impl HttpDoor {
 
     /// Answers one request. The work is done where it may block.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<Bytes> {
+        if routes::is_probe(&request) {
+            // Whether the store is up is told without waiting for a thread: all of them may be busy.
+            return answer(&self.viking, &request);
+        }
         let viking = self.viking.clone();
         let work = tokio::task::spawn_blocking(move || answer(&viking, &request));
         work.await.unwrap_or_else(|_| {

@@ -17,6 +17,12 @@ use serde_json::{Value, json};
 /// The version of the interface that is spoken.
 const VERSION: &str = "0.5.2";
 
+/// Whether a request only asks if the interface is up: answered from memory.
+pub(super) fn is_probe(request: &http::Request<bytes::Bytes>) -> bool {
+    let path = request.uri().path();
+    matches!(path.strip_prefix(super::PREFIX).unwrap_or(path), "/health" | "/ready")
+}
+
 pub(super) fn answer(ask: &Ask<'_>) -> Result<Answer> {
     let path: Vec<&str> = ask.path.iter().map(String::as_str).collect();
     let is = |method: Method| ask.method == method;

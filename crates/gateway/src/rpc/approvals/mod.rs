@@ -8,7 +8,7 @@ mod show;
 pub(crate) use asker::Asker;
 pub(crate) use show::{kind, requested, resolved};
 
-use super::{Ask, RpcError, blocking, from_failure};
+use super::{Ask, RpcError, from_failure, promptly};
 use crate::ws::params::{Field, Kind, check, count, text};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -79,7 +79,7 @@ fn is_visible(ask: &Ask<'_>, approval: &Approval) -> bool {
 
 async fn find(ask: &Ask<'_>, id: &str, wanted: Option<&'static str>) -> Result<Approval, RpcError> {
     let (approvals, id) = (ask.gateway.service().engine().approvals().clone(), id.to_owned());
-    let found = blocking(move || Ok(approvals.get(&id)?)).await?;
+    let found = promptly(move || Ok(approvals.get(&id)?)).await?;
     found
         .filter(|a| wanted.is_none_or(|wanted| kind(&a.request) == wanted) && is_visible(ask, a))
         .ok_or_else(|| not_found(ask.method))
@@ -186,7 +186,7 @@ fn grant_end(params: &Map<String, Value>) -> Result<Option<Timestamp>, RpcError>
 async fn history(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
     let params = check(ask.method, params, HISTORY)?;
     let approvals = ask.gateway.service().engine().approvals().clone();
-    let all = blocking(move || Ok(approvals.history()?)).await?;
+    let all = promptly(move || Ok(approvals.history()?)).await?;
     let (wanted, now) = (text(&params, "kind"), now(ask));
     let limit = count(&params, "limit").unwrap_or(50) as usize;
     let skip: usize = match text(&params, "cursor") {

@@ -3,7 +3,7 @@
 
 use super::{Asker, REQUEST, RpcError, show};
 use crate::{
-    rpc::{Ask, blocking, from_failure},
+    rpc::{Ask, from_failure, promptly},
     ws::{
         connection,
         params::{Field, Kind, check, count, flag, text},
@@ -230,6 +230,6 @@ async fn put(ask: &Ask<'_>, question: Question, mut params: Map<String, Value>) 
     approvals.wait(waiting, &CancellationToken::new()).await.map_err(from_failure)?;
     let id = question.id.clone();
     let approvals = approvals.clone();
-    let settled = blocking(move || Ok(approvals.get(&id)?)).await?;
+    let settled = promptly(move || Ok(approvals.get(&id)?)).await?;
     Ok(settled.map_or_else(|| last(None), |approval| show::decided(&approval)))
 }

@@ -1,0 +1,276 @@
+//! Admission: what every HTTP request passes before its handler, or a byte of its body, is touched.
+//!
+//! Each route and each mount states a [`Rule`]: who may ask, how large a body may be and within which time it must have
+//! come. [`admit`] checks, in this order, `Host` and forwarding headers, `Origin`, lockout, credential, declared size.
+//! Handlers receive an [`Admitted`] request, which only this module can make; the body is read through it, under the
+//! rule's limits and an account of memory ([`body`]). Sockets are counted for each address ([`seats`]).
+//!
+//! What a caller may do once it is admitted is not decided here.
+
+pub(crate) mod body;
+pub(crate) mod seats;
+
+use crate::{
+    auth::{self, Origin, Unattributed},
+    hub::{Gateway, Lane},
+};
+use axum::{
+    body::{Body, HttpBody},
+    extract::Request,
+    http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
+    response::Response,
+};
+use body::{Received, Unread};
+use seats::{NoSeat, Seat};
+use serde::Serialize;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+/// Who may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Open,
+    Credential,
+    CredentialOrApiKey,
+    FirstFrame,
+}
+
+/// What a route demands of a request. There is no default: a route cannot be added without stating one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    access: Access,
+    max_body: usize,
+    within: Duration,
+}
+
+impl Rule {
+    /// Anybody may ask, with `GET` or `HEAD`; no body is taken.
+    pub const fn open() -> Self {
+        Self { access: Access::Open, max_body: 0, within: Duration::ZERO }
+    }
+
+    /// The shared credential is needed as a bearer; a body has at most `max_body` bytes and comes within a time.
+    pub const fn credential(max_body: usize, within: Duration) -> Self {
+        Self { access: Access::Credential, max_body, within }
+    }
+
+    /// The credential may also come as `X-API-Key`.
+    pub const fn or_api_key(self) -> Self {
+        Self { access: Access::CredentialOrApiKey, ..self }
+    }
+
+    /// A WebSocket whose first frame carries the credential. It stays unproven until then; no body is taken.
+    pub(crate) const fn first_frame() -> Self {
+        Self { access: Access::FirstFrame, max_body: 0, within: Duration::ZERO }
+    }
+
+    pub(crate) fn is_open(self) -> bool {
+        self.access == Access::Open
+    }
+}
+
+/// The other end of a connection.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    pub(crate) seat: Arc<Seat>,
+}
+
+/// A request that passed admission. Its body has not been read.
+pub(crate) struct Admitted {
+    pub(crate) parts: Parts,
+    pub(crate) origin: Origin,
+    pub(crate) seat: Arc<Seat>,
+    body: Body,
+    rule: Rule,
+}
+
+impl Admitted {
+    /// Reads the body under the rule's limits.
+    pub(crate) async fn read(self, gateway: &Gateway) -> Result<Received, Response> {
+        let Self { parts, origin, seat, body, rule } = self;
+        match body::read(&gateway.inner.bodies, origin.address, body, rule.max_body, rule.within).await {
+            Ok((bytes, held)) => Ok(Received { parts, bytes, origin, held }),
+            Err(unread) => {
+                seat.leave_unread();
+                Err(closing(match unread {
+                    Unread::TooLarge => too_large(),
+                    Unread::TooSlow => {
+                        refusal(StatusCode::REQUEST_TIMEOUT, "Request body timeout", "invalid_request_error")
+                    }
+                    Unread::NoMemory => busy("too many request bodies are being read; try again"),
+                    Unread::Broken => {
+                        refusal(StatusCode::BAD_REQUEST, "The request body is broken", "invalid_request_error")
+                    }
+                }))
+            }
+        }
+    }
+
+    /// What an upgrade to a WebSocket needs.
+    pub(crate) fn into_upgrade(self) -> (axum::http::Request<()>, Origin, Arc<Seat>) {
+        (axum::http::Request::from_parts(self.parts, ()), self.origin, self.seat)
+    }
+}
+
+/// Admits a request, or says why not. Nothing of its body has been read either way.
+pub(crate) fn admit(gateway: &Gateway, peer: &Peer, rule: Rule, request: Request) -> Result<Admitted, Response> {
+    let (parts, body) = request.into_parts();
+    let checked = check(gateway, peer, rule, &parts.headers).and_then(|origin| fits(rule, &body).map(|()| origin));
+    match checked {
+        Ok(origin) => Ok(Admitted { parts, origin, seat: peer.seat.clone(), body, rule }),
+        Err(refused) => Err(refuse_unread(peer, &body, refused)),
+    }
+}
+
+/// A refusal for a request whose body nobody reads: the connection ends with it.
+fn refuse_unread(peer: &Peer, body: &Body, refused: Response) -> Response {
+    if body.is_end_stream() {
+        return refused;
+    }
+    peer.seat.leave_unread();
+    closing(refused)
+}
+
+/// Refuses a request before it has a rule: a path or a method that does not exist.
+pub(crate) fn turn_away(gateway: &Gateway, peer: &Peer, request: &Request, answer: Response) -> Response {
+    let checked = from_where(gateway, peer, request.headers());
+    refuse_unread(peer, request.body(), checked.map_or_else(|refused| refused, |_| answer))
+}
+
+/// `Host`, forwarding headers and `Origin`.
+fn from_where(gateway: &Gateway, peer: &Peer, headers: &HeaderMap) -> Result<Origin, Response> {
+    let origin = auth::origin(gateway.settings(), peer.address.ip(), headers).map_err(|why| unattributed(&why))?;
+    if origin.address != peer.address.ip().to_canonical() {
+        peer.seat.attribute(origin.address);
+    }
+    Ok(origin)
+}
+
+fn check(gateway: &Gateway, peer: &Peer, rule: Rule, headers: &HeaderMap) -> Result<Origin, Response> {
+    let origin = from_where(gateway, peer, headers)?;
+    if rule.access == Access::FirstFrame {
+        // A page of a foreign origin learns from the answer to its first frame that it may not connect, as clients of the
+        // real gateway expect.
+        return Ok(origin);
+    }
+    if !origin.browser_allowed {
+        return Err(refusal(StatusCode::FORBIDDEN, "Origin not allowed", "forbidden"));
+    }
+    if rule.access == Access::Open {
+        return Ok(origin);
+    }
+    let guesses = &gateway.inner.guesses;
+    if let Some(wait) = guesses.locked(&origin) {
+        let message = "Too many failed authentication attempts. Please try again later.";
+        let mut response = refusal(StatusCode::TOO_MANY_REQUESTS, message, "rate_limited");
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+        return Err(response);
+    }
+    match shown(headers, rule.access) {
+        Some(secret) if gateway.inner.secret.is(secret) => {
+            guesses.right(&origin);
+            peer.seat.prove().map_err(|why| match why {
+                NoSeat::Evicted => busy("this connection was closed to make room; connect again"),
+                NoSeat::TooMany => busy("too many HTTP connections; try again"),
+            })?;
+            Ok(origin)
+        }
+        other => {
+            if other.is_some() {
+                guesses.wrong(&origin);
+            }
+            Err(refusal(StatusCode::UNAUTHORIZED, "Unauthorized", "unauthorized"))
+        }
+    }
+}
+
+/// The credential that a request shows, if it shows one.
+fn shown(headers: &HeaderMap, access: Access) -> Option<&str> {
+    match headers.get(header::AUTHORIZATION) {
+        Some(value) => {
+            let (scheme, secret) = value.to_str().ok()?.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
+        }
+        None if access == Access::CredentialOrApiKey => {
+            headers.get("x-api-key").and_then(|key| key.to_str().ok()).map(str::trim)
+        }
+        None => None,
+    }
+}
+
+/// Whether the body, as far as it was declared, is within the rule.
+fn fits(rule: Rule, body: &Body) -> Result<(), Response> {
+    if body.is_end_stream() || (rule.max_body > 0 && body.size_hint().lower() <= rule.max_body as u64) {
+        return Ok(());
+    }
+    if rule.max_body == 0 {
+        return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, "This path takes no body", "invalid_request_error"));
+    }
+    Err(too_large())
+}
+
+fn too_large() -> Response {
+    refusal(StatusCode::PAYLOAD_TOO_LARGE, "Payload too large", "invalid_request_error")
+}
+
+/// The refusal of a request that there is no room for now.
+pub(crate) fn busy(message: &str) -> Response {
+    let mut response = refusal(StatusCode::SERVICE_UNAVAILABLE, message, "unavailable");
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+fn closing(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+#[derive(Serialize)]
+struct Refusal<'a> {
+    error: RefusalReason<'a>,
+}
+
+#[derive(Serialize)]
+struct RefusalReason<'a> {
+    message: &'a str,
+    r#type: &'a str,
+}
+
+fn refusal(status: StatusCode, message: &str, kind: &str) -> Response {
+    let body = serde_json::to_vec(&Refusal { error: RefusalReason { message, r#type: kind } }).unwrap_or_default();
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+/// The refusal of a request that does not say truthfully where it comes from or whom it wants.
+fn unattributed(why: &Unattributed) -> Response {
+    let (message, kind) = match why {
+        Unattributed::Proxy => (
+            "Proxy client attribution is required. Add the proxy's address to gateway.trustedProxies, and have it send \
+             X-Forwarded-For.",
+            "proxy_attribution_required",
+        ),
+        Unattributed::Host => {
+            ("The Host header does not name this gateway. Add the name to gateway.allowedHosts.", "host_not_allowed")
+        }
+    };
+    refusal(StatusCode::FORBIDDEN, message, kind)
+}
+
+/// Admits and dismisses a request with the credential so many times, for the benchmark of what admission costs: the head
+/// is checked, a place in the ordinary lane is taken and given back. Says how many were admitted.
+pub async fn exercise(gateway: &Gateway, peer: SocketAddr, headers: &HeaderMap, times: usize) -> usize {
+    let Some(seat) = gateway.inner.seats.take(peer.ip(), true).await else { return 0 };
+    let (peer, rule) = (Peer { address: peer, seat }, Rule::credential(1 << 20, Duration::from_secs(1)));
+    let mut admitted = 0;
+    for _ in 0..times {
+        let Ok(origin) = check(gateway, &peer, rule, headers) else { continue };
+        if fits(rule, &Body::empty()).is_ok() && gateway.http_place(&origin, Lane::Ordinary, 0).await.is_ok() {
+            admitted += 1;
+        }
+    }
+    admitted
+}

@@ -1,0 +1,528 @@
+//! Seats: how many sockets each address holds, from the accepted TCP connection to the moment it is really closed.
+//!
+//! A connection is *unproven* until it shows a credential. Unproven connections are bounded for each address and in all;
+//! when the bound is reached the oldest one is closed, so that idle sockets cannot keep others out. A connection that has
+//! shown a credential is *proven*, leaves the unproven count and is never evicted. The seat travels inside the socket
+//! ([`Seated`]), so that it is given back when the socket is dropped and not before.
+//!
+//! This module knows addresses and sockets. It knows nothing of HTTP, WebSocket or credentials.
+
+use crate::settings::{LINGER, MAX_HTTP_CONNECTIONS, MAX_LINGER_BYTES, MAX_UNPROVEN, MAX_UNPROVEN_PER_ADDRESS, YOUNG};
+use futures_util::task::AtomicWaker;
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    net::{IpAddr, Ipv6Addr},
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Sleep,
+};
+
+/// When an address has fewer free seats than this, one old connection is closed for each new one, so that a new
+/// connection seldom has to wait.
+const HEADROOM: usize = 16;
+/// The same for all addresses together.
+const HEADROOM_IN_ALL: usize = 64;
+/// How long the listener waits between two looks for a free seat.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Descriptors that stay free for files, upstream servers and the database: the others may be sockets of strangers.
+const UNPROVEN_SHARE_OF_FILES: u64 = 4;
+
+const UNPROVEN: u8 = 0;
+const PROVEN: u8 = 1;
+const EVICTED: u8 = 2;
+
+/// All seats of a listener.
+pub(crate) struct Seats {
+    state: Mutex<State>,
+    per_address: usize,
+    in_all: usize,
+    proven_http: usize,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    /// Unproven connections of all addresses, evicted ones included until they are closed.
+    unproven: usize,
+    /// Proven connections that are not WebSockets.
+    proven_http: usize,
+    addresses: HashMap<IpAddr, Address>,
+}
+
+#[derive(Default)]
+struct Address {
+    /// By arrival, the oldest first. Evicted ones stay until they are closed.
+    unproven: BTreeMap<u64, Arc<Occupant>>,
+    /// Proven connections, of any kind.
+    proven: usize,
+}
+
+/// What a seat and its socket share.
+struct Occupant {
+    standing: AtomicU8,
+    /// A request was refused before its body was read: the rest of it is discarded before the socket is closed.
+    unread: AtomicBool,
+    since: Instant,
+    reader: AtomicWaker,
+    writer: AtomicWaker,
+}
+
+impl Occupant {
+    fn is(&self, standing: u8) -> bool {
+        self.standing.load(Ordering::Acquire) == standing
+    }
+
+    fn evict(&self) {
+        if self.standing.compare_exchange(UNPROVEN, EVICTED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.reader.wake();
+            self.writer.wake();
+        }
+    }
+}
+
+/// Where a connection is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    Unproven,
+    ProvenHttp,
+    ProvenSocket,
+}
+
+/// One connection's seat; given back when dropped.
+pub(crate) struct Seat {
+    seats: Arc<Seats>,
+    occupant: Arc<Occupant>,
+    number: u64,
+    place: Mutex<(IpAddr, Counted)>,
+}
+
+/// Why a connection cannot go on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoSeat {
+    /// It was evicted while it tried, and is being closed.
+    Evicted,
+    /// There are too many proven HTTP connections.
+    TooMany,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whoever has one IPv6 address mostly has its /64.
+pub(super) fn counted_as(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if !v6.is_loopback() => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        other => other,
+    }
+}
+
+impl Seats {
+    /// With the fixed limits, and fewer seats where this process may open few files.
+    pub(crate) fn new() -> Arc<Self> {
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let by_files = usize::try_from(files / UNPROVEN_SHARE_OF_FILES).unwrap_or(usize::MAX).max(2 * HEADROOM_IN_ALL);
+        Self::with_limits(MAX_UNPROVEN_PER_ADDRESS, MAX_UNPROVEN.min(by_files), MAX_HTTP_CONNECTIONS)
+    }
+
+    fn with_limits(per_address: usize, in_all: usize, proven_http: usize) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), per_address, in_all, proven_http })
+    }
+
+    /// A seat for a connection that was just accepted. `limited` is false for a trusted proxy, whose connections belong
+    /// to other addresses. `None` means that the address has too many young connections: this one is to be dropped.
+    pub(crate) async fn take(self: &Arc<Self>, peer: IpAddr, limited: bool) -> Option<Arc<Seat>> {
+        let address = counted_as(peer);
+        let give_up = Instant::now() + 2 * YOUNG;
+        loop {
+            let patient = match self.try_take(address, limited) {
+                Ok(seat) => return Some(seat),
+                Err(patient) => patient,
+            };
+            if !patient || Instant::now() >= give_up {
+                return None;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// A seat, or whether waiting for one is worth it: where clients with a credential live, a burst of new connections is
+    /// theirs as likely as not, and they prove themselves within milliseconds.
+    fn try_take(self: &Arc<Self>, address: IpAddr, limited: bool) -> Result<Arc<Seat>, bool> {
+        let mut state = lock(&self.state);
+        if state.unproven + HEADROOM_IN_ALL > self.in_all {
+            state.evict_from_the_most_crowded();
+        }
+        let own = state.addresses.entry(address).or_default();
+        if limited && own.unproven.len() + HEADROOM > self.per_address {
+            own.evict_oldest();
+        }
+        // The connection in the caller's hand is a socket too.
+        let full = (limited && own.unproven.len() + 1 >= self.per_address) || state.unproven + 1 >= self.in_all;
+        if full {
+            let own = state.addresses.get(&address);
+            let patient = address.is_loopback() || own.is_some_and(|own| own.proven > 0);
+            state.forget_if_empty(address);
+            return Err(patient);
+        }
+        let occupant = Arc::new(Occupant {
+            standing: AtomicU8::new(UNPROVEN),
+            unread: AtomicBool::new(false),
+            since: Instant::now(),
+            reader: AtomicWaker::new(),
+            writer: AtomicWaker::new(),
+        });
+        let number = state.next;
+        state.next += 1;
+        state.enter(address, number, &occupant);
+        let place = Mutex::new((address, Counted::Unproven));
+        Ok(Arc::new(Seat { seats: self.clone(), occupant, number, place }))
+    }
+
+    /// Makes room after the system refused to open one more file.
+    pub(crate) fn make_room(&self) {
+        lock(&self.state).evict_from_the_most_crowded();
+    }
+
+    /// Unproven connections now.
+    pub(crate) fn unproven(&self) -> usize {
+        lock(&self.state).unproven
+    }
+}
+
+impl State {
+    fn enter(&mut self, address: IpAddr, number: u64, occupant: &Arc<Occupant>) {
+        self.unproven += 1;
+        self.addresses.entry(address).or_default().unproven.insert(number, occupant.clone());
+    }
+
+    fn leave(&mut self, address: IpAddr, number: u64, counted: Counted) {
+        let own = self.addresses.entry(address).or_default();
+        match counted {
+            Counted::Unproven => {
+                if own.unproven.remove(&number).is_some() {
+                    self.unproven -= 1;
+                }
+            }
+            Counted::ProvenHttp => {
+                own.proven = own.proven.saturating_sub(1);
+                self.proven_http = self.proven_http.saturating_sub(1);
+            }
+            Counted::ProvenSocket => own.proven = own.proven.saturating_sub(1),
+        }
+        self.forget_if_empty(address);
+    }
+
+    fn forget_if_empty(&mut self, address: IpAddr) {
+        if self.addresses.get(&address).is_some_and(|own| own.unproven.is_empty() && own.proven == 0) {
+            self.addresses.remove(&address);
+        }
+    }
+
+    fn evict_from_the_most_crowded(&mut self) {
+        if let Some(most) = self.addresses.values().max_by_key(|own| own.unproven.len()) {
+            for _ in 0..HEADROOM {
+                most.evict_oldest();
+            }
+        }
+    }
+}
+
+impl Address {
+    /// Closes the connection that has been unproven for longest, unless all of them have just arrived.
+    fn evict_oldest(&self) {
+        let oldest = self.unproven.values().find(|occupant| occupant.is(UNPROVEN));
+        if let Some(occupant) = oldest.filter(|occupant| occupant.since.elapsed() >= YOUNG) {
+            occupant.evict();
+        }
+    }
+}
+
+impl Seat {
+    /// Counts the connection at another address: what a trusted proxy says about its client.
+    pub(crate) fn attribute(&self, client: IpAddr) {
+        let address = counted_as(client);
+        let mut place = lock(&self.place);
+        if place.0 == address || place.1 != Counted::Unproven {
+            return;
+        }
+        let mut state = lock(&self.seats.state);
+        state.leave(place.0, self.number, Counted::Unproven);
+        state.enter(address, self.number, &self.occupant);
+        if let Some(own) = state.addresses.get(&address)
+            && own.unproven.len() > self.seats.per_address
+        {
+            // The youngest goes here: whoever is behind a proxy is not waited for by the listener.
+            self.occupant.evict();
+        }
+        place.0 = address;
+    }
+
+    /// The connection has shown a credential: it leaves the unproven count.
+    pub(crate) fn prove(&self) -> Result<(), NoSeat> {
+        if self.occupant.is(PROVEN) {
+            return Ok(());
+        }
+        let mut place = lock(&self.place);
+        let mut state = lock(&self.seats.state);
+        if place.1 != Counted::Unproven {
+            return Ok(());
+        }
+        if state.proven_http >= self.seats.proven_http {
+            return Err(NoSeat::TooMany);
+        }
+        let standing = &self.occupant.standing;
+        if standing.compare_exchange(UNPROVEN, PROVEN, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Err(NoSeat::Evicted);
+        }
+        let address = place.0;
+        state.proven_http += 1;
+        // Counted before it leaves, so that the address is not forgotten in between.
+        state.addresses.entry(address).or_default().proven += 1;
+        state.leave(address, self.number, Counted::Unproven);
+        place.1 = Counted::ProvenHttp;
+        Ok(())
+    }
+
+    /// The connection is a proven WebSocket, which has a limit of its own.
+    pub(crate) fn prove_socket(&self) -> Result<(), NoSeat> {
+        let proven = self.prove();
+        // A full house of HTTP connections does not keep WebSockets out.
+        let mut place = lock(&self.place);
+        let mut state = lock(&self.seats.state);
+        match (proven, place.1) {
+            (Err(NoSeat::Evicted), _) => return Err(NoSeat::Evicted),
+            (_, Counted::ProvenHttp) => state.proven_http = state.proven_http.saturating_sub(1),
+            (_, Counted::Unproven) => {
+                let standing = &self.occupant.standing;
+                if standing.compare_exchange(UNPROVEN, PROVEN, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                    return Err(NoSeat::Evicted);
+                }
+                let address = place.0;
+                state.addresses.entry(address).or_default().proven += 1;
+                state.leave(address, self.number, Counted::Unproven);
+            }
+            (_, Counted::ProvenSocket) => {}
+        }
+        place.1 = Counted::ProvenSocket;
+        Ok(())
+    }
+
+    /// A request on this connection is refused without reading its body.
+    pub(crate) fn leave_unread(&self) {
+        self.occupant.unread.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let (address, counted) = *lock(&self.place);
+        lock(&self.seats.state).leave(address, self.number, counted);
+    }
+}
+
+/// A socket with its seat. An evicted socket fails at its next read or write, whatever was being done with it.
+pub(crate) struct Seated<S> {
+    io: S,
+    seat: Arc<Seat>,
+    lingering: Option<Lingering>,
+}
+
+/// What a peer still sends after its request was refused is discarded for a moment: closing with unread bytes would
+/// reset the connection, and the peer might never read the refusal.
+struct Lingering {
+    until: Pin<Box<Sleep>>,
+    left: usize,
+}
+
+impl<S> Seated<S> {
+    pub(crate) fn new(io: S, seat: Arc<Seat>) -> Self {
+        Self { io, seat, lingering: None }
+    }
+
+    /// Whether the connection may go on; wakes the task when that changes.
+    fn watch(&self, waker: &AtomicWaker, cx: &Context<'_>) -> io::Result<()> {
+        let occupant = &self.seat.occupant;
+        if occupant.is(PROVEN) {
+            return Ok(());
+        }
+        waker.register(cx.waker());
+        if occupant.is(EVICTED) {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "closed to make room for another connection"));
+        }
+        Ok(())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Seated<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.watch(&self.seat.occupant.reader, cx)?;
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Seated<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.watch(&self.seat.occupant.writer, cx)?;
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.watch(&self.seat.occupant.writer, cx)?;
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.lingering.is_none() {
+            std::task::ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
+            if !this.seat.occupant.unread.load(Ordering::Acquire) {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        this.watch(&this.seat.occupant.reader, cx)?;
+        let lingering = this
+            .lingering
+            .get_or_insert_with(|| Lingering { until: Box::pin(tokio::time::sleep(LINGER)), left: MAX_LINGER_BYTES });
+        let mut scrap = [0; 4 << 10];
+        while lingering.left > 0 && lingering.until.as_mut().poll(cx).is_pending() {
+            let mut buf = ReadBuf::new(&mut scrap);
+            match std::task::ready!(Pin::new(&mut this.io).poll_read(cx, &mut buf)) {
+                Ok(()) if !buf.filled().is_empty() => {
+                    lingering.left = lingering.left.saturating_sub(buf.filled().len())
+                }
+                _ => break,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.watch(&self.seat.occupant.writer, cx)?;
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+
+    const HERE: &str = "127.0.0.1";
+    const FAR: &str = "203.0.113.9";
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    async fn fill(seats: &Arc<Seats>, address: &str, count: usize) -> Vec<Arc<Seat>> {
+        let mut held = Vec::new();
+        for _ in 0..count {
+            held.push(seats.take(ip(address), true).await.expect("a seat"));
+        }
+        held
+    }
+
+    #[tokio::test]
+    async fn an_old_unproven_connection_makes_room_and_a_proven_one_never_does() {
+        let seats = Seats::with_limits(32, 1000, 1000);
+        let mut held = fill(&seats, HERE, 20).await;
+        held[0].prove().unwrap();
+        tokio::time::sleep(YOUNG).await;
+        held.extend(fill(&seats, HERE, 2).await);
+        assert!(held[0].occupant.is(PROVEN));
+        assert!(held[1].occupant.is(EVICTED), "the oldest unproven one");
+        assert!(held[3].occupant.is(UNPROVEN));
+        let (mut peer, own) = tokio::io::duplex(64);
+        let mut evicted = Seated::new(own, held[1].clone());
+        assert_eq!(evicted.read(&mut [0; 8]).await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+        assert_eq!(held[1].prove(), Err(NoSeat::Evicted), "too late");
+        drop(evicted);
+        assert_eq!(peer.read(&mut [0; 8]).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_counted_until_it_is_dropped() {
+        let seats = Seats::with_limits(32, 1000, 1000);
+        let held = fill(&seats, FAR, 31).await;
+        assert!(seats.take(ip(FAR), true).await.is_none(), "all of them are young, and none has a credential");
+        assert!(seats.take(ip("203.0.113.10"), true).await.is_some(), "another address is not affected");
+        assert_eq!(seats.unproven(), 31);
+        tokio::time::sleep(YOUNG).await;
+        assert!(seats.take(ip(FAR), true).await.is_none(), "evicted, but still open: they count");
+        drop(held);
+        assert_eq!(seats.unproven(), 0);
+        assert!(lock(&seats.state).addresses.is_empty(), "nothing is remembered about an address that is gone");
+    }
+
+    #[tokio::test]
+    async fn a_burst_on_loopback_waits_for_those_before_it() {
+        let seats = Seats::with_limits(32, 1000, 1000);
+        let held = fill(&seats, HERE, 31).await;
+        let waiting = tokio::spawn({
+            let seats = seats.clone();
+            async move { seats.take(ip(HERE), true).await.is_some() }
+        });
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        held[30].prove().unwrap();
+        assert!(waiting.await.unwrap());
+        assert!(held.iter().all(|seat| !seat.occupant.is(EVICTED)));
+    }
+
+    #[tokio::test]
+    async fn the_most_crowded_address_gives_way_when_all_seats_are_taken() {
+        let seats = Seats::with_limits(1000, 200, 1000);
+        let crowd = fill(&seats, FAR, 120).await;
+        let few = fill(&seats, HERE, 10).await;
+        tokio::time::sleep(YOUNG).await;
+        fill(&seats, "203.0.113.77", 8).await;
+        assert!(crowd.iter().any(|seat| seat.occupant.is(EVICTED)));
+        assert!(few.iter().all(|seat| seat.occupant.is(UNPROVEN)));
+    }
+
+    #[tokio::test]
+    async fn a_proxys_connection_is_counted_at_its_client() {
+        let seats = Seats::with_limits(32, 1000, 1000);
+        let mut held = Vec::new();
+        for _ in 0..40 {
+            held.push(seats.take(ip(HERE), false).await.expect("a proxy has no limit of its own"));
+        }
+        for seat in &held {
+            seat.attribute(ip("2001:db8::1"));
+        }
+        assert_eq!(held.iter().filter(|seat| seat.occupant.is(EVICTED)).count(), 8);
+        let neighbour = seats.take(ip("2001:db8::2"), true).await;
+        assert!(neighbour.is_none(), "the same /64");
+        held[0].prove_socket().unwrap();
+        drop(held);
+        assert_eq!((seats.unproven(), lock(&seats.state).proven_http), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn proven_http_connections_have_a_limit_that_sockets_do_not_share() {
+        let seats = Seats::with_limits(32, 1000, 2);
+        let held = fill(&seats, HERE, 4).await;
+        held[0].prove().unwrap();
+        held[1].prove().unwrap();
+        assert_eq!(held[2].prove(), Err(NoSeat::TooMany));
+        held[2].prove_socket().unwrap();
+        held[1].prove_socket().unwrap();
+        held[3].prove().unwrap();
+    }
+}
