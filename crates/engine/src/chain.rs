@@ -5,7 +5,7 @@
 //! of a signed note (C2SP tlog-checkpoint: origin, size, base64 root hash, then a signature line), so that a reader who
 //! holds the public key needs nothing else from us. What a local key cannot prove is said in SECURITY.md.
 
-use crate::store::Frame;
+use crate::{end_tag::EndTagKey, record::RecordKind, store::Frame};
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
@@ -44,17 +44,23 @@ pub struct Checkpoint {
 pub struct Signer {
     name: String,
     key: SigningKey,
+    end_tags: EndTagKey,
 }
 
 impl Signer {
     /// From a 32-byte secret.
     pub fn from_secret(name: impl Into<String>, secret: &[u8; 32]) -> Self {
-        Self { name: name.into(), key: SigningKey::from_bytes(secret) }
+        Self { name: name.into(), key: SigningKey::from_bytes(secret), end_tags: EndTagKey::derive(secret) }
     }
 
-    /// What a verifier needs.
+    /// What a verifier needs. This one can check the tags of run ends as well, which the public key alone cannot.
     pub fn verifier(&self) -> Verifier {
-        Verifier { name: self.name.clone(), key: self.key.verifying_key() }
+        Verifier { name: self.name.clone(), key: self.key.verifying_key(), end_tags: Some(self.end_tags.clone()) }
+    }
+
+    /// Adds the tag to the payload of a run's `Finished` record; see [`crate::end_tag`].
+    pub(crate) fn tag_end(&self, run_id: RunId, seq: u64, previous: &[u8; 32], payload: &mut Vec<u8>) {
+        self.end_tags.add(run_id, seq, previous, payload);
     }
 
     /// Signs a tree head: `origin` says which log, `size` how many records, `hash` the chain value.
@@ -77,6 +83,8 @@ impl Signer {
 pub struct Verifier {
     name: String,
     key: VerifyingKey,
+    /// Only the holder of the signing key has it.
+    end_tags: Option<EndTagKey>,
 }
 
 impl Verifier {
@@ -84,7 +92,7 @@ impl Verifier {
     pub fn parse(text: &str) -> Option<Self> {
         let (name, key) = text.trim().rsplit_once('+')?;
         let bytes: [u8; 32] = BASE64.decode(key).ok()?.try_into().ok()?;
-        Some(Self { name: name.to_owned(), key: VerifyingKey::from_bytes(&bytes).ok()? })
+        Some(Self { name: name.to_owned(), key: VerifyingKey::from_bytes(&bytes).ok()?, end_tags: None })
     }
 
     /// `name+base64(key)`.
@@ -144,6 +152,30 @@ pub struct BadRecord {
     pub problem: String,
 }
 
+/// Records that no signature covered when a start found them. What they say may be true; nothing proves it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnsignedRecords {
+    /// The first of them.
+    pub from: u64,
+    /// The last of them.
+    pub to: u64,
+}
+
+/// The key in a note's payload under which a process that takes a run up names the [`UnsignedRecords`] it found.
+pub(crate) const UNSIGNED_KEY: &str = "unsignedRecords";
+
+/// The part of a note's payload that names unsigned records.
+#[derive(Deserialize)]
+struct NoteOfUnsigned {
+    payload: Option<UnsignedPayload>,
+}
+
+#[derive(Deserialize)]
+struct UnsignedPayload {
+    #[serde(rename = "unsignedRecords")] // UNSIGNED_KEY
+    unsigned: Option<UnsignedRecords>,
+}
+
 /// Walks a run's frames in order and checks numbering, chain and checkpoints as it goes.
 pub struct ChainWalker<'a> {
     run_id: RunId,
@@ -151,12 +183,16 @@ pub struct ChainWalker<'a> {
     seq: u64,
     chain: [u8; 32],
     signed_seq: u64,
+    finished: bool,
+    proven: Option<(u64, [u8; 32])>,
+    unsigned: Vec<UnsignedRecords>,
 }
 
 impl<'a> ChainWalker<'a> {
     /// Begins before the first record. Without a verifier only the chain is checked, not the signatures.
     pub fn new(run_id: RunId, verifier: Option<&'a Verifier>) -> Self {
-        Self { run_id, verifier, seq: 0, chain: genesis(run_id), signed_seq: 0 }
+        let chain = genesis(run_id);
+        Self { run_id, verifier, seq: 0, chain, signed_seq: 0, finished: false, proven: None, unsigned: Vec::new() }
     }
 
     /// Takes the next frame.
@@ -176,28 +212,52 @@ impl<'a> ChainWalker<'a> {
                     .into(),
             });
         }
-        if frame.kind == crate::record::RecordKind::Checkpoint as u8 {
-            let checkpoint: Checkpoint = serde_json::from_slice(&frame.payload)
-                .map_err(|e| BadRecord { seq: frame.seq, problem: format!("not a checkpoint: {e}") })?;
-            if checkpoint.seq != self.seq {
-                return Err(BadRecord {
-                    seq: frame.seq,
-                    problem: "the checkpoint is for another place in the record".into(),
-                });
-            }
-            if let Some(verifier) = self.verifier {
-                if !verifier.check_run(&checkpoint, self.run_id, &self.chain) {
-                    return Err(BadRecord {
-                        seq: frame.seq,
-                        problem: "the checkpoint's signature is not valid".into(),
-                    });
-                }
-                self.signed_seq = checkpoint.seq;
-            }
+        match RecordKind::from_u8(frame.kind) {
+            Some(RecordKind::Checkpoint) => self.take_checkpoint(frame, chain)?,
+            Some(RecordKind::Finished) => self.take_end(frame, chain),
+            Some(RecordKind::Note) => self.take_note(frame),
+            _ => {}
         }
         self.seq = frame.seq;
         self.chain = chain;
         Ok(())
+    }
+
+    fn take_checkpoint(&mut self, frame: &Frame, chain: [u8; 32]) -> Result<(), BadRecord> {
+        let bad = |problem: String| BadRecord { seq: frame.seq, problem };
+        let checkpoint: Checkpoint =
+            serde_json::from_slice(&frame.payload).map_err(|e| bad(format!("not a checkpoint: {e}")))?;
+        if checkpoint.seq != self.seq {
+            return Err(bad("the checkpoint is for another place in the record".into()));
+        }
+        if let Some(verifier) = self.verifier {
+            if !verifier.check_run(&checkpoint, self.run_id, &self.chain) {
+                return Err(bad("the checkpoint's signature is not valid".into()));
+            }
+            self.signed_seq = checkpoint.seq;
+            self.proven = Some((frame.seq, chain));
+        }
+        Ok(())
+    }
+
+    fn take_end(&mut self, frame: &Frame, chain: [u8; 32]) {
+        self.finished = true;
+        let tags = self.verifier.and_then(|v| v.end_tags.as_ref());
+        if tags.is_some_and(|tags| tags.check(self.run_id, frame.seq, &self.chain, &frame.payload)) {
+            self.proven = Some((frame.seq, chain));
+        } else {
+            // Whatever was proven before the end does not prove the end.
+            self.proven = None;
+        }
+    }
+
+    fn take_note(&mut self, frame: &Frame) {
+        let note = serde_json::from_slice::<NoteOfUnsigned>(&frame.payload).ok();
+        if let Some(unsigned) = note.and_then(|note| note.payload).and_then(|payload| payload.unsigned) {
+            // A later start found what an earlier one had found, and more.
+            self.unsigned.retain(|known| known.from < unsigned.from || known.to > unsigned.to);
+            self.unsigned.push(unsigned);
+        }
     }
 
     /// Number and chain value of the last record taken.
@@ -208,6 +268,28 @@ impl<'a> ChainWalker<'a> {
     /// The last record covered by a valid signature.
     pub fn signed_seq(&self) -> u64 {
         self.signed_seq
+    }
+
+    /// Whether the run's record has an end.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Number and chain value of the last record up to which a signature or the tag of the run's end proves that
+    /// Toolyard wrote the record. After the run's end, only what covers that end counts.
+    pub fn proven(&self) -> Option<(u64, [u8; 32])> {
+        self.proven
+    }
+
+    /// The records at the end of what was walked that nothing proves.
+    pub fn unproven_tail(&self) -> Option<UnsignedRecords> {
+        let from = self.proven.map_or(0, |(seq, _)| seq).max(self.signed_seq) + 1;
+        (from <= self.seq).then_some(UnsignedRecords { from, to: self.seq })
+    }
+
+    /// Records that were found unsigned when a process took the run up again, as that process noted.
+    pub fn found_unsigned(&self) -> &[UnsignedRecords] {
+        &self.unsigned
     }
 }
 

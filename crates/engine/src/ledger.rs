@@ -3,6 +3,13 @@
 //! A run's own chain proves that nothing inside it was changed. The ledger proves that the run itself is still there:
 //! each entry lists the heads of runs that ended since the last, and is chained to it and signed. Entries are made in
 //! the background, many runs to an entry, so that a single call does not pay for a signature of its own.
+//!
+//! Only a run whose end carries a signature or a valid tag is sealed. A start that finds another one in the database
+//! does not sign it: `verify` names it.
+
+mod verify;
+
+pub use verify::{BadRun, LedgerReport, UnsignedRun, VerifyReport, verify_ledger, verify_run};
 
 use crate::{
     Store,
@@ -17,7 +24,7 @@ use std::{
     ops::ControlFlow,
     sync::{Arc, Mutex, PoisonError},
 };
-use toolyard_protocol::{ErrorCode, Failure, RunId, RunStatus, canonical};
+use toolyard_protocol::{RunId, RunStatus, canonical};
 
 const ORIGIN: &str = "toolyard/ledger";
 /// Heads in one entry at most.
@@ -45,6 +52,10 @@ struct Body {
     seq: u64,
     at: Timestamp,
     runs: Vec<RunHead>,
+    /// The runs had ended in an earlier process and had no entry when this one started: that process died before it
+    /// sealed them, or their entry was removed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    found_at_start: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -61,6 +72,15 @@ pub struct Sealer {
     waiting: Mutex<Vec<RunHead>>,
 }
 
+/// What [`Sealer::seal_found`] did with the runs that had ended without an entry.
+#[derive(Debug, Default)]
+pub struct FoundRuns {
+    /// Sealed: their end was written by this program.
+    pub sealed: usize,
+    /// Not sealed: nothing proves how they ended.
+    pub unsigned: Vec<RunId>,
+}
+
 impl Sealer {
     /// A sealer for one store.
     pub fn new(store: Arc<dyn Store>, signer: Arc<Signer>) -> Self {
@@ -73,27 +93,39 @@ impl Sealer {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(head);
     }
 
-    /// Notes runs that ended so shortly before a crash that nobody sealed them. May block.
-    pub fn note_unsealed(&self) -> Result<(), StoreError> {
+    /// Seals runs that ended so shortly before a crash that nobody sealed them, provided that this program wrote their
+    /// end. To be called before anything else is sealed: a new entry moves the minutes that are looked at. May block.
+    pub fn seal_found(&self) -> Result<FoundRuns, StoreError> {
         let (sealed, since) = recently_sealed(&*self.store)?;
         let filter = RunFilter {
             statuses: vec![RunStatus::Finished, RunStatus::Failed, RunStatus::Cancelled],
             limit: MAX_UNSEALED,
             ..RunFilter::default()
         };
+        let verifier = self.signer.verifier();
+        let mut found = FoundRuns::default();
+        let mut heads = Vec::new();
         for row in self.store.runs(&filter)? {
             let recent = row.ended_at.is_some_and(|at| since.is_none_or(|since| at >= since));
             if !recent || sealed.contains(&row.run_id) {
                 continue;
             }
-            let mut head = None;
-            self.store.frames(row.run_id, 1, &mut |frame| {
-                head = Some((frame.seq, frame.chain));
-                ControlFlow::Continue(())
-            })?;
-            if let Some((seq, chain)) = head {
-                self.run_ended(row.run_id, seq, &chain);
+            match proven_end(&*self.store, row.run_id, &verifier)? {
+                Some(head) => heads.push(head),
+                None => found.unsigned.push(row.run_id),
             }
+        }
+        found.sealed = heads.len();
+        for runs in heads.chunks(HEADS_PER_ENTRY) {
+            self.append(Timestamp::now(), runs, true)?;
+        }
+        Ok(found)
+    }
+
+    /// Notes the end of a run that another process recorded, if that process is known to have written it. May block.
+    pub(crate) fn note_found_end(&self, run_id: RunId) -> Result<(), StoreError> {
+        if let Some(head) = proven_end(&*self.store, run_id, &self.signer.verifier())? {
+            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(head);
         }
         Ok(())
     }
@@ -114,22 +146,41 @@ impl Sealer {
             if runs.is_empty() {
                 return Ok(());
             }
-            let at = Timestamp::now();
-            let made = self.store.ledger_append(&mut |last| self.entry(last, at, runs.clone()));
-            if let Err(error) = made {
+            if let Err(error) = self.append(Timestamp::now(), &runs, false) {
                 self.waiting.lock().unwrap_or_else(PoisonError::into_inner).extend(runs);
                 return Err(error);
             }
         }
     }
 
-    fn entry(&self, last: Option<&LedgerEntry>, at: Timestamp, runs: Vec<RunHead>) -> (Vec<u8>, [u8; 32]) {
-        let (seq, previous) = last.map_or((1, [0; 32]), |e| (e.seq + 1, e.chain));
-        let body = serde_json::to_string(&Body { seq, at, runs }).unwrap_or_default();
+    fn append(&self, at: Timestamp, runs: &[RunHead], found_at_start: bool) -> Result<(), StoreError> {
+        self.store.ledger_append(&mut |last| {
+            let seq = last.map_or(1, |e| e.seq + 1);
+            self.entry(last, &Body { seq, at, runs: runs.to_vec(), found_at_start })
+        })?;
+        Ok(())
+    }
+
+    fn entry(&self, last: Option<&LedgerEntry>, body: &Body) -> (Vec<u8>, [u8; 32]) {
+        let previous = last.map_or([0; 32], |e| e.chain);
+        let seq = body.seq;
+        let body = serde_json::to_string(body).unwrap_or_default();
         let chain = link(&previous, &body);
         let payload = Payload { note: self.signer.sign(ORIGIN, seq, &chain), body };
         (serde_json::to_vec(&payload).unwrap_or_default(), chain)
     }
+}
+
+/// The head up to which the record of an ended run is proven, or nothing when its chain is broken or its end unsigned.
+fn proven_end(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Result<Option<RunHead>, StoreError> {
+    let mut walker = ChainWalker::new(run_id, Some(verifier));
+    let mut sound = true;
+    store.frames(run_id, 1, &mut |frame| {
+        sound = walker.step(&frame).is_ok();
+        if sound { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    let end = walker.proven().filter(|_| sound && walker.is_finished());
+    Ok(end.map(|(seq, chain)| RunHead { run_id, seq, hash: canonical::hex(&chain) }))
 }
 
 /// The runs named in the last minutes of the ledger, and where those minutes begin: whatever ended before is sealed.
@@ -193,198 +244,4 @@ fn open(entry: &LedgerEntry, previous: Option<&[u8; 32]>, verifier: &Verifier) -
         return Err(bad("the ledger entry's signature is not valid"));
     }
     serde_json::from_str(&payload.body).map_err(|_| bad("the ledger entry's body cannot be read"))
-}
-
-/// What verifying a run found.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct VerifyReport {
-    /// The run.
-    pub run_id: RunId,
-    /// True when everything holds.
-    pub ok: bool,
-    /// Records checked.
-    pub records: u64,
-    /// Chain value of the last record, hex.
-    pub head: String,
-    /// The last record covered by a signature inside the run.
-    pub signed_seq: u64,
-    /// The ledger entry that holds this run's head, once it has ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ledger_entry: Option<u64>,
-    /// The first record that does not hold.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_bad: Option<BadRecord>,
-}
-
-/// Checks one run: numbering, chain, checkpoints, and its head against the ledger. May block.
-pub fn verify_run(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Result<VerifyReport, Failure> {
-    let row = store.run(run_id)?;
-    let mut walker = ChainWalker::new(run_id, Some(verifier));
-    let mut first_bad = None;
-    store.frames(run_id, 1, &mut |frame| match walker.step(&frame) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(bad) => {
-            first_bad = Some(bad);
-            ControlFlow::Break(())
-        }
-    })?;
-    let (records, chain) = walker.head();
-    if row.is_none() && records == 0 && first_bad.is_none() {
-        return Err(Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")));
-    }
-    let mut ledger_entry = None;
-    if first_bad.is_none() {
-        match find_in_ledger(store, run_id, born(run_id), verifier)? {
-            Some(Ok((entry, head))) => {
-                ledger_entry = Some(entry);
-                first_bad = head_mismatch(store, run_id, &head, records)?;
-            }
-            Some(Err(bad)) => first_bad = Some(bad),
-            None => {}
-        }
-    }
-    Ok(VerifyReport {
-        run_id,
-        ok: first_bad.is_none(),
-        records,
-        head: canonical::hex(&chain),
-        signed_seq: walker.signed_seq(),
-        ledger_entry,
-        first_bad,
-    })
-}
-
-/// The run may have grown since it was sealed (a late answer is noted after the end), but must contain the sealed head.
-fn head_mismatch(store: &dyn Store, run_id: RunId, head: &RunHead, records: u64) -> Result<Option<BadRecord>, Failure> {
-    if records < head.seq {
-        let problem = format!("missing: the ledger says the run had {} records when it ended", head.seq);
-        return Ok(Some(BadRecord { seq: records + 1, problem }));
-    }
-    let mut found = None;
-    store.frames(run_id, head.seq, &mut |frame| {
-        found = Some(canonical::hex(&frame.chain));
-        ControlFlow::Break(())
-    })?;
-    Ok((found.as_deref() != Some(head.hash.as_str())).then(|| BadRecord {
-        seq: head.seq,
-        problem: "its chain value is not the one sealed in the ledger when the run ended".to_owned(),
-    }))
-}
-
-/// When a run's id was made. The row says when the run ended, but whoever shortens a record can edit its row as well;
-/// the id is what the ledger knows the run by.
-fn born(run_id: RunId) -> Option<Timestamp> {
-    let (seconds, nanos) = run_id.as_uuid().get_timestamp()?.to_unix();
-    Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanos).ok()?).ok()
-}
-
-type Found = Option<Result<(u64, RunHead), BadRecord>>;
-
-/// Entries carry the time they were made, which never decreases: a binary search finds where to begin.
-fn find_in_ledger(
-    store: &dyn Store,
-    run_id: RunId,
-    since: Option<Timestamp>,
-    verifier: &Verifier,
-) -> Result<Found, Failure> {
-    let entry_at =
-        |seq: u64| -> Result<Option<LedgerEntry>, StoreError> { Ok(store.ledger(seq, 1)?.into_iter().next()) };
-    let (mut low, mut high) = (1u64, 1u64);
-    while entry_at(high)?.is_some() {
-        high *= 2;
-    }
-    if let Some(since) = since {
-        let since = since - SignedDuration::from_secs(60); // clocks of two processes may differ a little
-        while low < high {
-            let middle = low.midpoint(high);
-            let before = match entry_at(middle)? {
-                Some(e) => serde_json::from_slice::<Payload>(&e.payload)
-                    .ok()
-                    .and_then(|p| serde_json::from_str::<Body>(&p.body).ok())
-                    .is_some_and(|b| b.at < since),
-                None => false,
-            };
-            if before {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-    }
-    let mut seq = low;
-    let mut previous = if seq > 1 { entry_at(seq - 1)?.map(|e| e.chain) } else { Some([0; 32]) };
-    loop {
-        let entries = store.ledger(seq, 64)?;
-        if entries.is_empty() {
-            return Ok(None);
-        }
-        for entry in entries {
-            match open(&entry, previous.as_ref(), verifier) {
-                Err(bad) => return Ok(Some(Err(bad))),
-                Ok(body) => {
-                    if let Some(head) = body.runs.into_iter().find(|h| h.run_id == run_id) {
-                        return Ok(Some(Ok((entry.seq, head))));
-                    }
-                }
-            }
-            previous = Some(entry.chain);
-            seq = entry.seq + 1;
-        }
-    }
-}
-
-/// What verifying the whole store found.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LedgerReport {
-    /// True when everything holds.
-    pub ok: bool,
-    /// Entries checked.
-    pub entries: u64,
-    /// Runs they name.
-    pub runs: u64,
-    /// The first entry that does not hold.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_bad: Option<BadRecord>,
-    /// Runs that the ledger names and the store no longer has.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub missing_runs: Vec<RunId>,
-}
-
-/// Checks the whole ledger, and that every run it names is still there. May block.
-pub fn verify_ledger(store: &dyn Store, verifier: &Verifier) -> Result<LedgerReport, Failure> {
-    let mut report = LedgerReport::default();
-    let mut previous = [0; 32];
-    loop {
-        let entries = store.ledger(report.entries + 1, 256)?;
-        if entries.is_empty() {
-            break;
-        }
-        for entry in entries {
-            let expected = report.entries + 1;
-            let opened = if entry.seq == expected {
-                open(&entry, Some(&previous), verifier)
-            } else {
-                Err(BadRecord { seq: expected, problem: "a ledger entry is missing".to_owned() })
-            };
-            let body = match opened {
-                Ok(body) => body,
-                Err(bad) => {
-                    report.first_bad = Some(bad);
-                    return Ok(report);
-                }
-            };
-            for head in body.runs {
-                report.runs += 1;
-                if store.run(head.run_id)?.is_none() {
-                    report.missing_runs.push(head.run_id);
-                }
-            }
-            previous = entry.chain;
-            report.entries = entry.seq;
-        }
-    }
-    report.ok = report.missing_runs.is_empty();
-    Ok(report)
 }

@@ -13,6 +13,7 @@ mod caller;
 mod carried;
 pub mod chain;
 mod clock;
+mod end_tag;
 mod engine;
 mod events;
 mod hooks;

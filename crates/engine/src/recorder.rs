@@ -116,6 +116,10 @@ impl Recorder {
     fn push_locked(&self, state: &mut State, record: &Record) {
         state.scratch.clear();
         record.encode_into(&mut state.scratch);
+        if matches!(record, Record::Finished(_)) {
+            let State { seq, chain, scratch, .. } = state;
+            self.signer.tag_end(self.run_id, *seq + 1, chain, scratch);
+        }
         let payload = state.scratch.clone();
         let kind = record.kind() as u8;
         state.seq += 1;

@@ -68,6 +68,7 @@ mod sqlite {
     across_processes!(crate::support::SqliteHome);
 
     mod only;
+    mod tampered;
 }
 
 /// Where child processes begin: see [`support::spawn`].

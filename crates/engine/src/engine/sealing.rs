@@ -4,7 +4,7 @@ use super::Engine;
 use crate::ledger::Sealer;
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::{ErrorCode, Failure, RunId};
 
 /// Seals what has ended at every tick, until the engine stops.
 pub(super) async fn seal_in_background(sealer: Arc<Sealer>, every: Duration, shutdown: CancellationToken) {
@@ -28,14 +28,28 @@ pub(super) async fn seal_in_background(sealer: Arc<Sealer>, every: Duration, shu
 }
 
 impl Engine {
-    /// Seals what a process that is gone had ended and not sealed.
+    /// Seals what a process that is gone had ended and not sealed, as far as that process is known to have written it.
     pub(crate) async fn seal_left_behind(&self) -> Result<(), Failure> {
         let sealer = self.inner.sealer.clone();
-        let sealed = tokio::task::spawn_blocking(move || sealer.note_unsealed().and_then(|()| sealer.seal())).await;
-        match sealed {
-            Ok(sealed) => Ok(sealed?),
-            Err(_) => Err(Failure::new(ErrorCode::InternalError, "the sealing task failed")),
+        let found = tokio::task::spawn_blocking(move || sealer.seal_found())
+            .await
+            .map_err(|_| Failure::new(ErrorCode::InternalError, "the sealing task failed"))??;
+        if found.sealed > 0 {
+            tracing::info!(runs = found.sealed, "sealed runs that ended before the last process died");
         }
+        for run_id in found.unsigned {
+            tracing::warn!(%run_id, "a run ended without a signature and is not sealed; see `toolyard runs verify`");
+        }
+        Ok(())
+    }
+
+    /// Hands the end of a run that another process recorded to the ledger.
+    pub(crate) async fn seal_found_end(&self, run_id: RunId) -> Result<(), Failure> {
+        let sealer = self.inner.sealer.clone();
+        tokio::task::spawn_blocking(move || sealer.note_found_end(run_id))
+            .await
+            .map_err(|_| Failure::new(ErrorCode::InternalError, "the sealing task failed"))??;
+        Ok(())
     }
 
     /// Seals ended runs now rather than with the next tick.

@@ -2,6 +2,7 @@
 
 use crate::{
     Store,
+    chain::{BadRecord, ChainWalker, UnsignedRecords, Verifier},
     record::{CallRecord, FinishedRecord, OutcomeRecord, Record, RunStarted, Settlement},
     recorder::Resumed,
     view::{self, RunView},
@@ -45,17 +46,27 @@ pub(crate) struct Memo {
     pub(crate) paused_for: Vec<CallId>,
     pub(crate) finished: Option<FinishedRecord>,
     pub(crate) at: Resumed,
+    /// The records at the end that no signature covers: a process died, or somebody wrote them into the database.
+    pub(crate) unsigned: Option<UnsignedRecords>,
+    /// The first record that breaks the chain or carries a wrong signature. Such a run can be replayed and forked, and
+    /// is not continued.
+    pub(crate) broken: Option<BadRecord>,
     pub(crate) view: RunView,
 }
 
 impl Memo {
-    /// Reads a run. May block.
-    pub(crate) fn load(store: &dyn Store, run_id: RunId) -> Result<Self, Failure> {
+    /// Reads a run and checks its chain and signatures on the way. May block.
+    pub(crate) fn load(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Result<Self, Failure> {
+        let mut walker = ChainWalker::new(run_id, Some(verifier));
+        let mut broken = None;
         let mut view = RunView::new(run_id);
         let mut fold: Option<Memo> = None;
         let mut problem: Option<Failure> = None;
         let mut calls: HashMap<CallId, CallRecord> = HashMap::new();
         store.frames(run_id, 1, &mut |frame| {
+            if broken.is_none() {
+                broken = walker.step(&frame).err();
+            }
             let record = match Record::decode(frame.kind, &frame.payload) {
                 Ok(record) => record,
                 Err(e) => {
@@ -81,6 +92,8 @@ impl Memo {
                         paused_for: Vec::new(),
                         finished: None,
                         at: Resumed { seq: 0, chain: [0; 32] },
+                        unsigned: None,
+                        broken: None,
                         view: RunView::new(run_id),
                     });
                 }
@@ -107,6 +120,8 @@ impl Memo {
         }
         view.load_policy(store)?;
         memo.policy = view.policy();
+        memo.unsigned = walker.unproven_tail();
+        memo.broken = broken;
         memo.view = view;
         Ok(memo)
     }

@@ -10,15 +10,17 @@ use super::{
 use crate::scope::RunScope;
 use crate::{
     Engine, Recorder,
+    chain::{UNSIGNED_KEY, UnsignedRecords},
     pipeline::{self, Reconciliation},
-    record::{Confirmed, Record, SettledRecord, Settlement},
+    record::{Confirmed, NoteRecord, Record, SettledRecord, Settlement},
     store::{Batch, Durability, Lease, RunFilter, RunKind, RunRow, StoreError},
 };
+use serde_json::{Map, json};
 use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{
-    ApprovedVia, CallId, Confirmation, ConfirmationDecision, ConfirmationId, ErrorCode, Failure, Idempotency,
-    ResultStatus, RunId, RunStatus,
+    ApprovedVia, CallId, Confirmation, ConfirmationDecision, ConfirmationId, ErrorCode, EventLevel, Failure,
+    Idempotency, ResultStatus, RunId, RunStatus,
 };
 
 /// What recovery found and did.
@@ -37,6 +39,7 @@ pub struct Recovered {
 impl Engine {
     /// Takes up what a process that is gone left behind. Plans are driven in the background; direct calls are settled.
     pub async fn recover(&self, is_alive: impl Fn(&Lease) -> bool) -> Result<Recovered, Failure> {
+        self.seal_left_behind().await?;
         let mut recovered = Recovered::default();
         let filter =
             RunFilter { statuses: vec![RunStatus::Running, RunStatus::Pending], limit: 10_000, ..RunFilter::default() };
@@ -74,7 +77,6 @@ impl Engine {
                 recovered.failed.push((run_id, failure));
             }
         }
-        self.seal_left_behind().await?;
         self.approvals().close_orphans().await?;
         Ok(recovered)
     }
@@ -148,6 +150,9 @@ impl Engine {
     /// Claims a run from whoever held it when its row was read, and goes on with its record.
     async fn reopen(&self, memo: &Memo, row: &RunRow) -> Result<Recorder, Failure> {
         let (store, held, lease, run_id) = (self.store().clone(), row.lease.clone(), self.lease().clone(), row.run_id);
+        if let Some(bad) = &memo.broken {
+            return Err(Failure::new(ErrorCode::RecordCorrupted, bad.problem.clone()).detail("seq", bad.seq));
+        }
         let known = memo.at.seq;
         let claimed = tokio::task::spawn_blocking(move || {
             if !store.claim(run_id, held.as_ref(), &lease)? {
@@ -174,7 +179,7 @@ impl Engine {
         }
         let mut view = crate::view::RunView::new(run_id);
         view.continue_from(&memo.view);
-        Ok(Recorder::resume(
+        let recorder = Recorder::resume(
             run_id,
             row.session.clone(),
             self.store().clone(),
@@ -182,7 +187,27 @@ impl Engine {
             self.signer().clone(),
             view,
             memo.at,
-        ))
+        );
+        if memo.finished.is_none()
+            && let Some(unsigned) = memo.unsigned
+        {
+            recorder.push(&Record::Note(self.note_of_unsigned(unsigned)));
+        }
+        Ok(recorder)
+    }
+
+    /// The next signature of this run also covers records that this process found and did not write. The note says
+    /// which, so that the signature is not taken as proof of them.
+    fn note_of_unsigned(&self, unsigned: UnsignedRecords) -> NoteRecord {
+        let UnsignedRecords { from, to } = unsigned;
+        NoteRecord {
+            at: self.clock().now(),
+            level: EventLevel::Warn,
+            message: format!("Records {from} to {to} carried no signature when the run was taken up again."),
+            call_id: None,
+            step_id: None,
+            payload: Map::from_iter([(UNSIGNED_KEY.to_owned(), json!(unsigned))]),
+        }
     }
 
     /// `None` when the record says that the run has ended; its row is put right.
@@ -193,6 +218,7 @@ impl Engine {
             let recorder = self.reopen(&memo, &row).await?;
             recorder.set_row(RunRow { status: finished.status, ended_at: Some(finished.at), lease: None, ..row });
             recorder.sync().await?;
+            self.seal_found_end(run_id).await?;
             return Ok(None);
         }
         let Some(plan) = memo.started.plan.clone() else {

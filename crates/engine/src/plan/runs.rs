@@ -345,10 +345,10 @@ impl Engine {
     }
 
     pub(crate) async fn load_memo(&self, run_id: RunId) -> Result<Memo, Failure> {
-        let store = self.store().clone();
+        let (store, verifier) = (self.store().clone(), self.signer().verifier());
         let loaded = tokio::task::spawn_blocking(move || {
             store.settle()?;
-            Memo::load(&*store, run_id)
+            Memo::load(&*store, run_id, &verifier)
         })
         .await;
         loaded.unwrap_or_else(|_| Err(Failure::new(ErrorCode::InternalError, "reading the run failed unexpectedly")))
@@ -453,6 +453,8 @@ impl StartedRun {
             }));
         }
         let ended_at = if status == RunStatus::Paused {
+            // Another process may take the run up: sign what this one wrote.
+            scope.recorder.checkpoint();
             let row = self.engine.row(scope, RunKind::Plan, &self.title, self.started_at, RunStatus::Paused, None);
             scope.recorder.set_row(crate::store::RunRow { lease: None, ..row });
             None

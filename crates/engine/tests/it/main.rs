@@ -23,3 +23,4 @@ mod recovery;
 mod stores;
 mod support;
 mod tools;
+mod unsigned;

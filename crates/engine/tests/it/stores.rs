@@ -95,6 +95,18 @@ impl Tap {
         copy
     }
 
+    /// A new store with the run's records changed by `edit` and an empty ledger: what somebody who can write the
+    /// database and has no key leaves. `crashed` makes the run look as if its process had died.
+    pub(crate) fn rewritten(&self, run_id: RunId, edit: impl FnOnce(&mut Vec<Frame>), crashed: bool) -> Self {
+        let edited = self.with_frames(run_id, edit, crashed);
+        let copy = Self::new();
+        for kept in edited.batches.into_inner().unwrap() {
+            let Kept { run_id, frames, blobs, row } = kept;
+            copy.append(Batch { run_id, frames, blobs, row, durability: Durability::Sync }).unwrap();
+        }
+        copy
+    }
+
     /// A new store without a run, with the ledger as it was.
     pub(crate) fn without_run(&self, run_id: RunId) -> Self {
         let copy = Self::new();

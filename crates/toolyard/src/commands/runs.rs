@@ -163,17 +163,52 @@ async fn verify(global: &Global, backend: &mut Backend, run: Option<&str>) -> Ou
         let what = if run.is_some() {
             format!("{} records", report["records"])
         } else {
-            format!("{} ledger entries, {} runs", report["entries"], report["runs"])
+            format!("{} ledger entries, {} runs, {} records", report["entries"], report["runs"], report["records"])
         };
         output::data(&format!("verified: {what}"));
+        say_what_is_unproven(&report);
     } else {
-        let missing = report["missingRuns"].as_array().map_or(0, Vec::len);
-        let bad = &report["firstBad"];
-        let message = match bad["seq"].as_u64() {
-            Some(seq) => format!("record {seq}: {}", bad["problem"].as_str().unwrap_or_default()),
-            None => format!("{missing} runs named in the ledger are gone from the store"),
+        let message = match first_problem(&report) {
+            Some(problem) => problem,
+            None => {
+                let missing = report["missingRuns"].as_array().map_or(0, Vec::len);
+                format!("{missing} runs named in the ledger are gone from the store")
+            }
         };
         return Ok(output::failure(global, &Failure::new(ErrorCode::RecordCorrupted, message)));
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
+}
+
+/// The first bad record of the run or ledger, or the first bad run of the store and how many more there are.
+fn first_problem(report: &Value) -> Option<String> {
+    let record = |bad: &Value| {
+        let seq = bad["seq"].as_u64()?;
+        Some(format!("record {seq}: {}", bad["problem"].as_str().unwrap_or_default()))
+    };
+    record(&report["firstBad"]).or_else(|| {
+        let bad = &report["badRuns"][0];
+        let more = report["bad"].as_u64().unwrap_or(1).saturating_sub(1);
+        let more = if more > 0 { format!(" ({more} more runs do not verify: see --json)") } else { String::new() };
+        Some(format!("run {}, {}{more}", bad["runId"].as_str().unwrap_or_default(), record(bad)?))
+    })
+}
+
+/// Records and runs that hold, and whose proof has a gap that a crash explains as well as an attack does.
+fn say_what_is_unproven(report: &Value) {
+    for range in report["unsigned"].as_array().into_iter().flatten() {
+        output::note(&format!("records {} to {} were found unsigned after a crash", range["from"], range["to"]));
+    }
+    for run in report["unsignedRuns"].as_array().into_iter().flatten() {
+        let run_id = run["runId"].as_str().unwrap_or_default();
+        output::note(&format!(
+            "run {run_id}: records {} to {} were found unsigned after a crash",
+            run["from"], run["to"]
+        ));
+    }
+    if let Some(late) = report["sealedAtStart"].as_u64().filter(|n| *n > 0) {
+        output::note(&format!(
+            "{late} runs were sealed at a later start, after a crash or after their entry was removed"
+        ));
+    }
 }
