@@ -12,6 +12,7 @@ use crate::{
     },
     text::{dominant_eol, with_eol},
     unified,
+    view::MAX_FILE_BYTES,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
@@ -171,12 +172,13 @@ fn replace_range(text: &str, range: &ReplaceRange) -> Fallible<String> {
             .detail("currentText", cut(old)));
     }
     let mut out = text.to_owned();
-    out.replace_range(range.start..range.end, &with_eol(&range.text, dominant_eol(text)));
+    let new = with_eol(&range.text, dominant_eol(text));
+    check_size(text.len() - (range.end - range.start) + new.len())?;
+    out.replace_range(range.start..range.end, &new);
     Ok(out)
 }
 
 fn apply_operation(text: &str, operation: &Operation) -> Fallible<String> {
-    let scan = Scan::new(text);
     match (operation.op, &operation.value) {
         (Op::Delete, Some(_)) => return Err(validation("delete takes no value")),
         (Op::Insert | Op::Replace, None) => return Err(validation("insert and replace need a value")),
@@ -188,7 +190,7 @@ fn apply_operation(text: &str, operation: &Operation) -> Fallible<String> {
     let at_start = operation.position == Some(Position::Start);
     let edit = match &operation.target {
         Target::Heading { path } => {
-            let all = headings(&scan);
+            let all = headings(&Scan::new(text));
             let heading = &all[one_heading(&all, path)?];
             match operation.op {
                 Op::Delete => (heading.start..heading.section_end, String::new()),
@@ -200,7 +202,7 @@ fn apply_operation(text: &str, operation: &Operation) -> Fallible<String> {
             }
         }
         Target::Block { id } => {
-            let block = one_block(&scan, id)?;
+            let block = one_block(&Scan::new(text), id)?;
             match operation.op {
                 Op::Delete => (block.range, String::new()),
                 Op::Insert if at_start => insert_lines(text, block.range.start, text_value(operation)?),
@@ -208,16 +210,29 @@ fn apply_operation(text: &str, operation: &Operation) -> Fallible<String> {
                 Op::Replace => replace_block(text, &block, text_value(operation)?),
             }
         }
-        Target::Frontmatter { key } => match (operation.op, &operation.value) {
-            (Op::Insert, Some(value)) => frontmatter::insert(&scan, key, value, at_start)?,
-            (Op::Replace, Some(value)) => frontmatter::replace(&scan, key, value)?,
-            _ => frontmatter::delete(&scan, key)?,
-        },
+        Target::Frontmatter { key } => {
+            let scan = Scan::new(text);
+            match (operation.op, &operation.value) {
+                (Op::Insert, Some(value)) => frontmatter::insert(&scan, key, value, at_start)?,
+                (Op::Replace, Some(value)) => frontmatter::replace(&scan, key, value)?,
+                _ => frontmatter::delete(&scan, key)?,
+            }
+        }
         Target::Text { find, count } => return edit_text(text, operation, find, *count, at_start),
     };
+    check_size(text.len() - edit.0.len() + edit.1.len())?;
     let mut out = text.to_owned();
     out.replace_range(edit.0, &edit.1);
     Ok(out)
+}
+
+/// Refuses an edit before its result is made: operations that each double the text would otherwise fill the memory.
+fn check_size(bytes: usize) -> Fallible<()> {
+    if bytes as u64 <= MAX_FILE_BYTES {
+        return Ok(());
+    }
+    let message = format!("the patched text would have {bytes} bytes, more than the {MAX_FILE_BYTES} of a file");
+    Err(Failure::new(ErrorCode::LimitExceeded, message).suggest("Insert less, or split the note into several files."))
 }
 
 fn text_value(operation: &Operation) -> Fallible<&str> {
@@ -351,14 +366,15 @@ fn edit_text(text: &str, operation: &Operation, find: &str, count: Option<usize>
     let eol = dominant_eol(text);
     let find = with_eol(find, eol);
     let wanted = count.unwrap_or(1);
-    let hits: Vec<usize> = text.match_indices(find.as_ref()).map(|(i, _)| i).collect();
-    if hits.len() != wanted || wanted == 0 {
+    let hits = text.matches(find.as_ref()).count();
+    if hits != wanted || wanted == 0 {
         let scan = Scan::new(text);
-        let lines: Vec<usize> = hits.iter().take(MAX_NAMED).map(|&i| scan.line_number(i)).collect();
+        let found = text.match_indices(find.as_ref()).take(MAX_NAMED);
+        let lines: Vec<usize> = found.map(|(i, _)| scan.line_number(i)).collect();
         let code = if wanted == 0 { ErrorCode::ValidationError } else { ErrorCode::Conflict };
-        return Err(Failure::new(code, format!("the text occurs {} times, expected {wanted}", hits.len()))
+        return Err(Failure::new(code, format!("the text occurs {hits} times, expected {wanted}"))
             .suggest("Give a longer text that occurs once, or the right count.")
-            .detail("found", hits.len())
+            .detail("found", hits)
             .detail("expected", wanted)
             .detail("lines", lines));
     }
@@ -368,6 +384,7 @@ fn edit_text(text: &str, operation: &Operation, find: &str, count: Option<usize>
         Op::Insert if at_start => format!("{}{find}", with_eol(text_value(operation)?, eol)),
         Op::Insert => format!("{find}{}", with_eol(text_value(operation)?, eol)),
     };
+    check_size((text.len() - hits * find.len()).saturating_add(hits.saturating_mul(value.len())))?;
     Ok(text.replace(find.as_ref(), &value))
 }
 
@@ -410,6 +427,23 @@ mod tests {
             patched("# A\r\nb\r\n", heading("insert", &["A"], Some("x\ny"), None)).unwrap(),
             "# A\r\nb\r\nx\r\ny\r\n"
         );
+    }
+
+    #[test]
+    fn operations_that_multiply_the_text_are_refused_before_they_fill_the_memory() {
+        let double =
+            |n: u32| json!({"op":"replace","target":{"type":"text","find":"a","count":1u64 << n},"value":"aa"});
+        let patch = |n: u32| -> Patch {
+            serde_json::from_value(json!({"operations": (0..n).map(double).collect::<Vec<_>>()})).unwrap()
+        };
+        let (grown, _) = apply("a", &patch(10)).unwrap();
+        assert_eq!(grown.len(), 1 << 10);
+        let mut last = patch(10);
+        let large =
+            json!({"op":"replace","target":{"type":"text","find":"a","count":1 << 10},"value":"x".repeat(1 << 17)});
+        last.operations.as_mut().unwrap().push(serde_json::from_value(large).unwrap());
+        let refused = apply("a", &last).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::LimitExceeded, "{refused}");
     }
 
     #[test]
