@@ -10,6 +10,9 @@ PORT ?= 18789
 CRASH_POINTS ?= 40
 NOTES_CRASH_POINTS ?= 6
 CASES ?= *
+# How long `make fuzz` runs each target.
+SECONDS ?= 60
+FUZZ_TARGETS ?= $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets/*.rs))
 
 # Cargo chooses the features of shared dependencies by what is built together: another set of packages, or a build with
 # and one without tests, means building LanceDB again. So there are two sets, and everything uses one of them. The
@@ -17,7 +20,7 @@ CASES ?= *
 RELEASE := $(CARGO) build --release -p toolyard -p toolyard-sandbox -p toolyard-mcp
 DEBUG := $(CARGO) build -q --workspace --all-targets --locked
 
-.PHONY: advisories sbom context-crash crash-full help up build test test-external fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
+.PHONY: fuzz advisories sbom context-crash crash-full help up build test test-external fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -63,6 +66,15 @@ sbom: tools-needed ## write a software bill of materials (CycloneDX JSON) beside
 
 unit: tools-needed ## unit, property, contract and scenario tests
 	$(CARGO) test --workspace --locked
+
+fuzz: tools-needed ## run every fuzz target for SECONDS (default 60) with libFuzzer; needs the nightly toolchain (`make test` runs the seeds without it)
+	@rustup run nightly cargo --version >/dev/null 2>&1 || { echo "make fuzz needs the nightly toolchain: rustup toolchain install nightly --profile minimal"; exit 1; }
+	@command -v cargo-fuzz >/dev/null || { echo "installing cargo-fuzz (about 2 minutes, once)"; $(CARGO) install cargo-fuzz --locked; }
+	@work="$$CARGO_TARGET_DIR/fuzz-corpus"; for target in $(FUZZ_TARGETS); do \
+		echo "fuzzing $$target for $(SECONDS) s"; mkdir -p "$$work/$$target"; \
+		rustup run nightly cargo fuzz run --target-dir "$$CARGO_TARGET_DIR/fuzz" "$$target" "$$work/$$target" "fuzz/corpus/$$target" -- \
+			-max_total_time=$(SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 || exit 1; \
+	done
 
 crash: tools-needed ## kill the process at seeded random points of a plan and of an indexing job (`make crash-full` for the full run)
 	TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) TOOLYARD_NOTES_CRASH_POINTS=$(NOTES_CRASH_POINTS) $(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture crash --skip context_crash
@@ -119,6 +131,7 @@ docs-check: tools-needed ## generated pages are current, links resolve
 	$(DEBUG)
 	"$$CARGO_TARGET_DIR/debug/toolyard" config reference | diff -u docs/configuration.md - || { echo "docs/configuration.md is out of date: run make docs"; exit 1; }
 	python3 scripts/check_links.py
+	python3 scripts/check_test_names.py
 
 bench: build ## measure; one JSON line each
 	$(RELEASE) -p toolyard-bench

@@ -13,6 +13,8 @@ mod bridge;
 pub mod client;
 mod devices;
 pub mod echo;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod http;
 mod hub;
 pub mod listen;

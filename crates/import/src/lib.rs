@@ -16,6 +16,8 @@ pub mod child;
 mod collect;
 pub mod fetch;
 mod formats;
+#[doc(hidden)]
+pub mod fuzzing;
 mod git;
 mod importer;
 mod limits;

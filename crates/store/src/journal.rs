@@ -74,6 +74,18 @@ pub(crate) fn encode(out: &mut Vec<u8>, place: Place, append: &Append, blobs: &[
         put_option(out, blob.bytes.as_deref(), put_bytes);
     }
     put_option(out, append.row.as_ref(), put_row);
+    seal(out, start, place);
+}
+
+/// An entry around a body that is written already.
+pub(crate) fn frame(place: Place, body: &[u8]) -> Vec<u8> {
+    let mut out = [[0; HEADER].as_slice(), body].concat();
+    seal(&mut out, 0, place);
+    out
+}
+
+/// Fills in the header of the entry that begins at `start` and ends with the buffer.
+fn seal(out: &mut [u8], start: usize, place: Place) {
     let length = (out.len() - start - HEADER) as u32;
     let header = &mut out[start..start + HEADER];
     header[..8].copy_from_slice(&place.generation.to_le_bytes());
@@ -125,7 +137,7 @@ fn put_row(out: &mut Vec<u8>, row: &RunRow) {
 }
 
 /// The entries of a file in order, up to the first that is not whole.
-fn entries(bytes: &[u8]) -> Vec<(Place, Append)> {
+pub(crate) fn entries(bytes: &[u8]) -> Vec<(Place, Append)> {
     let mut found = Vec::new();
     let mut rest = bytes;
     let mut expected: Option<Place> = None;
@@ -143,7 +155,7 @@ fn entries(bytes: &[u8]) -> Vec<(Place, Append)> {
         }
         let Some(append) = decode(body) else { break };
         found.push((place, append));
-        expected = Some(Place { number: place.number + 1, ..place });
+        expected = Some(Place { number: place.number.wrapping_add(1), ..place });
         rest = next;
     }
     found

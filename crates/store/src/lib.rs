@@ -22,6 +22,8 @@
 
 mod apply;
 mod blob_files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod journal;
 mod journaler;
 mod journaling;

@@ -18,6 +18,8 @@ mod commit;
 mod confine;
 mod error;
 mod etag;
+#[doc(hidden)]
+pub mod fuzzing;
 mod locks;
 mod markdown;
 mod overlay;

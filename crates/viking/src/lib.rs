@@ -18,6 +18,8 @@ mod disk;
 pub mod error;
 mod externalise;
 pub mod fs;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod http;
 mod jsonl;
 mod layers;

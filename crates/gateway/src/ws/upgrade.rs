@@ -71,10 +71,15 @@ where
 
 /// The socket behind an upgrade, with the longest message it takes.
 pub(crate) fn socket(upgraded: Upgraded, most: usize) -> Socket {
+    server(most).serve(Heard::new(TokioIo::new(upgraded)))
+}
+
+/// How frames are read and written once the handshake is done.
+pub(crate) fn server(most: usize) -> ServerBuilder {
     // One frame a message: some small clients do not put pieces together.
     let config = Config::default().frame_size(MAX_BUFFERED_BYTES);
     let limits = Limits::default().max_payload_len(Some(most));
-    ServerBuilder::new().config(config).limits(limits).serve(Heard::new(TokioIo::new(upgraded)))
+    ServerBuilder::new().config(config).limits(limits)
 }
 
 /// RFC 6455's opening handshake: the answer, and the connection to come; or the refusal.

@@ -5,7 +5,7 @@ mod params;
 mod routes;
 mod sessions;
 mod traces;
-mod upload;
+pub(crate) mod upload;
 
 pub(crate) use params::decode;
 

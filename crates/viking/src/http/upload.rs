@@ -3,13 +3,13 @@
 use crate::error::{ApiError, Result};
 
 /// A file that was sent.
-pub(super) struct Upload<'a> {
-    pub(super) name: String,
-    pub(super) bytes: &'a [u8],
+pub(crate) struct Upload<'a> {
+    pub(crate) name: String,
+    pub(crate) bytes: &'a [u8],
 }
 
 /// The part called `file`.
-pub(super) fn file<'a>(content_type: &str, body: &'a [u8]) -> Result<Upload<'a>> {
+pub(crate) fn file<'a>(content_type: &str, body: &'a [u8]) -> Result<Upload<'a>> {
     let missing = || ApiError::argument("Invalid request parameters: body.file: Field required");
     let boundary = content_type
         .split(';')

@@ -1,0 +1,6 @@
+//! See `toolyard_fuzz_targets::websocket_frame`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    toolyard_fuzz_targets::websocket_frame(data);
+});
