@@ -25,6 +25,7 @@ pub mod plan;
 mod provider;
 pub mod record;
 mod recorder;
+pub mod redact;
 mod scope;
 pub mod store;
 mod transcript;

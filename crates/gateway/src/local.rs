@@ -19,7 +19,7 @@ use tokio::{
     sync::{Semaphore, mpsc},
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_engine::Caller;
+use toolyard_engine::{Caller, redact::redactor};
 use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure};
 
 /// A line longer than this ends the connection.
@@ -134,7 +134,10 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
             });
             let reply = match service.call(caller, &request.method, request.params, Some(sink)).await {
                 Ok(result) => Reply { id, ok: Some(true), result: Some(result), ..Reply::default() },
-                Err(failure) => Reply { id, ok: Some(false), error: Some(failure), ..Reply::default() },
+                Err(failure) => {
+                    let error = Some(redactor().failure(failure));
+                    Reply { id, ok: Some(false), error, ..Reply::default() }
+                }
             };
             let _ = replies.send(reply);
         });

@@ -5,6 +5,7 @@ use std::{
     fmt::Write as _,
     sync::{Mutex, OnceLock, PoisonError},
 };
+use toolyard_engine::redact::redactor;
 use tracing::{
     Event, Subscriber,
     field::{Field, Visit},
@@ -93,7 +94,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for RingLayer {
             }
         }
         event.record(&mut Writer(&mut line));
-        ring().push(line);
+        ring().push(redactor().text(&line).into_owned());
     }
 }
 

@@ -100,15 +100,17 @@ impl IndexingConfig {
 }
 
 /// Where the index lies and how much memory it takes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct IndexConfig {
     /// A folder or an object store (`s3://bucket/prefix`). `~/` stands for the user's home; a folder that does not begin
     /// at the root lies in TOOLYARD_HOME. Unset means `index` inside TOOLYARD_HOME.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "url"))]
     pub uri: Option<String>,
     /// Options for the object store, for example `endpoint` and `region`. Credentials come from the environment.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-secret" = "value"))]
     pub storage_options: BTreeMap<String, String>,
     /// Megabytes that vectors may take in memory, at 8 bits a dimension. While they fit they are searched exactly;
     /// beyond that LanceDB's vector index is used.
@@ -120,6 +122,16 @@ pub struct IndexConfig {
     /// How many complete versions are kept for `toolyard vault rollback`.
     #[schemars(range(min = 2, max = 1000))]
     pub keep_versions: usize,
+}
+
+impl std::fmt::Debug for IndexConfig {
+    /// Without what may be secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IndexConfig")
+            .field("vector_memory_mb", &self.vector_memory_mb)
+            .field("cache_mb", &self.cache_mb)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for IndexConfig {
@@ -151,12 +163,14 @@ pub struct EmbeddingConfig {
     pub kind: EmbedderKind,
     /// Where the server is. Unset means `http://127.0.0.1:11434` for Ollama; for `openai` it must be set.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "url"))]
     pub url: Option<String>,
     /// The model. Unset means `mxbai-embed-large` for Ollama; for `openai` it must be set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The environment variable that holds the key for an `openai` server.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "variable"))]
     pub api_key_env: Option<String>,
     /// Whether the server may be on another machine. Sensitive text is not sent there even then.
     pub allow_remote: bool,

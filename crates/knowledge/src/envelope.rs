@@ -5,6 +5,7 @@ use crate::{embed::EmbedError, index::IndexError};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use toolyard_engine::redact::redactor;
 
 /// How well the notes can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -84,7 +85,9 @@ pub struct Problem {
 
 impl Problem {
     fn new(code: ProblemCode, message: impl Into<String>, recoverable: bool, suggestion: impl Into<String>) -> Self {
-        Self { code, message: message.into(), recoverable, suggestion: suggestion.into() }
+        // An index or a server may quote its address.
+        let hide = |text: String| redactor().text(&text).into_owned();
+        Self { code, message: hide(message.into()), recoverable, suggestion: hide(suggestion.into()) }
     }
 
     /// The status the error matrix gives it.

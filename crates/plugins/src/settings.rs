@@ -68,7 +68,7 @@ impl PluginsConfig {
 }
 
 /// One plugin's settings.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Entry {
     /// Whether it is used; unset: as `toolyard plugins enable` and `disable` say.
@@ -76,9 +76,17 @@ pub struct Entry {
     pub enabled: Option<bool>,
     /// Its configuration, checked against the manifest's configSchema.
     #[serde(skip_serializing_if = "Map::is_empty")]
+    #[schemars(extend("x-secret" = "value"))]
     pub config: Map<String, Value>,
     /// What it may touch, beside its own folder; `toolyard plugins install --grant` adds to it.
     pub grant: Grant,
+}
+
+impl std::fmt::Debug for Entry {
+    /// Without what may be secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry").field("enabled", &self.enabled).field("grant", &self.grant).finish_non_exhaustive()
+    }
 }
 
 /// What a plugin may touch.
@@ -95,6 +103,7 @@ pub struct Grant {
     pub write: Vec<PathBuf>,
     /// Variables of Toolyard's environment that it gets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-secret" = "variable"))]
     pub env: Vec<String>,
 }
 

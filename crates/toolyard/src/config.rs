@@ -3,12 +3,14 @@
 
 mod file;
 mod page;
+mod secrets;
 
 pub use file::{
     AgentDefaults, AgentsConfig, BridgeConfig, Config, EngineConfig, ExperimentalConfig, Exposure, GatewayConfig,
     LogConfig, LogFormat, McpConfig, RateLimitConfig, RecordConfig, RunFilesMode, TlsConfig, ToolsConfig, VaultConfig,
 };
 pub use page::reference;
+pub use secrets::texts;
 
 use crate::{cli::Global, home::Home};
 use std::{
@@ -18,7 +20,7 @@ use std::{
     time::Duration,
 };
 use toolyard_catalog::Policy;
-use toolyard_engine::EngineOptions;
+use toolyard_engine::{EngineOptions, redact::redactor};
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_toolsearch::ToolSearchConfig;
 
@@ -47,7 +49,34 @@ pub fn load(home: &Home) -> Result<Config, Failure> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Config::default()),
         Err(e) => return Err(invalid(format!("{} cannot be read: {e}", path.display()))),
     };
-    toml::from_str(&text).map_err(|e| invalid(format!("{}: {}", path.display(), e.to_string().trim_end())))
+    let config: Config =
+        toml::from_str(&text).map_err(|e| invalid(format!("{}: {}", path.display(), misread(&text, &e))))?;
+    secrets::learn(&config);
+    Ok(config)
+}
+
+/// What is wrong with the file, by line and key. The line itself is not shown, nor the text that was found: either may be
+/// a secret in the wrong place.
+fn misread(text: &str, error: &toml::de::Error) -> String {
+    let what = without_found_text(error.message());
+    let Some(span) = error.span() else { return what };
+    let before = text.get(..span.start).unwrap_or(text);
+    let (line, from) = (before.matches('\n').count() + 1, before.rfind('\n').map_or(0, |at| at + 1));
+    let whole = text.get(from..).unwrap_or_default().lines().next().unwrap_or_default();
+    let key = whole.split('=').next().unwrap_or_default().trim();
+    let is_key = key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'[' | b']'));
+    let at = if is_key && !key.is_empty() { format!(" ({key})") } else { String::new() };
+    format!("line {line}{at}: {what}")
+}
+
+/// `invalid type: string "x", expected u16` without the `x`.
+fn without_found_text(message: &str) -> String {
+    match (message.find(": string \""), message.rfind("\", expected")) {
+        (Some(from), Some(to)) if from < to => {
+            format!("{}: a text{}", &message[..from], &message[to + 1..])
+        }
+        _ => message.to_owned(),
+    }
 }
 
 /// Works out what the configuration means, with the command line on top.
@@ -116,7 +145,7 @@ pub(crate) fn expand(path: &std::path::Path) -> PathBuf {
 }
 
 fn invalid(message: String) -> Failure {
-    Failure::new(ErrorCode::ConfigInvalid, message)
+    redactor().failure(Failure::new(ErrorCode::ConfigInvalid, message))
 }
 
 impl Config {
@@ -191,23 +220,7 @@ impl Config {
 
     /// For showing: secrets are hidden.
     pub fn redacted(&self) -> Self {
-        let mut shown = self.clone();
-        if shown.gateway.token.is_some() {
-            shown.gateway.token = Some("(hidden)".to_owned());
-        }
-        for entry in shown.plugins.entries.values_mut() {
-            entry.config.values_mut().for_each(|value| *value = "(hidden)".into());
-        }
-        for server in shown.mcp.servers.values_mut() {
-            *server = server.redacted();
-        }
-        for (key, value) in &mut shown.knowledge.index.storage_options {
-            let key = key.to_lowercase();
-            if ["secret", "token", "password", "key"].iter().any(|word| key.contains(word)) {
-                *value = "(hidden)".to_owned();
-            }
-        }
-        shown
+        secrets::redacted(self)
     }
 }
 
@@ -236,6 +249,22 @@ mod tests {
             let failure = load(&home).unwrap_err();
             assert_eq!(failure.code, ErrorCode::ConfigInvalid);
             assert!(failure.message.contains(why), "{text}: {}", failure.message);
+        }
+    }
+
+    #[test]
+    fn a_secret_in_the_wrong_place_is_not_quoted() {
+        for text in [
+            "[mcp.servers.x]\ncommand = \"c\"\nheaders = \"Bearer CANARY-1\"",
+            "[mcp.servers.x]\ncommand = \"c\"\nenv = { KEY = [\"CANARY-1\"] }",
+            "[gateway]\ntoken = \"CANARY-1",
+            "[gateway]\ntoken = CANARY-1",
+            "[mcp.servers.x]\nurl = \"ftp://ada:CANARY-1@x/?k=CANARY-1\"",
+            "[mcp.servers.x]\nurl = \"https://ada:CANARY-1@x y/\"",
+        ] {
+            let (_dir, home) = home_with(text);
+            let failure = load(&home).and_then(|config| check_numbers(&config)).unwrap_err();
+            assert!(!format!("{failure:?}").contains("CANARY"), "{text}: {failure:?}");
         }
     }
 }

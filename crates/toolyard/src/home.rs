@@ -8,7 +8,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
-use toolyard_engine::{chain::Signer, store::Lease};
+use toolyard_engine::{chain::Signer, redact::redactor, store::Lease};
 
 /// Tokens that gateways gave this machine's device, by URL.
 const DEVICE_TOKENS: &str = "device-tokens.json";
@@ -129,7 +129,9 @@ impl Home {
 
     /// The token that the gateway at a URL gave this machine's device.
     pub fn device_token(&self, url: &str) -> Result<Option<String>> {
-        Ok(self.device_tokens()?.remove(url))
+        let token = self.device_tokens()?.remove(url);
+        token.iter().for_each(|token| redactor().learn(token));
+        Ok(token)
     }
 
     /// Keeps the token that the gateway at a URL gave this machine's device.
@@ -158,9 +160,11 @@ impl Home {
     pub fn token(&self) -> Result<String> {
         let path = self.state().join("token");
         if let Some(text) = read_private(&path)? {
+            redactor().learn(&text);
             return Ok(text.trim().to_owned());
         }
         let token = toolyard_protocol::canonical::hex(&random()?);
+        redactor().learn(&token);
         if write_new(&path, &token)? {
             Ok(token)
         } else {

@@ -4,6 +4,7 @@
 use crate::cli::Global;
 use serde_json::{Value, json};
 use std::{io::IsTerminal, process::ExitCode};
+use toolyard_engine::redact::redactor;
 use toolyard_protocol::{ErrorCode, Failure};
 
 /// The command failed.
@@ -42,6 +43,7 @@ pub fn note(text: &str) {
 
 /// Prints a failure and gives its exit code.
 pub fn failure(global: &Global, failure: &Failure) -> ExitCode {
+    let failure = &redactor().failure(failure.clone());
     if global.json {
         json(&json!({"error": failure}));
     } else {

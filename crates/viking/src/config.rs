@@ -98,11 +98,13 @@ pub struct LlmConfig {
     /// `ollama` or `openai` (any server with OpenAI's interface).
     pub kind: LlmKind,
     /// Its address, for example `http://127.0.0.1:11434`.
+    #[schemars(extend("x-secret" = "url"))]
     pub url: String,
     /// The model's name.
     pub model: String,
     /// The environment variable that holds the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "variable"))]
     pub api_key_env: Option<String>,
     /// Milliseconds an answer may take; 1000 to 600000.
     #[serde(default = "llm_timeout")]

@@ -4,6 +4,7 @@ use super::{Settled, StepCall};
 use crate::{
     Blob, Engine, Failed, Output,
     record::{INLINE_BYTES, OutcomeRecord, Record, RefusedRecord, ResultRecord},
+    redact::redactor,
     scope::RunScope,
     store::{Durability, Position, StoreError},
     view,
@@ -103,8 +104,9 @@ fn to_record(
         Err(failed) => {
             record.status = if status == ResultStatus::Ok { ResultStatus::Error } else { status };
             record.effects = keep(failed.effects);
-            record.error = Some(failed.failure);
-            record.debug_message = failed.debug_message;
+            // What a provider says of its failure may quote what it was configured with.
+            record.error = Some(redactor().failure(failed.failure));
+            record.debug_message = failed.debug_message.map(|text| redactor().text(&text).into_owned());
             (record, None)
         }
     }

@@ -2,15 +2,12 @@
 //! trait because a bridged session is to see what an MCP client sees, and the gateway knows no MCP.
 
 use super::agent_of;
-use crate::{
-    hub::Gateway,
-    rpc::tools::{hide, route},
-};
+use crate::{hub::Gateway, rpc::tools::route};
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::watch;
 use toolyard_bridge::server::{CallFailure, CallOrder, Offer};
-use toolyard_engine::{BoxFuture, CallRequest, Caller, Door};
+use toolyard_engine::{BoxFuture, CallRequest, Caller, Door, redact::redactor};
 
 /// Lists and runs the tools of bridged sessions, in MCP's words.
 pub trait SessionTools: Send + Sync + 'static {
@@ -79,8 +76,8 @@ impl Gateway {
         if !failed {
             return Ok(result);
         }
-        let shown = hide(&self.settings().token, result.to_string());
-        let result = serde_json::from_str(&shown).unwrap_or(result);
+        let mut result = result;
+        redactor().value(&mut result);
         Err(CallFailure { text: words(&result), result: Some(result) })
     }
 }

@@ -45,6 +45,7 @@ use std::{
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use toolyard_engine::redact::redactor;
 
 /// Presence lists name at most this many clients, the newest: it is a list for people, and everybody gets it.
 const MAX_SHOWN: usize = 100;
@@ -94,6 +95,7 @@ pub(crate) struct Inner {
 impl Gateway {
     /// Makes the shared state and starts what keeps it current. Must be called inside a tokio runtime.
     pub fn new(service: Service, settings: Settings, stop: CancellationToken) -> Self {
+        redactor().learn(&settings.token);
         let devices = service.devices().clone();
         let inner = Arc::new(Inner {
             secret: Secret::new(&settings.token),

@@ -24,6 +24,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use toolyard_engine::redact::redactor;
 use toolyard_protocol::{ErrorCode, Failure};
 
 /// A method and the scope it needs.
@@ -265,6 +266,7 @@ async fn seldom(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError>
 
 /// A failure of the engine in the words of a response.
 pub(crate) fn from_failure(failure: Failure) -> RpcError {
+    let failure = redactor().failure(failure);
     let code = match failure.code {
         ErrorCode::Unavailable | ErrorCode::StoreUnavailable | ErrorCode::LimitExceeded | ErrorCode::InternalError => {
             "UNAVAILABLE"

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{SourceKind, ToolEntry};
-use toolyard_engine::{Asking, CallAnswer, CallRequest, Caller};
+use toolyard_engine::{Asking, CallAnswer, CallRequest, Caller, redact::redactor};
 use toolyard_protocol::{CallId, ErrorCode, Failure, RiskLevel, RunId};
 
 /// A short description has at most this many characters.
@@ -437,7 +437,7 @@ pub(crate) async fn run(gateway: &Gateway, invocation: Invocation) -> Invoked {
             if is_missing && let Some(why) = gateway.service().why_left_out(&invocation.name).await {
                 refused.details.insert("suggestion".to_owned(), why.into());
             }
-            refused.message = hide(&gateway.settings().token, refused.message);
+            refused.message = redactor().text(&refused.message).into_owned();
             if visible {
                 refused.details.insert("callId".to_owned(), meta.call_id.to_string().into());
                 refused.details.insert("runId".to_owned(), meta.run_id.to_string().into());
@@ -492,11 +492,6 @@ fn refusal(name: &str, failure: Failure, known: bool) -> Refused {
         other => other.as_str().to_ascii_lowercase(),
     };
     Refused { details, ..plain(&code, failure.message) }
-}
-
-/// A message without the gateway's own credential, should a tool have come by it.
-pub(crate) fn hide(token: &str, message: String) -> String {
-    if token.len() >= 8 && message.contains(token) { message.replace(token, "(hidden)") } else { message }
 }
 
 const CANCEL: &[Field] = &[
@@ -559,7 +554,6 @@ mod tests {
         let asked = refusal("t", Failure::new(ErrorCode::ConfirmationRequired, "may I?"), true);
         assert!(asked.requires_approval && asked.code == "requires_approval" && asked.message == "may I?");
         assert_eq!(refusal("t", Failure::new(ErrorCode::Timeout, "slow"), true).code, "timeout");
-        assert_eq!(hide("secret-token", "x secret-token y".into()), "x (hidden) y");
     }
 
     #[test]

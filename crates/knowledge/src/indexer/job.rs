@@ -9,6 +9,7 @@ use std::{
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
+use toolyard_engine::redact::redactor;
 use toolyard_vault::process::start_time;
 
 /// Problems with single files that a job lists; the rest is counted, and stands in the files' own status.
@@ -137,7 +138,8 @@ impl Job {
     pub fn problem(&mut self, file: &str, message: &str) {
         self.error_count += 1;
         if self.errors.len() < MAX_LISTED_ERRORS {
-            self.errors.push(FileProblem { file: file.to_owned(), message: message.to_owned() });
+            let message = redactor().text(message).into_owned();
+            self.errors.push(FileProblem { file: file.to_owned(), message });
         }
     }
 

@@ -19,6 +19,7 @@ use tokio::{
     process::{Child, Command},
 };
 use tokio_util::sync::CancellationToken;
+use toolyard_engine::redact::redactor;
 
 /// Bytes of a server's errors that are kept.
 const KEPT_ERRORS: usize = 4096;
@@ -207,6 +208,7 @@ impl Errors {
     fn tail(&self) -> String {
         let kept: Vec<u8> = self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
         let text = String::from_utf8_lossy(&kept);
+        let text = redactor().text(&text);
         let last: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).rev().take(3).collect();
         let last: Vec<&str> = last.into_iter().rev().collect();
         if last.is_empty() { String::new() } else { format!(": {}", last.join(" | ")) }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use toolyard_engine::redact::{self, redactor};
 
 /// A server's name is at most this long.
 pub const MAX_SERVER_NAME: usize = 48;
@@ -93,16 +94,20 @@ pub struct OauthConfig {
     pub client_id: Option<String>,
     /// The variable of Toolyard's environment that holds that client's secret, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "variable"))]
     pub client_secret_env: Option<String>,
     /// The file that holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "file"))]
     pub client_secret_file: Option<PathBuf>,
     /// The https address of a client id metadata document of yours; used as the client's id where the authorisation
     /// server knows such documents.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "url"))]
     pub client_metadata_url: Option<String>,
     /// The authorisation server to use, where the server names several or none. Any other is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "url"))]
     pub issuer: Option<String>,
     /// Scopes to ask for, in place of those that the server names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -169,17 +174,19 @@ impl OauthConfig {
 fn from_outside(variable: Option<&str>, file: Option<&std::path::Path>) -> Result<Option<String>, String> {
     if let Some(name) = variable {
         let secret = std::env::var(name).map_err(|_| format!("the variable {name} is not set"))?;
+        redactor().learn(&secret);
         return Ok(Some(secret.trim().to_owned()));
     }
     if let Some(file) = file {
         let secret = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        redactor().learn(&secret);
         return Ok(Some(secret.trim().to_owned()));
     }
     Ok(None)
 }
 
 /// One upstream MCP server: a `command` to start, or a `url`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ServerConfig {
     /// Whether it is used at all.
@@ -189,31 +196,38 @@ pub struct ServerConfig {
     pub command: Option<String>,
     /// Its arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-secret" = "argument"))]
     pub args: Vec<String>,
     /// The folder it starts in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
     /// Variables set for it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-secret" = "value"))]
     pub env: BTreeMap<String, String>,
     /// Names of variables of Toolyard's own environment that it gets, beside PATH, HOME, USER, LOGNAME, SHELL, LANG,
     /// LC_ALL, TMPDIR and TZ. It gets no others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-secret" = "variable"))]
     pub pass_env: Vec<String>,
     /// Where it is, for HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "url"))]
     pub url: Option<String>,
     /// `auto`, `stdio`, `http` or `sse`.
     #[serde(alias = "type")]
     pub transport: Transport,
     /// Headers sent with every request.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-secret" = "value"))]
     pub headers: BTreeMap<String, String>,
     /// The variable of Toolyard's environment that holds the bearer token.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "variable"))]
     pub bearer_token_env: Option<String>,
     /// The file that holds the bearer token; read for each connection.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "file"))]
     pub bearer_token_file: Option<PathBuf>,
     /// OAuth, where the server asks for it and no credential is configured.
     #[serde(skip_serializing_if = "OauthConfig::is_default")]
@@ -245,6 +259,18 @@ pub struct ServerConfig {
     /// Bytes of one message; a longer one ends the connection.
     #[schemars(range(min = 1024, max = 268_435_456))]
     pub max_message_bytes: usize,
+}
+
+impl std::fmt::Debug for ServerConfig {
+    /// Without what may be secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerConfig")
+            .field("enabled", &self.enabled)
+            .field("command", &self.command)
+            .field("transport", &self.transport)
+            .field("protocol", &self.protocol)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for ServerConfig {
@@ -292,9 +318,10 @@ impl ServerConfig {
             (Some(command), None) if command.trim().is_empty() => return Err("command is empty".to_owned()),
             (Some(_), None) if matches!(self.transport, Transport::Auto | Transport::Stdio) => {}
             (None, Some(url)) if !matches!(self.transport, Transport::Stdio) => {
-                let uri: http::Uri = url.parse().map_err(|e| format!("url {url:?}: {e}"))?;
+                let uri: http::Uri = url.parse().map_err(|e| format!("url cannot be read: {e}"))?;
                 if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none() {
-                    return Err(format!("url {url:?} must be http:// or https:// with a host"));
+                    let shown = redact::url(url);
+                    return Err(format!("url {shown:?} must be http:// or https:// with a host"));
                 }
             }
             (Some(_), None) | (None, Some(_)) => return Err("transport does not fit command or url".to_owned()),
@@ -359,14 +386,6 @@ impl ServerConfig {
 
     pub(crate) fn start_timeout(&self) -> Duration {
         Duration::from_millis(self.start_timeout_ms)
-    }
-
-    /// For showing: what may be secret is hidden.
-    pub fn redacted(&self) -> Self {
-        let hide = |map: &BTreeMap<String, String>| {
-            map.keys().map(|key| (key.clone(), "(hidden)".to_owned())).collect::<BTreeMap<_, _>>()
-        };
-        Self { env: hide(&self.env), headers: hide(&self.headers), ..self.clone() }
     }
 }
 

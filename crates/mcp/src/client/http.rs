@@ -29,6 +29,7 @@ use std::{
 };
 use tokio_rustls::rustls::crypto::ring;
 use tokio_util::sync::CancellationToken;
+use toolyard_engine::redact::{self, redactor};
 
 /// How long a connection may take to open.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -87,7 +88,7 @@ impl Target {
         auth: Option<Arc<Authorizer>>,
     ) -> Result<Self, String> {
         let url = config.url.as_deref().unwrap_or_default();
-        let uri: Uri = url.parse().map_err(|e| format!("{url:?}: {e}"))?;
+        let uri: Uri = url.parse().map_err(|e| format!("{:?}: {e}", redact::url(url)))?;
         let mut headers = HeaderMap::new();
         for (name, value) in &config.headers {
             let name = HeaderName::try_from(name.as_str()).map_err(|e| e.to_string())?;
@@ -329,6 +330,7 @@ impl HttpLink {
             // The session is unknown, whatever else the body says of it.
             return Ok(Exchanged::Refused(status, said(&body)));
         }
+        let body = redactor().known_bytes(&body);
         match Incoming::read(&body) {
             Ok(Incoming::Response { id: answered, outcome }) if answered == *id => Ok(Exchanged::Answer(outcome)),
             // An error about the request as a whole may lack its id.
@@ -396,7 +398,7 @@ impl HttpLink {
                 if event.data.is_empty() || !(event.name.is_empty() || event.name == "message") {
                     continue;
                 }
-                match Incoming::read(event.data.as_bytes()) {
+                match Incoming::read(&redactor().known_bytes(event.data.as_bytes())) {
                     Ok(Incoming::Response { id: answered, outcome }) if Some(&answered) == id => {
                         return Ok(Some(outcome));
                     }

@@ -18,6 +18,7 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use toolyard_engine::redact::redactor;
 
 /// Messages that wait to be written.
 const WRITE_BUFFER: usize = 256;
@@ -158,7 +159,9 @@ impl Mux {
 
     /// Takes one message of the server.
     pub(crate) fn receive(self: &Arc<Self>, text: &[u8], inbox: &Arc<dyn Inbox>) {
-        match Incoming::read(text) {
+        // A server may quote what it was started with.
+        let text = redactor().known_bytes(text);
+        match Incoming::read(&text) {
             Ok(Incoming::Response { id, outcome }) => {
                 let waiter = id.as_u64().and_then(|id| self.pending().remove(&id));
                 if let Some(waiter) = waiter {

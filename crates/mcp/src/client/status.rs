@@ -4,6 +4,7 @@ use super::upstream::{Upstream, lock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{sync::atomic::Ordering, time::Instant};
+use toolyard_engine::redact::redactor;
 
 /// How a server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -161,7 +162,7 @@ impl Upstream {
             resources: offers.resources.len(),
             withheld: offers.withheld.clone(),
             left_out: offers.left_out.clone(),
-            error: attempts.error.clone().or(need),
+            error: attempts.error.clone().or(need).map(|error| redactor().text(&error).into_owned()),
             retry_in_ms: waits.filter(|_| live.is_none()).map(|wait| wait.as_millis() as u64),
             starts: self.starts.load(Ordering::Relaxed),
             plugin: self.terms.as_ref().map(|terms| terms.plugin.clone()),

@@ -10,6 +10,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use toolyard_engine::redact::redactor;
 use toolyard_gateway::local::Client;
 use toolyard_protocol::ErrorCode;
 
@@ -26,6 +27,7 @@ pub(super) async fn run(global: &Global) -> Outcome {
             Ok(message) => (true, message),
             Err(message) => (false, message),
         };
+        let message = redactor().text(&message).into_owned();
         findings.push(Finding { what, ok, message });
     };
     match config::resolve(global) {

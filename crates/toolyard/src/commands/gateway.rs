@@ -7,6 +7,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{process::ExitCode, time::Duration};
+use toolyard_engine::redact::redactor;
 use toolyard_gateway::client::{self, Client, Connect, Credential, Identity};
 use toolyard_protocol::{ErrorCode, Failure};
 
@@ -43,6 +44,8 @@ fn connect(global: &Global, target: &GatewayTarget, scopes: Vec<String>, mode: &
             Failure::new(ErrorCode::UsageError, format!("there is no token: {e:#}")).suggest("Pass one with --token.")
         })?),
     };
+    let (Credential::Shared(token) | Credential::Device(token)) = &credential;
+    redactor().learn(token);
     let timeout = Duration::from_millis(target.timeout.clamp(1, 3_600_000));
     // The gateway of this home shows the certificate that the configuration names: it may be believed.
     let ca_file = target.ca_file.clone().or_else(|| gateway.tls.cert_file.clone());

@@ -28,6 +28,7 @@ use crate::{
     output,
 };
 use std::process::ExitCode;
+use toolyard_engine::redact::redactor;
 use toolyard_protocol::Failure;
 
 /// How a command ends when it does not fail.
@@ -72,6 +73,22 @@ fn completions(shell: clap_complete::Shell) -> Outcome {
 /// LanceDB warns, with every opening, that it guesses the name of a bucket whose provider is ours. It guesses right.
 const GUESSES: &str = "lance_io::object_store=error";
 
+/// Standard error without secrets, for log lines.
+#[derive(Default)]
+struct HidingStderr;
+
+impl std::io::Write for HidingStderr {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        std::io::stderr().lock().write_all(redactor().text(&text).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().lock().flush()
+    }
+}
+
 /// Logs go to standard error. A configuration that cannot be read is reported by the command itself.
 fn start_logging(global: &Global) {
     use crate::config::{LogConfig, LogFormat};
@@ -84,7 +101,7 @@ fn start_logging(global: &Global) {
     let filter =
         if filter.contains("lance_io") || filter.trim() == "off" { filter } else { format!("{filter},{GUESSES}") };
     let filter = EnvFilter::try_new(&filter).unwrap_or_else(|_| EnvFilter::new(format!("warn,{GUESSES}")));
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_writer(HidingStderr::default);
     let lines = match log.format {
         LogFormat::Json => lines.json().with_filter(filter).boxed(),
         LogFormat::Text => lines.with_filter(filter).boxed(),

@@ -91,7 +91,7 @@ pub struct ExperimentalConfig {
 }
 
 /// Where clients connect.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GatewayConfig {
     /// Address to listen on. Anything beyond loopback needs a token of at least 16 characters.
@@ -100,6 +100,7 @@ pub struct GatewayConfig {
     pub port: u16,
     /// The token clients must show. Unset means the one in `state/token`, made at first start.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "value"))]
     pub token: Option<String>,
     /// Browser origins that may connect beside the gateway's own, for example `https://console.example.org`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -119,6 +120,13 @@ pub struct GatewayConfig {
     pub rate_limit: RateLimitConfig,
     /// TLS, when both files are set.
     pub tls: TlsConfig,
+}
+
+impl std::fmt::Debug for GatewayConfig {
+    /// Without what may be secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GatewayConfig").field("host", &self.host).field("port", &self.port).finish_non_exhaustive()
+    }
 }
 
 impl Default for GatewayConfig {
@@ -170,6 +178,7 @@ pub struct TlsConfig {
     pub cert_file: Option<PathBuf>,
     /// The private key.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "file"))]
     pub key_file: Option<PathBuf>,
 }
 
@@ -179,6 +188,7 @@ pub struct TlsConfig {
 pub struct BridgeConfig {
     /// Where Claude Code's plugin finds the bridge, `ws://HOST:PORT/bridge`. Unset means where the gateway listens.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "url"))]
     pub url: Option<String>,
     /// Messages that wait for Claude in each session; then the oldest is dropped with a warning.
     #[schemars(range(min = 1, max = 10_000))]

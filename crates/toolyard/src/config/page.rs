@@ -3,17 +3,23 @@
 use super::Config;
 use serde_json::Value;
 
-/// The reference of every key, in Markdown, from the types.
-pub fn reference() -> String {
-    let schema: Value = schemars::generate::SchemaSettings::draft2020_12()
+/// The schema of the configuration, from the types.
+pub(super) fn schema() -> Value {
+    schemars::generate::SchemaSettings::draft2020_12()
         .with(|s| s.inline_subschemas = true)
         .into_generator()
         .into_root_schema_for::<Config>()
-        .into();
+        .into()
+}
+
+/// The reference of every key, in Markdown, from the types.
+pub fn reference() -> String {
+    let schema = schema();
     let defaults = serde_json::to_value(Config::default()).unwrap_or_default();
     let mut out = String::from(
         "# Configuration\n\n`TOOLYARD_HOME/config.toml`. Every key is optional, and an unknown key is an error. `toolyard config check` checks the \
-         file, `toolyard config show` prints it as resolved. This page is generated from the types (`make docs`).\n\n\
+         file, `toolyard config show` prints it as resolved. Settings that may hold a secret are hidden there and in \
+         `config.get`, and their values in logs, errors and what upstream servers and plugins say. This page is generated from the types (`make docs`).\n\n\
          | key | type | default | meaning |\n| --- | --- | --- | --- |\n",
     );
     rows(&schema, &defaults, "", &mut out);
@@ -31,6 +37,7 @@ fn rows(schema: &Value, defaults: &Value, prefix: &str, out: &mut String) {
             .unwrap_or_default()
             .replace('\n', " ")
             .replace('|', "\\|");
+        let meaning = meaning + how_shown(property);
         if property.get("properties").is_some() {
             out.push_str(&format!("| `[{path}]` | table | | {meaning} |\n"));
             rows(property, default.unwrap_or(&Value::Null), &path, out);
@@ -44,6 +51,16 @@ fn rows(schema: &Value, defaults: &Value, prefix: &str, out: &mut String) {
         if let Some(item) = property.get("items").filter(|i| i.get("properties").is_some()) {
             rows(item, &Value::Null, &format!("{path}[]"), out);
         }
+    }
+}
+
+/// What is hidden of a setting where the configuration is shown.
+fn how_shown(property: &Value) -> &'static str {
+    match property.get("x-secret").and_then(Value::as_str) {
+        Some("value") => " Shown as `(hidden)`.",
+        Some("url") => " Shown without user, password and query.",
+        Some("argument") => " Shown without their values.",
+        _ => "",
     }
 }
 

@@ -19,6 +19,7 @@ mod plugins;
 #[path = "../../../../tests/random.rs"]
 mod random;
 mod recall;
+mod secrets;
 mod server;
 mod tool_search;
 mod tool_search_gateway;

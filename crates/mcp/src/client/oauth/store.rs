@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+use toolyard_engine::redact::redactor;
 
 /// How long a process waits for another one that renews the same token.
 const LOCK_WITHIN: Duration = Duration::from_secs(20);
@@ -20,12 +21,25 @@ const LOCK_EVERY: Duration = Duration::from_millis(50);
 
 /// What is never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "String", into = "String")]
 pub(super) struct Secret(String);
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        redactor().learn(&text);
+        Self(text)
+    }
+}
+
+impl From<Secret> for String {
+    fn from(secret: Secret) -> Self {
+        secret.0
+    }
+}
 
 impl Secret {
     pub(super) fn new(text: String) -> Self {
-        Self(text)
+        text.into()
     }
 
     pub(super) fn reveal(&self) -> &str {

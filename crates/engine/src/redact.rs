@@ -1,0 +1,431 @@
+//! The one redaction: what is secret is not shown in configuration, logs, errors, events, exports or metrics.
+//!
+//! [`redactor`] is the process's own. It learns secret values where they come in (configuration, token files, OAuth) and
+//! hides them in text that leaves: log lines, error messages, what upstream servers and plugins say. [`url`] and
+//! [`argument`] show a value that may carry a secret without the secret. It hides what it was told and what looks like a
+//! credential; it does not look for secrets in notes, arguments or outputs of Toolyard's own tools, which would change what
+//! people wrote.
+
+use memchr::memmem::Finder;
+use serde_json::Value;
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use toolyard_protocol::Failure;
+
+/// What stands in the place of a secret.
+pub const HIDDEN: &str = "(hidden)";
+/// A shorter value is not looked for in texts: it would be found by chance.
+const MIN_BYTES: usize = 8;
+/// A value without a telling name counts as secret from this length on, if it looks random.
+const MIN_RANDOM: usize = 12;
+/// Values that are remembered; the oldest give way.
+const MAX_VALUES: usize = 4096;
+/// Words in the name of a variable, header, flag or parameter whose value is secret.
+const TELLING: [&str; 14] = [
+    "token",
+    "key",
+    "secret",
+    "password",
+    "passwd",
+    "pwd",
+    "auth",
+    "credential",
+    "cookie",
+    "session",
+    "private",
+    "signature",
+    "bearer",
+    "dsn",
+];
+/// Beginnings of credentials that their issuers made recognisable.
+const MARKS: [&str; 10] =
+    ["sk-", "ghp_", "gho_", "ghs_", "github_pat_", "xoxb-", "xoxp-", "glpat-", "AKIA", "eyJhbGciOi"];
+/// Characters after such a beginning that make it a credential.
+const MIN_MARKED: usize = 12;
+
+/// A value that is looked for.
+#[derive(Clone)]
+struct Known {
+    text: Arc<str>,
+    finder: Finder<'static>,
+}
+
+/// Knows secret values and hides them.
+#[derive(Default)]
+pub struct Redactor {
+    values: RwLock<Arc<Vec<Known>>>,
+    /// Whether anything is known: most texts are looked at by nobody else.
+    is_used: AtomicBool,
+}
+
+/// The process's redactor. Logs belong to the process, so what they hide does too.
+pub fn redactor() -> &'static Redactor {
+    static REDACTOR: OnceLock<Redactor> = OnceLock::new();
+    REDACTOR.get_or_init(Redactor::default)
+}
+
+impl Redactor {
+    /// Learns a secret, as it is and as it stands in JSON and in addresses. One that is too short is not looked for.
+    pub fn learn(&self, secret: &str) {
+        let secret = secret.trim();
+        if secret.len() < MIN_BYTES || secret.bytes().all(|b| b.is_ascii_digit()) {
+            return;
+        }
+        let mut forms = vec![secret.to_owned()];
+        let json = Value::String(secret.to_owned()).to_string();
+        forms.push(json[1..json.len() - 1].to_owned());
+        forms.push(percent_decoded(secret));
+        let mut held = self.values.write().unwrap_or_else(PoisonError::into_inner);
+        let mut values: Vec<Known> = held.to_vec();
+        for form in forms {
+            if form.len() >= MIN_BYTES && !values.iter().any(|known| *known.text == *form) {
+                let finder = Finder::new(form.as_bytes()).into_owned();
+                values.push(Known { text: form.into(), finder });
+            }
+        }
+        let over = values.len().saturating_sub(MAX_VALUES);
+        values.drain(..over);
+        *held = Arc::new(values);
+        self.is_used.store(true, Ordering::Release);
+    }
+
+    /// Learns the value of a variable, header or setting if its name or its looks say that it is secret.
+    pub fn learn_named(&self, name: &str, value: &str) {
+        if is_telling(name) || looks_random(value) {
+            self.learn(value);
+        }
+        // `Authorization: Bearer TOKEN`
+        if let Some((_, credential)) = value.trim().rsplit_once(' ')
+            && (is_telling(name) || looks_random(credential))
+        {
+            self.learn(credential);
+        }
+        if value.contains("://") {
+            self.learn_url(value);
+        }
+    }
+
+    /// Learns what [`url`] hides.
+    pub fn learn_url(&self, address: &str) {
+        for secret in url_secrets(address) {
+            self.learn(secret);
+        }
+    }
+
+    /// Learns what [`argument`] hides of a command line, as far as it can be a secret: no flag, path or plain word.
+    pub fn learn_arguments<S: AsRef<str>>(&self, arguments: &[S]) {
+        let mut before = "";
+        for argument in arguments {
+            let argument = argument.as_ref();
+            let (name, value) = match argument.split_once('=') {
+                Some((name, value)) if name.starts_with('-') || is_telling(name) => (name, value),
+                _ if argument.starts_with('-') => ("", ""),
+                _ => (if before.starts_with('-') { before } else { "" }, argument),
+            };
+            self.learn_named(name, value);
+            before = argument;
+        }
+    }
+
+    fn values(&self) -> Option<Arc<Vec<Known>>> {
+        if !self.is_used.load(Ordering::Acquire) {
+            return None;
+        }
+        Some(self.values.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// Hides the secrets that are known.
+    pub fn known<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut shown = Cow::Borrowed(text);
+        for value in self.values().iter().flat_map(|values| values.iter()) {
+            if value.finder.find(shown.as_bytes()).is_some() {
+                shown = Cow::Owned(shown.replace(&*value.text, HIDDEN));
+            }
+        }
+        shown
+    }
+
+    /// The same for a message of another program that has not been read yet. Bytes that are no text stay as they are.
+    pub fn known_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let Ok(text) = std::str::from_utf8(bytes) else { return Cow::Borrowed(bytes) };
+        match self.known(text) {
+            Cow::Borrowed(_) => Cow::Borrowed(bytes),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        }
+    }
+
+    /// Hides the secrets that are known, and what looks like a credential: for log lines and error messages.
+    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.known(text) {
+            Cow::Borrowed(text) => patterns(text),
+            Cow::Owned(text) => Cow::Owned(patterns(&text).into_owned()),
+        }
+    }
+
+    /// Hides secrets in every text of a value.
+    pub fn value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(shown) = self.text(text) {
+                    *text = shown;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::Object(map) => map.values_mut().for_each(|item| self.value(item)),
+            _ => {}
+        }
+    }
+
+    /// An error whose words hide secrets.
+    pub fn failure(&self, mut failure: Failure) -> Failure {
+        if let Cow::Owned(shown) = self.text(&failure.message) {
+            failure.message = shown;
+        }
+        if let Some(Cow::Owned(shown)) = failure.suggestion.as_deref().map(|text| self.text(text)) {
+            failure.suggestion = Some(shown);
+        }
+        if let Some(details) = failure.details.as_mut() {
+            details.values_mut().for_each(|value| self.value(value));
+        }
+        failure
+    }
+}
+
+/// Whether a name says that its value is secret.
+pub fn is_telling(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    TELLING.iter().any(|word| name.contains(word))
+}
+
+/// Whether a value looks like a credential: long, without spaces, no path, no plain words.
+fn looks_random(value: &str) -> bool {
+    let has = |test: fn(&u8) -> bool| value.as_bytes().iter().any(|b| test(b));
+    let is_place = value.starts_with(['/', '.', '~', '@', '-']) || value.contains("://");
+    let is_long = value.len() >= if value.contains('/') { 2 * MIN_RANDOM } else { MIN_RANDOM };
+    let is_mixed = has(u8::is_ascii_digit) || (has(u8::is_ascii_uppercase) && value.len() > MIN_RANDOM + 3);
+    is_long && !is_place && is_mixed && has(u8::is_ascii_alphabetic) && !has(u8::is_ascii_whitespace)
+}
+
+/// The parts of an address that may be secret: user, password, the values of its query, its fragment, and parts of its
+/// path that look random.
+fn url_secrets(address: &str) -> Vec<&str> {
+    let Some((_, rest)) = address.split_once("://") else { return Vec::new() };
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (host, path) = place.split_once('/').unwrap_or((place, ""));
+    let mut found = Vec::new();
+    if let Some((user, _)) = host.rsplit_once('@') {
+        found.push(user);
+        found.extend(user.split_once(':').map(|(_, password)| password));
+    }
+    found.extend(query.split('&').filter_map(|pair| pair.split_once('=')).map(|(_, value)| value));
+    found.extend(query.split('&').filter(|pair| !pair.contains('=')));
+    found.push(fragment);
+    found.extend(path.split('/').filter(|part| looks_random(part)));
+    found.retain(|part| !part.is_empty());
+    found
+}
+
+/// An address without what may be secret in it.
+pub fn url(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else {
+        return if looks_random(address) { HIDDEN.to_owned() } else { address.to_owned() };
+    };
+    let (rest, fragment) = rest.split_once('#').map_or((rest, ""), |(rest, _)| (rest, "#(hidden)"));
+    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+    let (host, path) = place.split_once('/').map_or((place, None), |(host, path)| (host, Some(path)));
+    let host = host.rsplit_once('@').map_or_else(|| host.to_owned(), |(_, host)| format!("{HIDDEN}@{host}"));
+    let mut shown = format!("{scheme}://{host}");
+    if let Some(path) = path {
+        let parts: Vec<&str> = path.split('/').map(|part| if looks_random(part) { HIDDEN } else { part }).collect();
+        shown.push('/');
+        shown.push_str(&parts.join("/"));
+    }
+    if let Some(query) = query {
+        let pairs: Vec<String> = query
+            .split('&')
+            .map(|pair| pair.split_once('=').map_or_else(|| HIDDEN.to_owned(), |(name, _)| format!("{name}={HIDDEN}")))
+            .collect();
+        shown.push('?');
+        shown.push_str(&pairs.join("&"));
+    }
+    shown + fragment
+}
+
+/// An argument of a command without its value: the name of a long flag stays.
+pub fn argument(argument: &str) -> String {
+    let name = argument.split_once('=').map_or(argument, |(name, _)| name);
+    let is_flag = name.strip_prefix("--").is_some_and(|flag| {
+        (1..=32).contains(&flag.len()) && flag.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')
+    });
+    match (is_flag, name.len() < argument.len()) {
+        (true, true) => format!("{name}={HIDDEN}"),
+        (true, false) => name.to_owned(),
+        (false, _) => HIDDEN.to_owned(),
+    }
+}
+
+/// Hides what looks like a credential, whoever it belongs to: `Bearer …`, users and passwords in addresses, tokens with a
+/// recognisable beginning.
+fn patterns(text: &str) -> Cow<'_, str> {
+    let lower_bearer = text.contains("earer ");
+    let marked = MARKS.iter().any(|mark| text.contains(mark));
+    if !lower_bearer && !marked && !(text.contains("://") && text.contains('@')) {
+        return Cow::Borrowed(text);
+    }
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+' | '/' | '=');
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let boundary = !out.chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric());
+        if let Some(after) = rest.strip_prefix("Bearer ").or_else(|| rest.strip_prefix("bearer ")) {
+            let end = after.find(|c| !is_part(c)).unwrap_or(after.len());
+            if end >= MIN_BYTES && after[..end].bytes().any(|b| b.is_ascii_digit()) {
+                out.push_str(&rest[.."Bearer ".len()]);
+                out.push_str(HIDDEN);
+                rest = &after[end..];
+                continue;
+            }
+        }
+        if let Some(after) = rest.strip_prefix("://") {
+            let end = after.find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '`' | ')'));
+            let host = &after[..end.unwrap_or(after.len())];
+            out.push_str("://");
+            rest = after;
+            if let Some((user, _)) = host.rsplit_once('@') {
+                out.push_str(HIDDEN);
+                rest = &after[user.len()..];
+            }
+            continue;
+        }
+        if boundary && let Some(mark) = MARKS.iter().find(|mark| rest.starts_with(**mark)) {
+            let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+            if end >= mark.len() + MIN_MARKED {
+                out.push_str(HIDDEN);
+                rest = &rest[end..];
+                continue;
+            }
+        }
+        let step = rest.chars().next().map_or(1, char::len_utf8);
+        out.push_str(&rest[..step]);
+        rest = &rest[step..];
+    }
+    if out == text { Cow::Borrowed(text) } else { Cow::Owned(out) }
+}
+
+/// A text with `%41` read as `A`.
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let digits = bytes.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
+        match digits.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) if bytes[at] == b'%' => {
+                out.push(byte);
+                at += 3;
+            }
+            _ => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use toolyard_protocol::ErrorCode;
+
+    #[test]
+    fn what_was_learned_is_hidden_everywhere() {
+        let redactor = Redactor::default();
+        assert_eq!(redactor.text("nothing is known"), "nothing is known");
+        redactor.learn("s3cret \"value\"");
+        redactor.learn("short");
+        redactor.learn("12345678901");
+        let failure = Failure::new(ErrorCode::Unavailable, "it said s3cret \"value\"")
+            .suggest("not s3cret \"value\"")
+            .detail("deep", json!([{"said": "s3cret \"value\"", "n": 12_345_678_901_u64}]));
+        let shown = serde_json::to_string(&redactor.failure(failure)).unwrap();
+        assert!(!shown.contains("s3cret") && shown.contains(HIDDEN) && shown.contains("12345678901"), "{shown}");
+        let raw = json!({"a": "s3cret \"value\"", "b": "short"}).to_string();
+        let hidden = redactor.known_bytes(raw.as_bytes()).into_owned();
+        let hidden: Value = serde_json::from_slice(&hidden).unwrap();
+        assert_eq!(hidden, json!({"a": HIDDEN, "b": "short"}));
+    }
+
+    #[test]
+    fn names_and_looks_tell_what_is_secret() {
+        let redactor = Redactor::default();
+        for (name, value) in [
+            ("API_KEY", "correct-horse"),
+            ("X-Whatever", "Zm9vYmFyYmF6cXV4MTIz"),
+            ("Authorization", "Bearer hush-hush-1"),
+            ("DATABASE", "postgres://ada:pass-word@db/x?sslkey=abcdefghi"),
+        ] {
+            redactor.learn_named(name, value);
+        }
+        redactor.learn_named("NODE_ENV", "production");
+        redactor.learn_named("Accept", "application/json");
+        redactor.learn_arguments(&[
+            "-y",
+            "@scope/server-files",
+            "/home/ada/shared",
+            "--token",
+            "open-sesame",
+            "--db=SuperSecret99",
+        ]);
+        let text = "correct-horse Zm9vYmFyYmF6cXV4MTIz hush-hush-1 pass-word abcdefghi open-sesame SuperSecret99";
+        assert_eq!(redactor.text(text), [HIDDEN; 7].join(" "));
+        let plain = "production application/json /home/ada/shared @scope/server-files -y";
+        assert_eq!(redactor.text(plain), plain);
+    }
+
+    #[test]
+    fn addresses_and_arguments_are_shown_without_their_secrets() {
+        for (address, shown) in [
+            ("https://x.org/mcp", "https://x.org/mcp"),
+            (
+                "https://ada:pw@x.org:8/mcp?key=abc&flag#frag",
+                "https://(hidden)@x.org:8/mcp?key=(hidden)&(hidden)#(hidden)",
+            ),
+            ("https://x.org/s/a1b2c3d4e5f6a7b8/mcp", "https://x.org/s/(hidden)/mcp"),
+            ("s3://bucket/prefix", "s3://bucket/prefix"),
+            ("index", "index"),
+        ] {
+            assert_eq!(url(address), shown);
+        }
+        for (given, shown) in [
+            ("--token=abc", "--token=(hidden)"),
+            ("--stdio", "--stdio"),
+            ("abc", HIDDEN),
+            ("-pabc", HIDDEN),
+            ("--SECRETabc123", HIDDEN),
+        ] {
+            assert_eq!(argument(given), shown);
+        }
+    }
+
+    #[test]
+    fn credentials_are_known_by_their_looks() {
+        let redactor = Redactor::default();
+        for (text, shown) in [
+            ("sent Authorization: Bearer abc.def-123456 twice", "sent Authorization: Bearer (hidden) twice"),
+            ("GET https://ada:pw@x.org/a failed", "GET https://(hidden)@x.org/a failed"),
+            ("the key sk-abcdefghijklmnop12 is bad", "the key (hidden) is bad"),
+            ("mail ada@x.org about https://x.org", "mail ada@x.org about https://x.org"),
+            ("a Bearer token is needed; task-force", "a Bearer token is needed; task-force"),
+        ] {
+            assert_eq!(redactor.text(text), shown);
+        }
+    }
+}
