@@ -122,6 +122,14 @@ pub struct IndexConfig {
     /// How many complete versions are kept for `toolyard vault rollback`.
     #[schemars(range(min = 2, max = 1000))]
     pub keep_versions: usize,
+    /// The program that keeps the index. Unset means `toolyard-index` beside `toolyard`, else in `PATH`. `index.program`
+    /// is read as the same key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Seconds without a search or an indexing job after which the index program is stopped; it is started again when it
+    /// is needed.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub idle_secs: u64,
 }
 
 impl std::fmt::Debug for IndexConfig {
@@ -136,7 +144,15 @@ impl std::fmt::Debug for IndexConfig {
 
 impl Default for IndexConfig {
     fn default() -> Self {
-        Self { uri: None, storage_options: BTreeMap::new(), vector_memory_mb: 128, cache_mb: 64, keep_versions: 5 }
+        Self {
+            uri: None,
+            storage_options: BTreeMap::new(),
+            vector_memory_mb: 128,
+            cache_mb: 64,
+            keep_versions: 5,
+            program: None,
+            idle_secs: toolyard_noteindex::remote::IDLE_STOP.as_secs(),
+        }
     }
 }
 
@@ -236,6 +252,13 @@ const SCHEMES: [&str; 2] = ["file", "s3"];
 
 impl IndexConfig {
     fn check(&self) -> Result<(), String> {
+        let options = self.storage_options.keys().map(String::as_str);
+        if let Some(name) = toolyard_noteindex::storage::unknown_option(options) {
+            return Err(format!(
+                "knowledge.index.storageOptions has no option {name:?}; use for example endpoint, region, allow_http or \
+                 virtual_hosted_style_request"
+            ));
+        }
         let Some(uri) = &self.uri else { return Ok(()) };
         let known = "it must be a folder, file:///FOLDER or s3://BUCKET/PREFIX";
         match uri.split_once("://") {
@@ -271,6 +294,7 @@ impl KnowledgeConfig {
         range("indexing.rescanSecs", i.rescan_secs, 10, 86_400)?;
         range("index.vectorMemoryMb", self.index.vector_memory_mb, 0, 1 << 20)?;
         range("index.cacheMb", self.index.cache_mb, 1, 1 << 20)?;
+        range("index.idleSecs", self.index.idle_secs, 1, 86_400)?;
         range("index.keepVersions", self.index.keep_versions as u64, 2, 1000)?;
         self.index.check()?;
         range("embedding.batch", self.embedding.batch as u64, 1, 1024)?;

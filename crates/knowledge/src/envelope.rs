@@ -1,7 +1,10 @@
 //! The answer of every `obsidian_rag_*` tool: `{status, data, error, meta}`. Trouble is told in a few codes that an agent
 //! can act on; what went wrong underneath goes to the log, never to the agent.
 
-use crate::{embed::EmbedError, index::IndexError};
+use crate::{
+    embed::EmbedError,
+    index::{IndexError, ProgramError},
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -50,13 +53,17 @@ pub enum ProblemCode {
     IndexerFailed,
     /// The index is old and the vault has changed.
     IndexStale,
+    /// The program that keeps the index is not installed; something smaller answers in its place.
+    IndexProgramMissing,
+    /// The program that keeps the index does not start, ended before it answered, or is of another version.
+    IndexProgramFailed,
     /// The vault or the disk cannot be reached.
     VaultUnavailable,
 }
 
 impl ProblemCode {
     /// Every code with its page.
-    pub const PAGES: [(&'static str, &'static str); 9] = [
+    pub const PAGES: [(&'static str, &'static str); 11] = [
         ("OLLAMA_UNREACHABLE", include_str!("../../../docs/errors/notes/OLLAMA_UNREACHABLE.md")),
         ("EMBEDDER_UNREACHABLE", include_str!("../../../docs/errors/notes/EMBEDDER_UNREACHABLE.md")),
         ("INDEX_NOT_FOUND", include_str!("../../../docs/errors/notes/INDEX_NOT_FOUND.md")),
@@ -65,6 +72,8 @@ impl ProblemCode {
         ("SENSITIVE_FILTERED", include_str!("../../../docs/errors/notes/SENSITIVE_FILTERED.md")),
         ("INDEXER_FAILED", include_str!("../../../docs/errors/notes/INDEXER_FAILED.md")),
         ("INDEX_STALE", include_str!("../../../docs/errors/notes/INDEX_STALE.md")),
+        ("INDEX_PROGRAM_MISSING", include_str!("../../../docs/errors/notes/INDEX_PROGRAM_MISSING.md")),
+        ("INDEX_PROGRAM_FAILED", include_str!("../../../docs/errors/notes/INDEX_PROGRAM_FAILED.md")),
         ("VAULT_UNAVAILABLE", include_str!("../../../docs/errors/notes/VAULT_UNAVAILABLE.md")),
     ];
 }
@@ -96,9 +105,11 @@ impl Problem {
             ProblemCode::OllamaUnreachable
             | ProblemCode::EmbedderUnreachable
             | ProblemCode::SensitiveFiltered
+            | ProblemCode::IndexProgramMissing
             | ProblemCode::IndexStale => Health::Degraded,
             ProblemCode::IndexNotFound
             | ProblemCode::IndexCorrupted
+            | ProblemCode::IndexProgramFailed
             | ProblemCode::SecurityViolation
             | ProblemCode::IndexerFailed
             | ProblemCode::VaultUnavailable => Health::Unavailable,
@@ -184,6 +195,40 @@ impl Problem {
                 "The place where the index lies cannot be reached or written.",
                 true,
                 "Check the disk (or the object store) with `toolyard doctor`, then try again.",
+            ),
+            IndexError::Program(error) => Self::of_program(error),
+        }
+    }
+
+    /// The index program does not work. The index itself is not affected.
+    pub fn of_program(error: &ProgramError) -> Self {
+        let message = capital(&error.to_string());
+        match error {
+            ProgramError::Missing(_) => Self::new(
+                ProblemCode::IndexProgramMissing,
+                message,
+                true,
+                "Install toolyard-index beside toolyard (`make build` builds both). Until then notes are indexed in \
+                 memory, up to 5,000 chunks, and lost when Toolyard stops; they are indexed again by themselves as soon \
+                 as the program is there.",
+            ),
+            ProgramError::TooMany(_) => Self::new(
+                ProblemCode::IndexProgramMissing,
+                message,
+                true,
+                "Install toolyard-index beside toolyard (`make build` builds both), then call obsidian_rag_index.",
+            ),
+            ProgramError::OtherVersion(_) => Self::new(
+                ProblemCode::IndexProgramFailed,
+                message,
+                true,
+                "Install toolyard and toolyard-index from one release, then call again.",
+            ),
+            ProgramError::NotStarted(_) | ProgramError::Ended(_) | ProgramError::Protocol(_) => Self::new(
+                ProblemCode::IndexProgramFailed,
+                message,
+                true,
+                "Call again: the program is started anew. If this goes on, look at `toolyard doctor` and the log.",
             ),
         }
     }
@@ -279,8 +324,8 @@ mod tests {
     #[test]
     fn every_code_has_a_page_and_every_row_of_the_matrix_its_status() {
         use ProblemCode::{
-            EmbedderUnreachable, IndexCorrupted, IndexNotFound, IndexStale, IndexerFailed, OllamaUnreachable,
-            SecurityViolation, SensitiveFiltered, VaultUnavailable,
+            EmbedderUnreachable, IndexCorrupted, IndexNotFound, IndexProgramFailed, IndexProgramMissing, IndexStale,
+            IndexerFailed, OllamaUnreachable, SecurityViolation, SensitiveFiltered, VaultUnavailable,
         };
         let all = [
             (OllamaUnreachable, Health::Degraded),
@@ -291,6 +336,8 @@ mod tests {
             (SensitiveFiltered, Health::Degraded),
             (IndexerFailed, Health::Unavailable),
             (IndexStale, Health::Degraded),
+            (IndexProgramMissing, Health::Degraded),
+            (IndexProgramFailed, Health::Unavailable),
             (VaultUnavailable, Health::Unavailable),
         ];
         assert_eq!(all.len(), ProblemCode::PAGES.len());

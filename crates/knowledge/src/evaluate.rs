@@ -7,7 +7,7 @@ use crate::{
     index::{ChunkFilter, IndexError, IndexSpec, NoteIndex, Start, WriteBatch},
     indexer::{Prepared, Stat},
     note::{Note, stem},
-    search::{Library, Question, Weights, rank},
+    search::{Detail, Library, Query, Weights, answer},
     sensitive::Guard,
 };
 use serde::Serialize;
@@ -150,19 +150,21 @@ pub async fn evaluate(
                     .next()
                     .flatten(),
             };
-            let asked = Question {
+            let asked = Query {
                 text: if way == 1 { "" } else { &question.text },
-                vector: vector.as_deref(),
-                filter: &ChunkFilter::default(),
+                vector,
+                filter: ChunkFilter::default(),
                 allowed: None,
                 limit: CHUNKS,
+                weights: Weights { vector: vector_weight, links: 0.0 },
             };
-            let weights = Weights { vector: vector_weight, links: 0.0 };
-            let (ranked, _) = rank(&library, &asked, &weights).await?;
+            let found = answer(&library, &asked.question(Detail::Scores)).await?;
             tally.times.push(start.elapsed().as_secs_f64() * 1e3);
             let mut seen = HashSet::new();
-            let documents: Vec<&str> = ranked
+            let documents: Vec<&str> = found
+                .hits
                 .iter()
+                .map(|hit| &hit.fused)
                 .filter(|fused| seen.insert(fused.file))
                 .filter_map(|fused| library.file(fused.file))
                 .map(|file| file.path.as_str())

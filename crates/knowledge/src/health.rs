@@ -21,6 +21,8 @@ pub struct Observed {
     pub vault: bool,
     /// The index.
     pub index: IndexState,
+    /// Why something else answers in the place of the index program, if it does.
+    pub program: Option<Problem>,
     /// What keeps vectors from being made, if anything does.
     pub embedder: Option<Problem>,
     /// Why the last indexing failed, if it did.
@@ -39,7 +41,7 @@ impl Observed {
                 let why = if !self.vault {
                     Problem::no_vault()
                 } else {
-                    self.indexer.clone().unwrap_or_else(|| problem.clone())
+                    self.indexer.clone().or_else(|| self.program.clone()).unwrap_or_else(|| problem.clone())
                 };
                 return (Health::Unavailable, Some(why));
             }
@@ -47,6 +49,7 @@ impl Observed {
         }
         let problem = if !self.vault { Some(Problem::no_vault()) } else { None };
         let problem = problem
+            .or_else(|| self.program.clone())
             .or_else(|| self.embedder.clone())
             .or_else(|| self.indexer.clone())
             .or_else(|| self.stale.then(Problem::stale));
@@ -68,7 +71,7 @@ mod tests {
     use crate::{embed::EmbedError, index::IndexError};
 
     fn good() -> Observed {
-        Observed { vault: true, index: IndexState::Ready, embedder: None, indexer: None, stale: false }
+        Observed { vault: true, index: IndexState::Ready, program: None, embedder: None, indexer: None, stale: false }
     }
     fn ollama() -> Option<Problem> {
         Some(Problem::of_embedder(&EmbedError::Unreachable { service: "Ollama", url: "x".to_owned() }))

@@ -4,8 +4,9 @@
 //! A question's way: [`KnowledgeProvider`] -> `tools/search.rs` -> [`search`] (fusion) -> an [`index::IndexReader`].
 //! A note's way: `indexer/run.rs` -> [`note::Note::parse`] -> an [`embed::Embedder`] -> an [`index::IndexWriter`].
 //!
-//! Knows an index only as the traits of [`index`], embedders only as [`embed::Embedder`], and files only through the
-//! vault. Knows no LanceDB, no policy beyond the caller's path rules, no transport.
+//! Knows an index only as the traits of [`index`] (the crate `toolyard-noteindex`), embedders only as
+//! [`embed::Embedder`], and files only through the vault. Knows no LanceDB, no index program, no policy beyond the
+//! caller's path rules, no transport.
 
 mod changes;
 pub mod config;
@@ -14,7 +15,6 @@ pub mod envelope;
 pub mod evaluate;
 mod facts;
 pub mod health;
-pub mod index;
 pub mod indexer;
 pub mod note;
 mod provider;
@@ -25,6 +25,8 @@ mod service;
 pub mod text;
 mod tools;
 mod watcher;
+
+pub use toolyard_noteindex as index;
 
 pub use config::KnowledgeConfig;
 pub use facts::{Fact, FactStore};

@@ -229,7 +229,7 @@ impl Knowledge {
     /// The version that is loaded, while the place of a newer one does not answer; damage is told.
     fn loaded_or(&self, error: IndexError) -> Result<Arc<Library>, Problem> {
         match (&error, self.library.load_full()) {
-            (IndexError::Unavailable(_), Some(library)) => {
+            (IndexError::Unavailable(_) | IndexError::Program(_), Some(library)) => {
                 tracing::warn!(%error, "the version that is loaded is searched on");
                 Ok(library)
             }
@@ -249,6 +249,9 @@ impl Knowledge {
 
     /// What a failed read means: damage, unless the whole index was taken away since it was last looked for.
     pub(crate) async fn unreadable(&self, error: IndexError) -> Problem {
+        if matches!(error, IndexError::Program(_)) {
+            return self.broken(error);
+        }
         if matches!(self.index.generation().await, Ok(None)) {
             self.library.store(None);
             return Problem::no_index();
@@ -265,8 +268,11 @@ impl Knowledge {
         match library {
             Ok(library) if library.info().chunks == 0 => Err(Problem::empty_vault()),
             Err(problem) if problem.code == crate::envelope::ProblemCode::IndexNotFound => {
-                // Where indexing was tried and failed, that is the news.
-                Err(if self.jobs.active().is_some() { problem } else { self.jobs.problem().unwrap_or(problem) })
+                // Where indexing was tried and failed, that is the news; else that the index program is missing.
+                if self.jobs.active().is_some() {
+                    return Err(problem);
+                }
+                Err(self.jobs.problem().or_else(|| self.program_problem()).unwrap_or(problem))
             }
             other => other,
         }
@@ -292,7 +298,10 @@ impl Knowledge {
             _ => None,
         });
         known.unwrap_or_else(|| {
-            let allowed = library.allowed(&self.paths_of(sandbox)).map(Arc::new);
+            let allowed = {
+                let paths = self.paths_of(sandbox);
+                library.allowed(|path| paths.allows(path)).map(Arc::new)
+            };
             self.noted(|noted| noted.allowed = Some((generation, sandbox.clone(), allowed.clone())));
             allowed
         })
@@ -423,6 +432,12 @@ impl Knowledge {
     /// The library, after opening the index again: what happened to the files of a version that is in use would go unseen
     /// otherwise.
     pub(crate) async fn reopened(&self) -> Result<Arc<Library>, Problem> {
+        // A probe does not start an index program that was stopped because nobody used it.
+        if self.index.is_resting()
+            && let Some(library) = self.library.load_full()
+        {
+            return Ok(library);
+        }
         match self.index.current().await {
             Err(error) => Err(self.broken(error)),
             Ok(_) => self.refresh().await,
@@ -457,13 +472,18 @@ impl Knowledge {
             Err(problem) => IndexState::Broken(problem),
         };
         let indexer = if self.jobs.active().is_some() { None } else { self.jobs.problem() };
-        let observed = Observed { vault, index, embedder, indexer, stale };
+        let observed = Observed { vault, index, program: self.program_problem(), embedder, indexer, stale };
         let health = observed.health().0;
         let before = self.noted(|noted| noted.health.replace(health));
         if before != Some(health) {
             tracing::info!(health = health.as_str(), "the notes' health");
         }
         observed
+    }
+
+    /// That something else answers in the place of the index program, and why.
+    fn program_problem(&self) -> Option<Problem> {
+        self.index.program_problem().map(|error| Problem::of_program(&error))
     }
 
     /// Whether Ollama answers, used or not.
@@ -530,6 +550,10 @@ impl Knowledge {
             return None;
         }
         let library = self.library.load_full()?;
+        // The index program was installed meanwhile: what stood in for it is written to it.
+        if self.index.wants_move().await {
+            return Some(JobMode::Sync);
+        }
         match self.embedder_info().await {
             Some(Ok(info)) if !fits(&info, &library.info().spec) => Some(JobMode::Sync),
             Some(Ok(_)) if library.totals.unembedded > 0 => Some(JobMode::Sync),
@@ -542,6 +566,7 @@ impl Knowledge {
 
     /// Says that a server runs: stopping will not wait for long jobs.
     pub(crate) fn set_serving(&self) {
+        self.index.set_serving();
         self.noted(|noted| noted.serving = true);
     }
 
@@ -552,6 +577,7 @@ impl Knowledge {
             self.jobs.cancel();
         }
         self.jobs.idle().await;
+        self.index.close().await;
     }
 
     /// Files in a state, for status.

@@ -60,7 +60,7 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
             }
             _ = rescan.tick(), if watches => {
                 // Who stopped a job does not want it back as long as nothing changes.
-                if !knowledge.jobs.rests() && !sync(&knowledge).await {
+                if !knowledge.jobs.rests() && !is_unchanged(&knowledge).await && !sync(&knowledge).await {
                     due = Some(Due::again(due, &config));
                 }
             }
@@ -109,6 +109,11 @@ impl Due {
     fn at(self) -> Instant {
         self.quiet.min(self.latest)
     }
+}
+
+/// Whether the vault is as it was indexed, so far as that can be seen without starting an index program that rests.
+async fn is_unchanged(knowledge: &Arc<Knowledge>) -> bool {
+    knowledge.index.is_resting() && knowledge.equals_vault().await
 }
 
 /// Starts a sync if there is an index. `false` when another job runs, here or in another process: it may have passed the

@@ -8,7 +8,7 @@ use std::{
     error::Error,
     io::{self, ErrorKind},
 };
-use toolyard_knowledge::index::IndexError;
+use toolyard_noteindex::IndexError;
 
 /// Errors of the system that say nothing of what lies there: a device that fails, no memory, no permission, too many
 /// files, no room, read-only, connections, quota.

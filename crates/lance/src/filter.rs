@@ -1,6 +1,6 @@
 //! Filters as SQL. Text is quoted here and nowhere else.
 
-use toolyard_knowledge::index::ChunkFilter;
+use toolyard_noteindex::ChunkFilter;
 
 /// A text in SQL.
 pub(crate) fn quoted(text: &str) -> String {

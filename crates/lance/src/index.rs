@@ -17,13 +17,13 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use toolyard_engine::BoxFuture;
-use toolyard_knowledge::index::{
-    IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex, Start, VersionInfo,
+use toolyard_noteindex::{
+    BoxFuture, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex, Start, VersionInfo,
+    wire::OpenIndex,
 };
 
 /// How an index is opened.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct LanceOptions {
     /// A folder or an object store.
     pub uri: String,
@@ -47,6 +47,21 @@ impl LanceOptions {
             cache_bytes: 64 << 20,
             keep_versions: 5,
             vector_memory_bytes: 128 << 20,
+        }
+    }
+
+    /// As the other program asks for it. Options go before what the environment says.
+    pub fn of(open: OpenIndex) -> Self {
+        let mut storage_options = HashMap::new();
+        for (name, value) in open.environment.into_iter().chain(open.storage_options) {
+            storage_options.insert(crate::s3::canonical(&name), value);
+        }
+        Self {
+            uri: open.uri,
+            storage_options,
+            cache_bytes: open.cache_bytes,
+            keep_versions: open.keep_versions as usize,
+            vector_memory_bytes: open.vector_memory_bytes,
         }
     }
 }
@@ -204,7 +219,7 @@ impl Drop for Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolyard_knowledge::index::{ChunkFilter, ChunkRow, FileRow, FileState, WriteBatch, hash64};
+    use toolyard_noteindex::{ChunkFilter, ChunkRow, FileRow, FileState, WriteBatch, hash64};
 
     fn spec() -> IndexSpec {
         IndexSpec { embedder: String::new(), dimensions: 0, recipe: "r".to_owned() }

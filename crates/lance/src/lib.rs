@@ -7,7 +7,8 @@
 //!
 //! The tables are LanceDB's, worked with by its engine, `lance`; LanceDB itself opens them (`make lancedb`).
 //!
-//! The only crate that names lance and arrow. Knows nothing of notes, embedders or tools.
+//! The only crate that names lance and arrow. Its program, `toolyard-index`, serves the index to `toolyard` over a pipe.
+//! Knows nothing of notes, embedders or tools.
 
 mod errors;
 mod filter;
@@ -21,4 +22,3 @@ mod tables;
 mod writer;
 
 pub use index::{LanceIndex, LanceOptions};
-pub use s3::unknown_storage_option;

@@ -15,10 +15,7 @@ use lance_index::{
     vector::{ivf::IvfBuildParams, sq::builder::SQBuildParams},
 };
 use lance_linalg::distance::DistanceType;
-use toolyard_knowledge::{
-    index::{IndexResult, IndexSpec},
-    search::vectors::VectorSet,
-};
+use toolyard_noteindex::{IndexResult, IndexSpec, search::vectors::VectorSet};
 
 /// Rows that full text may look through without an index before they are added to it.
 const MAX_UNINDEXED_ROWS: u64 = 1_000;

@@ -16,10 +16,9 @@ use lance_index::scalar::FullTextSearchQuery;
 use lance_linalg::distance::DistanceType;
 use object_store::path::Path;
 use std::{collections::HashMap, sync::Arc};
-use toolyard_engine::BoxFuture;
-use toolyard_knowledge::index::{
-    ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexReader, IndexResult, VectorColumns, VectorRow, VectorSink,
-    VersionInfo,
+use toolyard_noteindex::{
+    BoxFuture, ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexReader, IndexResult, VectorColumns, VectorRow,
+    VectorSink, VersionInfo,
 };
 
 /// Rows in one batch of a scan: small, so that a scan takes little memory.

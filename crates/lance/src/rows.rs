@@ -11,7 +11,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use lance::Dataset;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, sync::Arc};
-use toolyard_knowledge::index::{ChunkRow, FileRow, FileState, IndexError, IndexResult, file_id, hash64};
+use toolyard_noteindex::{ChunkRow, FileRow, FileState, IndexError, IndexResult, file_id, hash64};
 
 /// Columns that [`chunks_from`] makes chunks of. A row is read by decoding a page of each column, so that twelve columns
 /// take three times as long as four.

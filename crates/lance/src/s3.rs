@@ -17,16 +17,10 @@ use url::Url;
 /// Bytes read at once: a round trip costs more than they do.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Options of Lance's own, beside those of the object store.
-const OWN_OPTIONS: [&str; 4] = ["block_size", "client_max_retries", "client_retry_timeout", "download_retry_count"];
-
-/// The first of these names that is no option of an object store: a misspelt one would be passed over in silence.
-pub fn unknown_storage_option<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let is_known = |name: &&str| {
-        let lower = name.to_ascii_lowercase();
-        OWN_OPTIONS.contains(&lower.as_str()) || lower.parse::<AmazonS3ConfigKey>().is_ok()
-    };
-    names.into_iter().find(|name| !is_known(name))
+/// The name under which an option is kept, so that `region` and `AWS_REGION` are the same one.
+pub(crate) fn canonical(name: &str) -> String {
+    let lower = name.to_ascii_lowercase();
+    lower.parse::<AmazonS3ConfigKey>().map_or(lower, |key| key.as_ref().to_owned())
 }
 
 /// Opens buckets.
@@ -71,12 +65,23 @@ impl ObjectStoreProvider for S3 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolyard_noteindex::storage::OPTIONS;
+
+    /// Options of Lance's own, beside those of the object store.
+    const OWN_OPTIONS: [&str; 4] = ["block_size", "client_max_retries", "client_retry_timeout", "download_retry_count"];
 
     #[test]
-    fn misspelt_options_are_found() {
-        let good =
-            ["endpoint", "Region", "allow_http", "aws_access_key_id", "virtual_hosted_style_request", "block_size"];
-        assert_eq!(unknown_storage_option(good), None);
-        assert_eq!(unknown_storage_option(["region", "regoin", "endpont"]), Some("regoin"));
+    fn every_option_that_may_be_configured_is_known_to_the_object_store() {
+        for name in OPTIONS {
+            let is_known = OWN_OPTIONS.contains(&name) || name.parse::<AmazonS3ConfigKey>().is_ok();
+            assert!(is_known, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_option_has_one_name_however_it_is_spelled() {
+        assert_eq!(canonical("AWS_REGION"), canonical("region"));
+        assert_eq!(canonical("Endpoint"), canonical("aws_endpoint"));
+        assert_eq!(canonical("block_size"), "block_size");
     }
 }

@@ -17,7 +17,7 @@ use lance::{
 };
 use lance_index::{IndexParams, IndexType, optimize::OptimizeOptions};
 use std::sync::{Arc, PoisonError, RwLock};
-use toolyard_knowledge::index::{IndexError, IndexResult};
+use toolyard_noteindex::{IndexError, IndexResult};
 
 /// A table at the version it was opened at or last written to. Copies share that version.
 #[derive(Clone)]

@@ -21,10 +21,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
-use toolyard_knowledge::{
-    index::{IndexError, IndexResult, IndexSpec, VersionInfo},
-    indexer::private_folder,
-};
+use toolyard_noteindex::{IndexError, IndexResult, IndexSpec, VersionInfo, names::private_folder};
 
 pub(crate) const CHUNKS: &str = "obsidian_chunks";
 pub(crate) const FILES: &str = "obsidian_files";

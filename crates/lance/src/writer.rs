@@ -19,9 +19,8 @@ use std::{
     sync::Arc,
 };
 use tokio::sync::OnceCell;
-use toolyard_engine::BoxFuture;
-use toolyard_knowledge::index::{
-    ChunkRow, FileRow, IndexResult, IndexSpec, IndexWriter, Start, VersionInfo, WriteBatch, file_id,
+use toolyard_noteindex::{
+    BoxFuture, ChunkRow, FileRow, IndexResult, IndexSpec, IndexWriter, Start, VersionInfo, WriteBatch, file_id,
 };
 
 /// Ids in one delete: a longer list is slower to parse than two deletes.

@@ -82,8 +82,10 @@ fn without_found_text(message: &str) -> String {
 /// Works out what the configuration means, with the command line on top.
 pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
     let home = Home::resolve(global.home.as_deref()).map_err(|e| invalid(format!("{e:#}")))?;
-    let config = load(&home)?;
+    let mut config = load(&home)?;
     check_numbers(&config)?;
+    let named = config.index.program.clone();
+    config.knowledge.index.program = config.knowledge.index.program.or(named);
     let mut rules = config.policy.clone();
     if config.is_lean() {
         rules.deny.extend(LEAN_REMOVES.map(str::to_owned));

@@ -10,6 +10,7 @@ pub mod config;
 mod context;
 mod editors;
 pub mod home;
+mod index_program;
 pub mod mcp;
 pub mod model_view;
 mod notes;

@@ -1,37 +1,33 @@
 //! Puts the notes together: vault, index, embedder, tools.
 
-use crate::home::Home;
-use std::{path::Path, sync::Arc};
+use crate::{home::Home, index_program::IndexProgram};
+use std::{
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use toolyard_engine::{Engine, Provider};
 use toolyard_knowledge::{
     Knowledge, KnowledgeConfig, KnowledgeParts, KnowledgeProvider,
     config::{EmbedderKind, EmbeddingConfig},
     embed::{EmbedError, Embedder, OllamaEmbedder, OpenAiEmbedder, StaticTable},
-    index::{NoteIndex, hash64},
+    index::{
+        NoteIndex, hash64,
+        remote::{Finder, RemoteIndex},
+        standin::StandIn,
+        storage::ENVIRONMENT_PREFIX,
+        wire::OpenIndex,
+    },
 };
-#[cfg(feature = "lance")]
-use toolyard_lance::{LanceIndex, LanceOptions};
-#[cfg(feature = "lance")]
-use toolyard_protocol::ErrorCode;
 use toolyard_protocol::Failure;
 use toolyard_vault::Vault;
 
+/// The environment variable that names the index program, before the configuration does.
+const PROGRAM_VARIABLE: &str = "TOOLYARD_INDEX_PROGRAM";
+
 /// The notes of a vault, as configured. Nothing is opened before it is needed.
-pub(crate) fn open(
-    config: &KnowledgeConfig,
-    home: &Home,
-    vault_path: &Path,
-    vault: Arc<Vault>,
-) -> Result<Arc<Knowledge>, Failure> {
-    #[cfg(feature = "lance")]
-    if let Some(name) = toolyard_lance::unknown_storage_option(config.index.storage_options.keys().map(String::as_str))
-    {
-        return Err(Failure::new(
-            ErrorCode::ConfigInvalid,
-            format!("knowledge.index.storageOptions has no option {name:?}"),
-        )
-        .suggest("Use for example endpoint, region, allow_http or virtual_hosted_style_request."));
-    }
+pub(crate) fn open(config: &KnowledgeConfig, home: &Home, vault_path: &Path, vault: Arc<Vault>) -> Arc<Knowledge> {
     let config = config.clone();
     let folder = folder(home, vault_path);
     let fallback: Arc<dyn Embedder> = Arc::new(StaticTable::new());
@@ -40,7 +36,7 @@ pub(crate) fn open(
         Err(error) => (None, Some(error)),
     };
     let index = index(&config, home, vault_path);
-    Ok(Arc::new(Knowledge::new(KnowledgeParts {
+    Arc::new(Knowledge::new(KnowledgeParts {
         vault,
         index,
         embedder,
@@ -48,7 +44,7 @@ pub(crate) fn open(
         embedder_problem,
         config,
         folder,
-    })))
+    }))
 }
 
 /// The configured embedder; `None` for full text only.
@@ -73,47 +69,85 @@ fn vault_id(vault: &Path) -> String {
     format!("{:016x}", hash64(&[vault.as_os_str().as_encoded_bytes()]))
 }
 
-/// The index of notes: LanceDB, in the folder of the vault or where the configuration says.
-#[cfg(feature = "lance")]
+/// The index of notes: kept by the index program, in the folder of the vault or where the configuration says.
 fn index(config: &KnowledgeConfig, home: &Home, vault: &Path) -> Arc<dyn NoteIndex> {
-    Arc::new(LanceIndex::new(lance_options(config, home, vault)))
-}
-
-/// Built without LanceDB, for the daily loop: an index that ends with the process.
-#[cfg(not(feature = "lance"))]
-fn index(_: &KnowledgeConfig, _: &Home, _: &Path) -> Arc<dyn NoteIndex> {
-    Arc::new(toolyard_knowledge::index::memory::MemoryIndex::new())
+    let place = Place::new(config, home, vault);
+    Arc::new(StandIn::new(remote(config, home, place)))
 }
 
 /// An index that is filled, measured and thrown away.
-pub(crate) fn scratch_index(folder: &Path) -> Arc<dyn NoteIndex> {
-    #[cfg(feature = "lance")]
-    return Arc::new(LanceIndex::new(LanceOptions::new(folder.display().to_string())));
-    #[cfg(not(feature = "lance"))]
-    return {
-        let _ = folder;
-        Arc::new(toolyard_knowledge::index::memory::MemoryIndex::new())
-    };
+pub(crate) fn scratch_index(config: &KnowledgeConfig, home: &Home, folder: &Path) -> Arc<dyn NoteIndex> {
+    let place = Place { uri: folder.display().to_string(), folder: Some(folder.to_owned()) };
+    Arc::new(remote(config, home, place))
 }
 
-#[cfg(feature = "lance")]
-fn lance_options(config: &KnowledgeConfig, home: &Home, vault: &Path) -> LanceOptions {
-    let uri = match &config.index.uri {
-        Some(uri) if uri.contains("://") => format!("{}/{}", uri.trim_end_matches('/'), vault_id(vault)),
-        // The same folder wherever the program is started from.
-        Some(path) => {
-            let path = home.path().join(crate::config::expand(Path::new(path)));
-            path.join(vault_id(vault)).display().to_string()
-        }
-        None => folder(home, vault).display().to_string(),
-    };
-    LanceOptions {
+fn remote(config: &KnowledgeConfig, home: &Home, place: Place) -> RemoteIndex {
+    let named = std::env::var(PROGRAM_VARIABLE).ok().or_else(|| config.index.program.clone());
+    let program = named.map(|path| home.path().join(crate::config::expand(Path::new(&path))));
+    let launch = IndexProgram::new(Finder::new(program), place.folder.clone(), home.path().join("tmp").join("index"));
+    let environment = if place.folder.is_some() { Vec::new() } else { object_store_environment() };
+    let open = OpenIndex {
         storage_options: config.index.storage_options.clone().into_iter().collect(),
+        environment,
         cache_bytes: config.index.cache_mb << 20,
-        keep_versions: config.index.keep_versions,
+        keep_versions: u32::try_from(config.index.keep_versions).unwrap_or(u32::MAX),
         vector_memory_bytes: config.index.vector_memory_mb << 20,
-        ..LanceOptions::new(uri)
+        ..OpenIndex::new(place.uri)
+    };
+    let remote = RemoteIndex::new(launch, open, Duration::from_secs(config.index.idle_secs));
+    match place.folder {
+        Some(folder) => remote.in_folder(folder),
+        None => remote,
     }
+}
+
+/// What this process's environment says about the object store. The index program has an environment of its own.
+fn object_store_environment() -> Vec<(String, String)> {
+    std::env::vars().filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX)).collect()
+}
+
+/// Where an index lies.
+struct Place {
+    uri: String,
+    /// The folder, where it is one of this machine.
+    folder: Option<PathBuf>,
+}
+
+impl Place {
+    fn new(config: &KnowledgeConfig, home: &Home, vault: &Path) -> Self {
+        let local = |folder: PathBuf| Self { uri: folder.display().to_string(), folder: Some(folder) };
+        match &config.index.uri {
+            Some(uri) if uri.contains("://") => {
+                let uri = format!("{}/{}", uri.trim_end_matches('/'), vault_id(vault));
+                let folder = uri.strip_prefix("file://").map(unescaped);
+                Self { uri, folder }
+            }
+            // The same folder wherever the program is started from.
+            Some(path) => local(home.path().join(crate::config::expand(Path::new(path))).join(vault_id(vault))),
+            None => local(folder(home, vault)),
+        }
+    }
+}
+
+/// The path in a `file://` address, whose odd characters are written as `%20` and so on.
+fn unescaped(path: &str) -> PathBuf {
+    let bytes = path.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = bytes.get(at + 1..at + 3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.filter(|_| bytes[at] == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                at += 3;
+            }
+            None => {
+                plain.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(plain))
 }
 
 /// Adds the four tools, run by the notes, or by nobody while tools are only looked at.
@@ -126,7 +160,7 @@ pub(crate) fn provider(knowledge: &Arc<Knowledge>) -> Arc<dyn Provider> {
     Arc::new(KnowledgeProvider::new(knowledge.clone()))
 }
 
-#[cfg(all(test, feature = "lance"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -138,7 +172,7 @@ mod tests {
         let place = |uri: Option<&str>| {
             let mut config = KnowledgeConfig::default();
             config.index.uri = uri.map(str::to_owned);
-            lance_options(&config, &home, vault).uri
+            Place::new(&config, &home, vault).uri
         };
         let below = |folder: &str| format!("{folder}/{}", vault_id(vault));
         let user = std::env::var("HOME").unwrap();
@@ -148,5 +182,19 @@ mod tests {
         assert_eq!(place(Some("some/idx")), below(&format!("{}/some/idx", dir.path().display())));
         assert_eq!(place(Some("s3://bucket/prefix/")), below("s3://bucket/prefix"));
         assert_eq!(place(Some("file:///var/idx")), below("file:///var/idx"));
+    }
+
+    /// The walls are put around the folder, so it must be the one that the index program opens.
+    #[test]
+    fn the_folder_of_a_file_address_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::resolve(Some(dir.path())).unwrap();
+        let vault = Path::new("/notes");
+        let mut config = KnowledgeConfig::default();
+        config.index.uri = Some("file:///var/an%20index/100%".to_owned());
+        let folder = Place::new(&config, &home, vault).folder;
+        assert_eq!(folder, Some(Path::new("/var/an index/100%").join(vault_id(vault))));
+        config.index.uri = Some("s3://bucket/prefix".to_owned());
+        assert_eq!(Place::new(&config, &home, vault).folder, None);
     }
 }

@@ -89,7 +89,7 @@ impl Yard {
         let vault = register_vault(&engine, &resolved.vault, &home, follow_symlinks, needs, editors.clone())?;
         let notes = match &vault {
             Some(vault) if resolved.config.knowledge.enabled => {
-                let knowledge = notes::open(&resolved.config.knowledge, &home, &resolved.vault, vault.clone())?;
+                let knowledge = notes::open(&resolved.config.knowledge, &home, &resolved.vault, vault.clone());
                 notes::register(&engine, notes::provider(&knowledge))?;
                 Some(knowledge)
             }

@@ -12,15 +12,16 @@ mod vectors;
 
 pub(crate) use backoff::Backoff;
 
-pub use job::{FileProblem, Job, JobFile, JobMode, JobRecord, JobState, private_folder};
+pub use job::{FileProblem, Job, JobFile, JobMode, JobRecord, JobState};
 pub use prepare::{Prepared, Stat};
 pub use run::{JobError, Outcome, Worker};
+pub use toolyard_noteindex::names::private_folder;
 
 use crate::{
     config::KnowledgeConfig,
     embed::{EmbedError, Embedder},
     envelope::Problem,
-    index::{IndexError, NoteIndex},
+    index::{IndexError, NoteIndex, ProgramError},
     sensitive::Guard,
 };
 use jiff::Timestamp;
@@ -28,7 +29,10 @@ use std::{
     fs::{File, OpenOptions},
     os::unix::fs::OpenOptionsExt,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
@@ -41,6 +45,10 @@ pub const MAX_AUTOMATIC_ATTEMPTS: u32 = 1;
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(500);
 /// How often it is looked whether another process wants the job to stop.
 const LOOK_FOR_CANCEL_EVERY: Duration = Duration::from_millis(250);
+/// How often in one job the index program may end before the job fails,
+const MAX_PROGRAM_RESTARTS: u32 = 8;
+/// and the pause before the job goes on, which grows with each time.
+const PROGRAM_PAUSE: Duration = Duration::from_millis(250);
 /// A lock that nobody's job explains is tried this often,
 const LOCK_TRIES: u32 = 5;
 /// with this pause: whoever has just written the end of a job lets go of it at once.
@@ -256,6 +264,7 @@ impl Jobs {
             guard: shop.guard.clone(),
             job,
             cancel,
+            begun: AtomicBool::default(),
             checkpoint,
         }
     }
@@ -336,13 +345,35 @@ impl Jobs {
 impl Worker {
     /// The job, once more from nothing if the embedder's vectors changed their length meanwhile.
     async fn work(&self, mode: JobMode) -> Result<Outcome, JobError> {
-        match self.run(mode).await {
+        match self.run_over_restarts(mode).await {
             Err(JobError::DimensionsChanged) => {
                 tracing::warn!("the embedding model gives vectors of another length; indexing from nothing");
-                self.run(JobMode::Reindex).await
+                self.begun.store(false, Ordering::Relaxed);
+                self.run_over_restarts(JobMode::Reindex).await
             }
             other => other,
         }
+    }
+
+    /// The job, and again from what was written when the index program ends in the middle of it.
+    async fn run_over_restarts(&self, mode: JobMode) -> Result<Outcome, JobError> {
+        let mut mode = mode;
+        for restart in 1..=MAX_PROGRAM_RESTARTS {
+            match self.run(mode).await {
+                Err(JobError::Index(IndexError::Program(
+                    error @ (ProgramError::Ended(_) | ProgramError::NotStarted(_)),
+                ))) => {
+                    tracing::warn!(%error, restart, "the index program ended during indexing; the job goes on");
+                    // A job from nothing has thrown away the old table by now and goes on with the new one.
+                    if mode == JobMode::Reindex && self.begun.load(Ordering::Relaxed) {
+                        mode = JobMode::Full;
+                    }
+                    self.unless_cancelled(tokio::time::sleep(PROGRAM_PAUSE * restart)).await?;
+                }
+                other => return other,
+            }
+        }
+        self.run(mode).await
     }
 }
 
@@ -364,6 +395,7 @@ fn problem_of(error: &JobError) -> Problem {
     match error {
         JobError::Index(IndexError::Corrupted(_)) => Problem::of_index(&IndexError::Corrupted(String::new())),
         JobError::Index(IndexError::Busy) => Problem::of_index(&IndexError::Busy),
+        JobError::Index(IndexError::Program(error)) => Problem::of_program(error),
         JobError::Index(_) => Problem::indexer("The indexer stopped: the index could not be written.", true),
         JobError::Vault(_) => Problem::no_vault(),
         JobError::DimensionsChanged => {

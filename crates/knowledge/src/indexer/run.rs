@@ -22,7 +22,10 @@ use crate::{
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::Failure;
@@ -73,6 +76,8 @@ pub struct Worker {
     pub(super) guard: Arc<Guard>,
     pub(super) job: Arc<Mutex<Job>>,
     pub(super) cancel: CancellationToken,
+    /// Whether a writer was begun: what it wrote is there, and a job that starts over goes on with it.
+    pub(super) begun: AtomicBool,
     /// Called after every batch, to keep the job's record.
     pub(super) checkpoint: Box<dyn Fn(&Job) + Send + Sync>,
 }
@@ -111,6 +116,7 @@ impl Worker {
         let spec = self.spec(mode, info.as_ref(), down.is_some()).await?;
         let start = if mode == JobMode::Reindex { Start::Fresh } else { Start::Continue };
         let mut writer = self.index.write(&spec, start).await?;
+        self.begun.store(true, Ordering::Relaxed);
         let known: HashMap<String, FileRow> =
             writer.files().await?.into_iter().map(|file| (file.path.clone(), file)).collect();
         let survey = self.survey().await?;

@@ -14,9 +14,9 @@ pub use chunk::{Chunk, ChunkSizes, MAX_CHUNK_CHARS, MIN_CHUNK_CHARS, chunks};
 pub use clean::plain_text;
 pub use dates::{date_in_name, day_number, day_of_millis, leading_date, parse_date};
 pub use properties::{Property, read_properties};
-pub use tags::{inline_tags, normal_tag, tag_matches};
+pub use tags::{inline_tags, normal_tag};
+pub use toolyard_noteindex::names::{link_name, stem, tag_matches};
 
-use crate::text::nfc;
 use dates::written_date;
 use jiff::civil::Date;
 use std::collections::BTreeSet;
@@ -134,19 +134,6 @@ fn within(names: impl IntoIterator<Item = String>) -> Vec<String> {
         fits
     };
     names.into_iter().take_while(fits).take(MAX_LIST).collect()
-}
-
-/// The name of a file without folders and extension.
-pub fn stem(path: &str) -> &str {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
-}
-
-/// The form in which a link's target and a note's name are compared.
-pub fn link_name(target: &str) -> String {
-    let name = target.rsplit('/').next().unwrap_or(target);
-    let stem = name.strip_suffix(".md").or_else(|| name.strip_suffix(".markdown")).unwrap_or(name);
-    nfc(&stem.trim().to_lowercase()).into_owned()
 }
 
 #[cfg(test)]

@@ -65,14 +65,10 @@ pub(super) fn tag_line(line: &str) -> Option<&str> {
     words.all(|word| word.starts_with('#') && !word.starts_with("##") && normal_tag(word).is_some()).then_some(line)
 }
 
-/// Whether a note's tag is the wanted one or lies below it.
-pub fn tag_matches(tag: &str, wanted: &str) -> bool {
-    tag.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolyard_noteindex::names::tag_matches;
 
     #[test]
     fn tags_are_told_from_headings_anchors_and_numbers() {

@@ -82,6 +82,12 @@ impl Knowledge {
         Some(count.load(Ordering::Relaxed))
     }
 
+    /// Whether the vault has the files of the version that is loaded, with their sizes and times.
+    pub(crate) async fn equals_vault(&self) -> bool {
+        let Some(library) = self.library.load_full() else { return false };
+        self.look().await.is_some_and(|look| look.fingerprint == library.totals.fingerprint)
+    }
+
     /// Whether the last sync is long ago and the vault has changed since. Only where it is long ago, and nobody looked
     /// lately, is the vault looked at.
     pub(super) async fn is_stale(&self, last_sync: Option<Timestamp>, library: Option<&Library>) -> bool {

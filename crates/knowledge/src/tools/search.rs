@@ -6,7 +6,7 @@ use crate::{
     facts::Fact,
     index::{ChunkFilter, file_id},
     note::{day_number, normal_tag, parse_date},
-    search::{Hit, Library, Question, Weights, search},
+    search::{Hit, Library, Query, Weights, search},
     sensitive::{Category, Material},
 };
 use schemars::JsonSchema;
@@ -186,14 +186,15 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let allowed = knowledge.allowed(&library, &call.call.policy.sandbox);
     let embedded = knowledge.embed_question(&library, &input.query).await;
     let weights = knowledge.weights(&library.info().spec);
-    let question = Question {
+    let query = Query {
         text: &input.query,
-        vector: embedded.vector.as_deref(),
-        filter: &filter,
-        allowed: allowed.as_deref().map(Vec::as_slice),
+        vector: embedded.vector,
+        filter: filter.clone(),
+        allowed: allowed.clone(),
         limit,
+        weights,
     };
-    let mut found = match search(&library, &question, &weights).await {
+    let mut found = match search(&library, query).await {
         Ok(found) => found,
         Err(error) => return call.refused::<Data>(knowledge.unreadable(error).await).await,
     };

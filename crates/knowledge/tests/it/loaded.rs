@@ -17,7 +17,7 @@ use toolyard_knowledge::{
         ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex,
         Start, VectorColumns, VectorSink, VersionInfo, WriteBatch, memory::MemoryIndex,
     },
-    search::{Library, Question, Weights, rank, vectors::Probe},
+    search::{Detail, Library, Question, Weights, answer, vectors::Probe},
 };
 
 const X: [f32; 4] = [1.0, 0.0, 0.0, 0.0];
@@ -68,10 +68,23 @@ async fn ranking_is_the_same_whether_vectors_are_in_memory_or_not() {
     write(&index, &spec(), notes).await;
     let (in_memory, on_disk) = (load(&index, None, ROOM).await, load(&index, None, 0).await);
     assert!(in_memory.vectors.is_some() && on_disk.vectors.is_none());
-    let (filter, weights) = (ChunkFilter::default(), Weights { vector: 0.45, links: 0.0 });
-    let question = Question { text: "zebra", vector: Some(&X), filter: &filter, allowed: None, limit: 5 };
-    let (expected, _) = rank(&in_memory, &question, &weights).await.unwrap();
-    let (found, _) = rank(&on_disk, &question, &weights).await.unwrap();
+    let question = Question {
+        terms: vec!["zebra".to_owned()],
+        vector: Some(X.to_vec()),
+        filter: ChunkFilter::default(),
+        allowed: None,
+        limit: 5,
+        weights: Weights { vector: 0.45, links: 0.0 },
+        detail: Detail::Scores,
+    };
+    let scores = |library| {
+        let question = &question;
+        async move {
+            let found = answer(library, question).await.unwrap();
+            found.hits.into_iter().map(|hit| hit.fused).collect::<Vec<_>>()
+        }
+    };
+    let (expected, found) = (scores(&in_memory).await, scores(&on_disk).await);
     for (expected, found) in expected.iter().zip(&found) {
         assert_eq!(expected.row, found.row);
         assert_eq!(expected.likeness.is_some(), found.likeness.is_some(), "{found:?}");

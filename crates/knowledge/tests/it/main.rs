@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod embedders;
+#[path = "../../../noteindex/tests/it/index_suite.rs"]
 mod index_suite;
 mod indexing;
 mod jobs;
 mod loaded;
-mod memory_index;
 mod server;
 mod stale;
 mod support;

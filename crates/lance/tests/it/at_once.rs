@@ -3,8 +3,8 @@
 use crate::index_suite::{chunk, file, note, spec};
 use lance::index::DatasetIndexExt;
 use std::{path::Path, sync::Arc};
-use toolyard_knowledge::index::{ChunkFilter, NoteIndex, Start, WriteBatch};
 use toolyard_lance::{LanceIndex, LanceOptions};
+use toolyard_noteindex::{ChunkFilter, NoteIndex, Start, WriteBatch};
 
 const X: [f32; 4] = [1.0, 0.0, 0.0, 0.0];
 /// Versions that are completed while others look.
@@ -45,7 +45,7 @@ async fn whoever_looks_while_jobs_complete_sees_no_damage() {
             let mut looks = 0;
             while !done.is_finished() || looks == 0 {
                 let reader = index.current().await.unwrap().expect("a complete version");
-                let found = reader.full_text(&["appl".to_owned()], &ChunkFilter::default(), 5).await.unwrap();
+                let found = reader.full_text(&["apple".to_owned()], &ChunkFilter::default(), 5).await.unwrap();
                 assert_eq!(found.len(), 1);
                 assert!(!index.versions().await.unwrap().is_empty());
                 looks += 1;

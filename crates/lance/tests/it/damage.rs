@@ -5,8 +5,8 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
-use toolyard_knowledge::index::{ChunkFilter, IndexError, NoteIndex, Start};
 use toolyard_lance::{LanceIndex, LanceOptions};
+use toolyard_noteindex::{ChunkFilter, IndexError, NoteIndex, Start};
 
 const X: [f32; 4] = [1.0, 0.0, 0.0, 0.0];
 
@@ -52,7 +52,7 @@ async fn is_told_and_mended(dir: &Path, what: &str) {
         Ok(reader) => reader,
     };
     if let Some(reader) = reader {
-        let found = reader.full_text(&["appl".to_owned()], &ChunkFilter::default(), 5).await;
+        let found = reader.full_text(&["apple".to_owned()], &ChunkFilter::default(), 5).await;
         assert!(matches!(found, Err(IndexError::Corrupted(_))), "{what}: {found:?}");
     }
     complete(&index, "new.md", Start::Fresh).await;
@@ -98,7 +98,7 @@ async fn overwritten_bytes_never_bring_the_process_down() {
         }
         let index = open(dir.path());
         if let Ok(Some(reader)) = index.current().await {
-            let _ = reader.full_text(&["appl".to_owned()], &ChunkFilter::default(), 5).await;
+            let _ = reader.full_text(&["apple".to_owned()], &ChunkFilter::default(), 5).await;
             let _ = reader.nearest(&X, &ChunkFilter::default(), 5).await;
             let _ = reader.files().await;
         }
@@ -132,7 +132,7 @@ async fn tables_of_an_older_make_are_read_and_written() {
     let schema = lance::Dataset::open(&table).await.unwrap();
     assert!(schema.schema().field("details").is_none());
     let reader = index.current().await.unwrap().unwrap();
-    let found = reader.full_text(&["appl".to_owned()], &ChunkFilter::default(), 5).await.unwrap();
+    let found = reader.full_text(&["apple".to_owned()], &ChunkFilter::default(), 5).await.unwrap();
     let rows: Vec<u64> = found.iter().map(|found| found.row).collect();
     let mut files: Vec<String> = reader.fetch(&rows).await.unwrap().into_iter().map(|c| c.source_file).collect();
     files.sort();
@@ -152,7 +152,7 @@ async fn missing_index_files_are_seen_at_once_and_mended_by_a_sync() {
         assert!(writer.is_changed(), "though no note did");
         writer.complete().await.unwrap();
         let reader = open(dir.path()).current().await.unwrap().unwrap();
-        let found = reader.full_text(&["appl".to_owned()], &ChunkFilter::default(), 5).await.unwrap();
+        let found = reader.full_text(&["apple".to_owned()], &ChunkFilter::default(), 5).await.unwrap();
         assert_eq!((found.len(), reader.info().files), (1, 1));
     }
 }

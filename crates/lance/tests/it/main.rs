@@ -1,16 +1,17 @@
-//! The index on LanceDB: the contract suite, damage, versions over restarts.
+//! The index on LanceDB: the contract suite, in this process and behind the program's pipe, damage, versions over restarts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
-#[path = "../../../knowledge/tests/it/index_suite.rs"]
+#[path = "../../../noteindex/tests/it/index_suite.rs"]
 mod index_suite;
 
 mod at_once;
 mod damage;
 mod object_store;
+mod program;
 
 use std::sync::Arc;
-use toolyard_knowledge::index::NoteIndex;
 use toolyard_lance::{LanceIndex, LanceOptions};
+use toolyard_noteindex::NoteIndex;
 
 index_suite::every_check!(|| async {
     let dir = tempfile::tempdir().unwrap();

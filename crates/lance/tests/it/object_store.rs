@@ -2,8 +2,8 @@
 
 use crate::index_suite;
 use std::{collections::HashMap, sync::Arc};
-use toolyard_knowledge::index::NoteIndex;
 use toolyard_lance::{LanceIndex, LanceOptions};
+use toolyard_noteindex::NoteIndex;
 
 fn index(prefix: &str) -> Arc<dyn NoteIndex> {
     let endpoint = std::env::var("TOOLYARD_S3_ENDPOINT").expect("run it with `make object-store`");

@@ -29,7 +29,8 @@ struct Query {
 }
 
 pub(super) async fn run(global: &Global, corpus: &Path, queries: &Path, qrels: &Path) -> Outcome {
-    let settings = config::resolve(global)?.config.knowledge;
+    let resolved = config::resolve(global)?;
+    let settings = resolved.config.knowledge;
     let documents: Vec<Document> = lines::<Doc>(corpus)?
         .into_iter()
         .map(|doc| Document { id: name(&doc.id), title: doc.title.unwrap_or_default(), text: doc.text })
@@ -51,7 +52,7 @@ pub(super) async fn run(global: &Global, corpus: &Path, queries: &Path, qrels: &
         Failure::new(ErrorCode::UsageError, "knowledge.embedding.kind is none: there are no vectors to measure")
     })?;
     let folder = Scratch::new()?;
-    let index = crate::notes::scratch_index(&folder.0);
+    let index = crate::notes::scratch_index(&settings, &resolved.home, &folder.0);
     let info = embedder.describe().await.map_err(|e| unusable(&e))?;
     let weight = vector_weight(&settings.search, &info.id);
     let report = evaluate(index.as_ref(), &embedder, &settings, &documents, &questions, weight)

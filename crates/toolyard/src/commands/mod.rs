@@ -70,9 +70,6 @@ fn completions(shell: clap_complete::Shell) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// LanceDB warns, with every opening, that it guesses the name of a bucket whose provider is ours. It guesses right.
-const GUESSES: &str = "lance_io::object_store=error";
-
 /// Standard error without secrets, for log lines.
 #[derive(Default)]
 struct HidingStderr;
@@ -98,16 +95,13 @@ fn start_logging(global: &Global) {
         .and_then(|home| crate::config::load(&home).ok())
         .map_or_else(LogConfig::default, |c| c.log);
     let filter = std::env::var("TOOLYARD_LOG").unwrap_or(log.level);
-    let filter =
-        if filter.contains("lance_io") || filter.trim() == "off" { filter } else { format!("{filter},{GUESSES}") };
-    let filter = EnvFilter::try_new(&filter).unwrap_or_else(|_| EnvFilter::new(format!("warn,{GUESSES}")));
+    let filter = EnvFilter::try_new(&filter).unwrap_or_else(|_| EnvFilter::new("warn"));
     let lines = tracing_subscriber::fmt::layer().with_writer(HidingStderr::default);
     let lines = match log.format {
         LogFormat::Json => lines.json().with_filter(filter).boxed(),
         LogFormat::Text => lines.with_filter(filter).boxed(),
     };
     // What `logs.tail` shows is kept whatever is printed.
-    let kept =
-        toolyard_gateway::logs::RingLayer.with_filter(EnvFilter::new(format!("warn,toolyard_gateway=info,{GUESSES}")));
+    let kept = toolyard_gateway::logs::RingLayer.with_filter(EnvFilter::new("warn,toolyard_gateway=info"));
     let _ = tracing_subscriber::registry().with(lines).with(kept).try_init();
 }

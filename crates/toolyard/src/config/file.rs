@@ -25,6 +25,8 @@ pub struct Config {
     pub tools: ToolsConfig,
     /// Notes that can be asked: what is indexed, how it is embedded, what is held back.
     pub knowledge: KnowledgeConfig,
+    /// The program that keeps the index of the notes.
+    pub index: IndexProgramConfig,
     /// The viking:// context store: memories, resources, skills and sessions.
     pub context: ContextConfig,
     /// What holds for all agents.
@@ -52,6 +54,15 @@ pub struct VaultConfig {
     /// The folder; `~/` stands for the user's home. Unset means `vault` inside TOOLYARD_HOME.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
+}
+
+/// The program that keeps the index of the notes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct IndexProgramConfig {
+    /// The same as `knowledge.index.program`, which goes before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
 }
 
 /// How models are shown the tools.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Read},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 use tempfile::TempDir;
@@ -71,6 +71,7 @@ impl Place {
             .env("PATH", "/usr/bin:/bin")
             .env("USER", "tester")
             .env("HOME", &self.home)
+            .env("TOOLYARD_INDEX_PROGRAM", index_program())
             .arg("--home")
             .arg(&self.home);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -168,4 +169,18 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The index program of the scenarios: the one that `TOOLYARD_INDEX_PROGRAM` names, else the index in memory, which
+/// `cargo test` builds beside these tests.
+pub(crate) fn index_program() -> PathBuf {
+    std::env::var_os("TOOLYARD_INDEX_PROGRAM").map_or_else(
+        || Path::new(env!("CARGO_BIN_EXE_toolyard")).with_file_name("examples").join("index_in_memory"),
+        PathBuf::from,
+    )
+}
+
+/// Whether the index program is LanceDB's; what looks at its files is tested with it alone.
+pub(crate) fn is_lancedb() -> bool {
+    index_program().file_name().is_some_and(|name| name == "toolyard-index")
 }

@@ -1,16 +1,9 @@
-//! What an index of notes is, whoever keeps it: chunks with their words and vectors, files with their state, and complete
-//! versions that readers hold on to while the next one is written.
-//!
-//! A writer works where no reader looks. Only [`IndexWriter::complete`] makes a version, all at once; a writer that is
-//! killed leaves the last complete version as it was, and what it had written is there for the next one to go on with.
+//! What an index keeps: chunks with their words and vectors, files with their state, versions, filters and errors. Plain
+//! data that also crosses the pipe between the two programs.
 
-pub mod memory;
-
-use crate::note::tag_matches;
+use crate::names::tag_matches;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::{collections::HashMap, sync::Arc};
-use toolyard_engine::BoxFuture;
 
 /// What an index is made with. Vectors of different embedders cannot be compared, so a change means a new table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +24,7 @@ impl IndexSpec {
 }
 
 /// One chunk as it is kept.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChunkRow {
     /// The file, as a vault path.
     pub source_file: String,
@@ -116,7 +109,7 @@ impl FileState {
 }
 
 /// What is known of a file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileRow {
     /// The vault path, or the name as well as it can be spelled.
     pub path: String,
@@ -149,7 +142,7 @@ pub struct FileRow {
 }
 
 /// A complete version.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionInfo {
     /// Counts complete versions; the largest is the current one.
     pub generation: u64,
@@ -166,7 +159,7 @@ pub struct VersionInfo {
 }
 
 /// What is wrong with an index. Messages name files of the index at most, never what notes say.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum IndexError {
     /// It is there and cannot be read.
     #[error("the index is damaged: {0}")]
@@ -180,13 +173,39 @@ pub enum IndexError {
     /// The disk or the object store does not answer, is full or refuses.
     #[error("the index cannot be reached: {0}")]
     Unavailable(String),
+    /// The index program is not there, does not start, or ended during the work.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+}
+
+/// What is wrong with the index program. None of it says anything about the index itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum ProgramError {
+    /// There is no such program.
+    #[error("the index program is not installed: {0}")]
+    Missing(String),
+    /// It is of another version than this program.
+    #[error("{0}")]
+    OtherVersion(String),
+    /// It could not be started, or ended before it answered the handshake.
+    #[error("the index program could not be started: {0}")]
+    NotStarted(String),
+    /// It ended while it worked on a request.
+    #[error("the index program ended before it answered: {0}")]
+    Ended(String),
+    /// It sent or was sent something that the protocol does not allow.
+    #[error("the index program broke the protocol: {0}")]
+    Protocol(String),
+    /// The notes are more than fit the stand-in in memory.
+    #[error("the notes are more than can be searched without the index program: {0}")]
+    TooMany(String),
 }
 
 /// Work on an index.
 pub type IndexResult<T> = Result<T, IndexError>;
 
 /// How a writer begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Start {
     /// From what the last writer left, complete or not, if it was made with the same embedder; else from nothing.
     Continue,
@@ -195,7 +214,7 @@ pub enum Start {
 }
 
 /// Which chunks may be found. Empty lists and `None` admit everything.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkFilter {
     /// In these folders or files.
     pub folders: Vec<String>,
@@ -223,7 +242,7 @@ impl ChunkFilter {
 }
 
 /// A chunk that was found: the row to fetch and how well it fits.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// Good for this reader only.
     pub row: u64,
@@ -245,7 +264,7 @@ pub struct VectorRow<'a> {
 }
 
 /// Whether vectors are read along.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VectorColumns {
     /// Rows, files and hashes.
     KeysOnly,
@@ -253,74 +272,12 @@ pub enum VectorColumns {
     All,
 }
 
-/// Takes vector rows as they are read.
-pub type VectorSink<'a> = &'a mut (dyn FnMut(VectorRow<'_>) + Send);
-
-/// An index of notes.
-pub trait NoteIndex: Send + Sync + 'static {
-    /// The newest complete version, found readable; `None` when there is none.
-    fn current(&self) -> BoxFuture<'_, IndexResult<Option<Arc<dyn IndexReader>>>>;
-
-    /// The newest complete generation, cheaply: to notice that another process made one.
-    fn generation(&self) -> BoxFuture<'_, IndexResult<Option<u64>>>;
-
-    /// Begins to write. There is one writer at a time.
-    fn write<'a>(&'a self, spec: &'a IndexSpec, start: Start) -> BoxFuture<'a, IndexResult<Box<dyn IndexWriter>>>;
-
-    /// The complete versions that are kept, oldest first.
-    fn versions(&self) -> BoxFuture<'_, IndexResult<Vec<VersionInfo>>>;
-
-    /// Makes the version before the current one current again, and says which that is.
-    fn rollback(&self) -> BoxFuture<'_, IndexResult<VersionInfo>>;
-}
-
-/// A complete version that does not change.
-pub trait IndexReader: Send + Sync {
-    /// Which version this is.
-    fn info(&self) -> &VersionInfo;
-
-    /// Every file known.
-    fn files(&self) -> BoxFuture<'_, IndexResult<Vec<FileRow>>>;
-
-    /// The chunks with most of the terms, by BM25, best first.
-    fn full_text<'a>(
-        &'a self,
-        terms: &'a [String],
-        filter: &'a ChunkFilter,
-        limit: usize,
-    ) -> BoxFuture<'a, IndexResult<Vec<Found>>>;
-
-    /// The [`file_id`] of each row. Not a part of what is found: for most searches it is in memory already, and reading it
-    /// for hundreds of rows takes longer than finding them.
-    fn files_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<u64>>>;
-
-    /// The chunks whose vectors are nearest by cosine, best first.
-    fn nearest<'a>(
-        &'a self,
-        vector: &'a [f32],
-        filter: &'a ChunkFilter,
-        limit: usize,
-    ) -> BoxFuture<'a, IndexResult<Vec<Found>>>;
-
-    /// Goes through every chunk that has a vector.
-    fn vectors<'a>(&'a self, columns: VectorColumns, sink: VectorSink<'a>) -> BoxFuture<'a, IndexResult<()>>;
-
-    /// The vectors of some rows, in their order; `None` for a row that has none.
-    fn vectors_of<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<Option<Vec<f32>>>>>;
-
-    /// The texts of at most so many chunks, taken evenly from all of them.
-    fn sample(&self, count: usize) -> BoxFuture<'_, IndexResult<Vec<String>>>;
-
-    /// Some rows, in their order, without vectors.
-    fn fetch<'a>(&'a self, rows: &'a [u64]) -> BoxFuture<'a, IndexResult<Vec<ChunkRow>>>;
-}
-
 /// What one write changes: everything known of the files in `files` and `removed` is replaced.
 ///
 /// A file with too many chunks for one write comes in several. The first has it in `files`, with a row that says it is
 /// unfinished; those between have chunks of it alone; the last has its row in `touched`. Chunks of a file that is not in
 /// `files` are added to those it has.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct WriteBatch {
     /// Files as they are now.
     pub files: Vec<FileRow>,
@@ -337,22 +294,4 @@ impl WriteBatch {
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.chunks.is_empty() && self.touched.is_empty() && self.removed.is_empty()
     }
-}
-
-/// Writes the next version.
-pub trait IndexWriter: Send + Sync {
-    /// The files as this writer finds them, the work of an interrupted one included.
-    fn files(&self) -> BoxFuture<'_, IndexResult<Vec<FileRow>>>;
-
-    /// The vectors already there for these hashes.
-    fn known_vectors<'a>(&'a self, hashes: &'a [u64]) -> BoxFuture<'a, IndexResult<HashMap<u64, Vec<f32>>>>;
-
-    /// Writes. After a crash the files of a batch are either as before, as after, or unknown, and then indexed again.
-    fn put(&mut self, batch: WriteBatch) -> BoxFuture<'_, IndexResult<()>>;
-
-    /// Whether anything was written, by this writer or by an interrupted one, since the last complete version.
-    fn is_changed(&self) -> bool;
-
-    /// Makes everything written a complete version.
-    fn complete(self: Box<Self>) -> BoxFuture<'static, IndexResult<VersionInfo>>;
 }

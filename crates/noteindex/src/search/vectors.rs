@@ -2,7 +2,7 @@
 //! and at the sizes it is used for faster than any index on disk. Beyond the configured budget there is none, and the
 //! index itself is asked.
 
-use crate::index::{IndexReader, IndexResult, VectorColumns, VectorRow};
+use crate::{IndexReader, IndexResult, VectorColumns, VectorRow};
 use std::{
     collections::{BinaryHeap, HashMap},
     sync::Arc,
@@ -328,8 +328,14 @@ impl Ord for Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{embed::unit, index::memory::cosine};
+    use crate::memory::cosine;
     use proptest::prelude::*;
+
+    fn unit(mut vector: Vec<f32>) -> Option<Vec<f32>> {
+        let length = vector.iter().map(|v| v * v).sum::<f32>().sqrt();
+        vector.iter_mut().for_each(|v| *v /= length);
+        (length > 1e-6).then_some(vector)
+    }
 
     fn any_vectors() -> impl Strategy<Value = Vec<Vec<f32>>> {
         prop::collection::vec(prop::collection::vec(-1.0f32..1.0, 16), 2..60)

@@ -1,21 +1,30 @@
-//! [`MemoryIndex`]: an index that lives in this process. For evaluations of other people's corpora and for tests; the
-//! contract suite holds it and LanceDB's to the same behaviour.
+//! [`MemoryIndex`]: an index that lives in this process. It stands in while the index program is missing, and serves
+//! evaluations and tests; the contract suite holds it and LanceDB's to the same behaviour.
 
-use super::{
-    ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter, NoteIndex,
-    Start, VectorColumns, VectorRow, VectorSink, VersionInfo, WriteBatch,
+use crate::{
+    BoxFuture, ChunkFilter, ChunkRow, FileRow, Found, IndexError, IndexReader, IndexResult, IndexSpec, IndexWriter,
+    NoteIndex, Start, VectorColumns, VectorRow, VectorSink, VersionInfo, WriteBatch,
 };
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
 };
-use toolyard_engine::BoxFuture;
 
 /// BM25: how quickly repetition stops counting,
 const K1: f32 = 1.2;
 /// and how much the length of a chunk matters.
 const B: f32 = 0.75;
+
+/// Complete versions that are kept.
+const KEEP_VERSIONS: usize = 5;
+/// Generations of an index that stands in for another begin here, so that they are never taken for the other's.
+const STAND_IN_GENERATIONS: u64 = 1 << 63;
+/// The file of an index that is kept in a folder.
+const FILE: &str = "notes.memory/versions.bin";
 
 /// An index that lives in this process.
 #[derive(Default)]
@@ -23,6 +32,8 @@ pub struct MemoryIndex(Arc<Mutex<Shared>>);
 
 #[derive(Default)]
 struct Shared {
+    /// Where complete versions are kept, and when that file was written as far as it was read.
+    file: Option<(PathBuf, Option<SystemTime>)>,
     versions: Vec<Arc<MemoryVersion>>,
     /// What the last writer left: the files by path, with their chunks.
     draft: Draft,
@@ -30,7 +41,10 @@ struct Shared {
     last_generation: u64,
 }
 
-#[derive(Clone, Default)]
+/// What is kept in a file: versions, oldest first, with their generation and time.
+type Kept = Vec<(u64, Timestamp, Draft)>;
+
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct Draft {
     spec: Option<IndexSpec>,
     files: BTreeMap<String, (FileRow, Vec<Arc<ChunkRow>>)>,
@@ -52,8 +66,56 @@ impl MemoryIndex {
         Self::default()
     }
 
+    /// An empty one that stands in for another index.
+    pub(crate) fn standing_in() -> Self {
+        Self(Arc::new(Mutex::new(Shared { last_generation: STAND_IN_GENERATIONS, ..Shared::default() })))
+    }
+
+    /// One whose complete versions are kept in a folder: for tests of programs that are stopped and started. It is read
+    /// and written whole.
+    pub fn kept_in(folder: &Path) -> Self {
+        Self(Arc::new(Mutex::new(Shared { file: Some((folder.join(FILE), None)), ..Shared::default() })))
+    }
+
     fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.catch_up();
+        shared
+    }
+}
+
+impl Shared {
+    /// Reads the file again if another process wrote it.
+    fn catch_up(&mut self) {
+        let Some((path, read)) = self.file.as_mut().filter(|_| !self.writing) else { return };
+        let written = std::fs::metadata(&*path).and_then(|meta| meta.modified()).ok();
+        if written == *read {
+            return;
+        }
+        *read = written;
+        let kept = std::fs::read(&*path).ok().and_then(|bytes| postcard::from_bytes::<Kept>(&bytes).ok());
+        let version = |(generation, time, draft)| Arc::new(MemoryVersion::new(draft, generation, time));
+        self.versions = kept.unwrap_or_default().into_iter().map(version).collect();
+        self.last_generation = self.versions.last().map_or(0, |version| version.info.generation);
+        self.draft = self.versions.last().map(|version| version.draft.clone()).unwrap_or_default();
+    }
+
+    /// Writes the versions to the file, whole or not at all.
+    fn keep(&mut self) -> IndexResult<()> {
+        let Some((path, read)) = &mut self.file else { return Ok(()) };
+        let unavailable = |e: &dyn std::fmt::Display| IndexError::Unavailable(e.to_string());
+        let kept: Kept = self
+            .versions
+            .iter()
+            .map(|version| (version.info.generation, version.info.completed_at, version.draft.clone()))
+            .collect();
+        let bytes = postcard::to_allocvec(&kept).map_err(|e| unavailable(&e))?;
+        let new = path.with_extension(format!("{}.new", std::process::id()));
+        std::fs::create_dir_all(path.parent().unwrap_or(path)).map_err(|e| unavailable(&e))?;
+        std::fs::write(&new, bytes).map_err(|e| unavailable(&e))?;
+        std::fs::rename(&new, &*path).map_err(|e| unavailable(&e))?;
+        *read = std::fs::metadata(&*path).and_then(|meta| meta.modified()).ok();
+        Ok(())
     }
 }
 
@@ -102,6 +164,7 @@ impl NoteIndex for MemoryIndex {
             shared.versions.pop();
             let Some(current) = shared.versions.last().cloned() else { return Err(IndexError::NoEarlierVersion) };
             shared.draft = Draft { changed: false, ..current.draft.clone() };
+            shared.keep()?;
             Ok(current.info.clone())
         })
     }
@@ -166,16 +229,19 @@ impl IndexWriter for MemoryWriter {
             let mut shared = self.shared();
             shared.last_generation += 1;
             shared.draft.changed = false;
-            let version = MemoryVersion::new(shared.draft.clone(), shared.last_generation);
+            let version = MemoryVersion::new(shared.draft.clone(), shared.last_generation, Timestamp::now());
             let info = version.info.clone();
             shared.versions.push(Arc::new(version));
+            let surplus = shared.versions.len().saturating_sub(KEEP_VERSIONS);
+            shared.versions.drain(..surplus);
+            shared.keep()?;
             Ok(info)
         })
     }
 }
 
 impl MemoryVersion {
-    fn new(draft: Draft, generation: u64) -> Self {
+    fn new(draft: Draft, generation: u64, completed_at: Timestamp) -> Self {
         let rows: Vec<Arc<ChunkRow>> = draft.files.values().flat_map(|(_, rows)| rows.iter().cloned()).collect();
         let mut postings: HashMap<String, Vec<(u32, f32)>> = HashMap::new();
         let mut lengths = Vec::with_capacity(rows.len());
@@ -200,7 +266,7 @@ impl MemoryVersion {
             spec,
             chunks: rows.len() as u64,
             files: draft.files.len() as u64,
-            completed_at: Timestamp::now(),
+            completed_at,
         };
         Self { info, draft, rows, postings, lengths, average }
     }

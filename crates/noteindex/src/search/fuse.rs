@@ -1,6 +1,7 @@
 //! Puts the candidates of full text and vectors in one order, by weighted score.
 
 use super::vectors::Near;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// A best likeness below this is taken for this much: a question the embedder knows nothing of has no match that is as
@@ -14,7 +15,7 @@ const TEXT_ABOVE_STANDARD: f32 = 2.0;
 const LIKENESS_ABOVE_STANDARD: f32 = 1.15;
 
 /// How much each part counts.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Weights {
     /// Vectors against full text, 0 to 1.
     pub vector: f32,
@@ -23,7 +24,7 @@ pub struct Weights {
 }
 
 /// A candidate with every part of its score. Each part is 0 to 1 before it is weighted, and so is the score.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Fused {
     /// Its row in the reader.
     pub row: u64,

@@ -1,7 +1,6 @@
 //! Search: full text and vectors together, fused by weighted score, with every part of a score to be explained.
 //!
-//! Pure but for the reader and the embedder it is given. Who may ask, what is sensitive and how it is told is not
-//! decided here.
+//! Pure but for the reader it is given. Which words a question has, who may ask and what is sensitive is not decided here.
 
 mod fuse;
 mod library;
@@ -10,10 +9,8 @@ pub mod vectors;
 pub use fuse::{Fused, Weights, fuse};
 pub use library::{Library, LibraryFile, Totals, fingerprint};
 
-use crate::{
-    index::{ChunkFilter, ChunkRow, Found, IndexResult, memory::cosine},
-    text::{query_terms, snippet, term_set},
-};
+use crate::{ChunkFilter, ChunkRow, Found, IndexResult, memory::cosine};
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -29,76 +26,98 @@ const MAX_DEPTH: usize = 20_000;
 const MAX_FETCHED_VECTORS: usize = 64;
 /// Vectors that take longer to compare than to hand to another thread.
 const LARGE_SET: usize = 4_096;
-/// Characters of a snippet.
-const SNIPPET_CHARS: usize = 240;
 
 /// A question.
-pub struct Question<'a> {
-    /// In words.
-    pub text: &'a str,
-    /// As a vector of unit length, where there is one.
-    pub vector: Option<&'a [f32]>,
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// Its words as full text counts them.
+    pub terms: Vec<String>,
+    /// Its vector of unit length, where there is one.
+    pub vector: Option<Vec<f32>>,
     /// Which chunks may be found.
-    pub filter: &'a ChunkFilter,
-    /// Which files of the library the caller may see; `None` means all.
-    pub allowed: Option<&'a [bool]>,
+    pub filter: ChunkFilter,
+    /// Which files of the library the caller may see, by number; `None` means all.
+    pub allowed: Option<Arc<Vec<bool>>>,
     /// At most this many results.
     pub limit: usize,
+    /// How much each part of a score counts.
+    pub weights: Weights,
+    /// What is answered for each chunk.
+    pub detail: Detail,
+}
+
+/// What is answered for each chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Detail {
+    /// Its row, file and scores.
+    Scores,
+    /// What it says too.
+    Chunks,
 }
 
 /// A chunk that was found.
-#[derive(Debug, Clone)]
-pub struct Hit {
-    /// The chunk.
-    pub chunk: ChunkRow,
-    /// The title of its note.
-    pub title: String,
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ranked {
     /// Why it stands where it stands.
     pub fused: Fused,
-    /// The terms of the question that it has.
+    /// What it says, where that was asked for; without its terms and vector.
+    pub chunk: Option<ChunkRow>,
+    /// The terms of the question that it has, where chunks were asked for.
     pub matched: Vec<String>,
-    /// The part that shows why.
-    pub snippet: String,
 }
 
-/// What a search found.
-#[derive(Debug, Clone, Default)]
+/// What a question found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// Best first.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<Ranked>,
     /// Chunks that were looked at.
     pub scanned: u64,
 }
 
-/// Searches a version.
-pub async fn search(library: &Library, question: &Question<'_>, weights: &Weights) -> IndexResult<Answer> {
-    let (ranked, scanned) = rank(library, question, weights).await?;
-    let terms = query_terms(question.text);
-    let rows: Vec<u64> = ranked.iter().map(|fused| fused.row).collect();
-    let chunks = if rows.is_empty() { Vec::new() } else { library.reader.fetch(&rows).await? };
-    let hits = ranked.into_iter().zip(chunks).map(|(fused, chunk)| hit(library, fused, chunk, &terms)).collect();
+/// Answers a question over a version: by the reader where it answers questions itself, else here.
+pub async fn answer(library: &Library, question: &Question) -> IndexResult<Answer> {
+    if let Some(answered) = library.reader.ask(question) {
+        return answered.await;
+    }
+    let (ranked, scanned) = rank(library, question).await?;
+    let mut chunks = Vec::new();
+    if question.detail == Detail::Chunks && !ranked.is_empty() {
+        let rows: Vec<u64> = ranked.iter().map(|fused| fused.row).collect();
+        chunks = library.reader.fetch(&rows).await?;
+    }
+    let mut chunks = chunks.into_iter();
+    let hits = ranked.into_iter().map(|fused| hit(fused, chunks.next(), &question.terms)).collect();
     Ok(Answer { hits, scanned })
 }
 
-/// Searches a version and answers rows only, for evaluations.
-pub async fn rank(library: &Library, question: &Question<'_>, weights: &Weights) -> IndexResult<(Vec<Fused>, u64)> {
-    let admitted = Arc::new(library.admitted(question.filter, question.allowed));
+/// The terms of a chunk are larger than its text and are not shown, so they do not leave the index program.
+fn hit(fused: Fused, chunk: Option<ChunkRow>, terms: &[String]) -> Ranked {
+    let Some(mut chunk) = chunk else { return Ranked { fused, chunk: None, matched: Vec::new() } };
+    let own: HashSet<&str> = chunk.terms.split_ascii_whitespace().collect();
+    let matched = terms.iter().filter(|term| own.contains(term.as_str())).cloned().collect();
+    chunk.terms = String::new();
+    Ranked { fused, chunk: Some(chunk), matched }
+}
+
+async fn rank(library: &Library, question: &Question) -> IndexResult<(Vec<Fused>, u64)> {
+    let admitted = Arc::new(library.admitted(&question.filter, question.allowed.as_ref().map(|list| list.as_slice())));
     let admits = |file: u32| admits(&admitted, file);
     let depth = DEPTH.max(question.limit.saturating_mul(4));
-    let terms = query_terms(question.text);
-    let probe = question.vector.map(|vector| Arc::new(Probe::new(vector)));
+    let vector = question.vector.as_deref();
+    let probe = vector.map(|vector| Arc::new(Probe::new(vector)));
     let near = async {
-        match (&probe, question.vector, &library.vectors) {
+        match (&probe, vector, &library.vectors) {
             (Some(probe), _, Some(set)) => Ok(nearest_in_memory(set, probe, &admitted, depth).await),
             (Some(_), Some(vector), None) if library.info().spec.dimensions == vector.len() => {
-                nearest_on_disk(library, vector, question.filter, depth, &admits).await
+                nearest_on_disk(library, vector, &question.filter, depth, &admits).await
             }
             _ => Ok(Vec::new()),
         }
     };
-    let text = full_text(library, &terms, question.filter, depth, &admits);
+    let text = full_text(library, &question.terms, &question.filter, depth, &admits);
     let (text, near) = tokio::try_join!(text, near)?;
-    let fetched = match (&library.vectors, question.vector) {
+    let fetched = match (&library.vectors, vector) {
         (None, Some(vector)) if !near.is_empty() => fetched_likeness(library, vector, &text, &near).await?,
         _ => HashMap::new(),
     };
@@ -106,7 +125,7 @@ pub async fn rank(library: &Library, question: &Question<'_>, weights: &Weights)
         Some(set) => set.likeness(probe.as_ref()?, row),
         None => fetched.get(&row).copied(),
     };
-    let mut ranked = fuse(&text, &near, likeness, |file| library.link_share(file), weights);
+    let mut ranked = fuse(&text, &near, likeness, |file| library.link_share(file), &question.weights);
     ranked.truncate(question.limit);
     let scanned = match &library.vectors {
         Some(set) if probe.is_some() => set.len() as u64,
@@ -205,19 +224,4 @@ async fn known(library: &Library, found: &[Found], admits: &(impl Fn(u32) -> boo
     let files = library.files_of(&rows).await?;
     let known = found.iter().zip(files).filter_map(|(f, file)| Some(Near { row: f.row, file: file?, score: f.score }));
     Ok(known.filter(|near| admits(near.file)).collect())
-}
-
-fn hit(library: &Library, fused: Fused, chunk: ChunkRow, terms: &[String]) -> Hit {
-    let own: std::collections::HashSet<&str> = chunk.terms.split_ascii_whitespace().collect();
-    let matched: Vec<String> = terms.iter().filter(|term| own.contains(term.as_str())).cloned().collect();
-    let in_text = |text: &str| {
-        let words = term_set(text);
-        matched.iter().filter(|term| words.contains(*term)).count()
-    };
-    // Code is shown only where it is the reason.
-    let from_code = !chunk.opaque.is_empty() && in_text(&chunk.text) == 0 && in_text(&chunk.opaque) > 0;
-    let source = if from_code || chunk.text.is_empty() { &chunk.opaque } else { &chunk.text };
-    let snippet = snippet(source, terms, SNIPPET_CHARS);
-    let title = library.file(fused.file).map(|file| file.title.clone()).unwrap_or_default();
-    Hit { title, fused, matched, snippet, chunk }
 }

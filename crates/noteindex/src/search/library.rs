@@ -2,16 +2,14 @@
 
 use super::vectors::VectorSet;
 use crate::{
-    index::{ChunkFilter, FileRow, FileState, IndexReader, IndexResult, VersionInfo, file_id},
-    note::{link_name, stem},
-    text::nfc,
+    ChunkFilter, FileRow, FileState, IndexReader, IndexResult, VersionInfo, file_id,
+    names::{link_name, nfc, stem},
 };
 use std::{
     collections::{BTreeSet, HashMap},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
-use toolyard_catalog::PathFilter;
 
 /// What searches need to know of a file.
 #[derive(Debug, Clone)]
@@ -74,13 +72,21 @@ impl Library {
     pub async fn load(reader: Arc<dyn IndexReader>, before: Option<&Library>, budget: u64) -> IndexResult<Library> {
         let same = before.filter(|library| library.info().spec.shares_table(&reader.info().spec));
         let known = same.and_then(|library| library.vectors.as_ref());
-        let (rows, vectors) = tokio::try_join!(reader.files(), VectorSet::read(&*reader, known, budget))?;
+        let (rows, vectors) = match reader.prepare(budget) {
+            Some(prepared) => {
+                let (rows, ()) = tokio::try_join!(reader.files(), prepared)?;
+                (rows, None)
+            }
+            None => tokio::try_join!(reader.files(), VectorSet::read(&*reader, known, budget))?,
+        };
         let mut library = Self::of_files(reader, rows);
         library.vectors = vectors.and_then(|vectors| vectors.number(&library.by_id)).map(Arc::new);
         Ok(library)
     }
 
-    fn of_files(reader: Arc<dyn IndexReader>, rows: Vec<FileRow>) -> Library {
+    /// Files are numbered in the order of their paths: two programs that read the same version number them alike.
+    fn of_files(reader: Arc<dyn IndexReader>, mut rows: Vec<FileRow>) -> Library {
+        rows.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         let mut totals = Totals::default();
         let mut names: HashMap<String, u32> = HashMap::new();
         for row in &rows {
@@ -149,9 +155,9 @@ impl Library {
         if count == 0 { 0.0 } else { (1.0 + count as f32).ln() / (1.0 + self.most_linked as f32).ln() }
     }
 
-    /// Which files the caller's path rules allow; `None` means all of them.
-    pub fn allowed(&self, paths: &PathFilter) -> Option<Vec<bool>> {
-        let allowed: Vec<bool> = self.files.iter().map(|file| paths.allows(&file.path)).collect();
+    /// Which files a rule over their paths allows; `None` means all of them.
+    pub fn allowed(&self, allows: impl Fn(&str) -> bool) -> Option<Vec<bool>> {
+        let allowed: Vec<bool> = self.files.iter().map(|file| allows(&file.path)).collect();
         allowed.contains(&false).then_some(allowed)
     }
 

@@ -1,0 +1,95 @@
+//! A question in words: its terms go to the index with its vector, and what is found comes back with a title and the
+//! part that shows why.
+//!
+//! Who may ask, what is sensitive and how it is told is not decided here.
+
+pub use toolyard_noteindex::search::{
+    Answer, Detail, Fused, Library, LibraryFile, Question, Ranked, Totals, Weights, answer, fingerprint, fuse, vectors,
+};
+
+use crate::{
+    index::{ChunkFilter, ChunkRow, IndexResult},
+    text::{query_terms, snippet, term_set},
+};
+use std::sync::Arc;
+
+/// Characters of a snippet.
+const SNIPPET_CHARS: usize = 240;
+
+/// A question in words.
+pub struct Query<'a> {
+    /// The words.
+    pub text: &'a str,
+    /// As a vector of unit length, where there is one.
+    pub vector: Option<Vec<f32>>,
+    /// Which chunks may be found.
+    pub filter: ChunkFilter,
+    /// Which files of the library the caller may see; `None` means all.
+    pub allowed: Option<Arc<Vec<bool>>>,
+    /// At most this many results.
+    pub limit: usize,
+    /// How much each part of a score counts.
+    pub weights: Weights,
+}
+
+impl Query<'_> {
+    /// As the index understands it.
+    pub fn question(self, detail: Detail) -> Question {
+        Question {
+            terms: query_terms(self.text),
+            vector: self.vector,
+            filter: self.filter,
+            allowed: self.allowed,
+            limit: self.limit,
+            weights: self.weights,
+            detail,
+        }
+    }
+}
+
+/// A chunk that was found.
+#[derive(Debug, Clone)]
+pub struct Hit {
+    /// The chunk.
+    pub chunk: ChunkRow,
+    /// The title of its note.
+    pub title: String,
+    /// Why it stands where it stands.
+    pub fused: Fused,
+    /// The terms of the question that it has.
+    pub matched: Vec<String>,
+    /// The part that shows why.
+    pub snippet: String,
+}
+
+/// What a search found.
+#[derive(Debug, Clone, Default)]
+pub struct Hits {
+    /// Best first.
+    pub hits: Vec<Hit>,
+    /// Chunks that were looked at.
+    pub scanned: u64,
+}
+
+/// Searches a version.
+pub async fn search(library: &Library, query: Query<'_>) -> IndexResult<Hits> {
+    let question = query.question(Detail::Chunks);
+    let found = answer(library, &question).await?;
+    let hits = found.hits.into_iter().filter_map(|ranked| hit(library, ranked, &question.terms)).collect();
+    Ok(Hits { hits, scanned: found.scanned })
+}
+
+fn hit(library: &Library, ranked: Ranked, terms: &[String]) -> Option<Hit> {
+    let Ranked { fused, chunk, matched } = ranked;
+    let chunk = chunk?;
+    let in_text = |text: &str| {
+        let words = term_set(text);
+        matched.iter().filter(|term| words.contains(*term)).count()
+    };
+    // Code is shown only where it is the reason.
+    let from_code = !chunk.opaque.is_empty() && in_text(&chunk.text) == 0 && in_text(&chunk.opaque) > 0;
+    let source = if from_code || chunk.text.is_empty() { &chunk.opaque } else { &chunk.text };
+    let snippet = snippet(source, terms, SNIPPET_CHARS);
+    let title = library.file(fused.file).map(|file| file.title.clone()).unwrap_or_default();
+    Some(Hit { title, fused, matched, snippet, chunk })
+}

@@ -1,0 +1,227 @@
+//! [`Connection`]: one running index program. Frames go out through one task and come in through another, so a caller that
+//! gives up leaves no half-written frame behind.
+
+use super::launch::{Child, Running};
+use crate::{
+    IndexError, IndexResult, ProgramError,
+    wire::{self, Hello, LENGTH_BYTES, Part, Reply, Request},
+};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    sync::mpsc,
+};
+
+/// Frames that wait to be written; more make their senders wait.
+const OUTBOX: usize = 16;
+/// How long a program may take to end after its pipe was closed, before it is killed.
+const END_WITHIN: Duration = Duration::from_secs(5);
+/// A frame's body is read in pieces of at most this size, so that a length alone reserves no memory.
+const READ_PIECE: usize = 1 << 20;
+
+type Pending = Arc<Mutex<HashMap<u64, mpsc::UnboundedSender<Part>>>>;
+
+/// One running index program.
+pub(super) struct Connection {
+    /// Which start of the program this is: handles are good for one of them.
+    pub(super) epoch: u64,
+    pub(super) started: Instant,
+    outbox: mpsc::Sender<Vec<u8>>,
+    pending: Pending,
+    next: AtomicU64,
+    /// Writers that are open: while there are any the program is not idle.
+    writers: AtomicU64,
+    last_used: Mutex<Instant>,
+    is_alive: Arc<AtomicBool>,
+    why: Arc<Mutex<String>>,
+}
+
+impl Connection {
+    /// Shakes hands with a program that was just started.
+    pub(super) async fn open(running: Running, epoch: u64) -> Result<Arc<Self>, ProgramError> {
+        let Running { mut replies, mut requests, mut child } = running;
+        let own = Hello::own();
+        let shaken = async {
+            requests.write_all(&own.frame()).await.map_err(|e| ProgramError::NotStarted(e.to_string()))?;
+            requests.flush().await.map_err(|e| ProgramError::NotStarted(e.to_string()))?;
+            let body = read_body(&mut replies).await?;
+            let body = body.ok_or_else(|| ProgramError::NotStarted("it ended at once".to_owned()))?;
+            own.accept(&Hello::parse(&body)?, "toolyard", wire::PROGRAM)
+        };
+        if let Err(error) = shaken.await {
+            return Err(child.explain(error).await);
+        }
+        let (outbox, frames) = mpsc::channel(OUTBOX);
+        let connection = Arc::new(Self {
+            epoch,
+            started: Instant::now(),
+            outbox,
+            pending: Pending::default(),
+            next: AtomicU64::new(1),
+            writers: AtomicU64::new(0),
+            last_used: Mutex::new(Instant::now()),
+            is_alive: Arc::new(AtomicBool::new(true)),
+            why: Arc::default(),
+        });
+        tokio::spawn(send(requests, frames));
+        tokio::spawn(receive(
+            replies,
+            child,
+            connection.pending.clone(),
+            connection.is_alive.clone(),
+            connection.why.clone(),
+        ));
+        Ok(connection)
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.is_alive.load(Ordering::Acquire)
+    }
+
+    /// How long nothing was asked; `None` while something is under way.
+    pub(super) fn idle_for(&self) -> Option<Duration> {
+        let is_busy = self.writers.load(Ordering::Acquire) > 0
+            || !self.pending.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let last_used = *self.last_used.lock().unwrap_or_else(PoisonError::into_inner);
+        (!is_busy).then(|| last_used.elapsed())
+    }
+
+    pub(super) fn writer_opened(&self) {
+        self.writers.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn writer_closed(&self) {
+        self.writers.fetch_sub(1, Ordering::AcqRel);
+        self.touch();
+    }
+
+    fn touch(&self) {
+        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Asks something that is answered in one part.
+    pub(super) async fn call(&self, request: &Request) -> IndexResult<Reply> {
+        let mut parts = self.ask(request).await?;
+        self.next_part(&mut parts).await.map(|(reply, _)| reply)
+    }
+
+    /// Asks something that may be answered in several parts.
+    pub(super) async fn ask(&self, request: &Request) -> IndexResult<Parts> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let frame = wire::frame(number, request)?;
+        let (sender, parts) = mpsc::unbounded_channel();
+        self.touch();
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(number, sender);
+        let parts = Parts { number, parts, pending: self.pending.clone() };
+        // Looked at after the request is on the list: whoever empties the list has set this before.
+        if !self.is_alive() || self.outbox.send(frame).await.is_err() {
+            return Err(self.ended());
+        }
+        Ok(parts)
+    }
+
+    /// The next part of an answer, and whether it is the last.
+    pub(super) async fn next_part(&self, parts: &mut Parts) -> IndexResult<(Reply, bool)> {
+        let part = parts.parts.recv().await;
+        self.touch();
+        match part {
+            None => Err(self.ended()),
+            Some(Part { reply, is_last }) => Ok((reply?, is_last)),
+        }
+    }
+
+    /// Sends something whose answer nobody needs, if there is room for it.
+    pub(super) fn send_only(&self, request: &Request) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if let Ok(frame) = wire::frame(number, request)
+            && self.outbox.try_send(frame).is_err()
+        {
+            tracing::debug!("a handle of the index program stays open until it ends");
+        }
+    }
+
+    fn ended(&self) -> IndexError {
+        let why = self.why.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        ProgramError::Ended(if why.is_empty() { "its pipe was closed".to_owned() } else { why }).into()
+    }
+}
+
+/// The parts of an answer that is still coming. Dropping it stops waiting for them.
+pub(super) struct Parts {
+    number: u64,
+    parts: mpsc::UnboundedReceiver<Part>,
+    pending: Pending,
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
+    }
+}
+
+async fn send(mut requests: Box<dyn AsyncWrite + Send + Unpin>, mut frames: mpsc::Receiver<Vec<u8>>) {
+    while let Some(frame) = frames.recv().await {
+        if requests.write_all(&frame).await.is_err() || requests.flush().await.is_err() {
+            // The receiving task sees the end of the program and tells everybody who waits.
+            return;
+        }
+    }
+}
+
+async fn receive(
+    mut replies: Box<dyn AsyncRead + Send + Unpin>,
+    mut child: Child,
+    pending: Pending,
+    is_alive: Arc<AtomicBool>,
+    why: Arc<Mutex<String>>,
+) {
+    let broken = loop {
+        match read_body(&mut replies).await {
+            Ok(None) => break None,
+            Err(error) => break Some(error.to_string()),
+            Ok(Some(body)) => match wire::parse::<Part>(&body) {
+                Err(error) => break Some(error.to_string()),
+                Ok((number, part)) => {
+                    let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
+                    let is_last = part.is_last;
+                    let is_waited_for = pending.get(&number).is_some_and(|sender| sender.send(part).is_ok());
+                    if is_last || !is_waited_for {
+                        pending.remove(&number);
+                    }
+                }
+            },
+        }
+    };
+    // A program that breaks the protocol is not talked to any longer.
+    let status = child.end(if broken.is_some() { Duration::ZERO } else { END_WITHIN }).await;
+    *why.lock().unwrap_or_else(PoisonError::into_inner) = broken.unwrap_or(status);
+    is_alive.store(false, Ordering::Release);
+    pending.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
+async fn read_body(pipe: &mut (impl AsyncRead + Unpin)) -> Result<Option<Vec<u8>>, ProgramError> {
+    let broken = |e: std::io::Error| ProgramError::Ended(e.to_string());
+    let mut prefix = [0; LENGTH_BYTES];
+    match pipe.read(&mut prefix).await.map_err(broken)? {
+        0 => return Ok(None),
+        read => pipe.read_exact(&mut prefix[read..]).await.map_err(broken)?,
+    };
+    let length = wire::body_length(prefix)?;
+    let mut body = vec![0; length.min(READ_PIECE)];
+    let mut read = 0;
+    loop {
+        pipe.read_exact(&mut body[read..]).await.map_err(broken)?;
+        read = body.len();
+        if read == length {
+            return Ok(Some(body));
+        }
+        body.resize(length.min(read + READ_PIECE), 0);
+    }
+}

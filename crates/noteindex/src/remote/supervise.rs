@@ -1,0 +1,180 @@
+//! Starts the index program on first use, starts it again when it ended, later and later if it keeps ending, and stops it
+//! when nobody uses it.
+
+use super::{
+    connection::Connection,
+    launch::{Launch, Running},
+};
+use crate::{
+    IndexError, IndexResult, ProgramError,
+    wire::{OpenIndex, Reply, Request},
+};
+use std::{
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+/// How long the program may go unused before it is stopped, unless the configuration says otherwise.
+pub const IDLE_STOP: Duration = Duration::from_secs(300);
+/// How long a program may take to answer the handshake and to open the index.
+const START_WITHIN: Duration = Duration::from_secs(20);
+/// The pause before the second start in a row; it doubles with every further one,
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A caller waits for a pause to end if it is no longer than this; otherwise it is told to try again later.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A program that ran this long was started well: its next end counts as the first one.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
+
+/// Keeps one index program running while it is used.
+pub(super) struct Supervisor {
+    launch: Box<dyn Launch>,
+    open: OpenIndex,
+    idle: Duration,
+    live: Mutex<Option<Arc<Connection>>>,
+    /// One start at a time.
+    starting: tokio::sync::Mutex<Starts>,
+}
+
+#[derive(Default)]
+struct Starts {
+    epoch: u64,
+    /// Ends and failed starts in a row.
+    failures: u32,
+    last_failure: Option<Instant>,
+}
+
+impl Starts {
+    fn failed(&mut self) {
+        self.failures += 1;
+        self.last_failure = Some(Instant::now());
+    }
+
+    /// How long the next start has to wait.
+    fn pause(&self) -> Duration {
+        let Some(at) = self.last_failure else { return Duration::ZERO };
+        pause_after(self.failures).saturating_sub(at.elapsed())
+    }
+}
+
+/// The pause after so many failures in a row. The first end is most likely an accident: the next start does not wait.
+fn pause_after(failures: u32) -> Duration {
+    match failures {
+        0 | 1 => Duration::ZERO,
+        more => (FIRST_PAUSE * 2u32.saturating_pow(more.min(16) - 2)).min(LONGEST_PAUSE),
+    }
+}
+
+impl Supervisor {
+    pub(super) fn new(launch: Box<dyn Launch>, open: OpenIndex, idle: Duration) -> Self {
+        Self { launch, open, idle, live: Mutex::default(), starting: tokio::sync::Mutex::default() }
+    }
+
+    pub(super) fn find(&self) -> Result<(), ProgramError> {
+        self.launch.find()
+    }
+
+    fn live(&self) -> Option<Arc<Connection>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|connection| connection.is_alive())
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.live().is_some()
+    }
+
+    /// The running program, started if it does not run.
+    pub(super) async fn connection(self: &Arc<Self>) -> IndexResult<Arc<Connection>> {
+        if let Some(connection) = self.live() {
+            return Ok(connection);
+        }
+        let mut starts = self.starting.lock().await;
+        if let Some(connection) = self.live() {
+            return Ok(connection);
+        }
+        let ended = self.live.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(ended) = ended {
+            if ended.started.elapsed() > STABLE_AFTER {
+                starts.failures = 0;
+            }
+            starts.failed();
+            tracing::warn!(failures = starts.failures, "the index program ended; it is started again");
+        }
+        let pause = starts.pause();
+        if pause > PATIENCE {
+            let (times, seconds) = (starts.failures, pause.as_secs() + 1);
+            let why = format!("it ended {times} times in a row; the next start is in {seconds} s");
+            return Err(ProgramError::NotStarted(why).into());
+        }
+        tokio::time::sleep(pause).await;
+        starts.epoch += 1;
+        match self.start(starts.epoch).await {
+            Ok(connection) => {
+                *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.clone());
+                tokio::spawn(stop_when_idle(Arc::downgrade(self), self.idle));
+                Ok(connection)
+            }
+            Err(error) => {
+                // A program that is not there is looked for again without a pause: it may be installed any moment.
+                if !matches!(error, IndexError::Program(ProgramError::Missing(_))) {
+                    starts.failed();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn start(&self, epoch: u64) -> IndexResult<Arc<Connection>> {
+        let begun = Instant::now();
+        self.launch.find()?;
+        let running: Running = self.launch.start()?;
+        let started = async {
+            let connection = Connection::open(running, epoch).await?;
+            match connection.call(&Request::Open(self.open.clone())).await? {
+                Reply::Done => Ok(connection),
+                _ => Err(IndexError::from(ProgramError::Protocol("it did not open the index".to_owned()))),
+            }
+        };
+        let connection = tokio::time::timeout(START_WITHIN, started).await.unwrap_or_else(|_| {
+            let why = format!("no answer within {} s", START_WITHIN.as_secs());
+            Err(ProgramError::NotStarted(why).into())
+        })?;
+        tracing::debug!(ms = begun.elapsed().as_millis() as u64, "the index program is started");
+        Ok(connection)
+    }
+
+    /// Lets the program end: its pipe is closed as soon as the last request is answered.
+    pub(super) fn stop(&self) {
+        drop(self.live.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+async fn stop_when_idle(supervisor: Weak<Supervisor>, idle: Duration) {
+    loop {
+        tokio::time::sleep(idle / 4).await;
+        let Some(supervisor) = supervisor.upgrade() else { return };
+        let mut live = supervisor.live.lock().unwrap_or_else(PoisonError::into_inner);
+        match live.as_ref().filter(|connection| connection.is_alive()) {
+            None => return,
+            Some(connection) if connection.idle_for().is_some_and(|time| time >= idle) => {
+                *live = None;
+                tracing::debug!("the index program is stopped: nobody used it");
+                return;
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_keeps_ending_is_started_later_and_later() {
+        let pauses: Vec<u64> = (0..14).map(|failures| pause_after(failures).as_millis() as u64).collect();
+        assert_eq!(pauses[..6], [0, 0, 100, 200, 400, 800]);
+        assert_eq!(pauses[13], LONGEST_PAUSE.as_millis() as u64);
+        assert_eq!(pause_after(u32::MAX), LONGEST_PAUSE);
+    }
+}
