@@ -9,18 +9,26 @@ HOME_DIR ?= .toolyard
 PORT ?= 18789
 CRASH_POINTS ?= 40
 NOTES_CRASH_POINTS ?= 6
+INDEX_CRASH_POINTS ?= 6
 CASES ?= *
 # How long `make fuzz` runs each target.
 SECONDS ?= 60
 FUZZ_TARGETS ?= $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets/*.rs))
 
 # Cargo chooses the features of shared dependencies by what is built together: another set of packages, or a build with
-# and one without tests, means building LanceDB again. So there are two sets, and everything uses one of them. The
-# benchmarks ask for no features beyond those of the program, so they are added to its set without a second build.
-RELEASE := $(CARGO) build --release -p toolyard -p toolyard-sandbox -p toolyard-mcp
-DEBUG := $(CARGO) build -q --workspace --all-targets --locked
+# and one without tests, means building dependencies again. So each profile has two sets, everything but the index program
+# and the index program alone, and everything uses one of them.
+FAST := --workspace --exclude toolyard-lance
+INDEX := -p toolyard-lance
+RELEASE := $(CARGO) build --release --locked -p toolyard -p toolyard-sandbox -p toolyard-mcp
+RELEASE_INDEX := $(CARGO) build --release --locked $(INDEX) --bin toolyard-index
+DEBUG := $(CARGO) build -q $(FAST) --all-targets --locked
+DEBUG_INDEX := $(CARGO) build -q $(INDEX) --all-targets --locked
+INDEX_PROGRAM = $(CARGO_TARGET_DIR)/debug/toolyard-index
+# Clippy as cargo runs it, but with a build instead of a check: a check would go through LanceDB a second time.
+CLIPPY_INDEX := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ $(DEBUG_INDEX)
 
-.PHONY: fuzz advisories sbom context-crash crash-full help up build test test-external fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
+.PHONY: fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -28,17 +36,24 @@ help: ## list the targets
 tools-needed: ## check that what cannot be installed by us is there
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or newer with rustup"; exit 1; }
 	@command -v cc >/dev/null || { echo "a C compiler is missing (SQLite and zstd are built from source): install gcc"; exit 1; }
-	@command -v protoc >/dev/null || { echo "installing protoc (LanceDB generates its formats with it)"; { apt-get install -y -q protobuf-compiler || { apt-get update -q && apt-get install -y -q protobuf-compiler; }; } >/dev/null 2>&1 || { echo "protoc is missing: install protobuf-compiler"; exit 1; }; }
 	@command -v python3 >/dev/null || { echo "python3 is missing: it checks the links in the documentation"; exit 1; }
 
-build: tools-needed ## build the program, optimised
-	@test -x "$$CARGO_TARGET_DIR/release/toolyard" || echo "building Toolyard for the first time: 16 to 20 minutes on 2 cores, most of it for LanceDB and the crates it brings; later builds take seconds"
-	$(RELEASE)
+index-tools: tools-needed
+	@command -v protoc >/dev/null || { echo "installing protoc (LanceDB generates its formats with it)"; { apt-get install -y -q protobuf-compiler || { apt-get update -q && apt-get install -y -q protobuf-compiler; }; } >/dev/null 2>&1 || { echo "protoc is missing: install protobuf-compiler"; exit 1; }; }
 
-up: build ## set up and run Toolyard on embedded defaults with a sample vault
+build: index-tools ## build both programs as they are released, toolyard and toolyard-index, side by side
+	$(RELEASE)
+	$(RELEASE_INDEX)
+
+up: tools-needed ## set up and run Toolyard on embedded defaults with a sample vault; the index program is built meanwhile
+	$(CARGO) build --profile quick --locked
 	@mkdir -p $(HOME_DIR)
 	@test -d $(HOME_DIR)/vault || cp -r examples/vault $(HOME_DIR)/vault
-	exec "$$CARGO_TARGET_DIR/release/toolyard" --home $(HOME_DIR) up --port $(PORT)
+	scripts/up.sh "$$CARGO_TARGET_DIR/quick" $(HOME_DIR) $(PORT)
+
+quick: fmt ## the daily loop: format, clippy and the tests of everything but the index program
+	$(CARGO) clippy $(FAST) --all-targets --locked -- -D warnings
+	$(CARGO) test -q $(FAST) --locked
 
 test: fmt clippy deny unit docs-check crash ## every check that needs nothing but this checkout and crates from cargo's registry
 
@@ -47,8 +62,11 @@ test-external: clients conformance plugins-npm openviking-plugin claude-code lan
 fmt: tools-needed
 	$(CARGO) fmt --all --check
 
-clippy: tools-needed
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+clippy: clippy-index
+	$(CARGO) clippy $(FAST) --all-targets --locked -- -D warnings
+
+clippy-index: index-tools
+	$(CLIPPY_INDEX)
 
 deny: tools-needed advisories ## licences, sources, advisories and the dependency rules between crates
 	@command -v cargo-deny >/dev/null || { echo "installing cargo-deny (about 4 minutes, once)"; $(CARGO) install cargo-deny --locked; }
@@ -64,8 +82,9 @@ sbom: tools-needed ## write a software bill of materials (CycloneDX JSON) beside
 	$(CARGO) metadata --locked --format-version 1 | python3 scripts/supply/sbom.py Cargo.lock > "$$CARGO_TARGET_DIR/toolyard.cdx.json"
 	@echo "$$CARGO_TARGET_DIR/toolyard.cdx.json"
 
-unit: tools-needed ## unit, property, contract and scenario tests
-	$(CARGO) test --workspace --locked
+unit: unit-index ## unit, property, contract and scenario tests
+	$(CARGO) test $(FAST) --locked
+	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" $(CARGO) test $(FAST) --locked --test scenarios -- notes
 
 fuzz: tools-needed ## run every fuzz target for SECONDS (default 60) with libFuzzer; needs the nightly toolchain (`make test` runs the seeds without it)
 	@rustup run nightly cargo --version >/dev/null 2>&1 || { echo "make fuzz needs the nightly toolchain: rustup toolchain install nightly --profile minimal"; exit 1; }
@@ -76,14 +95,23 @@ fuzz: tools-needed ## run every fuzz target for SECONDS (default 60) with libFuz
 			-max_total_time=$(SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 || exit 1; \
 	done
 
-crash: tools-needed ## kill the process at seeded random points of a plan and of an indexing job (`make crash-full` for the full run)
-	TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) TOOLYARD_NOTES_CRASH_POINTS=$(NOTES_CRASH_POINTS) $(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture crash --skip context_crash
+unit-index: index-tools ## the tests of the index program, which LanceDB is built for once
+	$(CARGO) test $(INDEX) --locked
 
-crash-full: build ## the same with the optimised program at 1,000 points of a plan and 50 of an indexing job
-	TOOLYARD_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard" $(MAKE) crash CRASH_POINTS=1000 NOTES_CRASH_POINTS=50
+crash: index-tools ## kill the process at seeded random points of a plan and of an indexing job (`make crash-full` for the full run)
+	$(DEBUG_INDEX)
+	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" TOOLYARD_CRASH_POINTS=$(CRASH_POINTS) TOOLYARD_NOTES_CRASH_POINTS=$(NOTES_CRASH_POINTS) TOOLYARD_INDEX_CRASH_POINTS=$(INDEX_CRASH_POINTS) $(CARGO) test $(FAST) --test scenarios --locked -- --ignored --nocapture crash --skip context_crash
+
+index-crash: INDEX_CRASH_POINTS = 50
+index-crash: index-tools ## kill the index program at 50 points of indexing and searching
+	$(DEBUG_INDEX)
+	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" TOOLYARD_INDEX_CRASH_POINTS=$(INDEX_CRASH_POINTS) $(CARGO) test $(FAST) --test scenarios --locked -- --ignored --nocapture index_crash
+
+crash-full: build ## the same with the optimised programs at 1,000 points of a plan and 50 each of indexing and of the index program
+	TOOLYARD_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard" $(MAKE) crash CRASH_POINTS=1000 NOTES_CRASH_POINTS=50 INDEX_CRASH_POINTS=50 INDEX_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard-index"
 
 context-crash: build ## a hundred sessions of the context store while the (optimised) process is killed and restarted
-	TOOLYARD_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard" $(CARGO) test --workspace --test scenarios --locked -- --ignored --nocapture context_crash
+	TOOLYARD_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard" $(CARGO) test $(FAST) --test scenarios --locked -- --ignored --nocapture context_crash
 
 clients: tools-needed ## drive a running Toolyard with OpenClaw's own client (200 MB from npm, once)
 	$(DEBUG)
@@ -112,12 +140,14 @@ autobahn: tools-needed ## test our WebSockets with Autobahn's RFC 6455 suite (ne
 	$(CARGO) build -q -p toolyard-gateway --example ws_echo --locked
 	tests/autobahn/run.sh "$$CARGO_TARGET_DIR/debug/examples/ws_echo" "$(CASES)"
 
-object-store: tools-needed ## the notes' index on an S3-compatible server (installs PyPI's moto into a folder of its own, once)
+object-store: index-tools ## the notes' index on an S3-compatible server (installs PyPI's moto into a folder of its own, once)
 	$(DEBUG)
-	tests/external.sh object-store
+	$(DEBUG_INDEX)
+	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" tests/external.sh object-store
 
-lancedb: tools-needed ## open the notes' index with LanceDB itself, both ways (120 MB from PyPI, once)
+lancedb: index-tools ## open the notes' index with LanceDB itself, both ways (120 MB from PyPI, once)
 	$(DEBUG)
+	$(DEBUG_INDEX)
 	tests/external.sh lancedb "$$CARGO_TARGET_DIR/debug/toolyard"
 
 schema: tools-needed ## write schema/ anew from the types
@@ -137,9 +167,8 @@ bench: build ## measure; one JSON line each
 	$(RELEASE) -p toolyard-bench
 	"$$CARGO_TARGET_DIR/release/toolyard-bench" all --binary "$$CARGO_TARGET_DIR/release/toolyard"
 
-dist: tools-needed ## build the program with everything the optimiser can do (slow)
-	$(CARGO) build --profile dist --locked -p toolyard -p toolyard-sandbox
-	@ls -l "$$CARGO_TARGET_DIR/dist/toolyard"
+dist: build ## the same as `make build`, with the sizes of the programs
+	@ls -l "$$CARGO_TARGET_DIR/release/toolyard" "$$CARGO_TARGET_DIR/release/toolyard-index"
 
 clean-home: ## remove the sample home made by `make up`
 	rm -rf $(HOME_DIR)

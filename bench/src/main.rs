@@ -13,9 +13,7 @@ mod durable;
 mod gateway;
 mod mcp;
 mod memory;
-#[cfg(feature = "lance")]
 mod notes;
-#[cfg(feature = "lance")]
 mod notes_text;
 mod plans;
 mod process;
@@ -145,6 +143,10 @@ enum Name {
     CtxImport,
     /// Looking through 100,000 recall traces
     CtxTrace,
+    /// From the start of the index program to its first answer
+    IndexStart,
+    /// The main program: its size, the time of `--version`, its private memory while nobody asks anything
+    MainProgram,
     /// From a message for Claude to the notification on the plugin's output
     BridgeInbound,
     /// (internal) a gateway with the benchmark's tools
@@ -156,20 +158,18 @@ enum Name {
 }
 
 /// What a benchmark may need to know.
-#[cfg_attr(not(feature = "lance"), allow(dead_code))]
 struct Setup {
     dir: PathBuf,
     rounds: usize,
     binary: Option<PathBuf>,
     data: Option<PathBuf>,
-    #[cfg_attr(not(feature = "lance"), expect(dead_code, reason = "only notes are measured with it"))]
     chunks: usize,
     catalog: Option<PathBuf>,
     sets: Vec<PathBuf>,
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 35] = [
+const IN_ORDER: [Name; 37] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -178,6 +178,7 @@ const IN_ORDER: [Name; 35] = [
     Name::Verify,
     Name::Recovery,
     Name::PipelineCpu,
+    Name::MainProgram,
     Name::ColdStart,
     Name::IdleRss,
     Name::ToolsSearch,
@@ -205,6 +206,7 @@ const IN_ORDER: [Name; 35] = [
     Name::NotesIndex,
     Name::NotesSearch,
     Name::NotesMillion,
+    Name::IndexStart,
 ];
 
 fn measure(name: Name, setup: &Setup) -> Result<Report> {
@@ -226,18 +228,12 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::ToolsQuality => search::quality(setup),
         Name::MemoryRecall => memory::recall(setup),
         Name::MemoryQuality => memory::quality(setup),
-        #[cfg(feature = "lance")]
         Name::NotesQuality => notes::quality(setup),
-        #[cfg(feature = "lance")]
         Name::NotesIndex => notes::indexing(setup),
-        #[cfg(feature = "lance")]
         Name::NotesSearch => notes::searching(setup),
-        #[cfg(feature = "lance")]
         Name::NotesMillion => notes::million(setup),
-        #[cfg(not(feature = "lance"))]
-        Name::NotesQuality | Name::NotesIndex | Name::NotesSearch | Name::NotesMillion => {
-            anyhow::bail!("built without LanceDB: build toolyard-bench with its feature \"lance\"")
-        }
+        Name::IndexStart => notes::index_start(setup),
+        Name::MainProgram => process::main_program(setup),
         Name::GatewayEcho => gateway::echoes(setup),
         Name::GatewayIdle => gateway::idle(setup),
         Name::GatewayMany => gateway::many(setup),

@@ -4,7 +4,7 @@ use crate::{
     Setup,
     report::{Good, Report},
     stats::{median, most},
-    usage::{Whose, cpu_micros, resident_bytes},
+    usage::{Whose, cpu_micros, private_bytes, resident_bytes},
 };
 use anyhow::{Context, Result, ensure};
 use std::{
@@ -79,6 +79,39 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// What the main program weighs: bytes on disk, what `--version` takes beyond `/bin/true`, and private memory at rest.
+pub(crate) fn main_program(setup: &Setup) -> Result<Report> {
+    let report = Report::new("main-program", "megabytes", Good::Below, 30.0)
+        .also("versionMsOverTrue", Good::Below, 2.0)
+        .also("idlePrivateMegabytes", Good::Below, 8.0);
+    let program = match program(setup) {
+        Ok(program) => program,
+        Err(why) => return Ok(report.skipped(why)),
+    };
+    let time = |mut command: Command| -> Result<f64> {
+        let start = std::time::Instant::now();
+        let status = command.stdout(Stdio::null()).status()?;
+        ensure!(status.success(), "a start ended with {status}");
+        Ok(start.elapsed().as_secs_f64() * 1e3)
+    };
+    let (mut own, mut nothing) = (Vec::new(), Vec::new());
+    for _ in 0..setup.rounds * STARTS * 5 {
+        let mut version = Command::new(&program);
+        version.arg("--version");
+        own.push(time(version)?);
+        nothing.push(time(Command::new("/bin/true"))?);
+    }
+    let home = home(setup)?;
+    let (running, _) = start_up(&program, &home)?;
+    std::thread::sleep(IDLE);
+    let private = private_bytes(running.id())?;
+    Ok(report
+        .figure("megabytes", std::fs::metadata(&program)?.len() as f64 / 1e6)
+        .figure("versionMsOverTrue", median(&own) - median(&nothing))
+        .figure("versionMs", median(&own))
+        .figure("idlePrivateMegabytes", private as f64 / 1e6))
 }
 
 /// Resident memory of `toolyard up` that nobody asks anything of.

@@ -39,6 +39,18 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
+/// Memory that a process alone has and cannot drop: dirty private pages, and what of them was swapped out.
+pub(crate) fn private_bytes(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/smaps_rollup");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let figure = |name: &str| -> Result<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let kilobytes = line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse().ok());
+        kilobytes.map(|kilobytes: u64| kilobytes * 1024).with_context(|| format!("{path} has no {name}"))
+    };
+    Ok(figure("Private_Dirty:")? + figure("Swap:")?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,5 +65,6 @@ mod tests {
         assert!(cpu_micros(Whose::Ours).unwrap() > before, "{n}");
         assert!(resident_bytes(std::process::id()).unwrap() > 100_000);
         assert!(resident_bytes(0).is_err());
+        assert!(private_bytes(std::process::id()).unwrap() > 10_000);
     }
 }

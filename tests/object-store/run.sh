@@ -22,5 +22,6 @@ for _ in $(seq 200); do
   sleep 0.1
 done
 curl -fsX PUT "http://127.0.0.1:$port/notes" >/dev/null
-TOOLYARD_S3_ENDPOINT="http://127.0.0.1:$port" AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test \
-  cargo test --workspace --test it --test scenarios --locked -- --ignored object_store --nocapture
+export TOOLYARD_S3_ENDPOINT="http://127.0.0.1:$port" AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test
+cargo test -p toolyard-lance --locked -- --ignored object_store --nocapture
+cargo test --workspace --exclude toolyard-lance --test scenarios --locked -- --ignored object_store --nocapture

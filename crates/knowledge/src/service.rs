@@ -422,6 +422,15 @@ impl Knowledge {
         fits(&info, spec).then_some(fallback)
     }
 
+    /// Probes everything by itself, now and then. An index that nobody uses is left alone: a probe would start its program,
+    /// or keep it from being stopped. What happened to its files meanwhile is seen by the next question.
+    pub(crate) async fn probe(&self) -> Observed {
+        let library = self.library.load_full().filter(|_| self.index.is_resting());
+        let Some(library) = library else { return self.observe().await };
+        self.look().await;
+        self.judge(Ok(library)).await
+    }
+
     /// Probes everything and says how it stands.
     pub async fn observe(&self) -> Observed {
         let library = self.reopened().await;
@@ -432,12 +441,6 @@ impl Knowledge {
     /// The library, after opening the index again: what happened to the files of a version that is in use would go unseen
     /// otherwise.
     pub(crate) async fn reopened(&self) -> Result<Arc<Library>, Problem> {
-        // A probe does not start an index program that was stopped because nobody used it.
-        if self.index.is_resting()
-            && let Some(library) = self.library.load_full()
-        {
-            return Ok(library);
-        }
         match self.index.current().await {
             Err(error) => Err(self.broken(error)),
             Ok(_) => self.refresh().await,

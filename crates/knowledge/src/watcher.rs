@@ -69,7 +69,7 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
                 let _ = knowledge.refresh().await;
             }
             _ = probe.tick() => {
-                knowledge.observe().await;
+                knowledge.probe().await;
                 match knowledge.mending().await {
                     None => mending.reset(),
                     Some(mode) if mending.is_due(Instant::now()) => {

@@ -32,8 +32,8 @@ pub trait NoteIndex: Send + Sync + 'static {
     /// Makes the version before the current one current again, and says which that is.
     fn rollback(&self) -> BoxFuture<'_, IndexResult<VersionInfo>>;
 
-    /// Whether a look at the index would have to start a program that is stopped because nobody used it. Periodic probes
-    /// leave such an index alone.
+    /// Whether nobody has used the index for a while, so that its program is stopped or soon will be. Periodic probes leave
+    /// such an index alone.
     fn is_resting(&self) -> bool {
         false
     }

@@ -33,7 +33,8 @@ pub(super) struct Connection {
     /// Which start of the program this is: handles are good for one of them.
     pub(super) epoch: u64,
     pub(super) started: Instant,
-    outbox: mpsc::Sender<Vec<u8>>,
+    /// `None` once the program is to end: readers keep the connection, and must not keep the program.
+    outbox: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     pending: Pending,
     next: AtomicU64,
     /// Writers that are open: while there are any the program is not idle.
@@ -62,7 +63,7 @@ impl Connection {
         let connection = Arc::new(Self {
             epoch,
             started: Instant::now(),
-            outbox,
+            outbox: Mutex::new(Some(outbox)),
             pending: Pending::default(),
             next: AtomicU64::new(1),
             writers: AtomicU64::new(0),
@@ -121,9 +122,8 @@ impl Connection {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(number, sender);
         let parts = Parts { number, parts, pending: self.pending.clone() };
         // Looked at after the request is on the list: whoever empties the list has set this before.
-        if !self.is_alive() || self.outbox.send(frame).await.is_err() {
-            return Err(self.ended());
-        }
+        let outbox = self.outbox().filter(|_| self.is_alive()).ok_or_else(|| self.ended())?;
+        outbox.send(frame).await.map_err(|_| self.ended())?;
         Ok(parts)
     }
 
@@ -141,10 +141,19 @@ impl Connection {
     pub(super) fn send_only(&self, request: &Request) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         if let Ok(frame) = wire::frame(number, request)
-            && self.outbox.try_send(frame).is_err()
+            && self.outbox().is_some_and(|outbox| outbox.try_send(frame).is_err())
         {
             tracing::debug!("a handle of the index program stays open until it ends");
         }
+    }
+
+    fn outbox(&self) -> Option<mpsc::Sender<Vec<u8>>> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Closes the program's input once everything was sent, which ends it.
+    pub(super) fn close(&self) {
+        drop(self.outbox.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     fn ended(&self) -> IndexError {

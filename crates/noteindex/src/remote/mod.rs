@@ -149,7 +149,7 @@ impl NoteIndex for RemoteIndex {
     }
 
     fn is_resting(&self) -> bool {
-        !self.supervisor.is_running()
+        self.supervisor.is_resting()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -16,6 +16,8 @@ use std::{
 
 /// How long the program may go unused before it is stopped, unless the configuration says otherwise.
 pub const IDLE_STOP: Duration = Duration::from_secs(300);
+/// A program that was not used for this long rests: less than the time between two probes, which would else count as use.
+const REST_AFTER: Duration = Duration::from_secs(20);
 /// How long a program may take to answer the handshake and to open the index.
 const START_WITHIN: Duration = Duration::from_secs(20);
 /// The pause before the second start in a row; it doubles with every further one,
@@ -83,6 +85,11 @@ impl Supervisor {
         self.live().is_some()
     }
 
+    /// Whether the program is stopped, or is not used and will be.
+    pub(super) fn is_resting(&self) -> bool {
+        self.live().is_none_or(|connection| connection.idle_for().is_some_and(|time| time >= REST_AFTER))
+    }
+
     /// The running program, started if it does not run.
     pub(super) async fn connection(self: &Arc<Self>) -> IndexResult<Arc<Connection>> {
         if let Some(connection) = self.live() {
@@ -143,9 +150,11 @@ impl Supervisor {
         Ok(connection)
     }
 
-    /// Lets the program end: its pipe is closed as soon as the last request is answered.
+    /// Lets the program end.
     pub(super) fn stop(&self) {
-        drop(self.live.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(connection) = self.live.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            connection.close();
+        }
     }
 }
 
@@ -157,6 +166,7 @@ async fn stop_when_idle(supervisor: Weak<Supervisor>, idle: Duration) {
         match live.as_ref().filter(|connection| connection.is_alive()) {
             None => return,
             Some(connection) if connection.idle_for().is_some_and(|time| time >= idle) => {
+                connection.close();
                 *live = None;
                 tracing::debug!("the index program is stopped: nobody used it");
                 return;

@@ -47,13 +47,14 @@ pub(crate) struct Threads {
     folder: PathBuf,
     manner: Mutex<Manner>,
     pub(crate) starts: AtomicUsize,
+    ends: Arc<AtomicUsize>,
     live: Mutex<Vec<UnixStream>>,
 }
 
 impl Threads {
     pub(crate) fn new(folder: &Path) -> Arc<Self> {
         let (folder, manner) = (folder.to_owned(), Mutex::new(Manner::Good));
-        Arc::new(Self { folder, manner, starts: AtomicUsize::default(), live: Mutex::default() })
+        Arc::new(Self { folder, manner, starts: AtomicUsize::default(), ends: Arc::default(), live: Mutex::default() })
     }
 
     fn behaving(folder: &Path, manner: Manner) -> Arc<Self> {
@@ -78,9 +79,9 @@ impl Threads {
     }
 }
 
-pub(crate) struct Start1(pub(crate) Arc<Threads>);
+pub(crate) struct Starter(pub(crate) Arc<Threads>);
 
-impl Launch for Start1 {
+impl Launch for Starter {
     fn find(&self) -> Result<(), ProgramError> {
         match *self.0.manner.lock().unwrap() {
             Manner::Missing => Err(ProgramError::Missing("it was taken away".to_owned())),
@@ -94,6 +95,7 @@ impl Launch for Start1 {
         self.0.live.lock().unwrap().push(theirs.try_clone().unwrap());
         let (manner, folder) = (self.0.manner.lock().unwrap().clone(), self.0.folder.clone());
         let runtime = tokio::runtime::Handle::current();
+        let ends = self.0.ends.clone();
         std::thread::spawn(move || {
             let open = Box::new(move |_| Ok(Arc::new(MemoryIndex::kept_in(&folder)) as Arc<dyn NoteIndex>));
             let replies = theirs.try_clone().unwrap();
@@ -111,6 +113,7 @@ impl Launch for Start1 {
                 }
             }
             let _ = theirs.shutdown(Shutdown::Both);
+            ends.fetch_add(1, Ordering::SeqCst);
         });
         ours.set_nonblocking(true).unwrap();
         let (replies, requests) = tokio::net::UnixStream::from_std(ours).unwrap().into_split();
@@ -119,7 +122,7 @@ impl Launch for Start1 {
 }
 
 pub(crate) fn remote(threads: &Arc<Threads>, idle: Duration) -> RemoteIndex {
-    RemoteIndex::new(Start1(threads.clone()), OpenIndex::new("unused"), idle)
+    RemoteIndex::new(Starter(threads.clone()), OpenIndex::new("unused"), idle)
 }
 
 fn good() -> (TempDir, Arc<Threads>, RemoteIndex) {
@@ -284,11 +287,12 @@ async fn a_program_that_nobody_uses_is_stopped_and_started_again() {
     complete(&index, "a.md", "apple pie").await.unwrap();
     let library = library(&index).await;
     let rests = async {
-        while !index.is_resting() {
+        while threads.ends.load(Ordering::SeqCst) == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, rests).await.expect("it is stopped");
+    tokio::time::timeout(PATIENCE, rests).await.expect("it is stopped, though a reader is open");
+    assert!(index.is_resting());
     assert_eq!(threads.starts.load(Ordering::SeqCst), 1);
     assert_eq!(answer(&library, &question("apple", Some(X))).await.unwrap().hits.len(), 2);
     assert_eq!(threads.starts.load(Ordering::SeqCst), 2);

@@ -117,13 +117,25 @@ impl Place {
         self.up_on("0")
     }
 
+    /// The same with the index program that the configuration names.
+    pub(crate) fn up_without_index_program(&self) -> Server {
+        let mut command = self.up_command("0");
+        command.env_remove("TOOLYARD_INDEX_PROGRAM");
+        Self::ready(command)
+    }
+
     /// The same on a port of one's own: the one it had before.
     pub(crate) fn up_on(&self, port: &str) -> Server {
+        Self::ready(self.up_command(port))
+    }
+
+    fn up_command(&self, port: &str) -> Command {
         let vault = self.vault.display().to_string();
-        let mut child = self
-            .command(&["--vault", &vault, "up", "--port", port, "--token", "test-token-of-16-chars", "--json"])
-            .spawn()
-            .unwrap();
+        self.command(&["--vault", &vault, "up", "--port", port, "--token", "test-token-of-16-chars", "--json"])
+    }
+
+    fn ready(mut command: Command) -> Server {
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();

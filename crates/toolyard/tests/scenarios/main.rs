@@ -11,6 +11,7 @@ mod context_crash;
 mod crash;
 mod gateway;
 mod harness;
+mod index_crash;
 mod mcp;
 mod notes;
 mod oauth;

@@ -254,7 +254,7 @@ fn object_store_keeps_the_index_of_the_program() {
     assert_eq!(files(&run(&["vault", "search", "bicycle", "--json"])), ["a.md"]);
 }
 
-fn make_vault(folder: &Path) {
+pub(crate) fn make_vault(folder: &Path) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/make_test_vault.py");
     let made = Command::new("python3").arg(script).arg(folder).output().expect("python3 is there");
     assert!(made.status.success(), "{made:?}");
@@ -290,7 +290,7 @@ fn the_generated_vault_is_indexed_with_a_reason_for_every_file() {
     );
 }
 
-fn setting(name: &str, default: u64) -> u64 {
+pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
