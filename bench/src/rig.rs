@@ -15,6 +15,7 @@ use tokio::runtime::Runtime;
 use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::{
     Caller, Engine, EngineOptions, EngineParts, Store,
+    authority::Approver,
     chain::Signer,
     plan::{Consent, PlanRequest, RunReport},
     store::Lease,
@@ -97,8 +98,8 @@ impl Rig {
     /// Runs a plan on a worker thread, as a door would, and demands that it finishes.
     pub(crate) fn run(&self, plan: &Arc<ActionPlan>) -> Result<RunReport> {
         let (engine, plan) = (self.engine.clone(), plan.clone());
-        let consent =
-            Consent::Approved { by: "bench".to_owned(), plan_hash: None, policy_hash: None, preview_hash: None };
+        let by = Approver::of(&Caller::cli("bench")).map_err(|refusal| anyhow::anyhow!("{}", refusal.message()))?;
+        let consent = Consent::Approved { by, plan_hash: None, policy_hash: None, preview_hash: None };
         let request = PlanRequest { consent, ..PlanRequest::default() };
         let run = self.runtime.spawn(async move { engine.run_plan(caller(), &plan, request).await });
         let report = self.runtime.block_on(run)?.map_err(|failure| anyhow::anyhow!("{failure}"))?;

@@ -4,6 +4,7 @@
 //! Pure and quick. This crate knows no IO, no clock, no transport and no way to run a tool: it is asked, it answers,
 //! and the same question gets the same answer.
 
+pub mod authority;
 pub mod policy;
 pub mod registry;
 pub mod search;

@@ -8,7 +8,7 @@ mod words;
 
 pub use words::{CLIENT_USER, ClientAnswer, Denial, DenialCause};
 
-use crate::{Caller, Clock, Store, store::StoreError};
+use crate::{Caller, Clock, Store, authority::Approver, store::StoreError};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -394,14 +394,8 @@ impl Approvals {
     /// A person answers. The same answer twice is fine; another one is a conflict.
     pub async fn resolve(&self, id: &str, verdict: impl Into<Verdict>, by: &Caller) -> Result<(), Failure> {
         let Verdict { decision, client, reason } = verdict.into();
-        let may = by.scopes.iter().any(|s| s == "operator.admin" || s == "operator.approvals");
-        if !may {
-            return Err(Failure::new(
-                ErrorCode::PolicyDenied,
-                "answering approvals needs the scope operator.approvals",
-            ));
-        }
-        let settler = Settler { by: Some(by.principal.clone()), client, ..Settler::default() };
+        let by = Approver::of(by)?;
+        let settler = Settler { by: Some(by.into_name()), client, ..Settler::default() };
         if self.finish(id, decision.clone(), settler, reason).await? {
             return Ok(());
         }

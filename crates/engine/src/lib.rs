@@ -9,6 +9,7 @@
 
 pub mod approvals;
 mod attempt;
+pub mod authority;
 mod caller;
 mod carried;
 pub mod chain;

@@ -78,14 +78,18 @@ impl NestedCalls {
         })))
     }
 
-    /// The same, for what goes through a second door as well: that door's rules hold on top of the caller's own.
+    /// The same, for what goes through a second door as well: that door's rules hold on top of the caller's own, and the
+    /// calls are no person's own acts.
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
         Self(self.0.as_ref().map(|nest| {
             let policy = nest.engine.policy_through(&nest.scope.caller, Some(door));
+            let mut scope = nest.scope.nested(nest.parent, nest.scope.tools.clone(), policy);
+            // A person who starts a program has not seen each call that it makes: those are the program's.
+            scope.caller = Arc::new(Caller { is_person: false, ..Caller::clone(&scope.caller) });
             Arc::new(Nest {
                 engine: nest.engine.clone(),
-                scope: nest.scope.nested(nest.parent, nest.scope.tools.clone(), policy),
+                scope,
                 parent: nest.parent,
                 parent_tool: nest.parent_tool.clone(),
                 second_door: Some(door),

@@ -204,7 +204,7 @@ pub fn is_telling(name: &str) -> bool {
 
 /// Whether a value looks like a credential: long, without spaces, no path, no plain words.
 fn looks_random(value: &str) -> bool {
-    let has = |test: fn(&u8) -> bool| value.as_bytes().iter().any(|b| test(b));
+    let has = |test: fn(&u8) -> bool| value.as_bytes().iter().any(test);
     let is_place = value.starts_with(['/', '.', '~', '@', '-']) || value.contains("://");
     let is_long = value.len() >= if value.contains('/') { 2 * MIN_RANDOM } else { MIN_RANDOM };
     let is_mixed = has(u8::is_ascii_digit) || (has(u8::is_ascii_uppercase) && value.len() > MIN_RANDOM + 3);
@@ -275,7 +275,8 @@ pub fn argument(argument: &str) -> String {
 fn patterns(text: &str) -> Cow<'_, str> {
     let lower_bearer = text.contains("earer ");
     let marked = MARKS.iter().any(|mark| text.contains(mark));
-    if !lower_bearer && !marked && !(text.contains("://") && text.contains('@')) {
+    let names_user = text.contains("://") && text.contains('@');
+    if !(lower_bearer || marked || names_user) {
         return Cow::Borrowed(text);
     }
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+' | '/' | '=');

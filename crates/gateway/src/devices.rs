@@ -3,7 +3,7 @@
 //! A device proves itself by an Ed25519 signature over the connection's nonce; its token lets it in without the shared
 //! credential. Tokens are derived from a secret in the store and never kept themselves; revoking moves a counter.
 
-use crate::{auth::same_secret, hub::has_scope};
+use crate::auth::same_secret;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use ed25519_dalek::{Signature, VerifyingKey};
 use jiff::{SignedDuration, Timestamp};
@@ -11,8 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, OnceLock};
-use tokio::sync::broadcast;
-use toolyard_engine::{Clock, Store, store::StoreError};
+use tokio::sync::{Mutex, broadcast};
+use toolyard_engine::{
+    Caller, Clock, Store,
+    authority::{self, holds},
+    store::StoreError,
+};
 use toolyard_protocol::{ErrorCode, Failure, canonical};
 
 const DEVICES: &str = "devices";
@@ -131,6 +135,8 @@ pub(crate) enum Kept {
     UnknownDeviceOrRole,
     /// More than an operator gave the device.
     BeyondItsScopes,
+    /// The token has, or would get, a scope that the caller does not hold.
+    BeyondTheCaller,
     /// The store did not answer.
     Store(StoreError),
 }
@@ -154,17 +160,46 @@ pub(crate) enum DeviceEvent {
     Revoked { device_id: String },
 }
 
+/// A person may abbreviate a device's id to this many characters.
+const MIN_ABBREVIATION: usize = 8;
+
+/// The object whose device id is this, or, if none is, the only one whose device id begins with it.
+fn one_named<T>(all: Vec<T>, name: &str, device_id: impl Fn(&T) -> &str) -> Result<Option<T>, Failure> {
+    let is_exact = all.iter().any(|object| device_id(object) == name);
+    let fits = |object: &T| match is_exact {
+        true => device_id(object) == name,
+        false => name.len() >= MIN_ABBREVIATION && device_id(object).starts_with(name),
+    };
+    let mut found: Vec<T> = all.into_iter().filter(|object| fits(object)).collect();
+    if found.len() > 1 {
+        return Err(Failure::new(ErrorCode::ValidationError, format!("{name:?} means more than one"))
+            .suggest("Give the whole id; `toolyard devices list` shows it."));
+    }
+    Ok(found.pop())
+}
+
+fn no_request() -> Failure {
+    Failure::new(ErrorCode::NotFound, "unknown or expired pairing request")
+        .suggest("List them with `toolyard devices list`.")
+}
+
+fn no_device() -> Failure {
+    Failure::new(ErrorCode::NotFound, "there is no such device").suggest("List them with `toolyard devices list`.")
+}
+
 /// Devices and pairing requests.
 pub(crate) struct Devices {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     secret: OnceLock<[u8; 32]>,
     events: broadcast::Sender<DeviceEvent>,
+    /// Held while a device is read, decided on and written: what was decided on is what is changed.
+    changing: Mutex<()>,
 }
 
 impl Devices {
     pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock, secret: OnceLock::new(), events: broadcast::channel(64).0 }
+        Self { store, clock, secret: OnceLock::new(), events: broadcast::channel(64).0, changing: Mutex::new(()) }
     }
 
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<DeviceEvent> {
@@ -219,13 +254,18 @@ impl Devices {
     }
 
     /// Lets a device in. Scopes it had already stay.
-    pub(crate) async fn pair(&self, mut device: Device) -> Result<Device, StoreError> {
+    pub(crate) async fn pair(&self, device: Device) -> Result<Device, StoreError> {
+        let _held = self.changing.lock().await;
+        self.merge(device).await
+    }
+
+    async fn merge(&self, mut device: Device) -> Result<Device, StoreError> {
         if let Some(known) = self.get(&device.device_id)? {
             device.created_at_ms = known.created_at_ms;
             device.generation = known.generation;
             device.issued_at_ms = known.issued_at_ms;
             // A token for less stays one, until the device comes with the shared credential and wants more.
-            let wider = |narrow: &Vec<String>| device.scopes.iter().any(|scope| !has_scope(narrow, scope));
+            let wider = |narrow: &Vec<String>| device.scopes.iter().any(|scope| !holds(narrow, scope));
             device.narrowed = known.narrowed.filter(|narrow| known.role == device.role && !wider(narrow));
             for scope in known.scopes {
                 if known.role == device.role && !device.scopes.contains(&scope) {
@@ -264,52 +304,69 @@ impl Devices {
         Ok(request)
     }
 
-    /// An operator lets a device in.
-    pub(crate) async fn approve(&self, request_id: &str, by: &str) -> Result<Device, Failure> {
-        let request = self.take_request(request_id).await?;
-        let device = Device { approved_by: by.to_owned(), ..request.device };
-        let device = self.pair(device).await?;
-        let device_id = device.device_id.clone();
-        let _ =
-            self.events.send(DeviceEvent::Resolved { request_id: request.request_id, device_id, decision: "approved" });
+    /// The pairing request with this id.
+    pub(crate) fn request_with_id(&self, request_id: &str) -> Result<PairingRequest, Failure> {
+        let found = self.requests()?.into_iter().find(|request| request.request_id == request_id);
+        found.ok_or_else(no_request)
+    }
+
+    /// The pairing request that a person means: by its id, by the device's id, or by a beginning of the device's id
+    /// that no other request shares.
+    pub(crate) fn request_named(&self, name: &str) -> Result<PairingRequest, Failure> {
+        let requests = self.requests()?;
+        if let Some(found) = requests.iter().find(|request| request.request_id == name) {
+            return Ok(found.clone());
+        }
+        one_named(requests, name, |request| &request.device.device_id)?.ok_or_else(no_request)
+    }
+
+    /// The paired device that a person means: by its id, or by a beginning of it that no other device shares.
+    pub(crate) fn device_named(&self, name: &str) -> Result<Device, Failure> {
+        one_named(self.list()?, name, |device| &device.device_id)?.ok_or_else(no_device)
+    }
+
+    /// Lets a device in, up to what the approving caller holds.
+    pub(crate) async fn approve(&self, request: &PairingRequest, by: &Caller) -> Result<Device, Failure> {
+        let _held = self.changing.lock().await;
+        // Pairing changes what the device has already, too: its role, and a token that was narrowed.
+        let known = self.get(&request.device.device_id)?.map(|device| device.scopes).unwrap_or_default();
+        authority::covers(by, request.device.scopes.iter().chain(&known))?;
+        self.take_request(request).await?;
+        let device = self.merge(Device { approved_by: by.principal.clone(), ..request.device.clone() }).await?;
+        self.resolved(request, "approved");
         Ok(device)
     }
 
-    /// An operator turns a device away.
-    pub(crate) async fn reject(&self, request_id: &str) -> Result<PairingRequest, Failure> {
-        let request = self.take_request(request_id).await?;
-        let _ = self.events.send(DeviceEvent::Resolved {
-            request_id: request.request_id.clone(),
-            device_id: request.device.device_id.clone(),
-            decision: "rejected",
-        });
-        Ok(request)
+    /// Turns a device away that asks for no more than the caller holds.
+    pub(crate) async fn reject(&self, request: &PairingRequest, by: &Caller) -> Result<(), Failure> {
+        let _held = self.changing.lock().await;
+        authority::covers(by, &request.device.scopes)?;
+        self.take_request(request).await?;
+        self.resolved(request, "rejected");
+        Ok(())
     }
 
-    async fn take_request(&self, request_id: &str) -> Result<PairingRequest, Failure> {
-        // A request may be named by its id, or by (the beginning of) the device's id, as people type them.
-        let found = self.requests()?.into_iter().find(|r| {
-            r.request_id == request_id || (request_id.len() >= 8 && r.device.device_id.starts_with(request_id))
-        });
-        let request = found.ok_or_else(|| {
-            Failure::new(ErrorCode::NotFound, "unknown or expired pairing request")
-                .suggest("List them with `toolyard devices list`.")
-        })?;
+    fn resolved(&self, request: &PairingRequest, decision: &'static str) {
+        let (request_id, device_id) = (request.request_id.clone(), request.device.device_id.clone());
+        // Nobody listening is no failure: events are for whoever is connected.
+        let _ = self.events.send(DeviceEvent::Resolved { request_id, device_id, decision });
+    }
+
+    /// Takes a request off the list; fails when somebody else did so first.
+    async fn take_request(&self, request: &PairingRequest) -> Result<(), Failure> {
+        self.request_with_id(&request.request_id)?;
         let position = self.store.remove(REQUESTS, &request.request_id)?;
-        self.store.durable(position).await?;
-        Ok(request)
+        Ok(self.store.durable(position).await?)
     }
 
-    /// Forgets a device: its token is worth nothing from now on and its connections are closed.
-    pub(crate) async fn revoke(&self, device_id: &str) -> Result<Device, Failure> {
-        let found = self
-            .list()?
-            .into_iter()
-            .find(|d| d.device_id == device_id || (device_id.len() >= 8 && d.device_id.starts_with(device_id)));
-        let device = found.ok_or_else(|| {
-            Failure::new(ErrorCode::NotFound, "there is no such device")
-                .suggest("List them with `toolyard devices list`.")
-        })?;
+    /// Forgets a device: its token is worth nothing from now on and its connections are closed. `own` is the caller's
+    /// own device, which it may always give up; any other must have no more than the caller holds.
+    pub(crate) async fn revoke(&self, device_id: &str, by: &Caller, own: Option<&str>) -> Result<Device, Failure> {
+        let _held = self.changing.lock().await;
+        let device = self.get(device_id)?.ok_or_else(no_device)?;
+        if own != Some(device_id) {
+            authority::covers(by, &device.scopes)?;
+        }
         let position = self.store.remove(DEVICES, &device.device_id)?;
         self.store.durable(position).await?;
         let _ = self.events.send(DeviceEvent::Revoked { device_id: device.device_id.clone() });
@@ -323,11 +380,15 @@ impl Devices {
         role: &str,
         scopes: Option<Vec<String>>,
         now: Timestamp,
+        by: &Caller,
     ) -> Result<(Device, String), Kept> {
+        let _held = self.changing.lock().await;
         let known = self.get(device_id).map_err(Kept::Store)?.filter(|device| device.role == role);
         let mut device = known.ok_or(Kept::UnknownDeviceOrRole)?;
+        let touched = device.token_scopes().iter().chain(scopes.iter().flatten());
+        authority::covers(by, touched).map_err(|_| Kept::BeyondTheCaller)?;
         if let Some(scopes) = scopes {
-            if scopes.iter().any(|scope| !has_scope(&device.scopes, scope)) {
+            if scopes.iter().any(|scope| !holds(&device.scopes, scope)) {
                 return Err(Kept::BeyondItsScopes);
             }
             device.narrowed = Some(scopes);
@@ -465,19 +526,23 @@ mod tests {
             devices.pair(Device { scopes: vec!["operator.write".into()], created_at_ms: 9, ..device }).await.unwrap();
         assert_eq!(devices.token(&again).unwrap(), token);
         assert_eq!((again.scopes.len(), again.created_at_ms), (2, 1));
-        let now = Timestamp::now();
+        let (now, owner) = (Timestamp::now(), Caller::cli("ada"));
         let narrow = Some(vec!["operator.read".to_owned()]);
-        let rotated = devices.rotate(&again.device_id, "operator", narrow, now).await;
+        let rotated = devices.rotate(&again.device_id, "operator", narrow, now, &owner).await;
         let Ok((rotated, new)) = rotated else { panic!("it was refused") };
         assert!(new != token && !devices.is_token(&rotated, &token).unwrap());
         assert_eq!(rotated.token_scopes(), ["operator.read"]);
         let more = Some(vec!["operator.admin".to_owned()]);
-        assert!(matches!(devices.rotate(&again.device_id, "operator", more, now).await, Err(Kept::BeyondItsScopes)));
-        let node = devices.rotate(&again.device_id, "node", None, now).await;
+        assert!(matches!(
+            devices.rotate(&again.device_id, "operator", more, now, &owner).await,
+            Err(Kept::BeyondItsScopes)
+        ));
+        let node = devices.rotate(&again.device_id, "node", None, now, &owner).await;
         assert!(matches!(node, Err(Kept::UnknownDeviceOrRole)));
         let back = devices.pair(Device { scopes: vec!["operator.write".into()], ..rotated.clone() }).await.unwrap();
         assert_eq!(back.narrowed, None, "the shared credential gives back what the device was given");
-        devices.revoke(&rotated.device_id[..10]).await.unwrap();
+        let named = devices.device_named(&rotated.device_id[..10]).unwrap();
+        devices.revoke(&named.device_id, &owner, None).await.unwrap();
         assert!(devices.get(&rotated.device_id).unwrap().is_none());
     }
 }

@@ -25,6 +25,7 @@ mod metrics;
 mod models;
 pub mod mount;
 mod pulse;
+pub mod registry;
 mod rpc;
 pub mod settings;
 pub mod tls;

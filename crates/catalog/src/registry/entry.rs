@@ -4,7 +4,7 @@ use super::{
     paths::PathFinder,
     schema::{CompiledSchema, Violation, check_shape},
 };
-use crate::policy::Profile;
+use crate::{authority::HostArgument, policy::Profile};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, OnceLock};
@@ -132,6 +132,8 @@ pub struct ToolEntry {
     always_load: bool,
     optional: bool,
     checks_itself: bool,
+    host_arguments: &'static [HostArgument],
+    host_paths_granted: bool,
     session: Option<Box<str>>,
     profiles: Box<[Profile]>,
     fingerprint: Fingerprint,
@@ -184,6 +186,8 @@ impl ToolEntry {
             always_load: false,
             optional: false,
             checks_itself: false,
+            host_arguments: &[],
+            host_paths_granted: false,
             session: None,
             profiles: Box::default(),
             fingerprint: [0; 32],
@@ -227,6 +231,16 @@ impl ToolEntry {
         self
     }
 
+    /// Names the arguments that are paths of the host. Agents are refused when they name one, unless `granted` says that
+    /// the configuration grants folders; then the tool itself checks that the path lies in one of them.
+    #[must_use]
+    pub fn with_host_arguments(mut self, arguments: &'static [HostArgument], granted: bool) -> Self {
+        self.host_arguments = arguments;
+        self.host_paths_granted = granted;
+        self.refresh_fingerprint();
+        self
+    }
+
     /// Says which profiles the tool belongs to. Empty means: by its groups.
     #[must_use]
     pub fn with_profiles(mut self, profiles: Vec<Profile>) -> Self {
@@ -266,6 +280,14 @@ impl ToolEntry {
     /// Whether it is off until an allow list names it.
     pub fn optional(&self) -> bool {
         self.optional
+    }
+    /// The arguments that are paths of the host.
+    pub fn host_arguments(&self) -> &'static [HostArgument] {
+        self.host_arguments
+    }
+    /// Whether agents may name paths of the host in folders that the configuration grants.
+    pub fn host_paths_granted(&self) -> bool {
+        self.host_paths_granted
     }
     /// The profiles it declares.
     pub fn profiles(&self) -> &[Profile] {
@@ -314,6 +336,10 @@ impl ToolEntry {
         bytes.extend_from_slice(self.id.as_bytes());
         bytes.extend_from_slice(flags.to_string().as_bytes());
         bytes.extend_from_slice(self.session.as_deref().unwrap_or_default().as_bytes());
+        if !self.host_arguments.is_empty() {
+            let names: Vec<&str> = self.host_arguments.iter().map(|argument| argument.name).collect();
+            bytes.extend_from_slice(json!([names, self.host_paths_granted]).to_string().as_bytes());
+        }
         self.fingerprint = canonical::sha256(&bytes);
     }
 }

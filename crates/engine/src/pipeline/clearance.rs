@@ -4,6 +4,7 @@ use super::{CALL_SCOPE, Cleared, StepCall, cancelled};
 use crate::{
     Asking, Engine, HookCall, HookVerdict,
     approvals::{Answer, ApprovalRequest, Opened, Route},
+    authority,
     record::{ConfirmationRequested, Confirmed, Record},
     scope::RunScope,
 };
@@ -32,7 +33,7 @@ pub(super) async fn clear(
     // 2 catalog
     let entry = look_up(scope, &call.tool)?;
     // 3 policy
-    let mut policy_asks = weigh(scope, &entry, &call.args)?;
+    let mut policy_asks = weigh(scope, &entry, &call.args, &call.args)?;
     // 4 validate
     // As a value, because that is what the schema is checked on: a large argument is not copied for it.
     let mut args = Value::Object(call.args.clone());
@@ -52,7 +53,7 @@ pub(super) async fn clear(
         if let Some(rewritten) = rewritten {
             args = Value::Object(rewritten);
             // What was asked about the arguments as they were is asked about what they are now.
-            policy_asks = weigh(scope, &entry, fields(&args)?)?;
+            policy_asks = weigh(scope, &entry, &call.args, fields(&args)?)?;
             (args_json, args_hash) = validate(scope, &entry, &args)?;
         }
         match verdict {
@@ -156,18 +157,25 @@ fn look_up(scope: &RunScope, name: &str) -> Result<Arc<ToolEntry>, Failure> {
     }
 }
 
-/// What the policy wants asked about these arguments.
-fn weigh(scope: &RunScope, entry: &ToolEntry, args: &Map<String, Value>) -> Result<Option<Question>, Failure> {
-    match scope.policy.decide(entry, Some(args)) {
-        Decision::Allow => Ok(None),
+/// What the policy wants asked about these arguments, which hooks may have made of those that were `given`.
+fn weigh(
+    scope: &RunScope,
+    entry: &ToolEntry,
+    given: &Map<String, Value>,
+    args: &Map<String, Value>,
+) -> Result<Option<Question>, Failure> {
+    let question = match scope.policy.decide(entry, Some(args)) {
+        Decision::Allow => None,
         Decision::Deny { reason, rule } => {
-            Err(Failure::new(ErrorCode::PolicyDenied, reason).detail("rule", rule).retryable(false))
+            return Err(Failure::new(ErrorCode::PolicyDenied, reason).detail("rule", rule).retryable(false));
         }
         Decision::Ask { reason, rule, timeout_ms } => {
             let title = format!("Run {}", entry.name());
-            Ok(Some(Question { title, reason, rule, timeout_ms, by_hook: false }))
+            Some(Question { title, reason, rule, timeout_ms, by_hook: false })
         }
-    }
+    };
+    authority::decide_arguments(&scope.caller, entry, given, args)?;
+    Ok(question)
 }
 
 /// The arguments' fields. They are an object from the start; the failure is for the type alone.

@@ -10,6 +10,7 @@ use super::{
 use crate::scope::RunScope;
 use crate::{
     Engine, Recorder,
+    authority::Approver,
     chain::{UNSIGNED_KEY, UnsignedRecords},
     pipeline::{self, Reconciliation},
     record::{Confirmed, NoteRecord, Record, SettledRecord, Settlement},
@@ -85,7 +86,7 @@ impl Engine {
     pub async fn resume(
         &self,
         run_id: RunId,
-        approved_by: Option<String>,
+        approved_by: Option<Approver>,
         is_alive: impl Fn(&Lease) -> bool,
     ) -> Result<RunReport, Failure> {
         let store = self.store().clone();
@@ -123,7 +124,7 @@ impl Engine {
     }
 
     /// Records how a person settles a call in doubt. The run still has to be resumed.
-    pub async fn settle(&self, run_id: RunId, choice: Settlement, by: &str) -> Result<Vec<CallId>, Failure> {
+    pub async fn settle(&self, run_id: RunId, choice: Settlement, by: &Approver) -> Result<Vec<CallId>, Failure> {
         let store = self.store().clone();
         let row = tokio::task::spawn_blocking(move || store.run(run_id))
             .await
@@ -140,7 +141,7 @@ impl Engine {
         let recorder = self.reopen(&memo, &row).await?;
         let at = self.clock().now();
         for call_id in &doubtful {
-            recorder.push(&Record::Settled(SettledRecord { at, call_id: *call_id, choice, by: by.to_owned() }));
+            recorder.push(&Record::Settled(SettledRecord { at, call_id: *call_id, choice, by: by.name().to_owned() }));
         }
         recorder.set_row(RunRow { lease: None, ..row });
         recorder.sync().await?;
@@ -211,7 +212,7 @@ impl Engine {
     }
 
     /// `None` when the record says that the run has ended; its row is put right.
-    async fn take_up(&self, row: RunRow, approved_by: Option<String>) -> Result<Option<StartedRun>, Failure> {
+    async fn take_up(&self, row: RunRow, approved_by: Option<Approver>) -> Result<Option<StartedRun>, Failure> {
         let run_id = row.run_id;
         let memo = self.load_memo(run_id).await?;
         if let Some(finished) = &memo.finished {
@@ -258,7 +259,7 @@ impl Engine {
                 policy_hash: scope.policy.hash().to_owned(),
                 preview_hash: None,
                 decision: ConfirmationDecision::Approved,
-                by,
+                by: by.into_name(),
                 via: ApprovedVia::Operator,
                 at: self.clock().now(),
                 expires_at: None,

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Caller, Engine,
     approvals::{Answer, ApprovalRequest},
+    authority::Approver,
     record::{ConfirmationRequested, Confirmed, NoteRecord, Record, RunStarted},
     scope::RunScope,
     store::{Durability, RunKind},
@@ -37,7 +38,7 @@ pub enum Consent {
     /// A person approved exactly this.
     Approved {
         /// Who.
-        by: String,
+        by: Approver,
         /// Hash of the plan they saw; the run is refused when it differs.
         plan_hash: Option<String>,
         /// Hash of the policy they saw it under.
@@ -183,7 +184,7 @@ impl Engine {
         // The run and its approval become durable together; without an approval the run rides along with its first call.
         let consent = match request.consent {
             Consent::Approved { by, preview_hash, .. } => {
-                record_consent(self, &scope, &compiled.plan_hash, by, preview_hash);
+                record_consent(self, &scope, &compiled.plan_hash, by.into_name(), preview_hash);
                 scope.recorder.sync().await?;
                 Consent::None
             }
@@ -567,7 +568,11 @@ fn check_context(plan: &ActionPlan, given: &Map<String, Value>) -> Result<(), Fa
 
 pub(crate) fn caller_of(memo: &Memo) -> Arc<Caller> {
     let value = Value::Object(memo.started.caller.clone());
-    Arc::new(serde_json::from_value(value).unwrap_or_else(|_| Caller { is_person: false, ..Caller::cli("unknown") }))
+    Arc::new(serde_json::from_value(value).unwrap_or_else(|_| Caller {
+        is_person: false,
+        scopes: Vec::new(),
+        ..Caller::cli("unknown")
+    }))
 }
 
 fn downstream(plan: &CompiledPlan, mut again: HashSet<usize>) -> HashSet<usize> {

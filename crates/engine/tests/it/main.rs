@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod approvals;
+mod authority;
 mod files;
 mod fuzz;
 mod lab;

@@ -28,7 +28,7 @@ fn two_writes() -> ActionPlan {
 fn approval(dry: &DryRunReport) -> PlanRequest {
     PlanRequest {
         consent: Consent::Approved {
-            by: "ada".into(),
+            by: crate::support::approver("ada"),
             plan_hash: Some(dry.plan_hash.clone()),
             policy_hash: Some(dry.policy_hash.clone()),
             preview_hash: Some(dry.preview_hash.clone()),

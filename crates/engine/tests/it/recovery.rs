@@ -4,8 +4,8 @@ use crate::{
     files::{Dies, Disk, Tree},
     stores::Tap,
     support::{
-        Bench, BenchParts, agent, approved, bench, bench_with, code, failure_code, limits, person, plan, policy, quick,
-        request, status_words, step, until, within, words, yolo,
+        Bench, BenchParts, agent, approved, approver, bench, bench_with, code, failure_code, limits, person, plan,
+        policy, quick, request, status_words, step, until, within, words, yolo,
     },
 };
 use serde_json::{Value, json};
@@ -252,10 +252,10 @@ async fn settled(choice: Settlement) -> (Bench, RunReport) {
     let (b, run_id) = in_doubt().await;
     within(b.engine.recover(|_| false)).await.unwrap();
     b.until_settled(run_id).await;
-    let calls = within(b.engine.settle(run_id, choice, "ada")).await.unwrap();
+    let calls = within(b.engine.settle(run_id, choice, &approver("ada"))).await.unwrap();
     assert_eq!(calls.len(), 1);
     assert_eq!(b.row(run_id).status, RunStatus::Paused);
-    let again = within(b.engine.settle(run_id, choice, "ada")).await.unwrap_err();
+    let again = within(b.engine.settle(run_id, choice, &approver("ada"))).await.unwrap_err();
     assert_eq!(again.code.as_str(), "PRECONDITION_FAILED", "settled once");
     // Every process in the lease table is alive: a paused run belongs to none of them.
     let report = within(b.engine.resume(run_id, None, |_| true)).await.unwrap();
@@ -304,7 +304,7 @@ async fn a_run_that_is_under_way_cannot_be_settled_or_resumed_from_outside() {
     };
     until("it runs", || b.lab.total() == 1).await;
     let run_id = b.engine.active_runs()[0];
-    assert!(b.engine.settle(run_id, Settlement::Abort, "ada").await.is_err());
+    assert!(b.engine.settle(run_id, Settlement::Abort, &approver("ada")).await.is_err());
     assert!(b.engine.resume(run_id, None, |_| true).await.is_err());
     let recovered = b.engine.recover(|_| true).await.unwrap();
     assert!(recovered.resumed.is_empty());
@@ -316,7 +316,7 @@ async fn of_two_that_take_a_run_up_at_once_one_is_refused() {
     let (b, run_id) = in_doubt().await;
     within(b.engine.recover(|_| false)).await.unwrap();
     b.until_settled(run_id).await;
-    b.engine.settle(run_id, Settlement::AssumeDone, "ada").await.unwrap();
+    b.engine.settle(run_id, Settlement::AssumeDone, &approver("ada")).await.unwrap();
     let (one, two) = tokio::join!(b.engine.resume(run_id, None, |_| false), b.engine.resume(run_id, None, |_| false));
     let ended: Vec<_> = [&one, &two].into_iter().filter(|r| r.is_ok()).collect();
     assert_eq!(ended.len(), 1, "{one:?} {two:?}");
@@ -414,7 +414,7 @@ async fn what_was_written_before_the_crash_counts_against_the_limit() {
     let first = frames.iter().position(|f| f.kind == 5).unwrap() + 1;
     let store = wreck(&original, &Tree::new(), whole.run_id, first, true);
     let b = store.bench(limits(json!({"maxBytesWritten": 10})));
-    let report = within(b.engine.resume(whole.run_id, Some("ada".into()), |_| false)).await.unwrap();
+    let report = within(b.engine.resume(whole.run_id, Some(approver("ada")), |_| false)).await.unwrap();
     assert_eq!(failure_code(&report.error), "LIMIT_EXCEEDED");
     assert_eq!(b.disk.get("b.md"), None);
 }
@@ -430,7 +430,7 @@ async fn under_another_policy_a_run_goes_on_only_with_a_new_approval() {
     assert_eq!(b.disk.changes(), 0);
     let refused = b.engine.resume(run_id, None, |_| false).await.unwrap_err();
     assert_eq!(refused.code.as_str(), "CONFIRMATION_REQUIRED");
-    let report = within(b.engine.resume(run_id, Some("grace".into()), |_| false)).await.unwrap();
+    let report = within(b.engine.resume(run_id, Some(approver("grace")), |_| false)).await.unwrap();
     assert_eq!(report.status, RunStatus::Finished);
     let confirmation = b.export(run_id).manifest.confirmation.unwrap();
     assert_eq!(
@@ -665,7 +665,7 @@ async fn a_provider_that_cannot_tell_leaves_the_call_in_doubt_rather_than_failed
         cannot_tell(&b);
         let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
         assert_eq!((report.status, failure_code(&report.error)), (RunStatus::Paused, "IN_DOUBT"));
-        b.engine.settle(whole.run_id, choice, "ada").await.unwrap();
+        b.engine.settle(whole.run_id, choice, &approver("ada")).await.unwrap();
         let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
         assert_eq!(report.status, RunStatus::Finished, "{choice:?}");
         assert_sound(&b, whole.run_id, "cannot tell");

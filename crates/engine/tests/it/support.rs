@@ -12,6 +12,7 @@ use std::{
 use toolyard_catalog::{Policy, PolicyConfig, ToolEntry, ToolSource};
 use toolyard_engine::{
     Blob, CallAnswer, CallRequest, Caller, Door, Engine, EngineOptions, EngineParts, Store,
+    authority::Approver,
     chain::Signer,
     plan::{Consent, PlanRequest, RunReport},
     store::{Lease, RunRow},
@@ -137,9 +138,14 @@ pub(crate) fn plan_of(value: Value) -> ActionPlan {
 
 pub(crate) fn approved() -> PlanRequest {
     PlanRequest {
-        consent: Consent::Approved { by: "ada".into(), plan_hash: None, policy_hash: None, preview_hash: None },
+        consent: Consent::Approved { by: approver("ada"), plan_hash: None, policy_hash: None, preview_hash: None },
         ..PlanRequest::default()
     }
+}
+
+/// A person's consent.
+pub(crate) fn approver(name: &str) -> Approver {
+    Approver::of(&Caller::cli(name)).unwrap()
 }
 
 pub(crate) fn blob_text(text: &str) -> Blob {

@@ -2,12 +2,12 @@
 //! trait because a bridged session is to see what an MCP client sees, and the gateway knows no MCP.
 
 use super::agent_of;
-use crate::{hub::Gateway, rpc::tools::route};
+use crate::{hub::Gateway, registry::BRIDGED_CALL, rpc::tools::route};
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::watch;
 use toolyard_bridge::server::{CallFailure, CallOrder, Offer};
-use toolyard_engine::{BoxFuture, CallRequest, Caller, Door, redact::redactor};
+use toolyard_engine::{BoxFuture, CallRequest, Caller, Door, authority, redact::redactor};
 
 /// Lists and runs the tools of bridged sessions, in MCP's words.
 pub trait SessionTools: Send + Sync + 'static {
@@ -53,6 +53,8 @@ impl Gateway {
         let Some(tools) = self.inner.bridge.tools.get() else {
             return Err("this gateway has no tools for bridged sessions".into());
         };
+        let caller = caller(&order.session);
+        authority::decide(&caller, &BRIDGED_CALL).map_err(|refusal| CallFailure::from(refusal.message().as_str()))?;
         let cancel = self.service().engine().call_token();
         let request = CallRequest {
             tool: order.tool,
@@ -62,7 +64,7 @@ impl Gateway {
             cancel: Some(cancel.clone()),
             ..CallRequest::default()
         };
-        let call = tools.call(caller(&order.session), request);
+        let call = tools.call(caller, request);
         tokio::pin!(call);
         let result = tokio::select! {
             result = &mut call => result,

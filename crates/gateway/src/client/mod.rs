@@ -174,7 +174,7 @@ fn text(error: &Value) -> &str {
 
 /// The scopes a method needs, as far as this version knows; all of them for a method it does not know.
 pub fn scopes_for(method: &str) -> Vec<String> {
-    let known = crate::rpc::METHODS.iter().find(|m| m.name == method);
+    let known = crate::registry::find(method).filter(|m| m.is_on_gateway());
     match known {
         Some(known) => known.scope().map(str::to_owned).into_iter().collect(),
         None => ["admin", "read", "write", "approvals", "pairing"].map(|s| format!("operator.{s}")).to_vec(),

@@ -15,7 +15,11 @@ use std::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_engine::{Caller, Door, approvals::ApproverPresence};
+use toolyard_engine::{
+    Caller, Door,
+    approvals::ApproverPresence,
+    authority::{self, Demand, Refusal, holds},
+};
 
 /// Clients whose purpose is to show approvals, whatever capabilities they name.
 const APPROVER_CLIENTS: [&str; 7] = [
@@ -82,6 +86,8 @@ pub(crate) struct Connection {
     pub(crate) share: Share,
     pub(crate) online_since: i64,
     heard: LastHeard,
+    /// The caller that this connection's credential makes, outside of any session.
+    standing: Caller,
     last_caller: Mutex<Option<Arc<Caller>>>,
     calls: Mutex<HashMap<String, CancellationToken>>,
     queued_calls: Mutex<HashMap<String, CancellationToken>>,
@@ -101,8 +107,17 @@ impl Connection {
     pub(super) fn new(admitted: Admitted, heard: LastHeard, stop: CancellationToken) -> (Self, Outgoing) {
         let (outbox, outgoing) = Outbox::new();
         let principal = admitted.device.as_ref().map_or_else(|| "operator".to_owned(), |d| format!("device:{d}"));
+        let standing = Caller {
+            door: Door::Gateway,
+            principal: principal.clone(),
+            agent: "main".to_owned(),
+            session: None,
+            scopes: admitted.scopes.clone(),
+            is_person: false,
+        };
         let connection = Self {
             stop,
+            standing,
             in_flight: AtomicUsize::new(0),
             express_in_flight: AtomicUsize::new(0),
             share: Share::new(&principal, &admitted.id),
@@ -127,14 +142,7 @@ impl Connection {
         if let Some(caller) = last.as_ref().filter(|c| c.agent == agent && c.session == session) {
             return caller.clone();
         }
-        let caller = Arc::new(Caller {
-            door: Door::Gateway,
-            principal: self.principal.clone(),
-            agent: agent.to_owned(),
-            session,
-            scopes: self.scopes.clone(),
-            is_person: false,
-        });
+        let caller = Arc::new(Caller { agent: agent.to_owned(), session, ..self.standing.clone() });
         *last = Some(caller.clone());
         caller
     }
@@ -145,7 +153,17 @@ impl Connection {
     }
 
     pub(crate) fn has(&self, scope: &str) -> bool {
-        has_scope(&self.scopes, scope)
+        holds(&self.scopes, scope)
+    }
+
+    /// The caller that this connection's credential makes, outside of any session.
+    pub(crate) fn standing(&self) -> &Caller {
+        &self.standing
+    }
+
+    /// Whether this connection's credential meets a demand.
+    pub(crate) fn may(&self, demand: &Demand) -> Result<(), Refusal> {
+        authority::decide(&self.standing, demand)
     }
 
     /// Whether this client shows approvals of a kind and may decide them.
@@ -218,29 +236,5 @@ impl Connection {
             }
         }
         entry
-    }
-}
-
-/// Whether scopes include one: admin includes all, write includes read and talk.
-pub(crate) fn has_scope(scopes: &[String], wanted: &str) -> bool {
-    scopes.iter().any(|held| {
-        held == wanted
-            || (held == "operator.admin" && wanted.starts_with("operator."))
-            || (held == "operator.write" && matches!(wanted, "operator.read" | "operator.talk"))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scopes_include_one_another_as_documented() {
-        let held = |s: &str| vec![s.to_owned()];
-        assert!(has_scope(&held("operator.admin"), "operator.pairing"));
-        assert!(has_scope(&held("operator.write"), "operator.read"));
-        assert!(!has_scope(&held("operator.read"), "operator.write"));
-        assert!(!has_scope(&held("operator.approvals"), "operator.read"));
-        assert!(!has_scope(&[], "operator.read"));
     }
 }

@@ -11,7 +11,7 @@ mod outbox;
 mod places;
 mod questions;
 
-pub(crate) use connection::{Admitted, ClientInfo, Connection, NodeSurface, has_scope};
+pub(crate) use connection::{Admitted, ClientInfo, Connection, NodeSurface};
 pub(crate) use offers::NotOffered;
 use offers::Offers;
 pub(crate) use outbox::{Out, Outgoing};

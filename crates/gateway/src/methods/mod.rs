@@ -6,7 +6,7 @@
 mod plans;
 mod runs;
 
-use crate::{devices::Devices, models::ModelView};
+use crate::{devices::Devices, models::ModelView, registry};
 use plans::end;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use std::{
     time::Instant,
 };
 use toolyard_catalog::{Decision, ToolEntry};
-use toolyard_engine::{BoxFuture, CallAnswer, CallRequest, Caller, Engine, chain::Verifier, store::Lease};
+use toolyard_engine::{BoxFuture, CallAnswer, CallRequest, Caller, Engine, authority, chain::Verifier, store::Lease};
 use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure, Schema};
 
 /// Where a method sends events while it works.
@@ -85,10 +85,7 @@ impl Service {
                 return answer;
             }
         }
-        Err(Failure::new(
-            ErrorCode::NotFound,
-            format!("there is no method {:?}", method.chars().take(80).collect::<String>()),
-        ))
+        Err(no_method(method))
     }
 
     /// Plugins and how they are, where there are any.
@@ -153,6 +150,11 @@ impl Service {
         params: Value,
         events: Option<EventSink>,
     ) -> Result<Value, Failure> {
+        // What is not declared in the registry cannot be called, whoever implements it.
+        let Some(known) = registry::find(method).filter(|known| known.is_local()) else {
+            return Err(no_method(method));
+        };
+        authority::decide(&caller, &known.demand)?;
         match method {
             "status" => Ok(self.status()),
             "tools.list" => self.tools_list(&caller, read(params)?),
@@ -173,8 +175,8 @@ impl Service {
             "runs.cancel" => self.runs_cancel(read(params)?),
             "devices.list" => Ok(self.inner.devices.overview()?),
             "devices.approve" => self.devices_approve(&caller, read(params)?).await,
-            "devices.reject" => self.devices_reject(read(params)?).await,
-            "devices.revoke" => self.devices_revoke(read(params)?).await,
+            "devices.reject" => self.devices_reject(&caller, read(params)?).await,
+            "devices.revoke" => self.devices_revoke(&caller, read(params)?).await,
             _ => self.extended(&caller, method, &params).await,
         }
     }
@@ -190,17 +192,20 @@ impl Service {
     }
 
     async fn devices_approve(&self, caller: &Caller, params: IdParams) -> Result<Value, Failure> {
-        let device = self.inner.devices.approve(&params.id, &caller.principal).await?;
+        let request = self.inner.devices.request_named(&params.id)?;
+        let device = self.inner.devices.approve(&request, caller).await?;
         Ok(json!({"deviceId": device.device_id, "role": device.role, "scopes": device.scopes}))
     }
 
-    async fn devices_reject(&self, params: IdParams) -> Result<Value, Failure> {
-        let request = self.inner.devices.reject(&params.id).await?;
+    async fn devices_reject(&self, caller: &Caller, params: IdParams) -> Result<Value, Failure> {
+        let request = self.inner.devices.request_named(&params.id)?;
+        self.inner.devices.reject(&request, caller).await?;
         Ok(json!({"deviceId": request.device.device_id, "rejected": true}))
     }
 
-    async fn devices_revoke(&self, params: IdParams) -> Result<Value, Failure> {
-        let device = self.inner.devices.revoke(&params.id).await?;
+    async fn devices_revoke(&self, caller: &Caller, params: IdParams) -> Result<Value, Failure> {
+        let named = self.inner.devices.device_named(&params.id)?;
+        let device = self.inner.devices.revoke(&named.device_id, caller, None).await?;
         Ok(json!({"deviceId": device.device_id, "revoked": true}))
     }
 
@@ -324,6 +329,11 @@ struct ToolsCall {
     idempotency_key: Option<String>,
     #[serde(default)]
     dry_run: bool,
+}
+
+fn no_method(method: &str) -> Failure {
+    let shown: String = method.chars().take(80).collect();
+    Failure::new(ErrorCode::NotFound, format!("there is no method {shown:?}"))
 }
 
 fn read<T: DeserializeOwned>(params: Value) -> Result<T, Failure> {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use std::{collections::HashMap, sync::Arc};
 use toolyard_engine::{
     CallRequest, Caller, Subscription,
+    authority::Approver,
     plan::{Consent, PlanRequest, RunReport, StartedRun, parse_plan},
 };
 use toolyard_protocol::{ActionPlan, ContextKind, ErrorCode, Failure, RunId, RunStatus, StepId};
@@ -205,14 +206,16 @@ struct ConsentParams {
 impl ConsentParams {
     /// Only a person can approve; an agent's `approved` is taken as a request to ask one.
     fn into_consent(self, caller: &Caller) -> Consent {
-        match (self.approved, self.ask, caller.is_person) {
-            (true, _, true) => Consent::Approved {
-                by: caller.principal.clone(),
+        // With `operator.approvals` alone a caller is not taken for the person who approves: it would approve its own plan.
+        let approver = Approver::of(caller).ok().filter(|_| caller.is_person);
+        match (self.approved, self.ask, approver) {
+            (true, _, Some(by)) => Consent::Approved {
+                by,
                 plan_hash: self.plan_hash,
                 policy_hash: self.policy_hash,
                 preview_hash: self.preview_hash,
             },
-            (true, _, false) | (false, true, _) => Consent::Ask,
+            (true, _, None) | (false, true, _) => Consent::Ask,
             (false, false, _) => Consent::None,
         }
     }

@@ -1,11 +1,14 @@
 //! Runs by method: listed, shown, exported, verified, taken up again, stopped.
 
 use super::{EventSink, Service, blocking, plans::end, to_value};
+use crate::registry;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use toolyard_engine::{
-    Caller, ledger,
+    Caller,
+    authority::{Approver, Power},
+    ledger,
     record::Settlement,
     store::{RunFilter, RunKind, RunRow},
     view,
@@ -81,11 +84,19 @@ impl Service {
         params: ResumeParams,
         events: Option<EventSink>,
     ) -> Result<Value, Failure> {
-        if let Some(choice) = params.settle {
-            self.engine().settle(params.run_id, choice, &caller.principal).await?;
+        // Decided before anything happens: a request for both must not settle the call and then be refused.
+        let approver = match params.approve || params.settle.is_some() {
+            true => {
+                registry::decide_power(&caller, "runs.resume", Power::Approve)?;
+                Some(Approver::of(&caller)?)
+            }
+            false => None,
+        };
+        if let (Some(choice), Some(by)) = (params.settle, &approver) {
+            self.engine().settle(params.run_id, choice, by).await?;
         }
         let watching = events.map(|sink| self.watch(params.run_id, sink));
-        let approved_by = params.approve.then(|| caller.principal.clone());
+        let approved_by = approver.filter(|_| params.approve);
         let service = self.clone();
         let task = tokio::spawn(async move {
             service.engine().resume(params.run_id, approved_by, |lease| (service.inner.is_alive)(lease)).await

@@ -1,4 +1,5 @@
-//! The Gateway's methods by name: which scope each needs, and what answers it.
+//! The Gateway's methods by name and what answers each. What a method demands of its caller stands in
+//! [`crate::registry`], which is consulted before anything is answered.
 //!
 //! Methods of the engine (`plans.*`, `runs.*`) are the shared table's; the rest turn it into the shapes that clients of
 //! the real gateway know.
@@ -16,6 +17,7 @@ pub(crate) mod tools;
 
 use crate::{
     hub::{Connection, Gateway},
+    registry::{self, NODE_RESULT, Role},
     writes,
     ws::frame::{Payload, Request, RpcError},
 };
@@ -24,114 +26,14 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use toolyard_engine::redact::redactor;
+use toolyard_engine::{
+    authority::{Demand, Effect, Refusal, Scope},
+    redact::redactor,
+};
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// A method and the scope it needs.
-pub(crate) struct Method {
-    pub(crate) name: &'static str,
-    scope: Option<&'static str>,
-    /// Whether only so many are taken in a minute.
-    is_limited: bool,
-}
-
-impl Method {
-    /// The scope it needs, if any.
-    pub(crate) fn scope(&self) -> Option<&'static str> {
-        self.scope
-    }
-}
-
-const fn open(name: &'static str) -> Method {
-    Method { name, scope: None, is_limited: false }
-}
-const fn read(name: &'static str) -> Method {
-    Method { name, scope: Some("operator.read"), is_limited: false }
-}
-const fn write(name: &'static str) -> Method {
-    Method { name, scope: Some("operator.write"), is_limited: false }
-}
-const fn approve(name: &'static str) -> Method {
-    Method { name, scope: Some("operator.approvals"), is_limited: false }
-}
-const fn pair(name: &'static str) -> Method {
-    Method { name, scope: Some("operator.pairing"), is_limited: false }
-}
-
-/// Changes who may come in: nobody does that thirty times a minute by hand.
-const fn manage(name: &'static str) -> Method {
-    Method { name, scope: Some("operator.pairing"), is_limited: true }
-}
-
-/// What only a node may send: the answer to what it was asked.
-const NODE_RESULT: &str = "node.invoke.result";
-
-/// Everything that can be asked.
-pub(crate) const METHODS: &[Method] = &[
-    open("health"),
-    read("status"),
-    read("system-presence"),
-    read("tools.catalog"),
-    read("tools.effective"),
-    write("tools.invoke"),
-    write("tools.cancel"),
-    write("tools.offer"),
-    write("tools.result"),
-    write("sessions.create"),
-    read("sessions.list"),
-    read("sessions.get"),
-    write("sessions.patch"),
-    write("sessions.delete"),
-    approve("plugin.approval.request"),
-    approve("plugin.approval.waitDecision"),
-    approve("plugin.approval.list"),
-    approve("plugin.approval.resolve"),
-    approve("exec.approval.request"),
-    approve("exec.approval.waitDecision"),
-    approve("exec.approval.list"),
-    approve("exec.approval.get"),
-    approve("exec.approval.resolve"),
-    approve("approval.get"),
-    approve("approval.resolve"),
-    approve("approval.history"),
-    read("config.get"),
-    read("logs.tail"),
-    read("node.list"),
-    read("node.describe"),
-    open(NODE_RESULT),
-    pair("device.pair.list"),
-    manage("device.pair.approve"),
-    manage("device.pair.reject"),
-    manage("device.pair.remove"),
-    manage("device.token.rotate"),
-    manage("device.token.revoke"),
-    read("plans.check"),
-    write("plans.dryRun"),
-    write("plans.run"),
-    write("plans.cancel"),
-    read("plans.replay"),
-    write("plans.fork"),
-    write("plans.undo"),
-    read("runs.list"),
-    read("runs.get"),
-    read("runs.events"),
-    read("runs.verify"),
-    write("runs.resume"),
-    write("runs.cancel"),
-    read("runs.subscribe"),
-    read("runs.unsubscribe"),
-    write("bridge.open"),
-    write("bridge.close"),
-    write("bridge.inbound"),
-    read("bridge.outbound"),
-    read("bridge.status"),
-    approve("bridge.permission.reply"),
-    read("openviking.feature.gates"),
-    write("context.command"),
-    write("context.capture"),
-    write("context.assemble"),
-    write("context.compact"),
-];
+/// What a method demands that is not there.
+const UNKNOWN: Demand = Demand::new(Some(Scope::Admin), Effect::None);
 
 /// Everything that is sent without being asked for.
 pub(crate) const EVENTS: &[&str] = &[
@@ -167,9 +69,10 @@ pub(crate) const EVENTS: &[&str] = &[
 
 /// Nodes may ask for health and answer what they were asked, and nothing else; answering is for nobody else.
 pub(crate) fn wrong_role(connection: &Connection, method: &str) -> Option<RpcError> {
+    let role = registry::find(method).map_or(Role::Operator, |known| known.role);
     let may = match connection.role.as_str() {
-        "operator" => method != NODE_RESULT,
-        _ => matches!(method, "health" | NODE_RESULT),
+        "operator" => role != Role::Node,
+        _ => role != Role::Operator,
     };
     (!may).then(|| RpcError::invalid(format!("unauthorized role: {}", connection.role)))
 }
@@ -181,15 +84,11 @@ pub(crate) async fn dispatch(
     id: &Value,
     request: Request,
 ) -> (&'static str, Result<Payload, RpcError>) {
-    let known = METHODS.iter().find(|m| m.name == request.method);
-    // What is not there is guarded like what only an administrator may do, so that probing tells nothing.
-    let needed = known.map_or(Some("operator.admin"), |m| m.scope);
-    if let Some(scope) = needed
-        && !connection.has(scope)
-    {
-        let error = RpcError::new("FORBIDDEN", format!("missing scope: {scope}"))
-            .details(json!({"code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": [scope]}));
-        return (known.map_or("unknown", |m| m.name), Err(error));
+    let known = registry::find(&request.method).filter(|method| method.is_on_gateway());
+    // A method that is not there is guarded like one for administrators, so that probing tells nothing.
+    let demand = known.map_or(UNKNOWN, |method| method.demand);
+    if let Err(refusal) = connection.may(&demand) {
+        return (known.map_or("unknown", |m| m.name), Err(refusal.into()));
     }
     let Some(method) = known else {
         let shown: String = request.method.chars().take(80).collect();
@@ -275,11 +174,20 @@ pub(crate) fn from_failure(failure: Failure) -> RpcError {
         _ => "INVALID_REQUEST",
     };
     let mut details = failure.details.unwrap_or_default();
-    details.insert("code".to_owned(), failure.code.as_str().into());
+    // A refusal of the authority has a code of its own, which clients of the real gateway know.
+    if !details.contains_key("missingScope") {
+        details.insert("code".to_owned(), failure.code.as_str().into());
+    }
     if let Some(suggestion) = failure.suggestion {
         details.insert("suggestion".to_owned(), suggestion.into());
     }
     RpcError { retryable: failure.retryable, ..RpcError::new(code, failure.message) }.details(Value::Object(details))
+}
+
+impl From<Refusal> for RpcError {
+    fn from(refusal: Refusal) -> Self {
+        RpcError::new("FORBIDDEN", refusal.message()).details(refusal.details())
+    }
 }
 
 impl From<toolyard_engine::store::StoreError> for RpcError {

@@ -45,7 +45,7 @@ const TOKEN: &[Field] = &[
 
 pub(super) async fn devices(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
     let devices = &ask.gateway.inner.devices;
-    let by = &ask.connection.principal;
+    let by = ask.connection.standing();
     match ask.method {
         "device.pair.list" => {
             check(ask.method, params, NOTHING)?;
@@ -53,30 +53,29 @@ pub(super) async fn devices(ask: &Ask<'_>, params: Option<Value>) -> Result<Valu
         }
         "device.pair.approve" => {
             let params = check(ask.method, params, REQUEST)?;
-            let id = text(&params, "requestId").unwrap_or_default();
-            // Nobody gives what they do not have.
-            let wanted = devices.requests()?.into_iter().find(|r| r.request_id == id);
-            if let Some(request) = wanted
-                && let Some(scope) = request.device.scopes.iter().find(|scope| !ask.connection.has(scope))
-            {
-                return Err(RpcError::new("FORBIDDEN", format!("missing scope: {scope}")).details(
-                    json!({"code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": request.device.scopes}),
-                ));
-            }
-            let device = devices.approve(id, by).await.map_err(from_failure)?;
-            Ok(json!({"requestId": id, "device": {
+            let request = devices.request_with_id(text(&params, "requestId").unwrap_or_default());
+            let request = request.map_err(from_failure)?;
+            let device = devices.approve(&request, by).await.map_err(from_failure)?;
+            Ok(json!({"requestId": request.request_id, "device": {
                 "deviceId": device.device_id, "role": device.role, "scopes": device.scopes,
                 "approvedAtMs": Timestamp::now().as_millisecond(),
             }}))
         }
         "device.pair.reject" => {
             let params = check(ask.method, params, REQUEST)?;
-            let request = devices.reject(text(&params, "requestId").unwrap_or_default()).await.map_err(from_failure)?;
+            let request = devices.request_with_id(text(&params, "requestId").unwrap_or_default());
+            let request = request.map_err(from_failure)?;
+            devices.reject(&request, by).await.map_err(from_failure)?;
             Ok(json!({"requestId": request.request_id, "deviceId": request.device.device_id}))
         }
         "device.pair.remove" => {
             let params = check(ask.method, params, DEVICE)?;
-            let device = devices.revoke(text(&params, "deviceId").unwrap_or_default()).await.map_err(from_failure)?;
+            let (id, own) = (text(&params, "deviceId").unwrap_or_default(), ask.connection.device.as_deref());
+            if !ask.connection.has("operator.admin") && own.is_some_and(|own| own != id) {
+                tracing::warn!(device = %id, "a device asked to remove another device");
+                return Err(RpcError::invalid("device pairing removal denied"));
+            }
+            let device = devices.revoke(id, by, own).await.map_err(from_failure)?;
             Ok(json!({"deviceId": device.device_id}))
         }
         name => change_token(ask, check(name, params, TOKEN)?).await,
@@ -104,19 +103,14 @@ async fn change_token(ask: &Ask<'_>, params: Map<String, Value>) -> Result<Value
     }
     let devices = &ask.gateway.inner.devices;
     let scopes = params.contains_key("scopes").then(|| texts(&params, "scopes"));
-    if role == "operator" {
-        // Nobody gives, or takes, what they do not have.
-        let held = devices.get(id)?.map(|device| device.token_scopes().to_vec()).unwrap_or_default();
-        if let Some(scope) = scopes.as_ref().unwrap_or(&held).iter().find(|scope| !ask.connection.has(scope)) {
-            return Err(refuse(&format!("the caller lacks {scope}")));
-        }
-    }
     let now = Timestamp::now();
-    let (device, token) = devices.rotate(id, role, scopes, now).await.map_err(|kept| match kept {
-        Kept::UnknownDeviceOrRole => refuse("no such device in this role"),
-        Kept::BeyondItsScopes => refuse("more than the device was given"),
-        Kept::Store(error) => error.into(),
-    })?;
+    let (device, token) =
+        devices.rotate(id, role, scopes, now, ask.connection.standing()).await.map_err(|kept| match kept {
+            Kept::UnknownDeviceOrRole => refuse("no such device in this role"),
+            Kept::BeyondItsScopes => refuse("more than the device was given"),
+            Kept::BeyondTheCaller => refuse("more than the caller holds"),
+            Kept::Store(error) => error.into(),
+        })?;
     let at = now.as_millisecond();
     if revokes {
         return Ok(json!({"deviceId": device.device_id, "role": device.role, "revokedAtMs": at}));

@@ -7,11 +7,12 @@ use super::{
 use crate::{
     auth::{Origin, same_secret},
     devices::{Device, Signed},
-    hub::{Admitted, ClientInfo, Gateway, NodeSurface, has_scope},
+    hub::{Admitted, ClientInfo, Gateway, NodeSurface},
     settings::{MAX_BUFFERED_BYTES, MAX_PAYLOAD_BYTES, SIGNATURE_SKEW_MS},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use toolyard_engine::authority::holds;
 
 /// The protocol spoken here.
 const PROTOCOL: u64 = 4;
@@ -297,7 +298,7 @@ fn prove(
         && known.role == device.role
         && gateway.inner.devices.is_token(&known, shown).map_err(broken)?
     {
-        if !scopes.iter().all(|scope| has_scope(known.token_scopes(), scope)) {
+        if !scopes.iter().all(|scope| holds(known.token_scopes(), scope)) {
             return Err(Refusal::unauthorized(
                 "device token scope mismatch (re-pair or approve scope upgrade)",
                 "AUTH_SCOPE_MISMATCH",
@@ -338,7 +339,7 @@ fn prove(
 async fn pair(gateway: &Gateway, origin: &Origin, device: Device, scopes: &[String]) -> Result<Device, Refusal> {
     let devices = &gateway.inner.devices;
     let known = devices.get(&device.device_id).map_err(broken)?.filter(|known| known.role == device.role);
-    let covered = |known: &Device| scopes.iter().all(|scope| has_scope(&known.scopes, scope));
+    let covered = |known: &Device| scopes.iter().all(|scope| holds(&known.scopes, scope));
     match known {
         Some(known) if covered(&known) => Ok(known),
         _ if origin.is_local && origin.browser.is_none() => devices.pair(device).await.map_err(broken),
@@ -377,7 +378,7 @@ fn broken(error: toolyard_engine::store::StoreError) -> Refusal {
 pub(crate) async fn hello(gateway: &Gateway, admitted: &Admitted, auth: Value) -> Value {
     let (presence, health) = gateway.versions();
     let events = crate::rpc::EVENTS;
-    let methods: Vec<&str> = crate::rpc::METHODS.iter().map(|m| m.name).collect();
+    let methods = crate::registry::gateway_names();
     let mut hello = json!({
         "type": "hello-ok", "protocol": PROTOCOL,
         "server": {
@@ -387,7 +388,7 @@ pub(crate) async fn hello(gateway: &Gateway, admitted: &Admitted, auth: Value) -
         "features": {"methods": methods, "events": events, "capabilities": []},
         "snapshot": {
             "suspension": {"phase": "accepting"},
-            "presence": if has_scope(&admitted.scopes, "operator.read") { gateway.presence() } else { Vec::new() },
+            "presence": if holds(&admitted.scopes, "operator.read") { gateway.presence() } else { Vec::new() },
             // Without its store a gateway has little to say about itself; a call will say why.
             "health": crate::rpc::health::health(gateway).await.unwrap_or_else(|_| json!({})),
             "stateVersion": {"presence": presence, "health": health},
@@ -404,7 +405,7 @@ pub(crate) async fn hello(gateway: &Gateway, admitted: &Admitted, auth: Value) -
         },
     });
     // Where things lie on this machine is nobody's business but its administrator's.
-    if has_scope(&admitted.scopes, "operator.admin") {
+    if holds(&admitted.scopes, "operator.admin") {
         let snapshot = &mut hello["snapshot"];
         if let Some(path) = &gateway.settings().config_path {
             snapshot["configPath"] = path.as_str().into();

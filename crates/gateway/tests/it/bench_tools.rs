@@ -108,3 +108,14 @@ pub(crate) fn register(engine: &Engine) {
     engine.register(entries.chain([optional]).collect(), Arc::new(Bench)).unwrap();
     engine.add_hook(Arc::new(BenchHook));
 }
+
+/// A tool with side effects, which the recordings have none of.
+pub(crate) fn register_write(engine: &Engine) {
+    let definition: ToolDefinition = serde_json::from_value(json!({
+        "name": "bench_write", "title": "bench_write", "description": "Writes. For tests.", "category": "bench",
+        "riskLevel": "writes", "inputSchema": {"type": "object"}, "idempotency": "idempotent", "sideEffects": ["bench.write"],
+    }))
+    .unwrap();
+    let entry = ToolEntry::new(definition, ToolSource::plugin("bench")).unwrap();
+    engine.register(vec![entry], Arc::new(Bench)).unwrap();
+}

@@ -8,14 +8,14 @@ use std::time::Duration;
 use toolyard_gateway::Settings;
 use toolyard_protocol::canonical::sha256_hex;
 
-struct Signing {
+pub(crate) struct Signing {
     key: SigningKey,
     version: &'static str,
     signed_at: i64,
 }
 
 impl Signing {
-    fn new(seed: u8) -> Self {
+    pub(crate) fn new(seed: u8) -> Self {
         Self {
             key: SigningKey::from_bytes(&[seed; 32]),
             version: "v3",
@@ -23,7 +23,7 @@ impl Signing {
         }
     }
 
-    fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         sha256_hex(&self.key.verifying_key().to_bytes())
     }
 
@@ -51,7 +51,7 @@ async fn nonce(ws: &mut Ws) -> String {
     ws.challenge().await["payload"]["nonce"].as_str().unwrap().to_owned()
 }
 
-async fn connect(ws: &mut Ws, signing: &Signing, token: &str, scopes: &[&str]) -> Value {
+pub(crate) async fn connect(ws: &mut Ws, signing: &Signing, token: &str, scopes: &[&str]) -> Value {
     let nonce = nonce(ws).await;
     ws.call("connect", signing.params(&nonce, token, scopes)).await
 }

@@ -20,11 +20,14 @@ use toolyard_mcp::{
 };
 
 pub(crate) const TOKEN: &str = "test-token-abc123";
+/// The process of this number has died: its runs can be taken up.
+pub(crate) const DEAD_PID: u32 = 666;
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) engine: Engine,
     pub(crate) gateway: Gateway,
+    pub(crate) service: Service,
     stop: CancellationToken,
 }
 
@@ -55,7 +58,7 @@ impl Server {
             options: EngineOptions::default(),
         });
         bench_tools::register(&engine);
-        let service = Service::new(engine.clone(), Map::new(), |_| true);
+        let service = Service::new(engine.clone(), Map::new(), |lease| lease.pid != DEAD_PID);
         let stop = CancellationToken::new();
         let config = json!({
             "path": "/nowhere/config.toml", "exists": false, "raw": "", "hash": "0", "parsed": {}, "config": {},
@@ -69,12 +72,12 @@ impl Server {
             state_path: "/nowhere/state".to_owned(),
             ..settings
         };
-        let gateway = Gateway::new(service, settings, stop.clone());
+        let gateway = Gateway::new(service.clone(), settings, stop.clone());
         gateway.set_bridge_tools(std::sync::Arc::new(Bridged(mcp(&engine))));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(listen::serve(listener, gateway.clone(), stop.clone()));
-        Self { address, engine, gateway, stop }
+        Self { address, engine, gateway, service, stop }
     }
 
     pub(crate) async fn open(&self) -> Ws {

@@ -4,6 +4,7 @@
 
 mod admission;
 mod approvals;
+mod authority;
 mod bench_tools;
 mod bridge;
 mod devices;

@@ -15,6 +15,8 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
+use toolyard_engine::authority;
+use toolyard_protocol::Failure;
 
 /// How long a list may be kept before it is asked for again, for clients that do not listen for changes.
 const LIST_TTL_MS: u64 = 60_000;
@@ -37,6 +39,8 @@ impl Inner {
         method: &str,
         params: Map<String, Value>,
     ) -> Result<String, RpcError> {
+        let demand = super::authority::demand(method).ok_or_else(|| RpcError::method(method))?;
+        authority::decide(&exchange.caller, demand).map_err(Failure::from)?;
         let handshake = exchange.revision.has_handshake();
         match method {
             "server/discover" if !handshake => self.discover(exchange).await,

@@ -4,6 +4,7 @@
 //! A request is followed in three files: the transport, `dispatch.rs`, and for calls `call.rs`.
 
 mod approve;
+pub mod authority;
 mod call;
 mod dispatch;
 pub mod http;
