@@ -3,15 +3,16 @@
 use crate::{home::Home, wiring};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
-use toolyard_catalog::{ToolEntry, ToolSource};
-use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine, Provider};
+use toolyard_catalog::{RegistryError, ToolEntry, ToolSource};
+use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine, Provider, authority::Power};
 use toolyard_gateway::{
     Lane,
     admission::Rule,
     methods::MethodExtension,
     mount::{Endpoint, MountBody},
+    registry,
 };
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_viking::{
@@ -32,10 +33,18 @@ const WATCH_EVERY: Duration = Duration::from_secs(30);
 const SESSIONS: &str = "sessions";
 
 /// Opens the store and registers its tools. Without it everything else still works: the tools then say why not.
-pub(crate) fn open(config: &ContextConfig, home: &Home, engine: &Engine) -> Result<Option<Arc<Viking>>, Failure> {
+pub(crate) fn open(
+    config: &ContextConfig,
+    home: &Home,
+    vault: &Path,
+    engine: &Engine,
+) -> Result<Option<Arc<Viking>>, Failure> {
+    let import_roots = config.import_roots.iter().map(|folder| crate::config::expand(folder)).collect();
+    let config = &ContextConfig { import_roots, ..config.clone() };
     let root = config.path.as_deref().map_or_else(|| home.context(), crate::config::expand);
     match Viking::open(root, config.clone()) {
         Ok(viking) => {
+            viking.protect(&[vault.to_owned(), home.path().to_owned()]);
             let provider = VikingProvider::new(viking.clone(), session_ids(engine));
             register(engine, config, Arc::new(provider))?;
             Ok(Some(viking))
@@ -48,13 +57,22 @@ pub(crate) fn open(config: &ContextConfig, home: &Home, engine: &Engine) -> Resu
     }
 }
 
-/// Adds the tools as those of the plugin they stand for. They answer bad arguments in words of their own.
-pub(crate) fn register(engine: &Engine, config: &ContextConfig, provider: Arc<dyn Provider>) -> Result<(), Failure> {
-    let entries = toolyard_viking::definitions(config)
+/// The tools as entries of the plugin they stand for. They answer bad arguments in words of their own.
+pub(crate) fn entries(config: &ContextConfig) -> Vec<Result<ToolEntry, RegistryError>> {
+    let granted = !config.import_roots.is_empty();
+    toolyard_viking::definitions(config)
         .into_iter()
-        .map(|definition| Ok(ToolEntry::new(definition, ToolSource::plugin(PLUGIN))?.with_own_checks(true)))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(wiring::refused)?;
+        .map(|definition| {
+            let host = tools::host_arguments(definition.name.as_str());
+            let entry = ToolEntry::new(definition, ToolSource::plugin(PLUGIN))?;
+            Ok(entry.with_own_checks(true).with_host_arguments(host, granted))
+        })
+        .collect()
+}
+
+/// Adds the tools.
+pub(crate) fn register(engine: &Engine, config: &ContextConfig, provider: Arc<dyn Provider>) -> Result<(), Failure> {
+    let entries = entries(config).into_iter().collect::<Result<Vec<_>, _>>().map_err(wiring::refused)?;
     engine.register(entries, provider).map_err(wiring::refused)
 }
 
@@ -165,12 +183,15 @@ impl ContextMethods {
             "context.command" => {
                 let (viking, text) = (self.viking.clone(), params.text);
                 let (engine, caller) = (self.engine.clone(), Arc::new(caller.clone()));
+                let may_name_host_paths = registry::decide_power(&caller, method, Power::HostPaths).is_ok();
                 let runtime = tokio::runtime::Handle::current();
                 let answered = blocking(move || {
                     let call = |tool: &str, args: Map<String, Value>| {
-                        // Hidden from agents unless enabled, and still a person's command: an import as by
-                        // `context.add`. A tool that is switched off otherwise is refused where every call is.
-                        if tool == "add_resource" && !viking.config().enable_add_resource_tool {
+                        // The tool is hidden unless it is enabled, and the command is a person's all the same: an
+                        // import as by `context.add`. Whoever else gives the command takes the pipeline, which
+                        // refuses a tool that is switched off.
+                        let by_person = may_name_host_paths && !viking.config().enable_add_resource_tool;
+                        if tool == "add_resource" && by_person {
                             return tools::run(&viking, &session, tool, &args).map_err(|thrown| thrown.message);
                         }
                         runtime.block_on(by_the_road(&engine, &caller, tool, args))

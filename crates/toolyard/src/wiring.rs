@@ -100,7 +100,9 @@ impl Yard {
             _ => None,
         };
         let context = match needs {
-            Needs::Store if resolved.config.context.enabled => context::open(&resolved.config.context, &home, &engine)?,
+            Needs::Store if resolved.config.context.enabled => {
+                context::open(&resolved.config.context, &home, &resolved.vault, &engine)?
+            }
             Needs::Catalog if resolved.config.context.enabled => {
                 context::register(&engine, &resolved.config.context, Arc::new(Described))?;
                 None

@@ -69,6 +69,10 @@ pub struct ContextConfig {
     pub trace_recall_include_content_by_default: bool,
     /// Whether what the user wrote is kept in files.
     pub trace_recall_include_raw_user_preview: bool,
+    /// Folders of this machine that agents may import from by path, with `add_skill` and `add_resource`. Empty means that
+    /// agents hand over content and never name a path. The vault and Toolyard's own folders are never included.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub import_roots: Vec<PathBuf>,
     /// Whether agents have the tool `add_resource`.
     pub enable_add_resource_tool: bool,
     /// Tools and groups that there are: `all`, `default`, `memory`, `resource_query`, `import`, `recall_trace`, `archive`,
@@ -170,6 +174,7 @@ impl Default for ContextConfig {
             trace_recall_query_max_days: 14,
             trace_recall_include_content_by_default: false,
             trace_recall_include_raw_user_preview: false,
+            import_roots: Vec::new(),
             enable_add_resource_tool: false,
             enabled_tools: Vec::new(),
             disabled_tools: Vec::new(),

@@ -20,6 +20,7 @@ mod externalise;
 pub mod fs;
 #[doc(hidden)]
 pub mod fuzzing;
+mod host_paths;
 pub mod http;
 mod jsonl;
 mod layers;
@@ -47,6 +48,7 @@ mod writer;
 pub use account::Account;
 pub use archive::Retain;
 pub use config::ContextConfig;
+pub use host_paths::HostPaths;
 pub use provider::{SessionIds, VikingProvider, session_of};
 pub use service::Viking;
 pub use tools::{PLUGIN, definitions, writing_tools};

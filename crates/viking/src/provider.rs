@@ -1,6 +1,7 @@
 //! [`VikingProvider`]: the tools as the engine sees them.
 
 use crate::{
+    host_paths::HostPaths,
     service::Viking,
     tools::{self, Session},
 };
@@ -32,6 +33,7 @@ pub fn session_of(caller: &Caller, ids: &SessionIds) -> Session {
         key: caller.session.clone(),
         agent: Some(caller.agent.clone()),
         sender: Some(caller.principal.clone()),
+        host_paths: if caller.is_person { HostPaths::All } else { HostPaths::Granted },
         ..Session::default()
     }
 }

@@ -202,7 +202,7 @@ pub(crate) fn look_into_upload<T>(account: &Account, id: &str, use_it: impl FnOn
 }
 
 /// The prefixes of addresses that are fetched.
-const REMOTE: [&str; 5] = ["http://", "https://", "git@", "ssh://", "git://"];
+pub(crate) const REMOTE: [&str; 5] = ["http://", "https://", "git@", "ssh://", "git://"];
 
 pub(crate) fn is_remote(path: &str) -> bool {
     REMOTE.iter().any(|prefix| path.starts_with(prefix))

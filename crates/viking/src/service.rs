@@ -5,6 +5,7 @@ use crate::{
     archive::{self, Retain},
     config::ContextConfig,
     error::{ApiError, Code, Result},
+    host_paths::HostRoots,
     model::Model,
     query_config::QueryConfigs,
     tasks::Tasks,
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 /// Accounts that are open at once.
@@ -32,6 +33,7 @@ pub struct Viking {
     pub(crate) queries: QueryConfigs,
     pub(crate) writer: Writer,
     pub(crate) importer: crate::watches::Importer,
+    host_roots: OnceLock<HostRoots>,
     /// Held for as long as the store is open: two processes would undo each other's work.
     _lock: std::fs::File,
 }
@@ -50,6 +52,7 @@ impl Viking {
         });
         let viking = Arc::new(Self {
             importer: crate::watches::Importer::new(&config),
+            host_roots: OnceLock::new(),
             root,
             config,
             accounts: Mutex::default(),
@@ -66,6 +69,19 @@ impl Viking {
             }
         }
         Ok(viking)
+    }
+
+    /// Names folders that agents may not import from even where the configuration grants a folder around them. The
+    /// first call counts; without one nothing is granted but what lies outside of the store.
+    pub fn protect(&self, folders: &[PathBuf]) {
+        let mut protected = folders.to_vec();
+        protected.push(self.root.clone());
+        self.host_roots.get_or_init(|| HostRoots::new(&self.config.import_roots, &protected));
+    }
+
+    /// The folders that agents may import from.
+    pub(crate) fn host_roots(&self) -> &HostRoots {
+        self.host_roots.get_or_init(|| HostRoots::new(&self.config.import_roots, std::slice::from_ref(&self.root)))
     }
 
     /// The configuration.

@@ -196,7 +196,7 @@ fn ws_rpc_19_to_23_what_is_wrong_is_said_and_the_gateway_stands() {
     // WS-RPC-23
     let bad = invoke(&place, &server, "ov_read", json!({"uri": "not-viking"}));
     assert_eq!((&bad["ok"], &bad["error"]["code"]), (&json!(false), &json!("validation_error")), "{bad}");
-    // add_resource is hidden until it is enabled; its command works all the same.
+    // add_resource is hidden until it is enabled; a person's command works all the same, an agent's does not.
     assert_eq!(
         invoke(&place, &server, "add_resource", json!({"source": "/nonexistent"}))["error"]["code"],
         "not_found"
@@ -204,6 +204,8 @@ fn ws_rpc_19_to_23_what_is_wrong_is_said_and_the_gateway_stands() {
     let command =
         call(&place, &server, "context.command", json!({"sessionKey": "main", "text": "/add-resource /nonexistent"}))
             .json();
+    assert!(command["text"].as_str().unwrap().contains("there is no tool called"), "{command}");
+    let command = place.run(&["ctx", "command", "/add-resource /nonexistent", "--json"]).json();
     assert_eq!(
         command["text"],
         "OpenViking add resource failed: ENOENT: no such file or directory, stat '/nonexistent'"
@@ -322,5 +324,75 @@ fn slash_commands_take_the_same_road_as_tools() {
     command("/ov-search \"anything\"");
     let after = place.run(&["runs", "list", "--json"]).json()["runs"].as_array().unwrap().len();
     assert_eq!(after, before + 1, "a command's call is in the record");
+    server.stop();
+}
+
+#[test]
+fn rows_3_and_4_agents_name_no_path_of_this_machine() {
+    let place = Place::new();
+    let granted = place.home.parent().unwrap().join("granted");
+    let secret = place.home.parent().unwrap().join("secret");
+    for (folder, name) in [(&granted, "open-skill"), (&secret, "secret-skill")] {
+        std::fs::create_dir_all(folder).unwrap();
+        let skill = format!("---\nname: {name}\ndescription: canary {name}\n---\n\nText of {name}.\n");
+        std::fs::write(folder.join("SKILL.md"), skill).unwrap();
+    }
+    std::fs::write(place.vault.join("SKILL.md"), "---\nname: of-vault\ndescription: a note\n---\nx\n").unwrap();
+    let text = |path: &std::path::Path| path.display().to_string();
+    let refused = |server: &Server, paths: &[String]| {
+        for path in paths {
+            for tool in ["add_skill", "add_resource"] {
+                let answer = invoke(&place, server, tool, json!({"source": path}));
+                assert_eq!((&answer["ok"], &answer["error"]["code"]), (&json!(false), &json!("forbidden")), "{answer}");
+            }
+            for command in ["/add-resource", "/add-skill"] {
+                let params = json!({"sessionKey": "main", "text": format!("{command} {path}")});
+                let answer = call(&place, server, "context.command", params).json();
+                let told = answer["text"].as_str().unwrap();
+                assert!(told.contains("agents may not name paths of this machine"), "{command} {path}: {told}");
+            }
+        }
+        let found = invoke(&place, server, "ov_search", json!({"query": "canary secret-skill"}));
+        assert!(
+            !found.to_string().contains("secret-skill.\\n") && !found.to_string().contains("Text of secret"),
+            "{found}"
+        );
+    };
+    let paths = [text(&granted), text(&secret.join("SKILL.md")), "/etc".to_owned(), "file:///etc/hostname".to_owned()];
+    place.config("[context]\nenableAddResourceTool = true\n");
+    let server = place.up();
+    refused(&server, &paths);
+    let person = place.run(&["ctx", "command", &format!("/add-skill {}", text(&granted)), "--json"]).json();
+    assert!(person["text"].as_str().unwrap().starts_with("Imported OpenViking skill (open-skill)"), "{person}");
+    server.stop();
+
+    // A granted folder: what lies in it, not beside it, not in the vault, not in Toolyard's own folder.
+    let around = text(place.home.parent().unwrap());
+    place.config(&format!("[context]\nenableAddResourceTool = true\nimportRoots = [\"{around}\"]\n"));
+    let server = place.up();
+    let answer = invoke(&place, &server, "add_skill", json!({"source": text(&granted)}));
+    assert_eq!(answer["ok"], true, "{answer}");
+    refused(
+        &server,
+        &[around, text(&place.vault), text(&place.vault.join("SKILL.md")), text(&place.home.join("state"))],
+    );
+    server.stop();
+}
+
+#[test]
+fn row_3_the_slash_command_of_a_hidden_tool_is_a_persons_alone() {
+    let (place, server) = served();
+    let secret = place.home.parent().unwrap().join("secret.md");
+    std::fs::write(&secret, "# Canary\n\nthe-canary-of-row-three\n").unwrap();
+    let before = place.run(&["runs", "list", "--json"]).json()["runs"].as_array().unwrap().len();
+    let params = json!({"sessionKey": "main", "text": format!("/add-resource {}", secret.display())});
+    let answer = call(&place, &server, "context.command", params).json();
+    assert!(answer["text"].as_str().unwrap().contains("there is no tool called"), "{answer}");
+    let found = invoke(&place, &server, "ov_search", json!({"query": "the-canary-of-row-three"}));
+    assert!(!found.to_string().contains("secret.md"), "nothing was read: {found}");
+    let after = place.run(&["runs", "list", "--json"]).json()["runs"].as_array().unwrap().len();
+    assert_eq!(after, before + 2, "the refused call and the search are in the record");
+    let person = place.run(&["ctx", "command", &format!("/add-resource {}", secret.display()), "--json"]).json();
+    assert!(person["text"].as_str().unwrap().starts_with("Imported OpenViking resource."), "{person}");
     server.stop();
 }

@@ -117,6 +117,16 @@ fn from_blob(context: &PlanContext<'_>, input: &Input, path: VaultPath, blob: &s
 
 fn from_trash(context: &PlanContext<'_>, input: &Input, path: VaultPath, trash_path: &str) -> Fallible<Planned> {
     let from = VaultPath::parse_trash(trash_path)?;
+    // Where it lay is what the path rules are about: deleting a file does not lift them.
+    let original = trash_path.split_once('/').map_or(trash_path, |(_, rest)| rest);
+    if !context.paths.allows(original) {
+        return Err(Failure::new(
+            ErrorCode::PolicyDenied,
+            format!("the path {original:?} is off limits, in the trash too"),
+        )
+        .detail("path", original)
+        .retryable(false));
+    }
     let Some(stat) = context.view.stat(&from, Purpose::Write)? else { return Err(missing(context.view, &from)) };
     check_no_etag(&path, input.expected_etag.as_deref())?;
     if context.view.stat(&path, Purpose::Write)?.is_some() {

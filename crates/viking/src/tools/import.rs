@@ -6,29 +6,18 @@ use crate::{
     skills,
 };
 use serde_json::Value;
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use toolyard_protocol::ErrorCode;
 
 /// An import takes at most this long, whatever is asked.
 const MAX_SECONDS: f64 = 3600.0;
-
-/// The error for a path that is not there, as Node words it.
-fn not_there(path: &str) -> Thrown {
-    Thrown { code: ErrorCode::NotFound, message: format!("ENOENT: no such file or directory, stat '{path}'") }
-}
 
 pub(super) fn skill(call: &Call<'_>) -> Outcome {
     let source = call.text("source").map(str::trim);
     let data = call.args.get("data").filter(|data| !data.is_null());
     let account = call.viking.account(&call.who)?;
     let told = match (source, data) {
-        (Some(path), None) => {
-            if !Path::new(path).exists() {
-                return Err(not_there(path));
-            }
-            skills::add_path(&account, &call.who, Path::new(path))?
-        }
+        (Some(path), None) => skills::add_path(&account, &call.who, &call.host_path(path)?)?,
         (None, Some(data)) => skills::add_data(&account, &call.who, data)?,
         _ => return Err(Thrown::argument("Provide exactly one of 'path' or 'data' for skill import.")),
     };
@@ -69,12 +58,13 @@ pub(super) fn resource(call: &Call<'_>) -> Outcome {
     if call.text("to").is_some() && call.text("parent").is_some() {
         return Err(Thrown::argument("Cannot specify both 'to' and 'parent'."));
     }
-    if !is_remote(source) && !Path::new(source).exists() {
-        return Err(not_there(source));
-    }
+    let path = match is_remote(source) {
+        true => source.to_owned(),
+        false => call.host_path(source)?.display().to_string(),
+    };
     let account = call.viking.account(&call.who)?;
     let new = NewResource {
-        path: Some(source.to_owned()),
+        path: Some(path),
         to: text("to"),
         parent: text("parent"),
         reason: text("reason"),

@@ -13,12 +13,14 @@ pub(crate) mod trace;
 use crate::{
     config::{ContextConfig, PeerRole},
     error::{ApiError, Code},
+    host_paths::HostPaths,
     service::Viking,
     uri::Identity,
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use toolyard_engine::authority::HostArgument;
 use toolyard_protocol::{
     Availability, ErrorCode, Idempotency, RiskLevel, Schema, ToolDefinition, ToolName, Undo, canonical::sha256_hex,
 };
@@ -83,7 +85,7 @@ const TOOLS: [Tool; 15] = [
         "add_skill",
         "import",
         true,
-        "Keeps a skill for later: a SKILL.md file or folder on this machine, its text, or the description of an MCP tool.",
+        "Keeps a skill for later: the text of a SKILL.md or the description of an MCP tool, as `data`. `source` names a file or folder of this machine and is for folders that the owner granted.",
     ),
     tool(
         "add_resource",
@@ -181,6 +183,19 @@ pub fn definitions(config: &ContextConfig) -> Vec<ToolDefinition> {
     on.filter_map(|tool| tool.definition(schemas.get(tool.name)?)).collect()
 }
 
+/// The argument of the import tools that names a file or folder of this machine.
+const SOURCE: &[HostArgument] = &[HostArgument { name: "source", remote: &crate::resources::REMOTE }];
+
+/// The arguments of a tool that name paths of this machine.
+pub fn host_arguments(name: &str) -> &'static [HostArgument] {
+    match name {
+        // A skill is never fetched, so whatever its source says is taken for a path.
+        "add_skill" => &[HostArgument { name: "source", remote: &[] }],
+        "add_resource" => SOURCE,
+        _ => &[],
+    }
+}
+
 /// The names of the tools that change something.
 pub fn writing_tools() -> Vec<&'static str> {
     TOOLS.iter().filter(|tool| tool.writes).map(|tool| tool.name).collect()
@@ -270,6 +285,8 @@ pub struct Session {
     pub agent: Option<String>,
     /// Who wrote, where peers are persons.
     pub sender: Option<String>,
+    /// The paths of this machine that may be read for it.
+    pub host_paths: HostPaths,
     /// Ends what takes long.
     pub cancel: CancellationToken,
 }
@@ -373,6 +390,11 @@ impl Call<'_> {
     /// A text that is not blank.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.args.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty())
+    }
+
+    /// A path of this machine that may be read for this session.
+    pub(crate) fn host_path(&self, named: &str) -> Result<std::path::PathBuf, Thrown> {
+        self.viking.host_roots().admit(self.session.host_paths, named)
     }
 
     pub(crate) fn number(&self, name: &str) -> Option<f64> {

@@ -90,6 +90,7 @@ pub(crate) fn session() -> Session {
         key: Some("agent:main:main".to_owned()),
         id: Some("e211be14-ad73-4f0b-861b-9e2b39c390fe".to_owned()),
         agent: Some("main".to_owned()),
+        host_paths: toolyard_viking::HostPaths::All,
         ..Session::default()
     }
 }

@@ -162,6 +162,7 @@ async fn the_calls_of_the_original_plugin_are_answered_alike() {
                 key: text("sessionKey"),
                 id: text("sessionId"),
                 agent: text("agentId"),
+                host_paths: toolyard_viking::HostPaths::All,
                 ..Session::default()
             };
             let mut args = call["args"].clone();
