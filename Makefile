@@ -156,10 +156,12 @@ schema: tools-needed ## write schema/ anew from the types
 docs: tools-needed ## write the generated pages anew
 	$(DEBUG)
 	"$$CARGO_TARGET_DIR/debug/toolyard" config reference > docs/configuration.md
+	"$$CARGO_TARGET_DIR/debug/toolyard" config authority > docs/authority.md
 
 docs-check: tools-needed ## generated pages are current, links resolve
 	$(DEBUG)
 	"$$CARGO_TARGET_DIR/debug/toolyard" config reference | diff -u docs/configuration.md - || { echo "docs/configuration.md is out of date: run make docs"; exit 1; }
+	"$$CARGO_TARGET_DIR/debug/toolyard" config authority | diff -u docs/authority.md - || { echo "docs/authority.md is out of date: run make docs"; exit 1; }
 	python3 scripts/check_links.py
 	python3 scripts/check_test_names.py
 

@@ -3,6 +3,7 @@
 //! What a command means is decided here; what it does is done by the engine behind the method table of
 //! `toolyard-gateway`, in this process or in a running Toolyard.
 
+pub mod authority;
 pub mod backend;
 pub mod cli;
 pub mod commands;

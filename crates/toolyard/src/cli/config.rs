@@ -12,6 +12,9 @@ pub enum ConfigCommand {
     /// Print the reference of every key, in Markdown
     #[command(hide = true)]
     Reference,
+    /// Print the page about who may do what, in Markdown
+    #[command(hide = true)]
+    Authority,
 }
 
 /// `toolyard explain`.

@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use crate::{
+    authority,
     cli::{ConfigCommand, Global},
     config, output,
 };
@@ -12,6 +13,10 @@ use toolyard_protocol::{ErrorCode, Failure};
 pub(super) fn run(global: &Global, command: ConfigCommand) -> Outcome {
     if let ConfigCommand::Reference = command {
         output::data(config::reference().trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let ConfigCommand::Authority = command {
+        output::data(authority::page().map_err(crate::wiring::refused)?.trim_end());
         return Ok(ExitCode::SUCCESS);
     }
     let resolved = config::resolve(global)?;
@@ -47,7 +52,7 @@ pub(super) fn run(global: &Global, command: ConfigCommand) -> Outcome {
                 ));
             }
         }
-        ConfigCommand::Reference => {}
+        ConfigCommand::Reference | ConfigCommand::Authority => {}
     }
     Ok(ExitCode::SUCCESS)
 }

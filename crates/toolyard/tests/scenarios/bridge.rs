@@ -15,7 +15,7 @@ const SESSION: &str = "agent:main:claude";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Claude Code, as far as a channel plugin sees it.
-struct Host {
+pub(crate) struct Host {
     child: Child,
     input: Option<ChildStdin>,
     lines: mpsc::Receiver<Value>,
@@ -26,12 +26,12 @@ struct Host {
 
 impl Host {
     /// Starts `toolyard mcp`, which speaks with the same running Toolyard.
-    fn start_mcp(place: &Place) -> Self {
+    pub(crate) fn start_mcp(place: &Place) -> Self {
         Self::spawn(place.command(&["mcp"]))
     }
 
     /// Starts what the MCP configuration names, as Claude Code does.
-    fn start(opened: &Value) -> Self {
+    pub(crate) fn start(opened: &Value) -> Self {
         let server = &opened["mcpConfig"]["mcpServers"]["toolyard"];
         let mut command = Command::new(server["command"].as_str().unwrap());
         command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nonexistent").env("TOOLYARD_LOG", "warn");
@@ -91,24 +91,24 @@ impl Host {
         id
     }
 
-    fn request(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.begin(method, params);
         self.wait_for(method, |line| line["id"] == id)
     }
 
-    fn initialize(&mut self) -> Value {
+    pub(crate) fn initialize(&mut self) -> Value {
         let client = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "claude-code", "version": "2.1.0"}});
         let hello = self.request("initialize", client);
         self.notify("notifications/initialized", json!({}));
         hello["result"].clone()
     }
 
-    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.request("tools/call", json!({"name": tool, "arguments": arguments}))["result"].clone()
     }
 
     /// Calls until the bridge is there; what is said while it is down is given back as well.
-    fn call_until_up(&mut self, tool: &str, arguments: Value) -> (Value, Vec<Value>) {
+    pub(crate) fn call_until_up(&mut self, tool: &str, arguments: Value) -> (Value, Vec<Value>) {
         let end = Instant::now() + PATIENCE;
         let mut refusals = Vec::new();
         loop {
@@ -137,7 +137,7 @@ fn run(place: &Place, server: &Server, args: &[&str]) -> Ran {
     place.run_bare(&[args, &["--url", url, "--token", TOKEN, "--json"]].concat())
 }
 
-fn open(place: &Place, server: &Server) -> Value {
+pub(crate) fn open(place: &Place, server: &Server) -> Value {
     let opened =
         run(place, server, &["bridge", "open", "--session", "claude", "--allow-sender", "u1", "--chat-id", "7"]);
     assert_eq!(opened.code, 0, "{opened:?}");

@@ -1,0 +1,306 @@
+//! Every built-in tool by every door of the real binary, with hostile arguments made from its schema: no door leads an
+//! agent to a file of this machine, past the path rules, to an effect that nobody approved, or to a call without a record.
+//!
+//! The methods themselves, with every scope, are tried over real sockets in `crates/gateway/tests/it/authority.rs`.
+
+use crate::{
+    bridge::{Host, open},
+    harness::{Place, Server},
+};
+use serde_json::{Map, Value, json};
+use std::{
+    io::{Read, Write},
+    path::Path,
+    time::Duration,
+};
+use toolyard_catalog::ToolEntry;
+use toolyard_gateway::{
+    client::{Client, Connect, Credential},
+    registry,
+};
+
+const TOKEN: &str = "test-token-of-16-chars";
+/// Stands in files that no agent may read.
+const CANARY: &str = "canary-7f3a9c51e2";
+/// Nothing here takes this long on any machine that works.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Slash commands, each with a path of the host.
+const COMMANDS: [&str; 5] = ["/add-resource", "/add-skill", "/ov-search", "/ov-recall-trace --trace-id", "/ov-read"];
+
+/// A vault with a note that is off limits, a file outside of it, and a running Toolyard that asks before every write.
+struct Ground {
+    place: Place,
+    server: Server,
+    /// Values that a hostile caller puts wherever a text goes.
+    hostile: Vec<String>,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let place = Place::new();
+        place.note("open.md", "# Open\n\nnothing special\n");
+        place.note("private/secret.md", &format!("# Private\n\n{CANARY} in the vault\n"));
+        let outside = place.home.parent().unwrap().join("outside");
+        std::fs::create_dir_all(&outside).unwrap();
+        let skill = outside.join("SKILL.md");
+        std::fs::write(&skill, format!("---\nname: stolen\ndescription: {CANARY}\n---\n\n{CANARY}\n")).unwrap();
+        place.config(
+            "[tools]\ntoolSearch = true\n[policy.sandbox]\ndenyGlobs = [\"private/**\"]\n[context]\nenableAddResourceTool = true\naskBeforeWriting = true\n",
+        );
+        let server = place.up();
+        let skill = skill.display().to_string();
+        let hostile = vec![format!("file://{skill}"), skill, "private/secret.md".to_owned()];
+        Self { place, server, hostile }
+    }
+
+    fn url(&self) -> &str {
+        self.server.ready["url"].as_str().unwrap()
+    }
+
+    fn runs(&self) -> usize {
+        let listed = self.place.run(&["runs", "list", "--limit", "10000", "--json"]).json();
+        listed["runs"].as_array().unwrap().len()
+    }
+
+    async fn connect(&self, scopes: &[&str]) -> Client {
+        let connect = Connect {
+            url: self.url().replacen("http", "ws", 1),
+            ca_file: None,
+            credential: Credential::Shared(TOKEN.to_owned()),
+            identity: None,
+            scopes: scopes.iter().map(|s| (*s).to_owned()).collect(),
+            mode: "cli".to_owned(),
+            timeout: PATIENCE,
+        };
+        Client::connect(&connect).await.unwrap()
+    }
+
+    /// An HTTP exchange with the gateway's token: the head and the body of the answer.
+    fn http(&self, method: &str, path: &str, headers: &str, body: &Value) -> (String, String) {
+        let address = self.url().strip_prefix("http://").unwrap();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let body = if method == "GET" { String::new() } else { body.to_string() };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        (head.to_owned(), body.to_owned())
+    }
+
+    fn owner(&self, method: &str, path: &str, body: &Value) -> (String, String) {
+        self.http(method, path, &format!("Authorization: Bearer {TOKEN}\r\n"), body)
+    }
+
+    /// What must hold whatever was tried.
+    fn unharmed(&self, door: &str) {
+        let place = &self.place;
+        assert_eq!(place.read("open.md"), "# Open\n\nnothing special\n", "{door} changed a note");
+        assert!(place.read("private/secret.md").contains(CANARY), "{door} changed the private note");
+        let notes = std::fs::read_dir(&place.vault).unwrap().filter_map(Result::ok);
+        let names: Vec<String> = notes.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+        let own: Vec<&String> = names.iter().filter(|name| !name.starts_with('.')).collect();
+        assert_eq!(own.len(), 2, "{door} left something in the vault: {names:?}");
+        assert!(!holds(&place.home.join("context"), CANARY), "{door} brought the canary into the context store");
+        assert_eq!(place.run(&["devices", "list", "--json"]).json()["paired"], json!([]), "{door} paired a device");
+        assert_eq!(place.run(&["plugins", "list", "--json"]).json()["plugins"], json!([]), "{door} added a plugin");
+    }
+}
+
+/// Whether a text stands in a file below a folder.
+fn holds(folder: &Path, text: &str) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    entries.filter_map(Result::ok).any(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            return holds(&path, text);
+        }
+        std::fs::read(&path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text))
+    })
+}
+
+/// A value of the schema's type, hostile where it can be.
+fn value(schema: &Value, hostile: &str) -> Value {
+    if let Some(first) = schema["enum"].as_array().and_then(|words| words.first()) {
+        return first.clone();
+    }
+    match schema["type"].as_str() {
+        Some("boolean") => json!(true),
+        Some("number" | "integer") => json!(1),
+        Some("array") => json!([value(&schema["items"], hostile)]),
+        Some("object") => json!({}),
+        _ => hostile.into(),
+    }
+}
+
+/// Arguments for a tool: all of its properties, and each text alone beside what is required.
+fn attempts(tool: &ToolEntry, hostile: &str) -> Vec<Map<String, Value>> {
+    let schema = tool.definition().input_schema.value();
+    let properties = schema["properties"].as_object().cloned().unwrap_or_default();
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let with = |wanted: &dyn Fn(&str) -> bool| -> Map<String, Value> {
+        let chosen = properties.iter().filter(|(name, _)| wanted(name));
+        chosen.map(|(name, schema)| (name.clone(), value(schema, hostile))).collect()
+    };
+    let mut all = vec![with(&|_| true)];
+    for (name, _) in properties.iter().filter(|(_, schema)| value(schema, hostile) == hostile) {
+        all.push(with(&|other| other == name || required.contains(&other)));
+    }
+    all.dedup();
+    all
+}
+
+fn all_attempts(ground: &Ground) -> Vec<(String, Value)> {
+    let tools = toolyard::authority::built_in_tools().unwrap();
+    let mut all = Vec::new();
+    for tool in &tools {
+        for hostile in &ground.hostile {
+            all.extend(attempts(tool, hostile).into_iter().map(|args| (tool.name().to_string(), Value::Object(args))));
+        }
+    }
+    assert!(all.len() > 200, "{}", all.len());
+    all
+}
+
+fn clean(door: &str, tool: &str, args: &Value, answer: &str) {
+    assert!(!answer.contains(CANARY), "{door}: {tool} {args} gave the canary away: {answer}");
+}
+
+#[test]
+fn no_tool_leads_by_websocket_plan_script_or_slash_command_beyond_what_was_given() {
+    let ground = Ground::new();
+    let all = all_attempts(&ground);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for scopes in [&["operator.write"][..], &["operator.read", "operator.write", "operator.pairing"]] {
+        let before = ground.runs();
+        runtime.block_on(async {
+            let mut client = ground.connect(scopes).await;
+            for (tool, args) in &all {
+                let params = json!({"name": tool, "sessionKey": "agent:main:main", "args": args});
+                let answer = client.call("tools.invoke", params).await;
+                clean("websocket", tool, args, &format!("{answer:?}"));
+            }
+        });
+        assert!(ground.runs() >= before + all.len(), "a call by websocket left no record");
+    }
+    ground.unharmed("websocket");
+    runtime.block_on(async {
+        let mut client = ground.connect(&["operator.write"]).await;
+        for (tool, args) in &all {
+            let plan = json!({"version": "1.0", "goal": "g", "riskLevel": "commands", "steps": [{"id": "s", "tool": tool, "args": args}]});
+            let answer = client.call("plans.run", json!({"plan": plan, "consent": {"approved": true}})).await;
+            clean("plan", tool, args, &format!("{answer:?}"));
+        }
+        for hostile in &ground.hostile {
+            for command in COMMANDS {
+                let text = format!("{command} {hostile}");
+                let answer = client.call("context.command", json!({"sessionKey": "main", "text": text})).await;
+                clean("slash command", command, &json!(hostile), &format!("{answer:?}"));
+            }
+        }
+        for part in all.chunks(20) {
+            let calls = json!(part.iter().map(|(tool, args)| json!([tool, args])).collect::<Vec<_>>());
+            let code = format!(
+                "const said = []; for (const [tool, args] of {calls}) {{ try {{ said.push(await openclaw.tools.call(tool, args)) }} catch (e) {{ said.push(String(e)) }} }} return said;"
+            );
+            let params = json!({"name": "tool_search_code", "sessionKey": "agent:main:main", "args": {"code": code}});
+            let answer = client.call("tools.invoke", params).await;
+            clean("script", "tool_search_code", &calls, &format!("{answer:?}"));
+        }
+    });
+    ground.unharmed("plan, script or slash command");
+    ground.server.stop();
+}
+
+#[test]
+fn no_tool_leads_by_http_mcp_or_bridge_beyond_what_was_given() {
+    let ground = Ground::new();
+    let all = all_attempts(&ground);
+    let before = ground.runs();
+    for (tool, args) in &all {
+        let (_, body) = ground.owner("POST", "/tools/invoke", &json!({"tool": tool, "args": args}));
+        clean("http", tool, args, &body);
+    }
+    assert!(ground.runs() >= before + all.len(), "a call by http left no record");
+    ground.unharmed("http");
+
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    let (head, _) = ground.owner("POST", "/mcp", &hello);
+    let session = head.lines().find_map(|line| line.to_lowercase().strip_prefix("mcp-session-id: ").map(str::to_owned));
+    let headers = format!(
+        "Authorization: Bearer {TOKEN}\r\nMCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: {}\r\n",
+        session.unwrap()
+    );
+    for (tool, args) in &all {
+        let call =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": args}});
+        clean("mcp over http", tool, args, &ground.http("POST", "/mcp", &headers, &call).1);
+    }
+    ground.unharmed("mcp over http");
+
+    let opened = open(&ground.place, &ground.server);
+    for (door, mut host) in [("mcp", Host::start_mcp(&ground.place)), ("bridge", Host::start(&opened))] {
+        host.initialize();
+        host.call_until_up("vault.listFiles", json!({}));
+        for (tool, args) in &all {
+            clean(door, tool, args, &host.call(tool, args.clone()).to_string());
+        }
+        for uri in ["vault:///private/secret.md", "file:///etc/hostname", "toolyard://vault/private/secret.md"] {
+            clean(
+                door,
+                "resources/read",
+                &json!(uri),
+                &host.request("resources/read", json!({"uri": uri})).to_string(),
+            );
+        }
+        drop(host);
+        ground.unharmed(door);
+    }
+    ground.server.stop();
+}
+
+#[test]
+fn no_route_answers_without_its_credential_and_the_stores_http_takes_no_host_path() {
+    let ground = Ground::new();
+    for route in registry::ROUTES {
+        let path = route.path.replace("{run}", "none").replace("/*", "/fs/ls");
+        for method in ["GET", "POST"] {
+            for shown in ["", "Authorization: Bearer wrong\r\n", "X-API-Key: wrong\r\n"] {
+                let (head, _) = ground.http(method, &path, shown, &json!({}));
+                let status: u16 = head.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_default();
+                // A method that a route does not know, and a body that it does not take, may be refused before the
+                // credential is looked at.
+                let refused = [401, 405, 413, 426, 429].contains(&status);
+                let open = route.credential == registry::Credential::None && method == "GET";
+                assert!(refused || route.credential == registry::Credential::None, "{method} {path} {shown:?}: {head}");
+                assert!(!open || status == 200, "{method} {path}: {head}");
+            }
+        }
+    }
+    for hostile in &ground.hostile {
+        for (path, body) in [
+            ("/api/v1/resources", json!({"path": hostile})),
+            ("/api/v1/resources", json!({"path": hostile, "watch_interval": 1})),
+            ("/api/v1/resources", json!({"temp_file_id": hostile})),
+            ("/api/v1/resources", json!({"temp_file_id": format!("../../../{hostile}")})),
+            ("/api/v1/skills", json!({"data": hostile})),
+            ("/api/v1/skills", json!({"temp_file_id": hostile})),
+            ("/api/v1/skills", json!({"temp_file_id": hostile, "list_only": true})),
+            ("/openviking/api/v1/resources", json!({"path": hostile})),
+        ] {
+            let (head, answer) = ground.owner("POST", path, &body);
+            assert!(!head.starts_with("HTTP/1.1 200"), "{path} {body}: {head} {answer}");
+            clean("context store's http", path, &body, &answer);
+        }
+        let (_, answer) =
+            ground.owner("GET", &format!("/api/v1/content/read?uri=viking://resources/{hostile}"), &json!({}));
+        clean("context store's http", "content/read", &json!(hostile), &answer);
+    }
+    ground.unharmed("context store's http");
+    ground.server.stop();
+}
