@@ -34,7 +34,6 @@ impl IndexProgram {
             read: vec![program.to_owned()],
             write: self.folder.iter().cloned().chain([temporary.to_owned()]).collect(),
             network: self.folder.is_none(),
-            ..Confinement::default()
         };
         if self.folder.is_none() {
             walls.read.extend(CREDENTIAL_FILES.iter().filter_map(std::env::var_os).map(PathBuf::from));
