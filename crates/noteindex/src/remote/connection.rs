@@ -71,7 +71,7 @@ impl Connection {
             is_alive: Arc::new(AtomicBool::new(true)),
             why: Arc::default(),
         });
-        tokio::spawn(send(requests, frames));
+        tokio::spawn(send(requests, frames, connection.is_alive.clone()));
         tokio::spawn(receive(
             replies,
             child,
@@ -175,10 +175,16 @@ impl Drop for Parts {
     }
 }
 
-async fn send(mut requests: Box<dyn AsyncWrite + Send + Unpin>, mut frames: mpsc::Receiver<Vec<u8>>) {
+async fn send(
+    mut requests: Box<dyn AsyncWrite + Send + Unpin>,
+    mut frames: mpsc::Receiver<Vec<u8>>,
+    is_alive: Arc<AtomicBool>,
+) {
     while let Some(frame) = frames.recv().await {
         if requests.write_all(&frame).await.is_err() || requests.flush().await.is_err() {
-            // The receiving task sees the end of the program and tells everybody who waits.
+            // The receiving task sees the end of the program too and tells everybody who waits, perhaps a moment later.
+            // Whoever asks again before that must not be given this program.
+            is_alive.store(false, Ordering::Release);
             return;
         }
     }
