@@ -66,6 +66,8 @@ pub fn serve_as(
                 locked(&served.readers).remove(&handle);
                 reply.finish(Ok(Reply::Done));
             }
+            // Whoever gave up a writer may ask for the next one at once.
+            Request::CloseWriter(handle) if served.close_at_once(handle) => reply.finish(Ok(Reply::Done)),
             request => {
                 let served = served.clone();
                 runtime.spawn(async move { served.answer(request, reply).await });
@@ -171,6 +173,22 @@ impl Served {
 
     fn index(&self) -> IndexResult<&Arc<dyn NoteIndex>> {
         self.index.get().ok_or_else(|| protocol("no index is open"))
+    }
+
+    /// Closes a writer that does nothing at the moment; whether it is closed.
+    fn close_at_once(&self, handle: Handle) -> bool {
+        let mut writers = locked(&self.writers);
+        let is_closed = writers.get(&handle).is_none_or(|writer| match writer.try_lock() {
+            Ok(mut slot) => {
+                drop(slot.take());
+                true
+            }
+            Err(_) => false,
+        });
+        if is_closed {
+            writers.remove(&handle);
+        }
+        is_closed
     }
 
     fn handle(&self) -> Handle {

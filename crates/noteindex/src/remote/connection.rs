@@ -103,7 +103,7 @@ impl Connection {
         self.touch();
     }
 
-    fn touch(&self) {
+    pub(super) fn touch(&self) {
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 

@@ -81,6 +81,14 @@ impl Supervisor {
         self.live.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|connection| connection.is_alive())
     }
 
+    /// The running program, about to be used: from here on it is not idle.
+    fn used(&self) -> Option<Arc<Connection>> {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = live.as_ref().filter(|connection| connection.is_alive())?;
+        connection.touch();
+        Some(connection.clone())
+    }
+
     pub(super) fn is_running(&self) -> bool {
         self.live().is_some()
     }
@@ -92,11 +100,11 @@ impl Supervisor {
 
     /// The running program, started if it does not run.
     pub(super) async fn connection(self: &Arc<Self>) -> IndexResult<Arc<Connection>> {
-        if let Some(connection) = self.live() {
+        if let Some(connection) = self.used() {
             return Ok(connection);
         }
         let mut starts = self.starting.lock().await;
-        if let Some(connection) = self.live() {
+        if let Some(connection) = self.used() {
             return Ok(connection);
         }
         let ended = self.live.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -278,10 +278,10 @@ async fn a_reader_outlives_its_program_and_a_writer_does_not() {
 async fn a_program_that_nobody_uses_is_stopped_and_started_again() {
     let dir = tempfile::tempdir().unwrap();
     let threads = Threads::new(dir.path());
-    let index = remote(&threads, Duration::from_millis(200));
+    let index = remote(&threads, Duration::from_millis(400));
     assert!(index.is_resting(), "nothing is started before it is used");
     let writer = index.write(&spec(), Start::Continue).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
     assert!(!index.is_resting(), "an open writer is use");
     drop(writer);
     complete(&index, "a.md", "apple pie").await.unwrap();
