@@ -301,19 +301,27 @@ impl Served {
         let mut slot = writer.lock().await;
         let Some(writer) = slot.as_mut() else { return reply.finish(Err(protocol("the writer is closed"))) };
         match request {
-            EditRequest::Files => reply.finish_rows(writer.files().await, Reply::Files),
+            // The lock is let go of before the answer: whoever has it may close the writer at once.
+            EditRequest::Files => {
+                let files = writer.files().await;
+                drop(slot);
+                reply.finish_rows(files, Reply::Files);
+            }
             EditRequest::KnownVectors(hashes) => {
                 let known = writer.known_vectors(&hashes).await.map(|known| known.into_iter().collect());
+                drop(slot);
                 reply.finish_rows(known, Reply::Known);
             }
             EditRequest::Put(batch) => {
                 let written = writer.put(batch).await;
                 let is_changed = writer.is_changed();
+                drop(slot);
                 reply.finish(written.map(|()| Reply::Writer(handle, is_changed)));
             }
             EditRequest::Complete => {
                 let Some(writer) = slot.take() else { return reply.finish(Err(protocol("the writer is closed"))) };
                 locked(&self.writers).remove(&handle);
+                drop(slot);
                 reply.finish(writer.complete().await.map(Reply::Version));
             }
         }
