@@ -22,6 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
+use toolyard_gateway::local::LocalSecret;
 use toolyard_knowledge::{
     embed::{Embedder, Purpose, StaticTable},
     index::{ChunkFilter, FileRow, FileState, IndexSpec, NoteIndex, Start, VectorColumns, WriteBatch, file_id, hash64},
@@ -439,7 +440,8 @@ impl Server {
     }
 
     fn client(&self) -> Result<Client> {
-        let stream = UnixStream::connect(&self.socket).context("the server has no socket")?;
+        let mut stream = UnixStream::connect(&self.socket).context("the server has no socket")?;
+        stream.write_all(LocalSecret::of_socket(&self.socket)?.first_line()?.as_bytes())?;
         Ok(Client { out: stream.try_clone()?, lines: BufReader::new(stream), id: 0 })
     }
 }

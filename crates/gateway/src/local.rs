@@ -1,13 +1,17 @@
 //! The local door: a Unix socket for the command line on the same machine. One JSON object a line, each way.
 //!
 //! ```text
+//! -> {"secret":"..."}                             once, first
 //! -> {"id":1,"method":"plans.run","params":{...}}
 //! <- {"id":1,"event":{...}}                       any number
 //! <- {"id":1,"ok":true,"result":{...}}            exactly one; or {"id":1,"ok":false,"error":{code,message,...}}
 //! ```
 //!
-//! Who may connect is the file system's business: the socket lies in a folder only its owner can enter, and the
-//! kernel tells who is at the other end. Several requests may be under way on one connection.
+//! The socket lies in a folder that only its owner can enter, the kernel tells which user is at the other end, and the
+//! first line must hold the secret of the running server ([`LocalSecret`]): a plugin runs as the owner too. Several
+//! requests may be under way on one connection.
+
+mod secret;
 
 use crate::methods::{EventSink, Service};
 use serde::{Deserialize, Serialize};
@@ -21,6 +25,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::{Caller, redact::redactor};
 use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure};
+
+pub use secret::LocalSecret;
 
 /// A line longer than this ends the connection.
 const MAX_LINE: usize = 32 << 20;
@@ -66,15 +72,48 @@ pub async fn bind(path: &Path) -> std::io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Serves until told to stop. `owner` is the only user who may connect.
-pub async fn serve(listener: UnixListener, service: Service, owner: u32, principal: String, stop: CancellationToken) {
+/// Who may connect to a local socket.
+#[derive(Clone)]
+pub struct Owner {
+    /// The only user whose processes may connect.
+    pub uid: u32,
+    /// What they must send first.
+    pub secret: LocalSecret,
+    /// The name under which their requests are recorded.
+    pub principal: String,
+}
+
+impl Owner {
+    /// Whether the process at the other end is one of the owner's own, judged by the user and by the first line. A
+    /// process that is not is told so.
+    pub async fn admits(&self, stream: &mut UnixStream) -> bool {
+        if stream.peer_cred().map(|c| c.uid()).ok() != Some(self.uid) {
+            return false;
+        }
+        if self.secret.admits(stream).await {
+            return true;
+        }
+        let failure = Failure::new(ErrorCode::PolicyDenied, "the first line does not hold the local socket's secret")
+            .suggest("Send {\"secret\":\"...\"} first, with the text of local.secret beside the socket.");
+        let reply = Reply { ok: Some(false), error: Some(failure), ..Reply::default() };
+        let mut line = serde_json::to_vec(&reply).unwrap_or_default();
+        line.push(b'\n');
+        if let Err(error) = stream.write_all(&line).await {
+            tracing::debug!(%error, "a refused client of a local socket is gone");
+        }
+        false
+    }
+}
+
+/// Serves until told to stop.
+pub async fn serve(listener: UnixListener, service: Service, owner: Owner, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => return,
         };
-        let stream = match accepted {
+        let mut stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "the local socket could not accept");
@@ -82,15 +121,17 @@ pub async fn serve(listener: UnixListener, service: Service, owner: u32, princip
                 continue;
             }
         };
-        if stream.peer_cred().map(|c| c.uid()).ok() != Some(owner) {
-            continue; // dropped: somebody else's process
-        }
         let Ok(place) = places.clone().try_acquire_owned() else { continue };
-        let (service, principal, stop) = (service.clone(), principal.clone(), stop.clone());
+        let (service, owner, stop) = (service.clone(), owner.clone(), stop.clone());
         tokio::spawn(async move {
             let _place = place;
+            let served = async {
+                if owner.admits(&mut stream).await {
+                    connection(stream, service, owner.principal).await;
+                }
+            };
             tokio::select! {
-                () = connection(stream, service, principal) => {}
+                () = served => {}
                 () = stop.cancelled() => {}
             }
         });
@@ -170,6 +211,19 @@ async fn next_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>)
     }
 }
 
+/// Connects to a local socket and sends the secret. `None` where nobody listens.
+pub async fn connect(path: &Path) -> Result<Option<UnixStream>, Failure> {
+    let Ok(mut stream) = UnixStream::connect(path).await else { return Ok(None) };
+    let secret = LocalSecret::of_socket(path).map_err(|e| {
+        Failure::new(ErrorCode::PolicyDenied, format!("a Toolyard is running, but {e}"))
+            .suggest("Run the command as the user who started it, outside of any sandbox; restart an older Toolyard.")
+    })?;
+    secret.send(&mut stream).await.map_err(|e| {
+        Failure::new(ErrorCode::Unavailable, format!("the running Toolyard closed the connection: {e}"))
+    })?;
+    Ok(Some(stream))
+}
+
 /// The command line's end.
 pub struct Client {
     reader: BufReader<tokio::net::unix::OwnedReadHalf>,
@@ -178,10 +232,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, if a living Toolyard listens there.
-    pub async fn connect(path: &Path) -> std::io::Result<Self> {
-        let (reader, writer) = UnixStream::connect(path).await?.into_split();
-        Ok(Self { reader: BufReader::new(reader), writer, next_id: 1 })
+    /// Connects and sends the secret. `None` where no living Toolyard listens; a failure where one does but its secret
+    /// cannot be read.
+    pub async fn connect(path: &Path) -> Result<Option<Self>, Failure> {
+        let Some(stream) = connect(path).await? else { return Ok(None) };
+        let (reader, writer) = stream.into_split();
+        Ok(Some(Self { reader: BufReader::new(reader), writer, next_id: 1 }))
     }
 
     /// Calls a method; events go to the sink as they come.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use toolyard_engine::Caller;
 use toolyard_gateway::{EventSink, local::Client};
-use toolyard_protocol::Failure;
+use toolyard_protocol::{ErrorCode, Failure};
 
 /// How long a command waits for upstream servers and plugins that were never seen.
 const MEET_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
@@ -28,7 +28,7 @@ impl Backend {
     pub async fn open(global: &Global, needs: Needs) -> Result<Self, Failure> {
         let resolved = config::resolve(global)?;
         if !global.in_process
-            && let Some(client) = running(&resolved, global).await
+            && let Some(client) = running(&resolved, global).await?
         {
             return Ok(Self::There(client));
         }
@@ -69,9 +69,15 @@ impl Backend {
     }
 }
 
-pub(crate) async fn running(resolved: &Resolved, global: &Global) -> Option<Client> {
-    let mut client = Client::connect(&resolved.home.socket()).await.ok()?;
-    let status = client.call("status", json!({}), None).await.ok()?;
+/// The running Toolyard that serves what is meant. A failure where one runs but its local socket's secret cannot be
+/// read or is not accepted: working beside it in this process would hide that.
+pub(crate) async fn running(resolved: &Resolved, global: &Global) -> Result<Option<Client>, Failure> {
+    let Some(mut client) = Client::connect(&resolved.home.socket()).await? else { return Ok(None) };
+    let status = match client.call("status", json!({}), None).await {
+        Ok(status) => status,
+        Err(failure) if failure.code == ErrorCode::PolicyDenied => return Err(failure),
+        Err(_) => return Ok(None),
+    };
     let served = status.get("vault").and_then(Value::as_str).unwrap_or_default();
     if resolved.vault_was_given && served != resolved.vault.display().to_string() {
         if !global.quiet {
@@ -79,7 +85,7 @@ pub(crate) async fn running(resolved: &Resolved, global: &Global) -> Option<Clie
                 "the running Toolyard serves another vault ({served}); working in this process instead"
             ));
         }
-        return None;
+        return Ok(None);
     }
-    Some(client)
+    Ok(Some(client))
 }

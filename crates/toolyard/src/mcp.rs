@@ -11,6 +11,7 @@ use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine};
 use toolyard_gateway::{
     Lane, SessionTools,
     admission::Rule,
+    local::Owner,
     methods::MethodExtension,
     mount::{Endpoint, MountBody},
 };
@@ -111,7 +112,7 @@ const MAX_LOCAL: usize = 256;
 pub async fn serve_local(
     listener: UnixListener,
     server: McpServer,
-    owner: u32,
+    owner: Owner,
     client: Client,
     stop: CancellationToken,
 ) {
@@ -121,17 +122,17 @@ pub async fn serve_local(
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => return,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((mut stream, _)) = accepted else {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             continue;
         };
-        if stream.peer_cred().map(|c| c.uid()).ok() != Some(owner) {
-            continue; // dropped: somebody else's process
-        }
         let Ok(place) = places.clone().try_acquire_owned() else { continue };
-        let (server, client, stop) = (server.clone(), client.clone(), stop.clone());
+        let (server, owner, client, stop) = (server.clone(), owner.clone(), client.clone(), stop.clone());
         tokio::spawn(async move {
             let _place = place;
+            if !owner.admits(&mut stream).await {
+                return;
+            }
             let (input, output) = stream.into_split();
             if let Err(error) = server.serve_stdio(client, input, output, stop).await {
                 tracing::info!(%error, "an MCP client is gone");

@@ -60,14 +60,15 @@ pub(super) async fn run(global: &Global) -> Outcome {
                 },
             );
             match Client::connect(&resolved.home.socket()).await {
-                Ok(mut client) => add(
+                Ok(Some(mut client)) => add(
                     "running",
                     match client.call("status", json!({}), None).await {
                         Ok(status) => Ok(format!("yes, pid {}", status["pid"])),
                         Err(failure) => Err(failure.message),
                     },
                 ),
-                Err(_) => add("running", Ok("no".to_owned())),
+                Ok(None) => add("running", Ok("no".to_owned())),
+                Err(failure) => add("running", Err(failure.message)),
             }
             for (what, result) in store_findings(global, resolved.config.knowledge.enabled).await {
                 add(what, result);

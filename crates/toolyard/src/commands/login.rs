@@ -107,7 +107,7 @@ async fn done(global: &Global, resolved: &Resolved, server: &str, tools: usize) 
 /// Tells a Toolyard that runs. It would find out by itself, a little later.
 async fn tell(global: &Global, resolved: &Resolved, method: &str, server: &str) {
     if !global.in_process
-        && let Some(mut client) = backend::running(resolved, global).await
+        && let Ok(Some(mut client)) = backend::running(resolved, global).await
     {
         let _ = client.call(method, json!({"server": server}), None).await;
     }

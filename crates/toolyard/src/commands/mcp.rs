@@ -15,6 +15,7 @@ use tokio::{
     net::UnixStream,
 };
 use tokio_util::sync::CancellationToken;
+use toolyard_gateway::local;
 use toolyard_mcp::server::Client;
 use toolyard_protocol::{ErrorCode, Failure};
 
@@ -28,8 +29,8 @@ pub(super) async fn run(global: &Global, args: McpArgs) -> Outcome {
 async fn serve(global: &Global) -> Outcome {
     let resolved = config::resolve(global)?;
     if !global.in_process
-        && crate::backend::running(&resolved, global).await.is_some()
-        && let Ok(stream) = UnixStream::connect(resolved.home.mcp_socket()).await
+        && crate::backend::running(&resolved, global).await?.is_some()
+        && let Some(stream) = local::connect(&resolved.home.mcp_socket()).await?
     {
         return relay(stream).await;
     }

@@ -78,14 +78,18 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.socket().display()))
             .suggest("Stop the other Toolyard first, or use another --home.")
     })?;
+    // Only after the socket is ours: the secret of a Toolyard that runs already must stay as it is.
+    let secret = local::LocalSecret::create(&home.state()).map_err(|e| {
+        Failure::new(ErrorCode::StoreUnavailable, format!("the local socket's secret cannot be written: {e}"))
+    })?;
 
     let vault = resolved.vault.clone();
     let yard = Yard::open(resolved, Needs::Store)?;
     let recovered = yard.service.recover().await?;
     yard.watch_notes();
     let stop = CancellationToken::new();
-    let owner = rustix::process::getuid().as_raw();
-    let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner, home::user_name(), stop.clone()));
+    let owner = local::Owner { uid: rustix::process::getuid().as_raw(), secret, principal: home::user_name() };
+    let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner.clone(), stop.clone()));
     let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
     yard.editors.connect(&gateway);
     let mcp_server = mcp::server(&yard);

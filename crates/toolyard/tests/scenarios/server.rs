@@ -125,3 +125,50 @@ fn a_running_plan_can_be_cancelled_from_another_terminal() {
     assert_eq!(made, created, "the record tells exactly what was done");
     server.stop();
 }
+
+/// One line to a local socket and the first line of the answer; empty where the server hangs up.
+fn ask_socket(socket: &std::path::Path, lines: &str) -> String {
+    use std::io::{BufRead, BufReader, Write};
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    stream.write_all(lines.as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_process_of_the_owner_without_the_secret_is_refused_at_both_local_sockets() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let server = place.up();
+    let state = place.home.join("state");
+    let status = "{\"id\":1,\"method\":\"status\",\"params\":{}}\n";
+    let initialize = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"#,
+        r#""clientInfo":{"name":"x","version":"1"}}}"#,
+        "\n"
+    );
+    let secret_file = state.join("local.secret");
+    assert_eq!(std::fs::metadata(&secret_file).unwrap().permissions().mode() & 0o777, 0o600);
+    let secret = std::fs::read_to_string(&secret_file).unwrap();
+    let first = format!("{{\"secret\":\"{secret}\"}}\n");
+    for (socket, request, admitted) in
+        [("toolyard.sock", status, "\"ok\":true"), ("mcp.sock", initialize, "\"serverInfo\"")]
+    {
+        let socket = state.join(socket);
+        for wrong in ["", "{\"secret\":\"\"}\n", "{\"secret\":\"0000\"}\n"] {
+            let answer = ask_socket(&socket, &format!("{wrong}{request}"));
+            assert!(answer.contains("POLICY_DENIED") && !answer.contains(admitted), "{socket:?} {wrong:?}: {answer}");
+        }
+        let answer = ask_socket(&socket, &format!("{first}{request}"));
+        assert!(answer.contains(admitted), "{answer}");
+    }
+    // The command line reads the secret by itself; where it cannot, it says so and does not work beside the server.
+    assert_eq!(place.run(&["tools", "list", "--json"]).code, 0);
+    std::fs::rename(&secret_file, state.join("elsewhere")).unwrap();
+    let ran = place.run(&["tools", "list", "--json"]);
+    assert_eq!(ran.error_code(), "POLICY_DENIED", "{ran:?}");
+    assert!(ran.json()["error"]["message"].as_str().unwrap().contains("local.secret"), "{ran:?}");
+    std::fs::rename(state.join("elsewhere"), &secret_file).unwrap();
+    assert_eq!(server.stop(), 0);
+}

@@ -1,0 +1,136 @@
+//! The secret that a client of the local sockets must send as its first line.
+//!
+//! The user id of the peer does not tell the owner's command line from a plugin that the same user runs. The secret
+//! does: it is a private file in the home's `state/` folder, which confined programs cannot read. A new one is made
+//! each time the server starts.
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use subtle::ConstantTimeEq;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// The file's name, in the folder of the sockets.
+const FILE: &str = "local.secret";
+/// Random bytes in a secret.
+const SECRET_BYTES: usize = 32;
+/// The first line is at most this long.
+const MAX_FIRST_LINE: usize = 256;
+/// A client must send its first line within this time.
+const FIRST_LINE_WITHIN: Duration = Duration::from_secs(10);
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FirstLine {
+    secret: String,
+}
+
+/// The secret of the running server.
+#[derive(Clone)]
+pub struct LocalSecret(String);
+
+impl LocalSecret {
+    /// Makes a new secret and writes it to the folder of the sockets, replacing the one of an earlier start.
+    pub fn create(folder: &Path) -> io::Result<Self> {
+        let mut bytes = [0u8; SECRET_BYTES];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
+        }
+        let secret = toolyard_protocol::canonical::hex(&bytes);
+        let staged = folder.join(format!("{FILE}.{}", std::process::id()));
+        match fs::remove_file(&staged) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
+        file.write_all(secret.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&staged, folder.join(FILE))?;
+        Ok(Self(secret))
+    }
+
+    /// Reads the secret that the server behind a socket wrote.
+    pub fn of_socket(socket: &Path) -> io::Result<Self> {
+        let path = Self::file(socket);
+        let text = fs::read_to_string(&path).map_err(|error| {
+            let why = format!("the secret of the local socket cannot be read from {}: {error}", path.display());
+            io::Error::new(error.kind(), why)
+        })?;
+        Ok(Self(text.trim().to_owned()))
+    }
+
+    /// Where the secret of a socket lies.
+    pub fn file(socket: &Path) -> PathBuf {
+        socket.with_file_name(FILE)
+    }
+
+    /// Reads a client's first line and compares. Nothing beyond that line is read.
+    pub async fn admits(&self, stream: &mut (impl AsyncRead + Unpin)) -> bool {
+        let line = tokio::time::timeout(FIRST_LINE_WITHIN, first_line(stream)).await;
+        let Ok(Ok(Some(line))) = line else { return false };
+        serde_json::from_slice::<FirstLine>(&line)
+            .is_ok_and(|sent| sent.secret.as_bytes().ct_eq(self.0.as_bytes()).into())
+    }
+
+    /// Sends the first line.
+    pub async fn send(&self, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        stream.write_all(self.first_line()?.as_bytes()).await
+    }
+
+    /// The first line, with its end.
+    pub fn first_line(&self) -> io::Result<String> {
+        Ok(serde_json::to_string(&FirstLine { secret: self.0.clone() })? + "\n")
+    }
+}
+
+/// Reads byte by byte, because what follows the line belongs to the protocol. `None` at the end or past the limit.
+async fn first_line(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::with_capacity(MAX_FIRST_LINE);
+    let mut byte = [0u8; 1];
+    while line.len() < MAX_FIRST_LINE {
+        if stream.read(&mut byte).await? == 0 {
+            return Ok(None);
+        }
+        if byte[0] == b'\n' {
+            return Ok(Some(line));
+        }
+        line.push(byte[0]);
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[tokio::test]
+    async fn only_the_secret_of_this_start_is_admitted() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = LocalSecret::create(folder.path()).unwrap();
+        let secret = LocalSecret::create(folder.path()).unwrap();
+        let socket = folder.path().join("x.sock");
+        let mode = fs::metadata(LocalSecret::file(&socket)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let read = LocalSecret::of_socket(&socket).unwrap();
+        let mut good = Vec::new();
+        read.send(&mut good).await.unwrap();
+        good.extend_from_slice(b"rest");
+        let mut stream = good.as_slice();
+        assert!(secret.admits(&mut stream).await);
+        assert_eq!(stream, b"rest", "nothing beyond the line is read");
+        let mut bad: Vec<Vec<u8>> = vec![b"{}\n".to_vec(), b"\n".to_vec(), b"{\"secret\":\"\"}\n".to_vec(), vec![b'x'; 5000]];
+        bad.push(before.first_line().unwrap().into_bytes());
+        bad.push(good[..40].to_vec());
+        for line in bad {
+            assert!(!secret.admits(&mut line.as_slice()).await, "{:?}", String::from_utf8_lossy(&line));
+        }
+    }
+}
