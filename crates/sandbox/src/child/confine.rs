@@ -13,7 +13,7 @@ use seccompiler::{
 use std::collections::BTreeMap;
 
 /// The newest Landlock rights known here; an older kernel handles those it knows, and at least those on files.
-const RIGHTS: ABI = ABI::V6;
+const RIGHTS: ABI = ABI::V9;
 
 /// Puts up all three layers. `Err` says which one cannot be had.
 pub(super) fn confine(limits: &Limits) -> Result<(), String> {

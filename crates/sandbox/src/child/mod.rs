@@ -10,6 +10,8 @@ mod script;
 use crate::wire::{FromChild, ToChild, read_message, write_message};
 use std::{io, process::ExitCode};
 
+pub(crate) use descriptors::close_all_but_standard;
+
 #[doc(hidden)]
 pub use confine::{restrict_calls, restrict_files, restrict_resources};
 

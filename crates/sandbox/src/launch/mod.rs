@@ -1,25 +1,35 @@
 //! Starts a program that we did not write, confined: it can read and write what it was granted, reach the network if it
-//! was granted that, and ends when Toolyard ends.
+//! was granted that, use a bounded number of processes and amount of memory, and ends when Toolyard ends.
 //!
-//! Toolyard starts itself (or the small child beside it) under the name [`LAUNCH_NAME`]; that process puts up the walls
-//! around itself and becomes the program. So nothing runs between `fork` and `exec` in a process with threads, and a
-//! program whose walls cannot be put up is not started.
+//! Toolyard starts itself (or the small child beside it) under the name [`LAUNCH_NAME`]. That process forks: the new
+//! process puts up the walls around itself and becomes the program; the old one stays as its supervisor
+//! ([`supervise`]). So nothing runs between `fork` and `exec` in a process with threads, and a program whose walls
+//! cannot be put up is not started.
 //!
-//! Landlock covers files, TCP, signals and abstract sockets. seccomp takes away sockets of every kind where the network
-//! is not granted, and in any case what a tool has no business with: tracing, kernel modules, mounts, keys, `io_uring`
-//! (which would do the rest unseen).
+//! The walls: Landlock judges files by path, TCP, signals and abstract sockets ([`files`]). seccomp allows the system
+//! calls that ordinary programs need and refuses all others ([`calls`]). All capabilities are dropped, the controlling
+//! terminal is left, and no descriptor but the three standard ones crosses. The supervisor counts processes, threads
+//! and memory, and changes modes and times of files on the program's behalf, where the program may write ([`modes`]).
 
-use crate::program::program;
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+mod bpf;
+mod calls;
+mod files;
+mod memory;
+mod modes;
+mod supervise;
+mod sys;
+mod walls;
+
+pub use walls::{MissingWall, Walls};
+
+use crate::{child::close_all_but_standard, program::program};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getgid, getpgrp, getpid, getppid, getuid, set_parent_process_death_signal,
+    setrlimit, setsid,
 };
-use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::BTreeMap,
-    os::unix::process::CommandExt,
+    os::{fd::OwnedFd, unix::process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
@@ -28,47 +38,11 @@ use std::{
 pub const LAUNCH_NAME: &str = "toolyard-launch";
 /// The program could not be confined or started.
 const EXIT_NOT_STARTED: u8 = 126;
-/// The newest Landlock rights known here.
-const RIGHTS: ABI = ABI::V6;
-/// Files that may be open at once.
+/// Files that may be open at once in one process.
 const MAX_OPEN_FILES: u64 = 1024;
-
-/// What every program may read: the system's programs and libraries, and what they need to know of the machine. Nothing
-/// of the user's; of `/proc` only itself and the machine, because other processes' environments hold secrets.
-const SYSTEM: [&str; 32] = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/opt",
-    "/proc/self",
-    "/proc/cpuinfo",
-    "/proc/meminfo",
-    "/proc/stat",
-    "/proc/uptime",
-    "/proc/loadavg",
-    "/proc/version",
-    "/proc/filesystems",
-    "/proc/sys",
-    "/sys/devices/system/cpu",
-    "/sys/fs/cgroup",
-    "/dev/urandom",
-    "/dev/random",
-    "/dev/zero",
-    "/etc/ssl",
-    "/etc/pki",
-    "/etc/ca-certificates",
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-    "/etc/nsswitch.conf",
-    "/etc/hosts",
-    "/etc/resolv.conf",
-    "/etc/passwd",
-    "/etc/group",
-];
+/// A process may reserve this many times the memory limit. Programs reserve more than they use, so the supervisor
+/// measures what is used; this bounds what one process can take before the supervisor looks.
+const RESERVED_PER_USED: u64 = 4;
 
 /// What a program may touch beyond the system's own files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +54,39 @@ pub struct Confinement {
     pub write: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: bool,
+}
+
+/// How much a program may use, with everything it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProcessLimits {
+    /// Processes at once.
+    pub processes: u32,
+    /// Memory in MiB that is its own: not the pages of programs and files that others share.
+    pub memory_mb: u64,
+}
+
+impl ProcessLimits {
+    /// Processes at once unless configured.
+    pub const DEFAULT_PROCESSES: u32 = 64;
+    /// Memory in MiB unless configured.
+    pub const DEFAULT_MEMORY_MB: u64 = 512;
+    /// Threads for each process of the limit.
+    pub const THREADS_PER_PROCESS: u32 = 16;
+
+    pub(crate) fn memory_bytes(self) -> u64 {
+        self.memory_mb << 20
+    }
+
+    pub(crate) fn threads(self) -> u32 {
+        self.processes.saturating_mul(Self::THREADS_PER_PROCESS)
+    }
+}
+
+impl Default for ProcessLimits {
+    fn default() -> Self {
+        Self { processes: Self::DEFAULT_PROCESSES, memory_mb: Self::DEFAULT_MEMORY_MB }
+    }
 }
 
 /// A program to start.
@@ -99,6 +106,16 @@ pub struct Program<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct ConfinedLauncher {
     with: Option<PathBuf>,
+    limits: ProcessLimits,
+}
+
+/// What the launched process is told.
+#[derive(Serialize, Deserialize)]
+struct Launch {
+    walls: Confinement,
+    limits: ProcessLimits,
+    /// The process that launches; when it is gone, the program must not start.
+    parent: i32,
 }
 
 impl ConfinedLauncher {
@@ -109,14 +126,22 @@ impl ConfinedLauncher {
 
     /// By another program that hands over to [`run`].
     pub fn with_program(with: impl Into<PathBuf>) -> Self {
-        Self { with: Some(with.into()) }
+        Self { with: Some(with.into()), ..Self::default() }
+    }
+
+    /// With these limits instead of the usual ones.
+    #[must_use]
+    pub fn limited(&self, limits: ProcessLimits) -> Self {
+        Self { limits, ..self.clone() }
     }
 
     /// The command that starts a program within walls.
     pub fn command(&self, confinement: &Confinement, started: &Program<'_>) -> Result<tokio::process::Command, String> {
-        let walls = serde_json::to_string(confinement).map_err(|e| e.to_string())?;
+        let launch =
+            Launch { walls: confinement.clone(), limits: self.limits, parent: getpid().as_raw_nonzero().get() };
+        let launch = serde_json::to_string(&launch).map_err(|e| e.to_string())?;
         let mut command = tokio::process::Command::new(self.with.as_ref().unwrap_or_else(|| program()));
-        command.arg0(LAUNCH_NAME).arg(walls).arg(started.program).args(started.args);
+        command.arg0(LAUNCH_NAME).arg(launch).arg(started.program).args(started.args);
         command.env_clear().envs(started.env.iter().map(|(key, value)| (key, value)));
         if let Some(cwd) = started.cwd {
             command.current_dir(cwd);
@@ -130,119 +155,116 @@ pub fn is_launch() -> bool {
     std::env::args_os().next().is_some_and(|name| name == LAUNCH_NAME)
 }
 
-/// Puts up the walls and becomes the program. Returns only if that fails.
-#[allow(clippy::print_stderr)] // whoever started us reads it there
+/// Puts up the walls, starts the program within them and supervises it. Returns only if that fails.
 pub fn run() -> ExitCode {
     // Keeps the stamp in the program.
     std::hint::black_box(crate::program::STAMP);
+    close_all_but_standard();
     let mut args = std::env::args_os().skip(1);
-    let walls = args.next().and_then(|text| text.into_string().ok());
-    let walls: Option<Confinement> = walls.and_then(|text| serde_json::from_str(&text).ok());
-    let (Some(walls), Some(program)) = (walls, args.next()) else {
-        eprintln!("toolyard: a launch without walls or a program");
-        return ExitCode::from(EXIT_NOT_STARTED);
+    let launch = args.next().and_then(|text| text.into_string().ok());
+    let launch: Option<Launch> = launch.and_then(|text| serde_json::from_str(&text).ok());
+    let (Some(launch), Some(program)) = (launch, args.next()) else {
+        return not_started("a launch without walls or a program");
     };
-    if let Err(why) = confine(&walls) {
-        eprintln!("toolyard: the program cannot be confined: {why}");
-        return ExitCode::from(EXIT_NOT_STARTED);
+    let mut command = Command::new(program);
+    command.args(args);
+    match start(&launch, command) {
+        Ok(never) => match never {},
+        Err(why) => not_started(&why),
     }
-    let error = Command::new(&program).args(args).exec();
-    eprintln!("toolyard: {} cannot be started: {error}", program.to_string_lossy());
+}
+
+#[allow(clippy::print_stderr)] // the process that started us reads it there
+fn not_started(why: &str) -> ExitCode {
+    eprintln!("toolyard: {why}");
     ExitCode::from(EXIT_NOT_STARTED)
 }
 
-fn confine(walls: &Confinement) -> Result<(), String> {
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| format!("parent's death: {e}"))?;
-    if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() == 1) {
-        // The parent was gone before it could be watched.
-        return Err("whoever started it is gone".to_owned());
+/// Forks; the one process becomes the program, the other its supervisor.
+fn start(launch: &Launch, command: Command) -> Result<std::convert::Infallible, String> {
+    let parent = Pid::from_raw(launch.parent);
+    set_parent_process_death_signal(Some(supervise::PARENT_DIED)).map_err(|e| format!("parent's death: {e}"))?;
+    if getppid() != parent {
+        return Err("the process that started it is gone".to_owned());
     }
-    for (resource, most) in [(Resource::Nofile, MAX_OPEN_FILES), (Resource::Core, 0)] {
-        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
-            .map_err(|e| format!("resource limit {resource:?}: {e}"))?;
+    if getpgrp() == getpid() {
+        sys::leave_terminal();
+    } else {
+        setsid().map_err(|e| format!("a session of its own: {e}"))?;
     }
-    restrict(walls)?;
-    forbid(walls)
+    sys::drop_capabilities().map_err(|e| format!("capabilities: {e}"))?;
+    sys::adopt_orphans().map_err(|e| format!("orphans: {e}"))?;
+    let roots = modes::roots(&launch.walls.write);
+    let (ours, theirs) = sys::pair().map_err(|e| format!("a socket pair: {e}"))?;
+    let supervisor = getpid();
+    match sys::fork().map_err(|e| format!("fork: {e}"))? {
+        None => {
+            drop(ours);
+            let why = become_program(launch, supervisor, theirs, command);
+            not_started(&why);
+            sys::exit_now(EXIT_NOT_STARTED)
+        }
+        Some(program) => {
+            drop(theirs);
+            supervise::run(program, parent, &ours, launch.limits, roots)
+        }
+    }
 }
 
-fn restrict(walls: &Confinement) -> Result<(), String> {
-    let failed = |e: &dyn std::fmt::Display| format!("Landlock: {e}");
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(ABI::V1))
-        .map_err(|e| failed(&e))?
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(RIGHTS))
-        .map_err(|e| failed(&e))?;
-    if !walls.network {
-        ruleset = ruleset.handle_access(AccessNet::from_all(RIGHTS)).map_err(|e| failed(&e))?;
+/// In the new process: puts up the walls and becomes the program. Answers only why it could not.
+fn become_program(launch: &Launch, supervisor: Pid, supervised_by: OwnedFd, mut command: Command) -> String {
+    if let Err(why) = confine(launch, supervisor, &supervised_by) {
+        return format!("the program cannot be confined: {why}");
     }
-    let ruleset = ruleset.scope(Scope::from_all(RIGHTS)).map_err(|e| failed(&e))?;
-    let mut created = ruleset.create().map_err(|e| failed(&e))?;
-    let system = SYSTEM.iter().map(Path::new);
-    for path in system.chain(walls.read.iter().map(PathBuf::as_path)) {
-        created = allow(created, path, AccessFs::from_read(RIGHTS)).map_err(|e| failed(&e))?;
+    drop(supervised_by);
+    let program = command.get_program().to_string_lossy().into_owned();
+    let error = command.exec();
+    format!("{program} cannot be started: {error}")
+}
+
+fn confine(launch: &Launch, supervisor: Pid, supervised_by: &OwnedFd) -> Result<(), String> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| format!("parent's death: {e}"))?;
+    if getppid() != Some(supervisor) {
+        return Err("its supervisor is gone".to_owned());
     }
-    let null = [PathBuf::from("/dev/null")];
-    for path in walls.write.iter().chain(&null) {
-        created = allow(created, path, AccessFs::from_all(RIGHTS)).map_err(|e| failed(&e))?;
+    let reserved = launch.limits.memory_bytes().saturating_mul(RESERVED_PER_USED);
+    for (resource, most) in [
+        (Resource::Nofile, MAX_OPEN_FILES),
+        (Resource::Core, 0),
+        (Resource::Data, reserved),
+        (Resource::Msgqueue, 0),
+        (Resource::Rtprio, 0),
+    ] {
+        limit(resource, most)?;
     }
-    let status = created.restrict_self().map_err(|e| failed(&e))?;
-    if status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs {
-        return Err("Landlock: the kernel does not enforce it".to_owned());
+    let abi = sys::landlock_abi();
+    // Under a filter of somebody else's there may be a listener already, and the kernel allows only one.
+    let listens = sys::seccomp_knows(libc::SECCOMP_RET_USER_NOTIF);
+    if !listens || memory::is_filtered() {
+        // Counts every process of the user; the supervisor counts exactly, where the kernel lets it.
+        limit(Resource::Nproc, memory::tasks_of_user() + u64::from(launch.limits.threads()))?;
+    }
+    files::restrict(&launch.walls)?;
+    let about = |supervised| calls::Circumstances {
+        network: launch.walls.network,
+        writes: !launch.walls.write.is_empty(),
+        supervised,
+        ids: (getuid().as_raw(), getgid().as_raw()),
+        truncate_is_covered: abi >= walls::ABI_TRUNCATE,
+    };
+    let filter = |supervised| bpf::compile(&calls::rules(about(supervised)), calls::REFUSED, calls::LAST_KNOWN);
+    let failed = |e: std::io::Error| format!("seccomp: {e}");
+    let installed = match sys::install_filter(&filter(listens), listens) {
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => sys::install_filter(&filter(false), false),
+        installed => installed,
+    };
+    if let Some(listener) = installed.map_err(failed)? {
+        sys::send_descriptor(supervised_by, &listener).map_err(|e| format!("the supervisor: {e}"))?;
     }
     Ok(())
 }
 
-/// Allows what is there; what is not cannot be touched anyway.
-fn allow(
-    ruleset: landlock::RulesetCreated,
-    path: &Path,
-    access: landlock::BitFlags<AccessFs>,
-) -> Result<landlock::RulesetCreated, landlock::RulesetError> {
-    let Ok(fd) = PathFd::new(path) else { return Ok(ruleset) };
-    // Rights on folders mean nothing on a file, and the kernel refuses them there.
-    let access = if path.is_dir() { access } else { access & AccessFs::from_file(RIGHTS) };
-    ruleset.add_rule(PathBeneath::new(fd, access))
-}
-
-/// System calls a tool has no business with answer as if not permitted.
-fn forbid(walls: &Confinement) -> Result<(), String> {
-    let failed = |e: &dyn std::fmt::Display| format!("seccomp: {e}");
-    let mut forbidden = vec![
-        libc::SYS_ptrace,
-        libc::SYS_process_vm_readv,
-        libc::SYS_process_vm_writev,
-        libc::SYS_mount,
-        libc::SYS_umount2,
-        libc::SYS_pivot_root,
-        libc::SYS_chroot,
-        libc::SYS_setns,
-        libc::SYS_unshare,
-        libc::SYS_bpf,
-        libc::SYS_perf_event_open,
-        libc::SYS_init_module,
-        libc::SYS_finit_module,
-        libc::SYS_delete_module,
-        libc::SYS_kexec_load,
-        libc::SYS_reboot,
-        libc::SYS_add_key,
-        libc::SYS_request_key,
-        libc::SYS_keyctl,
-        libc::SYS_userfaultfd,
-        libc::SYS_io_uring_setup,
-        libc::SYS_io_uring_enter,
-        libc::SYS_io_uring_register,
-        libc::SYS_open_by_handle_at,
-    ];
-    if !walls.network {
-        forbidden.push(libc::SYS_socket);
-    }
-    let arch = std::env::consts::ARCH.try_into().map_err(|e: seccompiler::BackendError| failed(&e))?;
-    let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
-        forbidden.into_iter().map(|call| (call, Vec::new())).collect();
-    let refusal = SeccompAction::Errno(libc::EPERM as u32);
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch).map_err(|e| failed(&e))?;
-    let program: BpfProgram = filter.try_into().map_err(|e: seccompiler::BackendError| failed(&e))?;
-    seccompiler::apply_filter(&program).map_err(|e| failed(&e))
+fn limit(resource: Resource, most: u64) -> Result<(), String> {
+    setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+        .map_err(|e| format!("resource limit {resource:?}: {e}"))
 }

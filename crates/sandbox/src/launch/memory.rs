@@ -1,0 +1,101 @@
+//! What a process group uses: its processes, their threads and their memory, read from `/proc`.
+
+use std::fs;
+
+/// A process of the group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Member {
+    pub(super) pid: i32,
+    pub(super) threads: u32,
+    /// It has ended and waits for its parent to notice.
+    pub(super) is_zombie: bool,
+}
+
+/// The processes of a group but for one.
+pub(super) fn members(group: i32, except: i32) -> Vec<Member> {
+    let numbers = processes().filter(|pid| *pid != except);
+    numbers.filter_map(|pid| stat(pid).filter(|(of, _)| *of == group).map(|(_, member)| member)).collect()
+}
+
+fn processes() -> impl Iterator<Item = i32> {
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// A process with its group. The name in parentheses may hold anything, so what follows the last one is read.
+fn stat(pid: i32) -> Option<(i32, Member)> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    let group = fields.nth(1)?.parse().ok()?;
+    let threads = fields.nth(14)?.parse().ok()?;
+    Some((group, Member { pid, threads, is_zombie: state == "Z" || state == "X" }))
+}
+
+/// Threads of this user, for the limit that counts them.
+pub(super) fn tasks_of_user() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let user = rustix::process::getuid().as_raw();
+    let mine = processes().filter(|pid| fs::metadata(format!("/proc/{pid}")).is_ok_and(|about| about.uid() == user));
+    mine.filter_map(stat).map(|(_, member)| u64::from(member.threads)).sum()
+}
+
+/// Whether this process is under a seccomp filter.
+pub(super) fn is_filtered() -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|text| !text.contains("Seccomp_filters:\t0"))
+}
+
+/// Bytes that a process holds for itself: anonymous and shared memory, what of it is swapped, and page tables. Memory
+/// that it shares with the process it was forked from counts in both. `None` when it is gone.
+pub(super) fn held(pid: i32) -> Option<u64> {
+    sum(pid, "status", &["RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:"])
+}
+
+/// The same with shared memory divided among those who share it. Takes longer to find out.
+pub(super) fn held_exactly(pid: i32) -> Option<u64> {
+    let tables = sum(pid, "status", &["VmPTE:"])?;
+    // A process that made itself unreadable is counted by what everybody can read.
+    match sum(pid, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:", "SwapPss:"]) {
+        Some(shares) => Some(shares + tables),
+        None => held(pid),
+    }
+}
+
+/// Adds up the named fields, which are in KiB.
+fn sum(pid: i32, file: &str, names: &[&str]) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+    let kib = text.lines().filter_map(|line| {
+        let (name, rest) = line.split_once(|c: char| c.is_ascii_whitespace())?;
+        names.contains(&name).then(|| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok())?
+    });
+    Some(kib.sum::<u64>() << 10)
+}
+
+/// Whether a process has memory that it could share with a later child.
+pub(super) fn maps_shared_memory(pid: i32) -> bool {
+    // What cannot be read may have some.
+    fs::read_to_string(format!("/proc/{pid}/maps")).map_or(true, |maps| maps.contains("/dev/zero (deleted)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_found_by_its_group_and_its_memory_is_read() {
+        use std::os::unix::process::CommandExt;
+        let mut child = std::process::Command::new("sleep").arg("30").process_group(0).spawn().unwrap();
+        let pid = child.id() as i32;
+        let found = members(pid, 0);
+        assert_eq!(found.iter().map(|m| (m.pid, m.threads)).collect::<Vec<_>>(), [(pid, 1)]);
+        assert!(members(pid, pid).is_empty());
+        let used = held(pid).unwrap();
+        assert!((4 << 10..64 << 20).contains(&used), "{used}");
+        assert!((4 << 10..64 << 20).contains(&held_exactly(pid).unwrap()));
+        assert!(!maps_shared_memory(pid));
+        assert!(tasks_of_user() > 1);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(held(pid), None);
+    }
+}
