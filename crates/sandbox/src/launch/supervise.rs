@@ -31,9 +31,6 @@ const FASTEST_FILL: u64 = 8 << 20;
 const LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 /// An exact measurement may take at most one part in this many of the supervisor's time.
 const EXACT_SHARE: u32 = 20;
-/// Between a first and a second exact measurement: a child that is about to start another program shares its parent's
-/// memory for a moment.
-const SECOND_LOOK: Duration = Duration::from_millis(3);
 /// A process that was allowed to be made may take this long to be seen.
 const APPEARS_WITHIN: Duration = Duration::from_millis(10);
 /// How often those who are left are killed before the supervisor gives up.
@@ -219,11 +216,14 @@ impl Supervisor {
         let mut used: u64 = each.into_iter().flatten().sum();
         let mut least = LOOK.0;
         if used > most {
+            // The program is halted while it is measured: on a busy machine it would take memory faster than it is
+            // measured.
             let began = Instant::now();
+            self.signal_members(Signal::STOP);
+            self.count();
             used = self.exactly();
-            if used > most {
-                std::thread::sleep(SECOND_LOOK);
-                used = self.exactly();
+            if used <= most {
+                self.signal_members(Signal::CONT);
             }
             least = began.elapsed() * EXACT_SHARE;
         }
@@ -235,8 +235,21 @@ impl Supervisor {
         self.look_at = Instant::now() + wait.clamp(LOOK.0, LOOK.1).max(least);
     }
 
+    /// Counts memory that several processes share once.
     fn exactly(&self) -> u64 {
-        self.members.iter().filter_map(|member| memory::held_exactly(member.pid)).sum()
+        let mut each: Vec<(u64, i32)> =
+            self.members.iter().filter_map(|member| Some((memory::held_exactly(member.pid)?, member.pid))).collect();
+        each.sort_unstable();
+        // A child that is about to start another program has its parent's memory itself, not a copy.
+        each.dedup_by(|a, b| a.0 == b.0 && sys::share_memory(a.1, b.1));
+        each.iter().map(|(bytes, _)| bytes).sum()
+    }
+
+    fn signal_members(&self, signal: Signal) {
+        for pid in self.members.iter().filter_map(|member| Pid::from_raw(member.pid)) {
+            // It may have ended.
+            kill_process(pid, signal).ok();
+        }
     }
 
     #[allow(clippy::print_stderr)] // the process that started us reads it there

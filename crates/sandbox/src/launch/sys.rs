@@ -261,6 +261,14 @@ pub(super) fn reap() -> Option<(i32, i32)> {
     (pid > 0).then_some((pid, status))
 }
 
+/// Whether two processes have one and the same memory.
+pub(super) fn share_memory(one: i32, other: i32) -> bool {
+    /// `KCMP_VM`
+    const MEMORY: i32 = 1;
+    // SAFETY: takes plain numbers.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, MEMORY, 0, 0) == 0 }
+}
+
 /// Makes orphans of the program children of this process.
 pub(super) fn adopt_orphans() -> io::Result<()> {
     // SAFETY: takes plain numbers.

@@ -5,3 +5,4 @@ mod escapes;
 mod harness;
 mod layers;
 mod scripts;
+mod walls;
