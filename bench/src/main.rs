@@ -26,6 +26,7 @@ mod search;
 mod stats;
 mod tools;
 mod usage;
+mod walls;
 mod workloads;
 
 use anyhow::Result;
@@ -105,6 +106,8 @@ enum Name {
     ToolsBuild,
     /// CPU of an empty script in its sandbox, against Node's
     CodemodeStart,
+    /// Starting a program within walls against starting it without, and exchanging lines with it
+    WallsStart,
     /// What a model is shown in code mode against every schema (--catalog)
     ToolsContext,
     /// nDCG of the ranking on labelled sets (--sets)
@@ -169,7 +172,7 @@ struct Setup {
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 37] = [
+const IN_ORDER: [Name; 38] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
@@ -184,6 +187,7 @@ const IN_ORDER: [Name; 37] = [
     Name::ToolsSearch,
     Name::ToolsBuild,
     Name::CodemodeStart,
+    Name::WallsStart,
     Name::ToolsContext,
     Name::ToolsQuality,
     Name::GatewayEcho,
@@ -224,6 +228,7 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::ToolsSearch => search::search(setup),
         Name::ToolsBuild => search::build(setup),
         Name::CodemodeStart => codemode::start(setup),
+        Name::WallsStart => walls::start(setup),
         Name::ToolsContext => search::context(setup),
         Name::ToolsQuality => search::quality(setup),
         Name::MemoryRecall => memory::recall(setup),

@@ -3,6 +3,7 @@
 use crate::{
     manifest::Manifest,
     settings::{Grant, SandboxMode},
+    walled::{Walled, find, limits, prefix},
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -11,10 +12,10 @@ use std::{
     sync::Arc,
 };
 use toolyard_mcp::client::{
-    ChildSpec, Dialect, Launcher, Pinning, Plain, PluginTerms, ServerConfig, ServerSpec, Speaks, ToolTerms, Transport,
-    Trust,
+    Dialect, Launcher, LimitsConfig, Pinning, Plain, PluginTerms, SandboxConfig, ServerConfig, ServerSpec, Speaks,
+    ToolTerms, Transport, Trust,
 };
-use toolyard_sandbox::launch::{ConfinedLauncher, Confinement, Program};
+use toolyard_sandbox::launch::{ConfinedLauncher, Confinement};
 
 /// Runs plugins written for OpenClaw.
 const HOST: &str = include_str!("../assets/plugin-host.mjs");
@@ -22,9 +23,6 @@ const HOST: &str = include_str!("../assets/plugin-host.mjs");
 const PROTOCOL: u32 = 1;
 /// A plugin may take this long to start: it may be fetching something.
 const START_WITHIN_MS: u64 = 60_000;
-/// Programs under these need no further rights.
-const SYSTEM: [&str; 6] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/opt/"];
-
 /// What all plugins share.
 pub(crate) struct Hosting {
     pub(crate) launcher: ConfinedLauncher,
@@ -42,19 +40,7 @@ pub(crate) struct Running<'a> {
     pub(crate) package: &'a Path,
     pub(crate) config: &'a Map<String, Value>,
     pub(crate) grant: &'a Grant,
-}
-
-/// Starts a child within walls.
-struct Walled {
-    launcher: ConfinedLauncher,
-    walls: Confinement,
-}
-
-impl Launcher for Walled {
-    fn command(&self, spec: &ChildSpec) -> Result<tokio::process::Command, String> {
-        let program = Program { program: &spec.program, args: &spec.args, cwd: spec.cwd.as_deref(), env: &spec.env };
-        self.launcher.command(&self.walls, &program)
-    }
+    pub(crate) limits: LimitsConfig,
 }
 
 /// The name of a plugin's process that speaks the line protocol.
@@ -146,6 +132,8 @@ impl Hosting {
             cwd: Some(running.folder.to_owned()),
             env,
             pass_env: running.grant.env.clone(),
+            // Decides which variables it gets; the walls themselves are made below.
+            sandbox: (self.sandbox == SandboxMode::Require).then(SandboxConfig::default),
             transport: Transport::Stdio,
             trust: Trust::Annotations,
             pin: Pinning::Off, // what runs was installed; an update is a person's act
@@ -182,7 +170,7 @@ impl Hosting {
                 let mut write = vec![data.to_owned()];
                 write.extend(running.grant.write.iter().cloned());
                 let walls = Confinement { read, write, network: running.grant.network };
-                Arc::new(Walled { launcher: self.launcher.clone(), walls })
+                Arc::new(Walled { launcher: self.launcher.limited(limits(running.limits)), walls })
             }
         };
         Ok(ServerSpec { name: line_name(&manifest.id), config, launcher, terms: Some(terms) })
@@ -227,45 +215,12 @@ fn here(folder: &Path, text: &str) -> String {
     }
 }
 
-/// A program by its path, or by its name in PATH.
-fn find(command: &str) -> Option<PathBuf> {
-    if command.contains('/') {
-        return Path::new(command).exists().then(|| PathBuf::from(command));
-    }
-    let path = std::env::var_os("PATH")?;
-    let found: Vec<PathBuf> =
-        std::env::split_paths(&path).map(|folder| folder.join(command)).filter(|path| path.is_file()).collect();
-    // A version manager's shim starts the manager, which is not within the plugin's walls.
-    let is_shim = |path: &&PathBuf| path.parent().is_some_and(|folder| folder.ends_with("shims"));
-    found.iter().find(|path| !is_shim(path)).or_else(|| found.first()).cloned()
-}
-
-/// What a program that was not installed with the system needs to read: the tree it was installed in.
-fn prefix(program: &Path) -> Vec<PathBuf> {
-    let mut needed = Vec::new();
-    let mut places = vec![program.to_owned()];
-    places.extend(program.canonicalize().ok());
-    for place in places {
-        if SYSTEM.iter().any(|system| place.starts_with(system)) {
-            continue;
-        }
-        // `…/bin/node` belongs to `…`; the program itself always.
-        let tree =
-            place.parent().filter(|p| p.ends_with("bin")).and_then(Path::parent).filter(|p| p.parent().is_some());
-        needed.push(tree.map_or_else(|| place.clone(), Path::to_owned));
-    }
-    needed
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_program_outside_the_system_brings_its_own_tree_and_no_more() {
-        assert!(prefix(Path::new("/usr/bin/python3")).is_empty());
-        assert_eq!(prefix(Path::new("/home/a/.nvm/v24/bin/node")), [PathBuf::from("/home/a/.nvm/v24")]);
-        assert_eq!(prefix(Path::new("/home/a/tool")), [PathBuf::from("/home/a/tool")]);
+    fn a_path_in_the_package_is_made_full() {
         assert_eq!(here(Path::new("/p"), "./x"), "/p/x");
         assert_eq!(here(Path::new("/p"), "python3"), "python3");
     }

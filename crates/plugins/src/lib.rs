@@ -15,6 +15,7 @@ mod manager;
 mod manifest;
 mod settings;
 mod state;
+pub mod walled;
 
 pub use install::Source;
 pub use manager::{Added, PluginInfo, Plugins, PluginsParts};

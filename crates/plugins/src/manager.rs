@@ -6,7 +6,7 @@ use crate::{
     host::{Hosting, Running, line_name},
     install,
     manifest::{Manifest, Permissions, inside},
-    settings::{Entry, Grant, PluginsConfig},
+    settings::{Entry, Grant, PluginsConfig, SandboxMode},
     state::{self, Record, State},
 };
 use jiff::Timestamp;
@@ -23,7 +23,7 @@ use toolyard_mcp::{
     server::Skills,
 };
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_sandbox::launch::ConfinedLauncher;
+use toolyard_sandbox::launch::{ConfinedLauncher, MissingWall, Walls};
 
 /// What plugins are managed with.
 pub struct PluginsParts {
@@ -111,6 +111,11 @@ pub struct PluginInfo {
     pub asks: Option<Permissions>,
     /// What it may touch.
     pub grant: Grant,
+    /// Whether its processes run within walls.
+    pub confined: bool,
+    /// Walls that this kernel cannot put up, and what follows from that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_walls: Vec<MissingWall>,
     /// Its processes.
     pub processes: Vec<ServerStatus>,
 }
@@ -173,7 +178,10 @@ impl Plugins {
     pub fn list(&self) -> Vec<PluginInfo> {
         let loaded = lock(&self.inner.loaded).clone();
         let statuses = self.inner.upstreams.status();
-        loaded.iter().map(|(id, plugin)| plugin.info(id, &statuses, &self.inner.upstreams)).collect()
+        loaded
+            .iter()
+            .map(|(id, plugin)| plugin.info(id, &statuses, &self.inner.upstreams, self.inner.hosting.sandbox))
+            .collect()
     }
 
     /// One plugin.
@@ -386,7 +394,12 @@ impl Inner {
                 format!("the plugin {} needs the plugin {missing}, which is not installed", manifest.id),
             ));
         }
-        let running = Running { manifest, folder, package, config: &entry.config, grant: &loaded.grant };
+        entry
+            .limits
+            .check()
+            .map_err(|why| Failure::new(ErrorCode::ConfigInvalid, format!("plugins.entries.{}.{why}", manifest.id)))?;
+        let (config, grant, limits) = (&entry.config, &loaded.grant, entry.limits);
+        let running = Running { manifest, folder, package, config, grant, limits };
         let specs = self.hosting.processes(&running).map_err(|why| {
             Failure::new(ErrorCode::Unavailable, format!("the plugin {} cannot be run: {why}", manifest.id))
         })?;
@@ -477,7 +490,7 @@ impl Inner {
         let statuses = self.upstreams.status();
         let plugin = lock(&self.loaded).get(&id).cloned().ok_or_else(|| self.unknown(&id))?;
         let not_granted = manifest.permissions.as_ref().map(|asked| lacking(asked, &plugin.grant)).unwrap_or_default();
-        Ok(Added { plugin: plugin.info(&id, &statuses, &self.upstreams), not_granted })
+        Ok(Added { plugin: plugin.info(&id, &statuses, &self.upstreams, self.hosting.sandbox), not_granted })
     }
 }
 
@@ -515,7 +528,7 @@ fn remove_folder(place: &Path) -> Result<(), Failure> {
 }
 
 impl Loaded {
-    fn info(&self, id: &str, statuses: &[ServerStatus], upstreams: &Upstreams) -> PluginInfo {
+    fn info(&self, id: &str, statuses: &[ServerStatus], upstreams: &Upstreams, sandbox: SandboxMode) -> PluginInfo {
         let processes: Vec<ServerStatus> =
             statuses.iter().filter(|status| self.processes.contains(&status.name)).cloned().collect();
         let mut problems: Vec<String> = self.problem.iter().map(|failure| failure.message.clone()).collect();
@@ -560,6 +573,8 @@ impl Loaded {
             skills: manifest.skills.clone(),
             asks: manifest.permissions.clone(),
             grant: self.grant.clone(),
+            confined: sandbox == SandboxMode::Require,
+            missing_walls: if sandbox == SandboxMode::Require { Walls::here().missing } else { Vec::new() },
             processes,
         }
     }

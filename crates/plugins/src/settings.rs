@@ -8,6 +8,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
+use toolyard_mcp::client::LimitsConfig;
 
 /// Whether plugins run without walls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -80,6 +81,9 @@ pub struct Entry {
     pub config: Map<String, Value>,
     /// What it may touch, beside its own folder; `toolyard plugins install --grant` adds to it.
     pub grant: Grant,
+    /// How much it may use, with everything it starts.
+    #[serde(skip_serializing_if = "LimitsConfig::is_default")]
+    pub limits: LimitsConfig,
 }
 
 impl std::fmt::Debug for Entry {

@@ -16,7 +16,7 @@ pub use bridge::{BridgeCommand, BridgeOpening, ClaudeCommand, ClaudePluginArgs, 
 pub use config::{ConfigCommand, ExplainArgs};
 pub use ctx::CtxCommand;
 pub use eval::EvalCommand;
-pub use extensions::{McpArgs, McpCommand, PluginsCommand};
+pub use extensions::{McpAdd, McpArgs, McpCommand, PluginsCommand};
 pub use gateway::{DevicesCommand, GatewayCommand, GatewayTarget, UpArgs};
 pub use plan::{Approval, PlanCommand, PlanFile};
 pub use runs::RunsCommand;

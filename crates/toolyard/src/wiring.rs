@@ -19,8 +19,8 @@ use toolyard_engine::{
 };
 use toolyard_gateway::Service;
 use toolyard_knowledge::Knowledge;
-use toolyard_mcp::{Asks, Upstreams, client::ServerSpec, server::Skills};
-use toolyard_plugins::{Plugins, PluginsParts};
+use toolyard_mcp::{Asks, Upstreams, server::Skills};
+use toolyard_plugins::{Plugins, PluginsParts, walled::server_spec};
 use toolyard_protocol::{ErrorCode, Failure, RunStatus, ToolDefinition};
 use toolyard_sandbox::{ScriptRunner, launch::ConfinedLauncher};
 use toolyard_store::{SqliteStore, StoreOptions};
@@ -179,8 +179,18 @@ impl Yard {
     }
 
     fn connect_upstreams(&self) -> tokio::task::JoinHandle<()> {
-        let servers = self.mcp.servers.iter().map(|(name, config)| ServerSpec::plain(name.clone(), config.clone()));
-        self.upstreams.add(servers.collect())
+        let launcher = ConfinedLauncher::new();
+        let mut specs = Vec::new();
+        for (name, config) in &self.mcp.servers {
+            if config.enabled && config.command.is_some() && config.sandbox.is_none() {
+                tracing::warn!(
+                    server = name,
+                    "this MCP server runs without walls: set mcp.servers.{name}.sandbox, see docs/mcp.md"
+                );
+            }
+            specs.push(server_spec(&launcher, name, config, crate::config::expand));
+        }
+        self.upstreams.add(specs)
     }
 
     /// Removes what killed processes staged in the vault, once nothing interrupted is left that might need it.

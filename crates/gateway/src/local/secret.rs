@@ -126,7 +126,8 @@ mod tests {
         let mut stream = good.as_slice();
         assert!(secret.admits(&mut stream).await);
         assert_eq!(stream, b"rest", "nothing beyond the line is read");
-        let mut bad: Vec<Vec<u8>> = vec![b"{}\n".to_vec(), b"\n".to_vec(), b"{\"secret\":\"\"}\n".to_vec(), vec![b'x'; 5000]];
+        let mut bad: Vec<Vec<u8>> =
+            vec![b"{}\n".to_vec(), b"\n".to_vec(), b"{\"secret\":\"\"}\n".to_vec(), vec![b'x'; 5000]];
         bad.push(before.first_line().unwrap().into_bytes());
         bad.push(good[..40].to_vec());
         for line in bad {

@@ -185,6 +185,80 @@ fn from_outside(variable: Option<&str>, file: Option<&std::path::Path>) -> Resul
     Ok(None)
 }
 
+/// Variables that a confined child gets if they are set; nothing else reaches it unless named.
+const PASSED_TO_CONFINED: [&str; 5] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ"];
+
+/// How much a program may use, with everything it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LimitsConfig {
+    /// Processes at once. One more fails to start.
+    #[schemars(range(min = 1, max = 4096))]
+    pub processes: u32,
+    /// Memory in MiB that is its own. Above it the program is stopped.
+    #[schemars(range(min = 16, max = 1_048_576))]
+    pub memory_mb: u64,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self { processes: 64, memory_mb: 512 }
+    }
+}
+
+impl LimitsConfig {
+    /// Whether nothing was configured.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What is wrong with them, if anything.
+    pub fn check(&self) -> Result<(), String> {
+        if !(1..=4096).contains(&self.processes) {
+            return Err(format!("limits.processes is {}; it must be 1 to 4096", self.processes));
+        }
+        if !(16..=1_048_576).contains(&self.memory_mb) {
+            return Err(format!("limits.memoryMb is {}; it must be 16 to 1048576", self.memory_mb));
+        }
+        Ok(())
+    }
+}
+
+/// What a server that is started as a child may touch: the system's programs and libraries, and what is named here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SandboxConfig {
+    /// Whether it runs within walls.
+    pub enabled: bool,
+    /// Files and folders it may read and execute.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<PathBuf>,
+    /// Files and folders it may read and change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<PathBuf>,
+    /// Whether it may use the network.
+    pub network: bool,
+    /// Names of variables of Toolyard's own environment that it gets, beside PATH, HOME, LANG, LC_ALL and TZ.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    /// How much it may use.
+    #[serde(skip_serializing_if = "LimitsConfig::is_default")]
+    pub limits: LimitsConfig,
+}
+
+impl Default for SandboxConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            read: Vec::new(),
+            write: Vec::new(),
+            network: false,
+            env: Vec::new(),
+            limits: LimitsConfig::default(),
+        }
+    }
+}
+
 /// One upstream MCP server: a `command` to start, or a `url`.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -210,6 +284,10 @@ pub struct ServerConfig {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-secret" = "variable"))]
     pub pass_env: Vec<String>,
+    /// The walls around the program: `{read, write, network, env}`. Without this key it runs without walls, and
+    /// Toolyard warns; `toolyard mcp add` writes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxConfig>,
     /// Where it is, for HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "url"))]
@@ -282,6 +360,7 @@ impl Default for ServerConfig {
             cwd: None,
             env: BTreeMap::new(),
             pass_env: Vec::new(),
+            sandbox: None,
             url: None,
             transport: Transport::Auto,
             headers: BTreeMap::new(),
@@ -332,6 +411,12 @@ impl ServerConfig {
             http::HeaderValue::try_from(value.as_str())
                 .map_err(|_| format!("the value of header {name} cannot be sent"))?;
         }
+        if let Some(sandbox) = &self.sandbox {
+            if self.command.is_none() {
+                return Err("sandbox is for servers with a command".to_owned());
+            }
+            sandbox.limits.check().map_err(|why| format!("sandbox.{why}"))?;
+        }
         if self.command.is_some() && !self.oauth.is_default() {
             return Err("oauth is for servers with a url".to_owned());
         }
@@ -363,9 +448,18 @@ impl ServerConfig {
         self.prefix.clone().unwrap_or_else(|| format!("{name}__"))
     }
 
+    /// The walls around the child, where they are configured and not switched off.
+    pub fn confinement(&self) -> Option<&SandboxConfig> {
+        self.sandbox.as_ref().filter(|sandbox| sandbox.enabled)
+    }
+
     /// The child's whole environment.
     pub fn environment(&self) -> Vec<(String, String)> {
-        let passed = ALWAYS_PASSED.iter().copied().chain(self.pass_env.iter().map(String::as_str));
+        let (usual, named): (&[&str], &[String]) = match self.confinement() {
+            Some(sandbox) => (&PASSED_TO_CONFINED, &sandbox.env),
+            None => (&ALWAYS_PASSED, &[]),
+        };
+        let passed = usual.iter().copied().chain(self.pass_env.iter().chain(named).map(String::as_str));
         let mut all: BTreeMap<String, String> =
             passed.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
         all.extend(self.env.clone());
@@ -444,5 +538,8 @@ mod tests {
         let names: Vec<String> = config.environment().into_iter().map(|(name, _)| name).collect();
         assert!(names.contains(&"MINE".to_owned()));
         assert!(names.iter().all(|name| name == "MINE" || ALWAYS_PASSED.contains(&name.as_str())), "{names:?}");
+        let confined = ServerConfig { sandbox: Some(SandboxConfig::default()), ..config };
+        let names: Vec<String> = confined.environment().into_iter().map(|(name, _)| name).collect();
+        assert!(names.iter().all(|name| name == "MINE" || PASSED_TO_CONFINED.contains(&name.as_str())), "{names:?}");
     }
 }

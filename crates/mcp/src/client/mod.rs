@@ -23,10 +23,13 @@ mod upstream;
 mod weigh;
 
 pub use child::{ChildSpec, Launcher, Plain};
-pub use config::{GrantKind, MAX_SERVER_NAME, OauthConfig, Pinning, ServerConfig, Speaks, Transport, Trust};
+pub use config::{
+    GrantKind, LimitsConfig, MAX_SERVER_NAME, OauthConfig, Pinning, SandboxConfig, ServerConfig, Speaks, Transport,
+    Trust,
+};
 pub use definition::Definition;
 pub use oauth::{Begun, Login, logout};
-pub use status::{Approved, Health, LeftOut, ServerStatus, ShownDefinition, Withheld, WithheldWhy};
+pub use status::{Approved, Health, LeftOut, ServerStatus, ServerWalls, ShownDefinition, Withheld, WithheldWhy};
 pub use terms::{Dialect, HookInterest, PluginTerms, ToolTerms};
 
 use crate::{

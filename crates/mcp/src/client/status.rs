@@ -18,6 +18,18 @@ pub enum Health {
     Unavailable,
 }
 
+/// The walls around a server that is a child process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerWalls {
+    /// It runs within walls.
+    On,
+    /// Its configuration says that it runs without.
+    Off,
+    /// Its configuration does not say; it runs without.
+    Unset,
+}
+
 /// A server as people are shown it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -58,6 +70,9 @@ pub struct ServerStatus {
     /// The revision spoken, once it has been.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
+    /// `on`, `off` or `unset`: the walls around a child process that is no plugin's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub walls: Option<ServerWalls>,
 }
 
 /// Why a tool is held back.
@@ -137,6 +152,18 @@ pub struct LeftOut {
 }
 
 impl Upstream {
+    fn walls(&self) -> Option<ServerWalls> {
+        // A plugin's walls are shown with the plugin.
+        if self.config.command.is_none() || self.terms.is_some() {
+            return None;
+        }
+        Some(match &self.config.sandbox {
+            Some(sandbox) if sandbox.enabled => ServerWalls::On,
+            Some(_) => ServerWalls::Off,
+            None => ServerWalls::Unset,
+        })
+    }
+
     /// As people are shown it.
     pub(crate) fn status(&self) -> ServerStatus {
         let live = self.running();
@@ -167,6 +194,7 @@ impl Upstream {
             starts: self.starts.load(Ordering::Relaxed),
             plugin: self.terms.as_ref().map(|terms| terms.plugin.clone()),
             health: offers.health.clone(),
+            walls: self.walls(),
             protocol: live.map(|l| l.revision().as_str().to_owned()).or_else(|| offers.protocol.clone()),
         }
     }

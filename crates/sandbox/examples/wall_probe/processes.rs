@@ -90,6 +90,28 @@ fn memory_in_children() -> bool {
     made == 16
 }
 
+/// Holds many socket pairs in several processes, each filled.
+fn socket_pairs() -> bool {
+    const EACH: usize = 250;
+    let mut children = 0;
+    for _ in 0..20 {
+        // SAFETY: this process has one thread; the new one ends below.
+        if unsafe { libc::fork() } == 0 {
+            let pairs: Vec<_> = (0..EACH).map_while(|_| std::os::unix::net::UnixStream::pair().ok()).collect();
+            std::thread::sleep(std::time::Duration::from_secs(2));
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(if pairs.len() == EACH { 42 } else { 0 }) }
+        }
+    }
+    for _ in 0..20 {
+        let mut status = 0;
+        // SAFETY: the kernel writes one int.
+        unsafe { libc::wait(&raw mut status) };
+        children += usize::from(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 42);
+    }
+    children == 20
+}
+
 fn limit_raised(resource: i32) -> bool {
     let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let which = resource as usize;
@@ -214,9 +236,16 @@ fn shares() -> Vec<Attempt> {
         alone("2-gigabytes-shared", || take(MUCH_MEMORY, libc::MAP_SHARED, false)),
         alone("2-gigabytes-unmapped", || take(MUCH_MEMORY, libc::MAP_SHARED, true)),
         alone("2-gigabytes-in-children", memory_in_children),
+        alone("5000-socket-pairs", socket_pairs),
         alone("4000-descriptors", || {
             let files: Vec<_> = (0..MANY_DESCRIPTORS).map_while(|_| fs::File::open("/dev/null").ok()).collect();
             files.len() == MANY_DESCRIPTORS && files[0].as_raw_fd() >= 0
+        }),
+        attempt("pin-pages-in-pipe", || {
+            let (mut ends, page) = ([0i32; 2], [1u8; 4096]);
+            let part = libc::iovec { iov_base: page.as_ptr() as *mut _, iov_len: 4096 };
+            works(libc::SYS_pipe2, &[ends.as_mut_ptr() as usize, 0])
+                && works(libc::SYS_vmsplice, &[ends[1] as usize, &raw const part as usize, 1, 0])
         }),
         attempt("raise-descriptor-limit", || limit_raised(libc::RLIMIT_NOFILE as i32)),
         attempt("core-dump", || {

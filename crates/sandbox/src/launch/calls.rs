@@ -18,6 +18,8 @@ pub(super) struct Circumstances {
     pub(super) supervised: bool,
     /// The user and group that the program runs as.
     pub(super) ids: (u32, u32),
+    /// The kernel keeps signals inside the walls (Landlock scopes).
+    pub(super) signals_are_covered: bool,
     /// The kernel's Landlock rights cover truncation by path.
     pub(super) truncate_is_covered: bool,
 }
@@ -87,8 +89,8 @@ const PRCTLS: [u32; 16] = [
     libc::PR_SET_CHILD_SUBREAPER as u32,
 ];
 
-/// Allowed whatever the arguments: memory, descriptors, files (which Landlock judges by path), time, signals (which
-/// Landlock keeps inside), waiting, and what a process asks about itself.
+/// Allowed whatever the arguments: memory, descriptors, files (which Landlock judges by path), time, waiting, and what a
+/// process asks about itself.
 const ALLOWED: &[i64] = &[
     // memory
     libc::SYS_brk,
@@ -132,7 +134,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_pipe2,
     libc::SYS_splice,
     libc::SYS_tee,
-    libc::SYS_vmsplice,
     libc::SYS_sendfile,
     libc::SYS_copy_file_range,
     libc::SYS_readahead,
@@ -196,11 +197,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_exit_group,
     libc::SYS_wait4,
     libc::SYS_waitid,
-    libc::SYS_kill,
-    libc::SYS_tkill,
-    libc::SYS_tgkill,
     libc::SYS_pidfd_open,
-    libc::SYS_pidfd_send_signal,
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigpending,
@@ -404,7 +401,10 @@ fn files(table: &mut Table, about: Circumstances) {
 fn sockets(table: &mut Table, about: Circumstances) {
     // A stream pair can be connected to nothing else; a datagram socket could be sent from to any path.
     let pair = |kind: i32| vec![is(0, libc::AF_UNIX as u32), masked(1, SOCKET_TYPE, kind as u32)];
-    table.allow_if(libc::SYS_socketpair, vec![pair(libc::SOCK_STREAM), pair(libc::SOCK_SEQPACKET)]);
+    // The supervisor counts them, because what is buffered in them is nobody's memory.
+    let counted = if about.supervised { Verdict::Notify } else { Verdict::Allow };
+    let pairs = vec![pair(libc::SOCK_STREAM), pair(libc::SOCK_SEQPACKET)];
+    table.decide_if(libc::SYS_socketpair, pairs, counted, REFUSED);
     let unknown = Verdict::Errno(libc::EAFNOSUPPORT);
     if !about.network {
         table.put(libc::SYS_socket, Rules { rules: Vec::new(), otherwise: REFUSED });
@@ -436,6 +436,17 @@ fn processes(table: &mut Table, about: Circumstances) {
     #[cfg(target_arch = "x86_64")]
     for call in [libc::SYS_fork, libc::SYS_vfork] {
         table.put(call, Rules::always(new_process));
+    }
+    // Signals stay inside by Landlock, else by the supervisor.
+    let signal = match (about.signals_are_covered, about.supervised) {
+        (false, true) => Verdict::Notify,
+        _ => Verdict::Allow,
+    };
+    for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill] {
+        table.put(call, Rules::always(signal));
+    }
+    if about.signals_are_covered {
+        table.put(libc::SYS_pidfd_send_signal, Rules::always(Verdict::Allow));
     }
     // One signal to the process group must reach everything the program started.
     table.answer(0, &[libc::SYS_setsid, libc::SYS_setpgid]);

@@ -1,6 +1,6 @@
 //! What a process group uses: its processes, their threads and their memory, read from `/proc`.
 
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 /// A process of the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,26 @@ fn stat(pid: i32) -> Option<(i32, Member)> {
     Some((group, Member { pid, threads, is_zombie: state == "Z" || state == "X" }))
 }
 
+/// Whether a process or thread belongs to a group.
+pub(super) fn is_member(pid: i32, group: i32) -> bool {
+    stat(pid).is_some_and(|(of, _)| of == group)
+}
+
+/// The sockets that these processes have, each counted once. A process that made itself unreadable may have as many as
+/// `most_each`.
+pub(super) fn sockets(members: &[Member], most_each: u32) -> u32 {
+    let (mut seen, mut hidden) = (BTreeSet::new(), 0u32);
+    for member in members.iter().filter(|member| !member.is_zombie) {
+        let Ok(entries) = fs::read_dir(format!("/proc/{}/fd", member.pid)) else {
+            hidden = hidden.saturating_add(most_each);
+            continue;
+        };
+        let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        seen.extend(links.filter(|link| link.as_os_str().as_encoded_bytes().starts_with(b"socket:")));
+    }
+    u32::try_from(seen.len()).unwrap_or(u32::MAX).saturating_add(hidden)
+}
+
 /// Threads of this user, for the limit that counts them.
 pub(super) fn tasks_of_user() -> u64 {
     use std::os::unix::fs::MetadataExt;
@@ -48,12 +68,12 @@ pub(super) fn is_filtered() -> bool {
 /// Bytes that a process holds for itself: anonymous and shared memory, what of it is swapped, and page tables. Memory
 /// that it shares with the process it was forked from counts in both. `None` when it is gone.
 pub(super) fn held(pid: i32) -> Option<u64> {
-    sum(pid, "status", &["RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:"])
+    sum(pid, "status", &["RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:", "HugetlbPages:"])
 }
 
 /// The same with shared memory divided among those who share it. Takes longer to find out.
 pub(super) fn held_exactly(pid: i32) -> Option<u64> {
-    let tables = sum(pid, "status", &["VmPTE:"])?;
+    let tables = sum(pid, "status", &["VmPTE:", "HugetlbPages:"])?;
     // A process that made itself unreadable is counted by what everybody can read.
     match sum(pid, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:", "SwapPss:"]) {
         Some(shares) => Some(shares + tables),

@@ -39,7 +39,7 @@ pub const LAUNCH_NAME: &str = "toolyard-launch";
 /// The program could not be confined or started.
 const EXIT_NOT_STARTED: u8 = 126;
 /// Files that may be open at once in one process.
-const MAX_OPEN_FILES: u64 = 1024;
+const MAX_OPEN_FILES: u32 = 1024;
 /// A process may reserve this many times the memory limit. Programs reserve more than they use, so the supervisor
 /// measures what is used; this bounds what one process can take before the supervisor looks.
 const RESERVED_PER_USED: u64 = 4;
@@ -229,7 +229,7 @@ fn confine(launch: &Launch, supervisor: Pid, supervised_by: &OwnedFd) -> Result<
     }
     let reserved = launch.limits.memory_bytes().saturating_mul(RESERVED_PER_USED);
     for (resource, most) in [
-        (Resource::Nofile, MAX_OPEN_FILES),
+        (Resource::Nofile, u64::from(MAX_OPEN_FILES)),
         (Resource::Core, 0),
         (Resource::Data, reserved),
         (Resource::Msgqueue, 0),
@@ -250,6 +250,7 @@ fn confine(launch: &Launch, supervisor: Pid, supervised_by: &OwnedFd) -> Result<
         writes: !launch.walls.write.is_empty(),
         supervised,
         ids: (getuid().as_raw(), getgid().as_raw()),
+        signals_are_covered: abi >= walls::ABI_SCOPE,
         truncate_is_covered: abi >= walls::ABI_TRUNCATE,
     };
     let filter = |supervised| bpf::compile(&calls::rules(about(supervised)), calls::REFUSED, calls::LAST_KNOWN);

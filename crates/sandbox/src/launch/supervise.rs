@@ -6,7 +6,7 @@
 //! its limits on memory count what is reserved, which breaks Node and Java. So the supervisor counts.
 
 use super::{
-    ProcessLimits,
+    MAX_OPEN_FILES, ProcessLimits,
     memory::{self, Member},
     modes,
     sys::{self, Asked, Reply, Signals},
@@ -33,6 +33,8 @@ const LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_mi
 const EXACT_SHARE: u32 = 20;
 /// A process that was allowed to be made may take this long to be seen.
 const APPEARS_WITHIN: Duration = Duration::from_millis(10);
+/// Socket pairs that a program may have at once. Each holds up to half a megabyte that no process is charged for.
+const MOST_SOCKETS: u32 = 512;
 /// How often those who are left are killed before the supervisor gives up.
 const KILL_ROUNDS: u32 = 200;
 
@@ -44,6 +46,7 @@ struct Supervisor {
     roots: Vec<PathBuf>,
     processes: Count,
     threads: Count,
+    sockets: Count,
     /// Bytes of shared memory that were allowed since the program had none.
     shared_bytes: u64,
     members: Vec<Member>,
@@ -93,6 +96,7 @@ pub(super) fn run(
         roots,
         processes: Count { seen: 1, ..Count::default() },
         threads: Count { seen: 1, ..Count::default() },
+        sockets: Count::default(),
         shared_bytes: 0,
         members: Vec::new(),
         is_stale: true,
@@ -156,6 +160,8 @@ impl Supervisor {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_fork | libc::SYS_vfork => self.new_task(false),
             libc::SYS_mmap => self.shared_memory(asked.arguments[1]),
+            libc::SYS_socketpair => self.new_sockets(),
+            libc::SYS_kill | libc::SYS_tkill | libc::SYS_tgkill => self.signal(asked.arguments[0] as i32),
             _ => modes::change(listener, asked, &self.roots),
         }
     }
@@ -174,6 +180,27 @@ impl Supervisor {
             self.is_stale = true;
         }
         Reply::Continue
+    }
+
+    fn new_sockets(&mut self) -> Reply {
+        if self.sockets.total() >= MOST_SOCKETS {
+            self.count();
+            self.sockets.recount(memory::sockets(&self.members, MAX_OPEN_FILES));
+        }
+        if self.sockets.total() >= MOST_SOCKETS {
+            return Reply::Failed(libc::EMFILE);
+        }
+        self.sockets.allowed.extend([Instant::now(); 2]);
+        Reply::Continue
+    }
+
+    /// Where the kernel does not keep signals inside: to one process or thread of the program, and never to this one.
+    fn signal(&self, to: i32) -> Reply {
+        if to > 0 && to != self.own && memory::is_member(to, self.own) {
+            Reply::Continue
+        } else {
+            Reply::Failed(libc::EPERM)
+        }
     }
 
     fn has_room(&self, is_thread: bool) -> bool {

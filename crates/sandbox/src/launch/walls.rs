@@ -10,7 +10,7 @@ const ABI_TCP: u32 = 4;
 /// From this one on, requests to devices.
 const ABI_DEVICES: u32 = 5;
 /// From this one on, signals and abstract sockets.
-const ABI_SCOPE: u32 = 6;
+pub(super) const ABI_SCOPE: u32 = 6;
 /// From this one on, connecting to sockets in the file system.
 const ABI_SOCKETS: u32 = 9;
 
@@ -70,7 +70,11 @@ impl Walls {
             lack(
                 landlock_abi < ABI_SCOPE,
                 "Landlock scopes (ABI 6)",
-                "a confined program can send signals to other processes of the same user",
+                if supervised {
+                    "the supervisor alone keeps signals inside the walls"
+                } else {
+                    "a confined program can send signals to other processes of the same user"
+                },
             );
             lack(
                 landlock_abi < ABI_SOCKETS,

@@ -1,6 +1,7 @@
 //! Tools that others bring: plugins and upstream MCP servers.
 
 use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
 /// `toolyard plugins`.
 #[derive(Debug, Subcommand)]
@@ -62,7 +63,10 @@ pub struct McpArgs {
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {
     /// List upstream servers: how they are, what they offer, what is held back
+    #[command(alias = "list")]
     Servers,
+    /// Add a server to config.toml: a program that is started within walls, or a URL
+    Add(McpAdd),
     /// Start a server now and look at what it offers
     Start {
         /// The server's name in config.toml
@@ -102,4 +106,32 @@ pub enum McpCommand {
         /// The server's name
         server: String,
     },
+}
+
+/// `toolyard mcp add`.
+#[derive(Debug, Args)]
+pub struct McpAdd {
+    /// The server's name: letters, digits, '-' and '_'
+    pub name: String,
+    /// A file or folder that the program may read
+    #[arg(long, value_name = "PATH")]
+    pub read: Vec<PathBuf>,
+    /// A file or folder that the program may read and change
+    #[arg(long, value_name = "PATH")]
+    pub write: Vec<PathBuf>,
+    /// Let the program use the network
+    #[arg(long)]
+    pub network: bool,
+    /// A variable of Toolyard's environment that the program gets
+    #[arg(long, value_name = "NAME")]
+    pub env: Vec<String>,
+    /// Run the program without walls: it can do whatever you can
+    #[arg(long, conflicts_with_all = ["read", "write", "network", "env"])]
+    pub no_sandbox: bool,
+    /// The address of a server over HTTP, in place of a program
+    #[arg(long, conflicts_with_all = ["read", "write", "network", "env", "no_sandbox", "command"])]
+    pub url: Option<String>,
+    /// The program and its arguments, after `--`
+    #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
+    pub command: Vec<String>,
 }

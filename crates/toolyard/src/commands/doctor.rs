@@ -101,6 +101,9 @@ pub(super) async fn run(global: &Global) -> Outcome {
                     Err(reason) => format!("off, tools mode is used instead: {reason}"),
                 }),
             );
+            for (what, result) in wall_findings(&resolved) {
+                add(what, result);
+            }
             add("user", Ok(home::user_name()));
         }
     }
@@ -117,6 +120,30 @@ pub(super) async fn run(global: &Global) -> Outcome {
         }
     }
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
+}
+
+/// The walls that this kernel has, those it lacks, and what runs without any.
+fn wall_findings(resolved: &config::Resolved) -> Vec<(&'static str, Result<String, String>)> {
+    let walls = toolyard_sandbox::launch::Walls::here();
+    let mut findings = vec![("walls", if walls.suffice() { Ok(walls.summary()) } else { Err(walls.summary()) })];
+    for missing in &walls.missing {
+        findings.push(("missing wall", Ok(format!("{}: {}", missing.wall, missing.consequence))));
+    }
+    if resolved.config.plugins.sandbox == toolyard_plugins::SandboxMode::Off {
+        findings.push(("plugins", Ok("warning: plugins.sandbox is off, plugins run without walls".to_owned())));
+    }
+    for (name, server) in resolved.config.mcp.servers.iter().filter(|(_, server)| server.enabled) {
+        let grants = server.confinement().into_iter().flat_map(|walls| walls.read.iter().chain(&walls.write));
+        for path in grants.map(|path| config::expand(path)).filter(|path| resolved.home.path().starts_with(path)) {
+            let what = format!("{name}: {} is granted, and Toolyard's own keys lie below it", path.display());
+            findings.push(("mcp servers", Err(what)));
+        }
+        if server.command.is_some() && server.sandbox.is_none() {
+            let what = format!("warning: {name} runs without walls; set mcp.servers.{name}.sandbox");
+            findings.push(("mcp servers", Ok(what)));
+        }
+    }
+    findings
 }
 
 /// Opens the store for real, reads from it, checks the ledger, and asks the notes how they stand.

@@ -93,6 +93,7 @@ async fn manage(global: &Global, command: McpCommand) -> Outcome {
             return approve_tools::run(global, server, tools, hash).await;
         }
         McpCommand::Forget { server } => ("mcp.forget", json!({"server": server})),
+        McpCommand::Add(add) => return super::mcp_add::run(global, add),
         McpCommand::Login { server, wait } => return super::login::login(global, server, *wait).await,
         McpCommand::Logout { server } => return super::login::logout(global, server).await,
     };
@@ -109,7 +110,8 @@ async fn manage(global: &Global, command: McpCommand) -> Outcome {
         }
         McpCommand::Start { .. } | McpCommand::Stop { .. } => show(&answer),
         McpCommand::Forget { server } => output::data(&format!("forgot {server}")),
-        McpCommand::Approve { .. } | McpCommand::Login { .. } | McpCommand::Logout { .. } => {} // have gone another way
+        // These have gone another way.
+        McpCommand::Add(_) | McpCommand::Approve { .. } | McpCommand::Login { .. } | McpCommand::Logout { .. } => {}
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -131,6 +133,15 @@ fn show(server: &Value) {
     ));
     if let Some(error) = server["error"].as_str() {
         output::data(&format!("  error: {error}"));
+    }
+    match server["walls"].as_str() {
+        Some("unset") => output::data(&format!(
+            "  {} it runs without walls: set mcp.servers.{}.sandbox in config.toml",
+            paint.red("warning:"),
+            text("name")
+        )),
+        Some("off") => output::data("  it runs without walls, as configured"),
+        _ => {}
     }
     for held in server["withheld"].as_array().into_iter().flatten() {
         let why = held["why"].as_str().unwrap_or_default();

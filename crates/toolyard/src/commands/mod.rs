@@ -16,6 +16,7 @@ mod gateway;
 mod input;
 mod login;
 mod mcp;
+mod mcp_add;
 mod plan;
 mod plugins;
 mod runs;

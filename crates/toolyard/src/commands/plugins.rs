@@ -99,4 +99,9 @@ fn details(plugin: &Value) {
     }
     output::data(&format!("  {:<12} {}", "asks", plugin["asks"]));
     output::data(&format!("  {:<12} {}", "granted", plugin["grant"]));
+    let confined = if plugin["confined"] == true { "on" } else { "off (plugins.sandbox)" };
+    output::data(&format!("  {:<12} {confined}", "walls"));
+    for missing in plugin["missingWalls"].as_array().into_iter().flatten() {
+        output::data(&format!("  {:<12} {}: {}", "no wall", text(missing, "wall"), text(missing, "consequence")));
+    }
 }

@@ -25,3 +25,4 @@ mod secrets;
 mod server;
 mod tool_search;
 mod tool_search_gateway;
+mod walls;

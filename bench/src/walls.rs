@@ -1,0 +1,125 @@
+//! What walls cost: starting a program within walls against starting it without, and exchanging lines with it.
+
+use crate::{
+    Setup,
+    process::program,
+    report::{Good, Report},
+    stats::{median, most},
+};
+use anyhow::{Context, Result, ensure};
+use std::{process::Stdio, time::Instant};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout},
+};
+use toolyard_sandbox::launch::{ConfinedLauncher, Confinement, Program};
+
+/// Starts for each round, with walls and without.
+const STARTS: usize = 20;
+/// Lines exchanged for each round, with walls and without.
+const LINES: usize = 2_000;
+/// Milliseconds that walls may add to a start.
+const MOST_START_MS: f64 = 15.0;
+/// How much longer an exchange within walls may take. It makes no call that the supervisor decides about, so what is
+/// measured is noise.
+const MOST_CALL_RATIO: f64 = 1.1;
+
+/// A program that answers each line with the same line.
+struct Echo {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Echo {
+    /// Starts it and waits for its first answer; milliseconds from the one to the other.
+    async fn start(launcher: Option<&ConfinedLauncher>, walls: &Confinement) -> Result<(Self, f64)> {
+        let env = [("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
+        let cat = Program { program: "cat", args: &[], cwd: None, env: &env };
+        let begun = Instant::now();
+        let mut command = match launcher {
+            Some(launcher) => launcher.command(walls, &cat).map_err(anyhow::Error::msg)?,
+            None => {
+                let mut command = tokio::process::Command::new("cat");
+                command.env_clear().envs(env);
+                command
+            }
+        };
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let input = child.stdin.take().context("no input")?;
+        let output = BufReader::new(child.stdout.take().context("no output")?).lines();
+        let mut echo = Self { child, input, output };
+        echo.exchange().await?;
+        Ok((echo, begun.elapsed().as_secs_f64() * 1e3))
+    }
+
+    async fn exchange(&mut self) -> Result<()> {
+        self.input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").await?;
+        self.input.flush().await?;
+        ensure!(self.output.next_line().await?.is_some(), "the program ended");
+        Ok(())
+    }
+
+    async fn end(mut self) -> Result<()> {
+        drop(self.input);
+        ensure!(self.child.wait().await?.success(), "the program failed");
+        Ok(())
+    }
+
+    /// Microseconds of one exchange.
+    async fn exchanges(&mut self) -> Result<f64> {
+        let begun = Instant::now();
+        for _ in 0..LINES {
+            self.exchange().await?;
+        }
+        Ok(begun.elapsed().as_secs_f64() * 1e6 / LINES as f64)
+    }
+}
+
+/// Starts and exchanges with and without walls, in alternation.
+pub(crate) fn start(setup: &Setup) -> Result<Report> {
+    let report = Report::new("walls-start", "addedMs", Good::AtMost, MOST_START_MS).also(
+        "callRatio",
+        Good::AtMost,
+        MOST_CALL_RATIO,
+    );
+    let program = match program(setup) {
+        Ok(program) => program,
+        Err(why) => return Ok(report.skipped(why)),
+    };
+    // The small child beside the program, which is what a running Toolyard starts plugins with.
+    let small = program.with_file_name("toolyard-script");
+    let launcher = ConfinedLauncher::with_program(if small.exists() { small } else { program });
+    let data = tempfile::tempdir_in(&setup.dir)?;
+    let walls = Confinement { write: vec![data.path().to_owned()], network: true, ..Confinement::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    let (mut call_with, mut call_without) = (Vec::new(), Vec::new());
+    runtime.block_on(async {
+        Echo::start(Some(&launcher), &walls).await?.0.end().await?; // what is read for the first time is read now
+        for _ in 0..setup.rounds {
+            for _ in 0..STARTS {
+                for (launcher, times) in [(Some(&launcher), &mut with), (None, &mut without)] {
+                    let (echo, took) = Echo::start(launcher, &walls).await?;
+                    times.push(took);
+                    echo.end().await?;
+                }
+            }
+            for (launcher, times) in [(Some(&launcher), &mut call_with), (None, &mut call_without)] {
+                let (mut echo, _) = Echo::start(launcher, &walls).await?;
+                times.push(echo.exchanges().await?);
+                echo.end().await?;
+            }
+        }
+        anyhow::Ok(())
+    })?;
+    Ok(report
+        .figure("addedMs", median(&with) - median(&without))
+        .figure("startMs", median(&with))
+        .figure("worstStartMs", most(&with))
+        .figure("plainStartMs", median(&without))
+        .figure("callMicros", median(&call_with))
+        .figure("plainCallMicros", median(&call_without))
+        .figure("callRatio", median(&call_with) / median(&call_without).max(0.001)))
+}

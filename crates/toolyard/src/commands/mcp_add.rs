@@ -1,0 +1,170 @@
+//! `toolyard mcp add`: writes an upstream server into config.toml, with the walls around it.
+
+use super::Outcome;
+use crate::{
+    cli::{Global, McpAdd},
+    config::{self, Config},
+    output,
+};
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+use toolyard_mcp::client::{SandboxConfig, ServerConfig};
+use toolyard_plugins::walled;
+use toolyard_protocol::{ErrorCode, Failure};
+
+/// The part of a server's configuration that the command line says. What is left out keeps its default.
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    args: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<SandboxConfig>,
+}
+
+#[derive(Serialize)]
+struct Servers<'a> {
+    servers: BTreeMap<&'a str, Written<'a>>,
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    mcp: Servers<'a>,
+}
+
+/// What the command answers under `--json`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Added<'a> {
+    server: &'a str,
+    sandbox: Option<SandboxConfig>,
+    hints: Vec<String>,
+}
+
+pub(super) fn run(global: &Global, add: &McpAdd) -> Outcome {
+    let resolved = config::resolve(global)?;
+    if resolved.config.mcp.servers.contains_key(&add.name) {
+        return Err(Failure::new(ErrorCode::Conflict, format!("the server {} is configured already", add.name))
+            .suggest(format!("Change [mcp.servers.{}] in {}.", add.name, resolved.home.config().display())));
+    }
+    let sandbox = sandbox(add)?;
+    let config = ServerConfig {
+        command: add.command.first().cloned(),
+        args: add.command.iter().skip(1).cloned().collect(),
+        url: add.url.clone(),
+        sandbox: sandbox.clone(),
+        ..ServerConfig::default()
+    };
+    config.check(&add.name).map_err(|why| Failure::new(ErrorCode::UsageError, why))?;
+    resolved.home.create().map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
+    write(&resolved.home.config(), add, &config)?;
+    let hints = hints(add, sandbox.as_ref());
+    if global.json {
+        output::json(&serde_json::json!(Added { server: &add.name, sandbox, hints }));
+    } else {
+        output::data(&format!("added {}", add.name));
+        for hint in hints {
+            output::note(&hint);
+        }
+        output::note("A running Toolyard takes it in when it is restarted.");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The walls; for a program always written, so that nobody has to guess.
+fn sandbox(add: &McpAdd) -> Result<Option<SandboxConfig>, Failure> {
+    if add.url.is_some() {
+        return Ok(None);
+    }
+    let full = |paths: &[PathBuf]| {
+        let full = |path: &PathBuf| {
+            std::path::absolute(path)
+                .map_err(|e| Failure::new(ErrorCode::UsageError, format!("{}: {e}", path.display())))
+        };
+        paths.iter().map(full).collect::<Result<Vec<_>, _>>()
+    };
+    Ok(Some(SandboxConfig {
+        enabled: !add.no_sandbox,
+        read: full(&add.read)?,
+        write: full(&add.write)?,
+        network: add.network,
+        env: add.env.clone(),
+        ..SandboxConfig::default()
+    }))
+}
+
+/// Appends the table, so that what people wrote into the file stays as it is. The whole is read back before it is kept.
+fn write(path: &Path, add: &McpAdd, config: &ServerConfig) -> Result<(), Failure> {
+    let failed = |e: &dyn std::fmt::Display| {
+        Failure::new(ErrorCode::StoreUnavailable, format!("{} cannot be written: {e}", path.display()))
+    };
+    let written = Written {
+        command: config.command.as_deref(),
+        args: &config.args,
+        url: config.url.as_deref(),
+        sandbox: config.sandbox.clone(),
+    };
+    let table = toml::to_string(&File { mcp: Servers { servers: BTreeMap::from([(add.name.as_str(), written)]) } })
+        .map_err(|e| failed(&e))?;
+    let before = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(&error)),
+    };
+    let gap = if before.is_empty() { "" } else { "\n" };
+    let text = format!("{before}{gap}{table}");
+    let read: Config = toml::from_str(&text).map_err(|e| {
+        Failure::new(ErrorCode::ConfigInvalid, format!("the server cannot be appended to {}: {e}", path.display()))
+            .suggest("Add the table [mcp.servers.NAME] to the file by hand.")
+    })?;
+    if read.mcp.servers.get(&add.name) != Some(config) {
+        return Err(failed(&"the server does not read back as it was written"));
+    }
+    let staged = path.with_extension(format!("toml.{}", std::process::id()));
+    let write = || -> std::io::Result<()> {
+        let mut file = fs::File::create(&staged)?;
+        if let Ok(about) = fs::metadata(path) {
+            file.set_permissions(about.permissions())?;
+        }
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&staged, path)
+    };
+    write().map_err(|e| failed(&e))
+}
+
+/// What the program will probably miss within its walls.
+fn hints(add: &McpAdd, sandbox: Option<&SandboxConfig>) -> Vec<String> {
+    let Some(sandbox) = sandbox.filter(|sandbox| sandbox.enabled) else { return Vec::new() };
+    let mut hints = Vec::new();
+    let Some((command, args)) = add.command.split_first() else { return hints };
+    match walled::find(command) {
+        None => hints.push(format!("warning: the program {command} is not in PATH")),
+        Some(program) => {
+            for tree in walled::prefix(&program) {
+                hints.push(format!("it may also read {}, where its program lies", tree.display()));
+            }
+        }
+    }
+    let granted: Vec<&PathBuf> = sandbox.read.iter().chain(&sandbox.write).collect();
+    for arg in args.iter().filter(|arg| arg.contains('/')) {
+        let path = PathBuf::from(arg);
+        if path.is_absolute() && path.exists() && !granted.iter().any(|grant| path.starts_with(grant)) {
+            hints.push(format!("hint: it cannot read {arg}; grant it with --read or --write if it needs it"));
+        }
+    }
+    let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if matches!(name, "npx" | "uvx" | "bunx") && !sandbox.network {
+        hints.push(format!("hint: {name} downloads packages: it needs --network and a --write folder for its cache"));
+    }
+    hints
+}
