@@ -104,7 +104,7 @@ pub(crate) fn strangers(setup: &Setup) -> Result<Report> {
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
         let (memory_before, sockets_before) = (served.memory()?, served.sockets()?);
-        let (mut memory, mut sockets, mut shut_out) = (0f64, 0usize, 0usize);
+        let (mut memory, mut sockets, mut shut_out) = (0f64, 0usize, Vec::new());
         let mut worst = "";
         for attack in attacks(served.address) {
             let (name, address) = (attack.name, served.address);
@@ -122,7 +122,9 @@ pub(crate) fn strangers(setup: &Setup) -> Result<Report> {
             }
             // Somebody with a token, from the same address, in the middle of it.
             let own = tokio::time::timeout(PATIENCE, Wire::connect(address, TOKEN)).await;
-            shut_out += usize::from(!matches!(own, Ok(Ok(_))));
+            if !matches!(own, Ok(Ok(_))) {
+                shut_out.push(name);
+            }
             for task in tasks {
                 task.abort();
             }
@@ -133,8 +135,9 @@ pub(crate) fn strangers(setup: &Setup) -> Result<Report> {
             .also("clientsShutOut", Good::AtMost, 0.0)
             .figure("moreMegabytes", memory / 1e6)
             .figure("sockets", sockets as f64)
-            .figure("clientsShutOut", shut_out as f64)
+            .figure("clientsShutOut", shut_out.len() as f64)
             .figure("connectionsTried", CONNECTIONS as f64)
+            .value("shutOutBy", json!(shut_out))
             .value("mostMemoryBy", json!(worst)))
     }))
 }

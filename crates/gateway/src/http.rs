@@ -463,3 +463,19 @@ impl Stream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_health_and_readiness_are_open_and_segments_match_whole() {
+        let open: Vec<&str> = ROUTES.iter().filter(|route| route.rule.is_open()).map(|route| route.path).collect();
+        assert_eq!(open, ["/health", "/healthz", "/ready", "/readyz"]);
+        let found = |path: &str| Route::find(path).map(|route| route.path);
+        assert_eq!(found("/runs/x/events"), Some("/runs/*/events"));
+        for other in ["/runs//events", "/runs/x/y/events", "/runs/x/events/", "/health/", "//health", "/healthy", ""] {
+            assert_eq!(found(other), None, "{other}");
+        }
+    }
+}

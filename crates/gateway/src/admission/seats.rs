@@ -1,7 +1,7 @@
 //! Seats: how many sockets each address holds, from the accepted TCP connection to the moment it is really closed.
 //!
 //! A connection is *unproven* until it shows a credential. Unproven connections are bounded for each address and in all;
-//! when the bound is reached the oldest one is closed, so that idle sockets cannot keep others out. A connection that has
+//! when the bound is reached the oldest one that keeps us waiting is closed, so that idle sockets cannot keep others out. A connection that has
 //! shown a credential is *proven*, leaves the unproven count and is never evicted. The seat travels inside the socket
 //! ([`Seated`]), so that it is given back when the socket is dropped and not before.
 //!
@@ -16,7 +16,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU8, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -31,6 +31,8 @@ use tokio::{
 const HEADROOM: usize = 16;
 /// The same for all addresses together.
 const HEADROOM_IN_ALL: usize = 64;
+/// How long the listener waits for a free seat: until the oldest connection is old enough, and closed.
+const PATIENCE: Duration = Duration::from_millis(200);
 /// How long the listener waits between two looks for a free seat.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// Descriptors that stay free for files, upstream servers and the database: the others may be sockets of strangers.
@@ -72,6 +74,9 @@ struct Occupant {
     /// A request was refused before its body was read: the rest of it is discarded before the socket is closed.
     unread: AtomicBool,
     since: Instant,
+    /// Milliseconds from `since` to the moment from which we have been waiting for the peer to send or to read; 0 while it
+    /// is our turn.
+    waiting_from: AtomicU64,
     reader: AtomicWaker,
     writer: AtomicWaker,
 }
@@ -79,6 +84,31 @@ struct Occupant {
 impl Occupant {
     fn is(&self, standing: u8) -> bool {
         self.standing.load(Ordering::Acquire) == standing
+    }
+
+    /// Whether it is old enough to be closed for another connection.
+    fn is_old(&self) -> bool {
+        self.is(UNPROVEN) && self.since.elapsed() >= YOUNG
+    }
+
+    /// Whether the peer has kept us waiting, rather than we the peer.
+    fn is_idle(&self) -> bool {
+        let from = self.waiting_from.load(Ordering::Relaxed);
+        from > 0 && self.since.elapsed() >= Duration::from_millis(from) + YOUNG
+    }
+
+    /// Notes whose turn it is after a read or a write.
+    fn note<T>(&self, poll: Poll<T>) -> Poll<T> {
+        if self.is(PROVEN) {
+            return poll;
+        }
+        if poll.is_ready() {
+            self.waiting_from.store(0, Ordering::Relaxed);
+        } else if self.waiting_from.load(Ordering::Relaxed) == 0 {
+            let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            self.waiting_from.store(now.max(1), Ordering::Relaxed);
+        }
+        poll
     }
 
     fn evict(&self) {
@@ -145,7 +175,7 @@ impl Seats {
     /// to other addresses. `None` means that the address has too many young connections: this one is to be dropped.
     pub(crate) async fn take(self: &Arc<Self>, peer: IpAddr, limited: bool) -> Option<Arc<Seat>> {
         let address = counted_as(peer);
-        let give_up = Instant::now() + 2 * YOUNG;
+        let give_up = Instant::now() + PATIENCE;
         loop {
             let patient = match self.try_take(address, limited) {
                 Ok(seat) => return Some(seat),
@@ -181,6 +211,7 @@ impl Seats {
             standing: AtomicU8::new(UNPROVEN),
             unread: AtomicBool::new(false),
             since: Instant::now(),
+            waiting_from: AtomicU64::new(0),
             reader: AtomicWaker::new(),
             writer: AtomicWaker::new(),
         });
@@ -241,10 +272,12 @@ impl State {
 }
 
 impl Address {
-    /// Closes the connection that has been unproven for longest, unless all of them have just arrived.
+    /// Closes the connection that has been unproven for longest, unless all of them have just arrived. One whose peer keeps
+    /// us waiting goes before one whose request we have not answered yet.
     fn evict_oldest(&self) {
-        let oldest = self.unproven.values().find(|occupant| occupant.is(UNPROVEN));
-        if let Some(occupant) = oldest.filter(|occupant| occupant.since.elapsed() >= YOUNG) {
+        let mut old = self.unproven.values().filter(|occupant| occupant.is_old());
+        let idle = old.clone().find(|occupant| occupant.is_idle());
+        if let Some(occupant) = idle.or_else(|| old.next()) {
             occupant.evict();
         }
     }
@@ -369,14 +402,16 @@ impl<S> Seated<S> {
 impl<S: AsyncRead + Unpin> AsyncRead for Seated<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.watch(&self.seat.occupant.reader, cx)?;
-        Pin::new(&mut self.io).poll_read(cx, buf)
+        let read = Pin::new(&mut self.io).poll_read(cx, buf);
+        self.seat.occupant.note(read)
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Seated<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.watch(&self.seat.occupant.writer, cx)?;
-        Pin::new(&mut self.io).poll_write(cx, buf)
+        let written = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.seat.occupant.note(written)
     }
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.watch(&self.seat.occupant.writer, cx)?;
@@ -412,7 +447,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Seated<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.watch(&self.seat.occupant.writer, cx)?;
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.seat.occupant.note(written)
     }
     fn is_write_vectored(&self) -> bool {
         self.io.is_write_vectored()
@@ -454,6 +490,20 @@ mod tests {
         assert_eq!(evicted.read(&mut [0; 8]).await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
         assert_eq!(held[1].prove(), Err(NoSeat::Evicted), "too late");
         drop(evicted);
+        assert_eq!(peer.read(&mut [0; 8]).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_keeps_us_waiting_goes_before_one_that_waits_for_us() {
+        let seats = Seats::with_limits(32, 1000, 1000);
+        let mut held = fill(&seats, HERE, 20).await;
+        let (mut peer, own) = tokio::io::duplex(64);
+        let mut silent = Seated::new(own, held[5].clone());
+        let reading = tokio::spawn(async move { silent.read(&mut [0; 8]).await });
+        tokio::time::sleep(2 * YOUNG).await;
+        held.extend(fill(&seats, HERE, 1).await);
+        assert!(held[5].occupant.is(EVICTED) && held[0].occupant.is(UNPROVEN));
+        assert!(reading.await.unwrap().is_err());
         assert_eq!(peer.read(&mut [0; 8]).await.unwrap(), 0);
     }
 

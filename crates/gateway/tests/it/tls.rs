@@ -77,6 +77,29 @@ async fn the_door_opens_behind_a_certificate_and_plain_text_gets_nowhere() {
     drop(silent);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_handshakes_shut_nobody_out() {
+    use toolyard_gateway::client::{Client, Connect, Credential};
+    let door = Door::open().await;
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(TcpStream::connect(door.address).await.unwrap());
+    }
+    let connect = Connect {
+        url: format!("wss://localhost:{}", door.address.port()),
+        ca_file: Some(door.certificate.clone()),
+        credential: Credential::Shared(TOKEN.to_owned()),
+        identity: None,
+        scopes: vec!["operator.read".to_owned()],
+        mode: "backend".to_owned(),
+        // Well below the time that a half handshake may take.
+        timeout: std::time::Duration::from_secs(5),
+    };
+    let mut client = Client::connect(&connect).await.unwrap();
+    assert_eq!(client.call("health", serde_json::json!({})).await.unwrap()["ok"], true);
+    drop(silent);
+}
+
 #[tokio::test]
 async fn our_own_client_signs_and_comes_in_through_tls() {
     use toolyard_gateway::client::{Client, Connect, Credential, Identity};

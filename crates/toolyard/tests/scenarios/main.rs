@@ -3,6 +3,7 @@
 // The helpers of tests fail tests by panicking, just as the tests themselves do.
 #![allow(clippy::print_stderr, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod admission;
 mod authority;
 mod bad_input;
 mod bridge;
