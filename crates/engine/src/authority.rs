@@ -110,7 +110,8 @@ fn may_use(caller: &Caller, power: Power) -> Result<(), Refusal> {
         Power::Approve => Err(Refusal::scope(Scope::Approvals)),
         Power::Pair if holds(&caller.scopes, Scope::Pairing.as_str()) => Ok(()),
         Power::Pair => Err(Refusal::scope(Scope::Pairing)),
-        Power::Grant | Power::HostPaths if caller.is_person => Ok(()),
+        Power::Grant if caller.is_person => Ok(()),
+        Power::HostPaths if caller.names_host_paths() => Ok(()),
         Power::Grant | Power::HostPaths => Err(Refusal::PersonNeeded),
     }
 }
@@ -136,7 +137,10 @@ pub fn decide_arguments(
         if !value.and_then(Value::as_str).is_some_and(|value| argument.is_path(value)) {
             continue;
         }
-        let may = if caller.is_person { given.get(argument.name) == value } else { tool.host_paths_granted() };
+        let may = match caller.names_host_paths() {
+            true => given.get(argument.name) == value,
+            false => tool.host_paths_granted(),
+        };
         if !may {
             return Err(Refusal::HostPath { argument: argument.name });
         }

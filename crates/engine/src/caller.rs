@@ -76,6 +76,11 @@ impl Caller {
         }
     }
 
+    /// Whether the caller may name any path of the host: a person who names it, and not a script that the person started.
+    pub fn names_host_paths(&self) -> bool {
+        self.is_person && self.door != Door::Script
+    }
+
     /// As it stands in `run.json`.
     pub fn to_map(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {

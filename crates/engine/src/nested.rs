@@ -78,15 +78,14 @@ impl NestedCalls {
         })))
     }
 
-    /// The same, for what goes through a second door as well: that door's rules hold on top of the caller's own, and the
-    /// calls are no person's own acts.
+    /// The same, for what goes through a second door as well: that door's rules hold on top of the caller's own.
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
         Self(self.0.as_ref().map(|nest| {
             let policy = nest.engine.policy_through(&nest.scope.caller, Some(door));
             let mut scope = nest.scope.nested(nest.parent, nest.scope.tools.clone(), policy);
-            // A person who starts a program has not seen each call that it makes: those are the program's.
-            scope.caller = Arc::new(Caller { is_person: false, ..Caller::clone(&scope.caller) });
+            // What a script names is the script's, whoever started it.
+            scope.acting = Arc::new(Caller { door, ..Caller::clone(&scope.caller) });
             Arc::new(Nest {
                 engine: nest.engine.clone(),
                 scope,

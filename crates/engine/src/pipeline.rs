@@ -201,7 +201,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
     };
     let context = Arc::new(CallContext {
         cancel: stop.clone(),
-        caller: scope.caller.clone(),
+        caller: scope.acting.clone(),
         progress: progress_of(scope, &envelope),
         blobs: engine.blobs(),
         calls: if provider.makes_calls() {

@@ -16,6 +16,8 @@ use crate::engine::Tools;
 pub(crate) struct RunScope {
     pub(crate) run_id: RunId,
     pub(crate) caller: Arc<Caller>,
+    /// The caller as the calls' arguments and their provider see it: by the door that the calls come through last.
+    pub(crate) acting: Arc<Caller>,
     pub(crate) tools: Arc<Tools>,
     pub(crate) policy: Arc<EffectivePolicy>,
     pub(crate) recorder: Arc<Recorder>,
@@ -47,6 +49,7 @@ impl RunScope {
         RunScope {
             run_id: self.run_id,
             caller: self.caller.clone(),
+            acting: self.acting.clone(),
             tools,
             policy,
             recorder: self.recorder.clone(),

@@ -94,8 +94,8 @@ What a request changes is one of four things. *Recorded*: a tool's effect or an 
 *Own state*: sessions, queued messages, captured turns, devices; no tool runs. *Unrecorded*: content or programs without
 a recorded call, for a person alone. *None*: nothing.
 
-An agent that names another agent or session is still the same credential. A script's calls are never a person's own
-acts, even if a person started the script.
+An agent that names another agent or session is still the same credential. A script acts for whoever started it, names no
+path of this machine, and each of its calls is decided on and recorded like any other.
 ";
 
 /// The page `docs/authority.md`.
@@ -269,6 +269,8 @@ mod tests {
                         tool.name()
                     );
                 }
+                let script = Caller { door: Door::Script, ..Caller::cli("ada") };
+                assert!(authority::decide_arguments(&script, tool, &args, &args).is_err(), "a person's script");
                 let (person, nothing) = (Caller::cli("ada"), serde_json::Map::new());
                 assert!(authority::decide_arguments(&person, tool, &args, &args).is_ok());
                 assert!(authority::decide_arguments(&person, tool, &nothing, &args).is_err(), "a hook named it");

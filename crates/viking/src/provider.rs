@@ -33,7 +33,7 @@ pub fn session_of(caller: &Caller, ids: &SessionIds) -> Session {
         key: caller.session.clone(),
         agent: Some(caller.agent.clone()),
         sender: Some(caller.principal.clone()),
-        host_paths: if caller.is_person { HostPaths::All } else { HostPaths::Granted },
+        host_paths: if caller.names_host_paths() { HostPaths::All } else { HostPaths::Granted },
         ..Session::default()
     }
 }

@@ -62,6 +62,7 @@ impl Engine {
         RunScope {
             run_id,
             permits: Semaphore::new(policy.limits().max_concurrency.max(1) as usize),
+            acting: caller.clone(),
             caller,
             tools: self.tools(),
             policy,

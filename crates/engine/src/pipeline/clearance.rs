@@ -174,7 +174,7 @@ fn weigh(
             Some(Question { title, reason, rule, timeout_ms, by_hook: false })
         }
     };
-    authority::decide_arguments(&scope.caller, entry, given, args)?;
+    authority::decide_arguments(&scope.acting, entry, given, args)?;
     Ok(question)
 }
 
