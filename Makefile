@@ -20,7 +20,7 @@ FUZZ_TARGETS ?= $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets
 # and the index program alone, and everything uses one of them.
 FAST := --workspace --exclude toolyard-lance
 INDEX := -p toolyard-lance
-RELEASE := $(CARGO) build --release --locked -p toolyard -p toolyard-sandbox -p toolyard-mcp
+RELEASE := $(CARGO) build --release --locked -p toolyard -p toolyard-sandbox -p toolyard-mcp --bin toolyard --bin toolyard-script --bin mcp-fixture
 RELEASE_INDEX := $(CARGO) build --release --locked $(INDEX) --bin toolyard-index
 DEBUG := $(CARGO) build -q $(FAST) --all-targets --locked
 DEBUG_INDEX := $(CARGO) build -q $(INDEX) --all-targets --locked
@@ -46,7 +46,7 @@ build: index-tools ## build both programs as they are released, toolyard and too
 	$(RELEASE_INDEX)
 
 up: tools-needed ## set up and run Toolyard on embedded defaults with a sample vault; the index program is built meanwhile
-	$(CARGO) build --profile quick --locked
+	$(CARGO) build --profile quick --locked --bin toolyard --bin toolyard-script
 	@mkdir -p $(HOME_DIR)
 	@test -d $(HOME_DIR)/vault || cp -r examples/vault $(HOME_DIR)/vault
 	scripts/up.sh "$$CARGO_TARGET_DIR/quick" $(HOME_DIR) $(PORT)
@@ -166,7 +166,7 @@ docs-check: tools-needed ## generated pages are current, links resolve
 	python3 scripts/check_test_names.py
 
 bench: build ## measure; one JSON line each
-	$(RELEASE) -p toolyard-bench
+	$(RELEASE) -p toolyard-bench --bin toolyard-bench
 	"$$CARGO_TARGET_DIR/release/toolyard-bench" all --binary "$$CARGO_TARGET_DIR/release/toolyard"
 
 dist: build ## the same as `make build`, with the sizes of the programs

@@ -224,7 +224,10 @@ impl Problem {
                 true,
                 "Install toolyard and toolyard-index from one release, then call again.",
             ),
-            ProgramError::NotStarted(_) | ProgramError::Ended(_) | ProgramError::Protocol(_) => Self::new(
+            ProgramError::NotStarted(_)
+            | ProgramError::Ended(_)
+            | ProgramError::Replaced(_)
+            | ProgramError::Protocol(_) => Self::new(
                 ProblemCode::IndexProgramFailed,
                 message,
                 true,

@@ -17,6 +17,7 @@ use std::sync::Arc;
 const SNIPPET_CHARS: usize = 240;
 
 /// A question in words.
+#[derive(Clone)]
 pub struct Query<'a> {
     /// The words.
     pub text: &'a str,

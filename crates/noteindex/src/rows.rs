@@ -193,6 +193,9 @@ pub enum ProgramError {
     /// It ended while it worked on a request.
     #[error("the index program ended before it answered: {0}")]
     Ended(String),
+    /// It was started again, and the version that is read is not the newest one any more: the newest is to be opened.
+    #[error("the index program was started again and has a newer version: {0}")]
+    Replaced(String),
     /// It sent or was sent something that the protocol does not allow.
     #[error("the index program broke the protocol: {0}")]
     Protocol(String),

@@ -4,14 +4,14 @@ use super::{Args, Call, Nature, Tool, answer, input_schema, misfit, output_schem
 use crate::{
     envelope::{Health, Problem},
     facts::Fact,
-    index::{ChunkFilter, file_id},
+    index::{ChunkFilter, IndexError, ProgramError, file_id},
     note::{day_number, normal_tag, parse_date},
-    search::{Hit, Library, Query, Weights, search},
+    search::{Hit, Hits, Library, Query, Weights, search},
     sensitive::{Category, Material},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 use toolyard_engine::Output;
 use toolyard_protocol::Failure;
 
@@ -178,25 +178,18 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
         })?);
     }
     let knowledge = call.knowledge;
-    let library = match knowledge.searchable().await {
+    let mut library = match knowledge.searchable().await {
         Ok(library) => library,
         Err(problem) => return call.refused::<Data>(problem).await,
     };
     filter.folders = library.spelled(filter.folders);
-    let allowed = knowledge.allowed(&library, &call.call.policy.sandbox);
     let embedded = knowledge.embed_question(&library, &input.query).await;
     let weights = knowledge.weights(&library.info().spec);
-    let query = Query {
-        text: &input.query,
-        vector: embedded.vector,
-        filter: filter.clone(),
-        allowed: allowed.clone(),
-        limit,
-        weights,
-    };
-    let mut found = match search(&library, query).await {
+    let asked =
+        Query { text: &input.query, vector: embedded.vector, filter: filter.clone(), allowed: None, limit, weights };
+    let mut found = match ask(&call, &mut library, asked).await {
         Ok(found) => found,
-        Err(error) => return call.refused::<Data>(knowledge.unreadable(error).await).await,
+        Err(problem) => return call.refused::<Data>(problem).await,
     };
     let facts = known_facts(&call, &library, &filter, &input.query);
     found.hits.truncate(limit.saturating_sub(facts.len()));
@@ -244,6 +237,25 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let sensitive_detected = !categories.is_empty();
     let data = Data { results, sensitive_detected, memory_suggestion: suggestion, withheld_count: 0 };
     answer(status, Some(data), problem, meta, message)
+}
+
+/// Searches what the caller may see. Where the index program was started again meanwhile and has a newer version, that one
+/// is searched.
+async fn ask(call: &Call<'_>, library: &mut Arc<Library>, query: Query<'_>) -> Result<Hits, Problem> {
+    let knowledge = call.knowledge;
+    let allowed = |library: &Library| knowledge.allowed(library, &call.call.policy.sandbox);
+    let first = Query { allowed: allowed(library), ..query.clone() };
+    let found = match search(library, first).await {
+        Err(IndexError::Program(ProgramError::Replaced(_))) => {
+            *library = knowledge.refresh().await?;
+            search(library, Query { allowed: allowed(library), ..query }).await
+        }
+        found => found,
+    };
+    match found {
+        Ok(found) => Ok(found),
+        Err(error) => Err(knowledge.unreadable(error).await),
+    }
 }
 
 /// The days of a range; what is left open goes on for ever.

@@ -37,6 +37,7 @@ pub(super) struct Connection {
     outbox: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     pending: Pending,
     next: AtomicU64,
+    answers: AtomicU64,
     /// Writers that are open: while there are any the program is not idle.
     writers: AtomicU64,
     last_used: Mutex<Instant>,
@@ -66,6 +67,7 @@ impl Connection {
             outbox: Mutex::new(Some(outbox)),
             pending: Pending::default(),
             next: AtomicU64::new(1),
+            answers: AtomicU64::new(0),
             writers: AtomicU64::new(0),
             last_used: Mutex::new(Instant::now()),
             is_alive: Arc::new(AtomicBool::new(true)),
@@ -84,6 +86,11 @@ impl Connection {
 
     pub(super) fn is_alive(&self) -> bool {
         self.is_alive.load(Ordering::Acquire)
+    }
+
+    /// How much it has answered.
+    pub(super) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
     }
 
     /// How long nothing was asked; `None` while something is under way.
@@ -133,7 +140,10 @@ impl Connection {
         self.touch();
         match part {
             None => Err(self.ended()),
-            Some(Part { reply, is_last }) => Ok((reply?, is_last)),
+            Some(Part { reply, is_last }) => {
+                self.answers.fetch_add(1, Ordering::Relaxed);
+                Ok((reply?, is_last))
+            }
         }
     }
 

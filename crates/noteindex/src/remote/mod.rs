@@ -192,7 +192,7 @@ impl RemoteReader {
                     connection.send_only(&Request::CloseReader(handle));
                 }
                 let why = format!("version {} is no longer the newest one", self.info.version);
-                return Err(IndexError::Unavailable(why));
+                return Err(ProgramError::Replaced(why).into());
             }
             other => return Err(unexpected(&other)),
         };

@@ -26,8 +26,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A caller waits for a pause to end if it is no longer than this; otherwise it is told to try again later.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A program that ran this long was started well: its next end counts as the first one.
-const STABLE_AFTER: Duration = Duration::from_secs(60);
+/// A program that ran this long, or answered this much, was started well: its next end counts as the first one.
+const STABLE_AFTER: Duration = Duration::from_secs(30);
+const STABLE_ANSWERS: u64 = 20;
 
 /// Keeps one index program running while it is used.
 pub(super) struct Supervisor {
@@ -109,7 +110,7 @@ impl Supervisor {
         }
         let ended = self.live.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(ended) = ended {
-            if ended.started.elapsed() > STABLE_AFTER {
+            if ended.started.elapsed() > STABLE_AFTER || ended.answers() >= STABLE_ANSWERS {
                 starts.failures = 0;
             }
             starts.failed();

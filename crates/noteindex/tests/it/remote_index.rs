@@ -271,7 +271,7 @@ async fn a_reader_outlives_its_program_and_a_writer_does_not() {
     threads.kill();
     // The version that the library reads is not the newest one any more, and a new program cannot find it.
     let stale = answer(&library, &question("apple", Some(X))).await;
-    assert!(matches!(stale, Err(IndexError::Unavailable(_))), "{stale:?}");
+    assert!(matches!(stale, Err(IndexError::Program(ProgramError::Replaced(_)))), "{stale:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

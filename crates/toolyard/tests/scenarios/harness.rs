@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Read},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
 };
 use tempfile::TempDir;
@@ -184,12 +184,10 @@ impl Drop for Server {
 }
 
 /// The index program of the scenarios: the one that `TOOLYARD_INDEX_PROGRAM` names, else the index in memory, which
-/// `cargo test` builds beside these tests.
+/// `cargo test` builds with these tests.
 pub(crate) fn index_program() -> PathBuf {
-    std::env::var_os("TOOLYARD_INDEX_PROGRAM").map_or_else(
-        || Path::new(env!("CARGO_BIN_EXE_toolyard")).with_file_name("examples").join("index_in_memory"),
-        PathBuf::from,
-    )
+    let fixture = || PathBuf::from(env!("CARGO_BIN_EXE_index-fixture"));
+    std::env::var_os("TOOLYARD_INDEX_PROGRAM").map_or_else(fixture, PathBuf::from)
 }
 
 /// Whether the index program is LanceDB's; what looks at its files is tested with it alone.

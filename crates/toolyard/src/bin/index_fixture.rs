@@ -1,5 +1,6 @@
 //! An index program without LanceDB, for the scenarios: the index in memory behind the same pipe, with its complete
-//! versions in a file of the index folder. `cargo test` builds it beside the tests.
+//! versions in a file of the index folder. It is a binary and not an example, because `cargo test --test scenarios` builds
+//! binaries alone: an older one would be refused for its version.
 #![allow(clippy::print_stderr)]
 
 use std::{path::Path, process::ExitCode, sync::Arc};
