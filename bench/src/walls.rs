@@ -16,8 +16,10 @@ use toolyard_sandbox::launch::{ConfinedLauncher, Confinement, Program};
 
 /// Starts for each round, with walls and without.
 const STARTS: usize = 20;
-/// Lines exchanged for each round, with walls and without.
-const LINES: usize = 2_000;
+/// Slices of exchanges for each round, with walls and without in alternation.
+const SLICES: usize = 10;
+/// Lines exchanged in a slice.
+const LINES: usize = 300;
 /// Milliseconds that walls may add to a start.
 const MOST_START_MS: f64 = 15.0;
 /// How much longer an exchange within walls may take. It makes no call that the supervisor decides about, so what is
@@ -106,11 +108,14 @@ pub(crate) fn start(setup: &Setup) -> Result<Report> {
                     echo.end().await?;
                 }
             }
-            for (launcher, times) in [(Some(&launcher), &mut call_with), (None, &mut call_without)] {
-                let (mut echo, _) = Echo::start(launcher, &walls).await?;
-                times.push(echo.exchanges().await?);
-                echo.end().await?;
+            let (mut inside, _) = Echo::start(Some(&launcher), &walls).await?;
+            let (mut outside, _) = Echo::start(None, &walls).await?;
+            for _ in 0..SLICES {
+                call_with.push(inside.exchanges().await?);
+                call_without.push(outside.exchanges().await?);
             }
+            inside.end().await?;
+            outside.end().await?;
         }
         anyhow::Ok(())
     })?;
