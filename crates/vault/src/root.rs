@@ -1,13 +1,12 @@
 //! [`RootDir`]: the vault's folder as an open descriptor, and every system call made below it.
 //!
-//! A path is resolved by the kernel relative to that descriptor (`openat2`, beneath, no magic links), so neither `..`
-//! nor a symlink can lead out, however the tree changes in the meantime. Where `openat2` is missing the path is walked
-//! segment by segment without following any link. Knows nothing of etags, tools or intents.
+//! Paths are resolved by [`toolyard_beneath::Folder`], so neither `..` nor a symlink leads out, however the tree changes in
+//! the meantime. Knows nothing of etags, tools or intents.
 
 use crate::{path::VaultPath, view::TRASH_MIRROR_BIT};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
-    fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags},
+    fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, StatxFlags},
     io::Errno,
 };
 use std::{
@@ -16,23 +15,12 @@ use std::{
     fs::File,
     io::{Read, Write},
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
 };
-
-/// A resolution that races with a rename elsewhere is tried again this often.
-const MAX_RESOLVE_TRIES: usize = 16;
+use toolyard_beneath::Folder;
+pub(crate) use toolyard_beneath::Links;
 
 /// A folder that is removed for good may be nested this deep.
 const MAX_REMOVE_DEPTH: usize = 512;
-
-/// What to do with symbolic links on the way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Links {
-    /// Fail with `LOOP`. Every write.
-    Refuse,
-    /// Follow those that stay below the root.
-    FollowInside,
-}
 
 /// What a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,78 +63,27 @@ pub(crate) enum Metas {
 }
 
 pub(crate) struct RootDir {
-    fd: OwnedFd,
-    /// Set once the kernel said it has no `openat2`, or by choice.
-    portable: AtomicBool,
+    folder: Folder,
 }
 
 impl RootDir {
     pub(crate) fn open(path: &Path, portable: bool) -> Result<Self, Errno> {
-        let fd = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { fd, portable: AtomicBool::new(portable) })
+        let folder = if portable { Folder::open_portable(path)? } else { Folder::open(path)? };
+        Ok(Self { folder })
     }
 
     /// Device and inode: which folder this is, whatever it is called.
     pub(crate) fn identity(&self) -> Result<(u64, u64), Errno> {
-        let stat = fs::fstat(&self.fd)?;
+        let stat = fs::fstat(&self.folder)?;
         Ok((stat.st_dev, stat.st_ino))
-    }
-
-    fn resolve(&self, path: &str, flags: OFlags, links: Links) -> Result<OwnedFd, Errno> {
-        let flags = flags | OFlags::CLOEXEC;
-        if !self.portable.load(Ordering::Relaxed) {
-            let mut how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-            if links == Links::Refuse {
-                how |= ResolveFlags::NO_SYMLINKS;
-            }
-            for _ in 0..MAX_RESOLVE_TRIES {
-                match fs::openat2(&self.fd, path, flags, Mode::empty(), how) {
-                    Err(Errno::AGAIN | Errno::INTR) => {}
-                    Err(Errno::NOSYS) => {
-                        self.portable.store(true, Ordering::Relaxed);
-                        return self.walk(path, flags);
-                    }
-                    other => return other,
-                }
-            }
-            return Err(Errno::AGAIN);
-        }
-        self.walk(path, flags)
-    }
-
-    /// Segment by segment, never through a link.
-    fn walk(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let mut segments = path.split('/').peekable();
-        let mut current: Option<OwnedFd> = None;
-        while let Some(segment) = segments.next() {
-            let last = segments.peek().is_none();
-            let wanted = if last {
-                flags | OFlags::NOFOLLOW
-            } else {
-                OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
-            };
-            let at = current.as_ref().map_or(self.fd.as_fd(), |fd| fd.as_fd());
-            let opened = fs::openat(at, segment, wanted, Mode::empty());
-            let is_link = |result: &Result<OwnedFd, Errno>| match result {
-                Err(Errno::NOTDIR) => fs::statat(at, segment, AtFlags::SYMLINK_NOFOLLOW)
-                    .is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Symlink),
-                Ok(fd) => fs::fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Symlink),
-                Err(_) => false,
-            };
-            if is_link(&opened) {
-                return Err(Errno::LOOP);
-            }
-            current = Some(opened?);
-        }
-        current.ok_or(Errno::NOENT)
     }
 
     /// A folder to read or to work in; `None` is the root.
     fn folder(&self, folder: Option<&VaultPath>, links: Links) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         match folder {
-            Some(folder) => self.resolve(folder.as_str(), flags, links),
-            None => fs::openat(&self.fd, ".", flags | OFlags::CLOEXEC, Mode::empty()),
+            Some(folder) => self.folder.resolve(folder.as_str(), flags, links),
+            None => fs::openat(&self.folder, ".", flags | OFlags::CLOEXEC, Mode::empty()),
         }
     }
 
@@ -156,7 +93,7 @@ impl RootDir {
 
     /// What is there; `None` when nothing is.
     pub(crate) fn meta(&self, path: &VaultPath, links: Links) -> Result<Option<Meta>, Errno> {
-        match self.resolve(path.as_str(), OFlags::PATH, links) {
+        match self.folder.resolve(path.as_str(), OFlags::PATH, links) {
             Ok(fd) => meta_of(&fd).map(Some),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(other) => Err(other),
@@ -165,7 +102,7 @@ impl RootDir {
 
     /// An open regular file; `None` when nothing is there. Never waits on a pipe or a device.
     pub(crate) fn open_file(&self, path: &VaultPath, links: Links) -> Result<Option<(File, Meta)>, Errno> {
-        let fd = match self.resolve(path.as_str(), OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, links) {
+        let fd = match self.folder.resolve(path.as_str(), OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, links) {
             Ok(fd) => fd,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
             Err(other) => return Err(other),

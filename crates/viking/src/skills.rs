@@ -9,7 +9,8 @@ use crate::{
     uri::{Identity, Place},
 };
 use serde_json::{Value, json};
-use std::path::Path;
+use std::{io, path::Path};
+use toolyard_beneath::{Folder, Kind, Links};
 
 /// A skill's name has at most this many characters.
 const MAX_NAME_CHARS: usize = 64;
@@ -113,17 +114,25 @@ pub(crate) fn add_data(account: &Account, who: &Identity, data: &Value) -> Resul
 
 /// Keeps a skill that lies in a file or folder on this machine.
 pub(crate) fn add_path(account: &Account, who: &Identity, path: &Path) -> Result<Value> {
-    let (file, folder) = if path.is_dir() { (path.join("SKILL.md"), Some(path)) } else { (path.to_owned(), None) };
-    let text = disk::read_text(&file).map_err(|_| bad("SKILL.md not found"))?;
-    install(account, who, &from_text(&text)?, folder)
+    let (skill, folder) = from_path(path)?;
+    install(account, who, &skill, folder.as_ref().map(|folder| (path, folder)))
 }
 
 /// What a file or folder on this machine would bring in.
 pub(crate) fn inspect(path: &Path) -> Result<Value> {
-    let file = if path.is_dir() { path.join("SKILL.md") } else { path.to_owned() };
-    let text = disk::read_text(&file).map_err(|_| bad("SKILL.md not found"))?;
-    let skill = from_text(&text)?;
+    let (skill, _) = from_path(path)?;
     Ok(json!({"skills": [told(&skill.name, &skill.text)], "total": 1}))
+}
+
+/// Reads a skill from a file, or from the `SKILL.md` of a folder, which is given as well.
+fn from_path(path: &Path) -> Result<(Skill, Option<Folder>)> {
+    let missing = |_| bad("SKILL.md not found");
+    if !path.is_dir() {
+        return Ok((from_text(&disk::read_text(path).map_err(missing)?)?, None));
+    }
+    let folder = Folder::open(path).map_err(|e| bad(e.to_string()))?;
+    let bytes = folder.read("SKILL.md", Links::Refuse, MAX_FILE_BYTES).map_err(missing)?;
+    Ok((from_text(&String::from_utf8_lossy(&bytes))?, Some(folder)))
 }
 
 /// What a skill says of itself.
@@ -192,18 +201,18 @@ pub(crate) fn remove(account: &Account, who: &Identity, name: &str) -> Result<Va
     Ok(json!({"name": name, "uri": place.to_string(), "root_uri": place.to_string(), "estimated_deleted_count": count}))
 }
 
-fn install(account: &Account, who: &Identity, skill: &Skill, beside: Option<&Path>) -> Result<Value> {
+fn install(account: &Account, who: &Identity, skill: &Skill, beside: Option<(&Path, &Folder)>) -> Result<Value> {
     let place = who.home().child("skills").child(&skill.name);
     let staged = account.staging()?;
     let put = |path: &Path, bytes: &[u8]| disk::write(path, bytes, Keep::Derived);
     put(&staged.join("SKILL.md"), skill.text.as_bytes())?;
-    let source = beside.map(|p| p.display().to_string()).unwrap_or_default();
+    let source = beside.map(|(path, _)| path.display().to_string()).unwrap_or_default();
     put(
         &staged.join(crate::resources::SOURCE),
         json!({"kind": if beside.is_some() { "local" } else { "data" }, "uri": source}).to_string().as_bytes(),
     )?;
     let mut auxiliary = 0;
-    if let Some(folder) = beside {
+    if let Some((_, folder)) = beside {
         copy_below(folder, &staged, &mut auxiliary)?;
     }
     disk::sync_staged(&staged, auxiliary + 2)?;
@@ -224,27 +233,39 @@ fn install(account: &Account, who: &Identity, skill: &Skill, beside: Option<&Pat
     }))
 }
 
-fn copy_below(from: &Path, to: &Path, count: &mut usize) -> Result<()> {
-    for found in disk::list(from)? {
-        if found.is_hidden() || (found.name == "SKILL.md" && to.join("SKILL.md").exists()) {
+/// Copies the files beside SKILL.md. Links and hidden files are left out.
+fn copy_below(from: &Folder, to: &Path, count: &mut usize) -> Result<()> {
+    for found in from.entries().map_err(io::Error::from)? {
+        let Some(name) = found.name.to_str().filter(|name| !name.starts_with('.')) else { continue };
+        if name == "SKILL.md" && to.join("SKILL.md").exists() {
             continue;
         }
-        if *count >= MAX_FILES || found.size > MAX_FILE_BYTES {
-            return Err(ApiError::new(
-                crate::error::Code::ResourceExhausted,
-                format!("a skill has at most {MAX_FILES} files of {MAX_FILE_BYTES} bytes"),
-            ));
-        }
-        let (source, target) = (from.join(&found.name), to.join(&found.name));
-        if found.is_folder {
-            std::fs::create_dir(&target)?;
-            copy_below(&source, &target, count)?;
-        } else {
-            std::fs::write(target, disk::read(&source)?)?;
-            *count += 1;
+        let target = to.join(name);
+        match found.kind {
+            Kind::Folder => {
+                std::fs::create_dir(&target)?;
+                copy_below(&from.folder(name, Links::Refuse).map_err(io::Error::from)?, &target, count)?;
+            }
+            Kind::File if *count >= MAX_FILES => return Err(too_large()),
+            Kind::File => {
+                let bytes = from.read(name, Links::Refuse, MAX_FILE_BYTES).map_err(|error| match error.kind() {
+                    io::ErrorKind::FileTooLarge => too_large(),
+                    _ => error.into(),
+                })?;
+                std::fs::write(target, bytes)?;
+                *count += 1;
+            }
+            Kind::Link | Kind::Other => {}
         }
     }
     Ok(())
+}
+
+fn too_large() -> ApiError {
+    ApiError::new(
+        crate::error::Code::ResourceExhausted,
+        format!("a skill has at most {MAX_FILES} files of {MAX_FILE_BYTES} bytes"),
+    )
 }
 
 /// `GET /skills`.

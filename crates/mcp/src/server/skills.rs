@@ -1,5 +1,8 @@
 //! Skills as prompts: folders with a `SKILL.md` whose front matter gives a name and a description. Read anew for each
 //! list, so that a skill that is added or edited is there at once.
+//!
+//! A `SKILL.md` is opened beneath the folder it belongs to. In a plugin's package no symbolic link is followed; in a folder
+//! that the configuration names, links are followed that stay in that folder.
 
 use super::shelf::{Asker, PromptSource};
 use crate::RpcError;
@@ -9,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
+use toolyard_beneath::{Folder, Kind, Links};
 use toolyard_engine::BoxFuture;
 
 /// A skill's file is at most this long.
@@ -25,7 +29,18 @@ const ARGUMENT: &str = "arguments";
 /// The skills in some folders.
 #[derive(Default)]
 pub struct Skills {
-    folders: Mutex<Vec<(String, PathBuf)>>,
+    sources: Mutex<Vec<SkillSource>>,
+}
+
+/// A folder of skills, or of a single one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SkillSource {
+    /// The plugin it belongs to; `None` for a folder that the configuration names.
+    owner: Option<String>,
+    /// The folder that no file may lead out of: the plugin's package, or the configured folder.
+    root: PathBuf,
+    /// The folder of skills, relative to `root`.
+    below: String,
 }
 
 /// One skill.
@@ -38,25 +53,26 @@ struct Skill {
 }
 
 impl Skills {
-    /// Folders of skills.
+    /// Folders of skills that the configuration names.
     pub fn new(folders: Vec<PathBuf>) -> Arc<Self> {
-        let folders = folders.into_iter().map(|folder| (String::new(), folder)).collect();
-        Arc::new(Self { folders: Mutex::new(folders) })
+        let source = |root| SkillSource { owner: None, root, below: ".".to_owned() };
+        Arc::new(Self { sources: Mutex::new(folders.into_iter().map(source).collect()) })
     }
 
-    /// Adds a folder whose skills are called `<owner>__<name>`.
-    pub fn add(&self, owner: &str, folder: PathBuf) {
-        super::session::lock(&self.folders).push((owner.to_owned(), folder));
+    /// Adds a folder of a plugin's package, relative to the package. Its skills are called `<owner>__<name>`.
+    pub fn add(&self, owner: &str, package: &Path, below: &str) {
+        let source = SkillSource { owner: Some(owner.to_owned()), root: package.to_owned(), below: below.to_owned() };
+        super::session::lock(&self.sources).push(source);
     }
 
     /// Removes an owner's folders.
     pub fn remove(&self, owner: &str) {
-        super::session::lock(&self.folders).retain(|(name, _)| name != owner);
+        super::session::lock(&self.sources).retain(|source| source.owner.as_deref() != Some(owner));
     }
 
     async fn all(&self) -> BTreeMap<String, Skill> {
-        let folders = super::session::lock(&self.folders).clone();
-        tokio::task::spawn_blocking(move || read_all(&folders)).await.unwrap_or_default()
+        let sources = super::session::lock(&self.sources).clone();
+        tokio::task::spawn_blocking(move || read_all(&sources)).await.unwrap_or_default()
     }
 }
 
@@ -107,18 +123,11 @@ impl PromptSource for Skills {
     }
 }
 
-fn read_all(folders: &[(String, PathBuf)]) -> BTreeMap<String, Skill> {
+fn read_all(sources: &[SkillSource]) -> BTreeMap<String, Skill> {
     let mut skills = BTreeMap::new();
-    for (owner, folder) in folders {
-        // A folder of skills, or a single one.
-        let mut places = vec![folder.clone()];
-        if let Ok(entries) = std::fs::read_dir(folder) {
-            places.extend(entries.filter_map(Result::ok).map(|entry| entry.path()));
-        }
-        places.sort();
-        for place in places {
-            let Some(mut skill) = read(&place) else { continue };
-            if !owner.is_empty() {
+    for source in sources {
+        for mut skill in source.read() {
+            if let Some(owner) = &source.owner {
                 skill.name = format!("{owner}__{}", skill.name);
             }
             if skills.len() < MAX_SKILLS {
@@ -130,16 +139,51 @@ fn read_all(folders: &[(String, PathBuf)]) -> BTreeMap<String, Skill> {
     skills
 }
 
-fn read(folder: &Path) -> Option<Skill> {
-    let file = folder.join("SKILL.md");
-    let size = std::fs::metadata(&file).ok().filter(std::fs::Metadata::is_file)?.len();
-    if size > MAX_SKILL_BYTES {
-        tracing::warn!(file = %file.display(), "a skill longer than {MAX_SKILL_BYTES} bytes is left out");
-        return None;
+impl SkillSource {
+    /// The skill of the folder itself, and those of the folders in it.
+    fn read(&self) -> Vec<Skill> {
+        let links = if self.owner.is_some() { Links::Refuse } else { Links::FollowInside };
+        let place = match self.below.trim_start_matches("./") {
+            "" | "." => self.root.clone(),
+            below => self.root.join(below),
+        };
+        let Ok(root) = Folder::open(&self.root) else { return Vec::new() };
+        let folder = match root.folder(&self.below, links) {
+            Ok(folder) => folder,
+            Err(errno) => {
+                let why = toolyard_beneath::explained(errno);
+                tracing::warn!(folder = %place.display(), %why, "a folder of skills is left out");
+                return Vec::new();
+            }
+        };
+        let mut names: Vec<String> =
+            folder.entries().unwrap_or_default().into_iter().filter_map(skill_folder).collect();
+        names.sort();
+        let own = read(&folder, "SKILL.md", links, &place);
+        let inner =
+            names.iter().filter_map(|name| read(&folder, &format!("{name}/SKILL.md"), links, &place.join(name)));
+        own.into_iter().chain(inner).collect()
     }
-    let text = std::fs::read_to_string(&file).ok()?;
-    let fallback = folder.file_name()?.to_string_lossy().into_owned();
-    Some(parse(&text, &fallback, folder))
+}
+
+/// The name of an entry that may be the folder of a skill.
+fn skill_folder(entry: toolyard_beneath::Entry) -> Option<String> {
+    matches!(entry.kind, Kind::Folder | Kind::Link).then(|| entry.name.into_string().ok()).flatten()
+}
+
+/// Reads the skill at a path beneath `folder`; `place` is the skill's own folder, for people.
+fn read(folder: &Folder, path: &str, links: Links, place: &Path) -> Option<Skill> {
+    let text = match folder.read(path, links, MAX_SKILL_BYTES) {
+        Ok(bytes) => String::from_utf8(bytes).ok()?,
+        Err(error) => {
+            if !matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) {
+                tracing::warn!(folder = %place.display(), why = %error, "a skill is left out");
+            }
+            return None;
+        }
+    };
+    let fallback = place.file_name()?.to_string_lossy().into_owned();
+    Some(parse(&text, &fallback, place))
 }
 
 fn parse(text: &str, fallback: &str, folder: &Path) -> Skill {
@@ -208,5 +252,38 @@ mod tests {
         assert_eq!(skill.body, "# Review\n\nDo it.");
         let bare = parse("# Just text\n\nmore", "my-skill", Path::new("/s/x"));
         assert_eq!((bare.name.as_str(), bare.description.as_str()), ("my-skill", "Just text"));
+    }
+
+    /// A package whose `SKILL.md`, skill folder or whole folder of skills is a link to a file of the host.
+    #[test]
+    fn a_skill_of_a_package_is_never_read_through_a_link() {
+        use std::os::unix::fs::symlink;
+        let host = tempfile::tempdir().unwrap();
+        std::fs::write(host.path().join("SKILL.md"), "---\nname: stolen\n---\nsecret").unwrap();
+        let package = tempfile::tempdir().unwrap();
+        let skills = package.path().join("skills");
+        for name in ["good", "file-link", "hard"] {
+            std::fs::create_dir_all(skills.join(name)).unwrap();
+        }
+        std::fs::write(skills.join("good/SKILL.md"), "# Good").unwrap();
+        symlink(host.path().join("SKILL.md"), skills.join("file-link/SKILL.md")).unwrap();
+        symlink(host.path(), skills.join("folder-link")).unwrap();
+        symlink("good", skills.join("inner-link")).unwrap();
+        symlink(host.path(), package.path().join("linked-skills")).unwrap();
+        symlink(host.path().join("SKILL.md"), package.path().join("SKILL.md")).unwrap();
+        let source = |owner: Option<&str>, below: &str| SkillSource {
+            owner: owner.map(str::to_owned),
+            root: package.path().to_owned(),
+            below: below.to_owned(),
+        };
+        for below in ["skills", "./skills", "linked-skills", ".", "../x", "skills/../../x"] {
+            let names: Vec<String> = read_all(&[source(Some("p"), below)]).into_keys().collect();
+            let expected: &[&str] = if below.trim_start_matches("./") == "skills" { &["p__good"] } else { &[] };
+            assert_eq!(names, expected, "{below}");
+        }
+        // A person's own folder: links inside it are followed, links out of it are not.
+        let own = SkillSource { owner: None, root: skills.clone(), below: ".".to_owned() };
+        let read: Vec<PathBuf> = own.read().into_iter().map(|skill| skill.folder).collect();
+        assert_eq!(read, [skills.join("good"), skills.join("inner-link")]);
     }
 }
