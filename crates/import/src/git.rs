@@ -1,20 +1,18 @@
-//! Cloning a repository: shallow, one branch, no hooks, no submodules, no prompts, within walls (Landlock and seccomp)
-//! that leave it the network and one folder.
+//! Cloning a repository over the network, with the settings of [`toolyard_sandbox::git`], inside walls that leave it the
+//! network and one folder.
 
 use crate::{fetch::NetworkRules, importer::ImportError, limits::Limits, source::GitSource};
 use std::{
     net::IpAddr,
     path::{Path, PathBuf},
-    process::Stdio,
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_sandbox::launch::{ConfinedLauncher, Confinement, Program};
-
-/// How often a clone's size is looked at.
-const LOOK: Duration = Duration::from_millis(250);
-/// Characters of Git's own words that are passed on.
-const SHOWN_CHARS: usize = 300;
+use toolyard_sandbox::{
+    git,
+    launch::ConfinedLauncher,
+    tool::{Tool, ToolError},
+};
 
 /// Clones a repository into a folder that is there and empty.
 pub(crate) async fn clone(
@@ -37,107 +35,42 @@ pub(crate) async fn clone(
         return Err(ImportError::Invalid(format!("repositories are cloned over https, not {}", address.scheme)));
     }
     let target = into.join("repository");
-    let mut args: Vec<String> = Vec::new();
-    let mut set = |setting: String| args.extend(["-c".to_owned(), setting]);
-    set("protocol.allow=never".to_owned());
-    set(format!("protocol.{}.allow=always", address.scheme));
-    set("core.hooksPath=/dev/null".to_owned());
-    set("core.symlinks=false".to_owned());
-    set("core.fsmonitor=false".to_owned());
-    set("http.followRedirects=false".to_owned());
-    set("credential.helper=".to_owned());
-    set("submodule.recurse=false".to_owned());
+    let mut settings = vec!["http.followRedirects=false".to_owned()];
     if let Some(first) = found.first()
         && address.scheme.starts_with("http")
         && address.host.parse::<IpAddr>().is_err()
     {
         // The address that was checked is the one that is used.
-        set(format!("http.curloptResolve={}:{}:{}", address.host, address.port, first.ip()));
+        settings.push(format!("http.curloptResolve={}:{}:{}", address.host, address.port, first.ip()));
     }
-    args.extend(
-        ["clone", "--quiet", "--depth=1", "--single-branch", "--no-tags", "--no-recurse-submodules"].map(str::to_owned),
-    );
-    if let Some(reference) = &source.reference {
-        args.push(format!("--branch={reference}"));
-    }
-    args.extend(["--".to_owned(), source.url.clone(), target.display().to_string()]);
-    run(&args, into, limits, launcher, cancel).await?;
-    Ok(target)
-}
-
-async fn run(
-    args: &[String],
-    into: &Path,
-    limits: &Limits,
-    launcher: &ConfinedLauncher,
-    cancel: &CancellationToken,
-) -> Result<(), ImportError> {
-    let walls = Confinement { read: Vec::new(), write: vec![into.to_owned()], network: true };
+    let cloned = git::Clone {
+        url: &source.url,
+        scheme: &address.scheme,
+        reference: source.reference.as_deref(),
+        target: &target,
+        settings: &settings,
+    };
+    let mut env = git::environment(into);
     let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
-    let env = [
-        ("PATH", path.as_str()),
-        ("HOME", &into.display().to_string()),
-        ("TMPDIR", &into.display().to_string()),
-        ("GIT_TERMINAL_PROMPT", "0"),
-        ("GIT_CONFIG_NOSYSTEM", "1"),
-        ("GIT_CONFIG_GLOBAL", "/dev/null"),
-        ("GIT_ASKPASS", "/bin/false"),
-        ("GIT_SSH_COMMAND", "/bin/false"),
-        ("LC_ALL", "C"),
-    ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let program = Program { program: "git", args, cwd: Some(into), env: &env };
-    let mut command = launcher.command(&walls, &program).map_err(ImportError::Git)?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
-    let child = command.spawn().map_err(|e| ImportError::Git(format!("git cannot be started: {e}")))?;
-    let finished = child.wait_with_output();
-    tokio::pin!(finished);
-    let deadline = tokio::time::sleep(Duration::from_millis(limits.clone_ms));
-    tokio::pin!(deadline);
-    let mut look = tokio::time::interval(LOOK);
-    loop {
-        tokio::select! {
-            output = &mut finished => {
-                let output = output.map_err(|e| ImportError::Git(e.to_string()))?;
-                if output.status.success() {
-                    return Ok(());
-                }
-                let said = String::from_utf8_lossy(&output.stderr);
-                let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("git failed");
-                return Err(ImportError::Git(last.chars().take(SHOWN_CHARS).collect()));
-            }
-            () = &mut deadline => return Err(ImportError::Git(format!("cloning took longer than {} ms", limits.clone_ms))),
-            () = cancel.cancelled() => return Err(ImportError::Cancelled),
-            _ = look.tick() => {
-                let folder = into.to_owned();
-                let most = limits.clone_bytes;
-                let size = tokio::task::spawn_blocking(move || size_of(&folder, most)).await.unwrap_or(0);
-                if size > most {
-                    return Err(ImportError::TooLarge(format!("the repository takes more than {most} bytes")));
-                }
-            }
-        }
-    }
-}
-
-/// Bytes of the files in a folder; counting stops above `most`.
-fn size_of(folder: &Path, most: u64) -> u64 {
-    let mut total = 0;
-    let mut open = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let Ok(about) = entry.metadata() else { continue };
-            if about.is_dir() {
-                open.push(entry.path());
-            } else {
-                total += about.len();
-            }
-            if total > most {
-                return total;
-            }
-        }
-    }
-    total
+    env.push(("PATH".to_owned(), path));
+    let tool = Tool {
+        program: "git",
+        args: &cloned.arguments(),
+        env: &env,
+        cwd: into,
+        folder: into,
+        read: Vec::new(),
+        network: true,
+        time_limit: Duration::from_millis(limits.clone_ms),
+        byte_limit: limits.clone_bytes,
+    };
+    tool.run(launcher, cancel).await.map_err(|error| match error {
+        ToolError::ByteLimit(most) => ImportError::TooLarge(format!("the repository takes more than {most} bytes")),
+        ToolError::TimeLimit(_) => ImportError::Git(format!("cloning took longer than {} ms", limits.clone_ms)),
+        ToolError::Cancelled => ImportError::Cancelled,
+        other => ImportError::Git(other.to_string()),
+    })?;
+    Ok(target)
 }
 
 #[derive(Debug)]

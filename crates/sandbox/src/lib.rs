@@ -1,5 +1,5 @@
 //! Runs code we did not write: the code-mode script, a short JavaScript body that finds and calls tools; and plugins,
-//! whole programs that are confined before they start ([`launch`]).
+//! whole programs that are confined before they start ([`launch`]); and git and npm on files of strangers ([`tool`], [`git`]).
 //!
 //! A script runs in a child process of its own, which is this program again or a small one beside it (see [`child`]). Before
 //! the first line of script the child gives up everything it does not need: files, network, processes, environment and
@@ -11,12 +11,14 @@
 
 pub mod child;
 pub mod clock;
+pub mod git;
 pub mod heap;
 pub mod image;
 pub mod launch;
 mod limits;
 mod program;
 mod runner;
+pub mod tool;
 pub mod wire;
 
 pub use limits::{Limits, MAX_FRAME_BYTES, MAX_SCRIPT_BYTES};
