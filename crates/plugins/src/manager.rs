@@ -5,7 +5,7 @@ use crate::{
     hooks::PluginHooks,
     host::{Hosting, Running, line_name},
     install,
-    manifest::{Manifest, Permissions, inside},
+    manifest::{Manifest, Permissions},
     settings::{Entry, Grant, PluginsConfig, SandboxMode},
     state::{self, Record, State},
 };
@@ -24,6 +24,9 @@ use toolyard_mcp::{
 };
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_sandbox::launch::{ConfinedLauncher, MissingWall, Walls};
+
+/// A staging folder that is older than this belongs to no running installation.
+const STALE_STAGING: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
 /// What plugins are managed with.
 pub struct PluginsParts {
@@ -53,6 +56,7 @@ pub(crate) struct Inner {
     folder: PathBuf,
     config: PluginsConfig,
     hosting: Hosting,
+    fetcher: install::Fetcher,
     loaded: Mutex<BTreeMap<String, Loaded>>,
     /// One change at a time.
     changing: tokio::sync::Mutex<()>,
@@ -138,6 +142,7 @@ impl Plugins {
     /// Puts them together and hooks them into the engine. Nothing is started yet.
     pub fn new(parts: PluginsParts) -> Self {
         let PluginsParts { engine, upstreams, skills, folder, config, launcher } = parts;
+        let fetcher = install::Fetcher { launcher: launcher.clone(), npm_registry: config.npm_registry.clone() };
         let hosting = Hosting { launcher, sandbox: config.sandbox, node: config.node.clone(), place: folder.clone() };
         let inner = Arc::new(Inner {
             upstreams,
@@ -145,6 +150,7 @@ impl Plugins {
             folder,
             config,
             hosting,
+            fetcher,
             loaded: Mutex::default(),
             changing: tokio::sync::Mutex::new(()),
         });
@@ -404,9 +410,7 @@ impl Inner {
             Failure::new(ErrorCode::Unavailable, format!("the plugin {} cannot be run: {why}", manifest.id))
         })?;
         for skills in &manifest.skills {
-            if let Ok(place) = inside(folder, skills) {
-                self.skills.add(&manifest.id, place);
-            }
+            self.skills.add(&manifest.id, folder, skills);
         }
         Ok(specs)
     }
@@ -435,11 +439,11 @@ impl Inner {
     async fn install(&self, source: &Source, grant: Option<Grant>, update: Option<&str>) -> Result<Added, Failure> {
         let broken =
             |e: std::io::Error| Failure::new(ErrorCode::StoreUnavailable, format!("{}: {e}", self.folder.display()));
+        sweep_stale(&self.folder.join(".staging"));
         let stage = self.folder.join(".staging").join(uuid::Uuid::new_v4().simple().to_string());
         std::fs::create_dir_all(&stage).map_err(broken)?;
         let _swept = Swept(stage.clone());
-        let root = install::fetch(source, &stage).await?;
-        let manifest = Manifest::read(&stage.join(&root))?;
+        let install::Fetched { manifest, root } = install::fetch(source, &stage, &self.fetcher).await?;
         let id = manifest.id.clone();
         let mut state: State = state::read(&self.folder)?;
         match (update, state.contains_key(&id)) {
@@ -501,8 +505,12 @@ fn lacking(asked: &Permissions, grant: &Grant) -> Vec<String> {
         words.push("network".to_owned());
     }
     let lacks = |asked: &[PathBuf], given: &[PathBuf], word: &str| {
-        let missing = asked.iter().filter(|path| !given.iter().any(|g| path.starts_with(g)) && *path != Path::new("*"));
-        missing.map(|path| format!("{word}:{}", path.display())).collect::<Vec<_>>()
+        let anything = Path::new("*");
+        let has =
+            |path: &Path| if path == anything { !given.is_empty() } else { given.iter().any(|g| path.starts_with(g)) };
+        let missing = asked.iter().filter(|path| !has(path));
+        let shown = |path: &PathBuf| if path == anything { "PATH".to_owned() } else { path.display().to_string() };
+        missing.map(|path| format!("{word}:{}", shown(path))).collect::<Vec<_>>()
     };
     words.extend(lacks(&asked.read, &grant.read, "read"));
     words.extend(lacks(&asked.write, &grant.write, "write"));
@@ -516,6 +524,18 @@ struct Swept(PathBuf);
 impl Drop for Swept {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes staging folders of processes that were killed while they installed. One that is younger may be in use.
+fn sweep_stale(staging: &Path) {
+    for entry in std::fs::read_dir(staging).into_iter().flatten().flatten() {
+        let age = entry.metadata().and_then(|about| about.modified()).ok().and_then(|time| time.elapsed().ok());
+        if age.is_some_and(|age| age > STALE_STAGING)
+            && let Err(error) = std::fs::remove_dir_all(entry.path())
+        {
+            tracing::warn!(%error, folder = %entry.path().display(), "a stale staging folder cannot be removed");
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! `openclaw.plugin.json`: what a plugin says about itself, read and checked before any of its code runs.
 
+use crate::install::is_invisible;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Component, Path, PathBuf},
 };
+use toolyard_beneath::{Folder, Links, explained};
 use toolyard_catalog::Profile;
 use toolyard_protocol::{ErrorCode, Failure, ToolName};
 
@@ -133,11 +135,8 @@ impl Manifest {
     /// Reads and checks the manifest in a folder.
     pub fn read(folder: &Path) -> Result<Self, Failure> {
         let file = folder.join(MANIFEST_FILE);
-        let size = std::fs::metadata(&file).map_err(|e| invalid(&file, e))?.len();
-        if size > MAX_MANIFEST_BYTES {
-            return Err(invalid(&file, format_args!("longer than {MAX_MANIFEST_BYTES} bytes")));
-        }
-        let text = std::fs::read(&file).map_err(|e| invalid(&file, e))?;
+        let opened = Folder::open(folder).map_err(|e| invalid(folder, explained(e)))?;
+        let text = opened.read(MANIFEST_FILE, Links::Refuse, MAX_MANIFEST_BYTES).map_err(|e| invalid(&file, e))?;
         let value: Value = serde_json::from_slice(&text).map_err(|e| invalid(&file, e))?;
         // Told apart from a default: these two must be there.
         for key in ["id", "configSchema"] {
@@ -148,9 +147,15 @@ impl Manifest {
         if !value.get("configSchema").is_some_and(Value::is_object) {
             return Err(invalid(&file, "configSchema must be a JSON Schema, an object"));
         }
-        let mut manifest: Self = serde_json::from_value(value).map_err(|e| invalid(&file, e))?;
+        // From the text, not from the value: a key that is there twice is an error, so that nobody reads one and gets the other.
+        let mut manifest: Self = serde_json::from_slice(&text).map_err(|e| invalid(&file, e))?;
         let package = folder.join("package.json");
-        if let Ok(text) = std::fs::read(&package) {
+        let text = match opened.read("package.json", Links::Refuse, MAX_MANIFEST_BYTES) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(invalid(&package, error)),
+        };
+        if let Some(text) = text {
             let package: Value = serde_json::from_slice(&text).map_err(|e| invalid(&package, e))?;
             let extensions = package.get("openclaw").and_then(|o| o.get("extensions")).and_then(Value::as_array);
             manifest.extensions =
@@ -172,6 +177,7 @@ impl Manifest {
         if self.id.eq_ignore_ascii_case("core") {
             return Err("a plugin cannot be called core".to_owned());
         }
+        self.check_words()?;
         if self.config_schema.get("type").and_then(Value::as_str).is_some_and(|kind| kind != "object") {
             return Err("configSchema must describe an object".to_owned());
         }
@@ -219,6 +225,31 @@ impl Manifest {
                 "there is nothing to run: no openclaw.extensions in package.json, no process, no mcpServers, no skills"
                     .to_owned(),
             );
+        }
+        Ok(())
+    }
+
+    /// What people are shown must be what it says: no characters that hide or move text, and permissions that name a place.
+    fn check_words(&self) -> Result<(), String> {
+        let asked = self.permissions.clone().unwrap_or_default();
+        for path in asked.read.iter().chain(&asked.write) {
+            let text = path.to_str().ok_or("permissions: a path is not UTF-8")?;
+            let is_place = path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+            if text != "*" && !is_place {
+                return Err(format!("permissions: {text:?} is neither an absolute path without '..' nor \"*\""));
+            }
+        }
+        let is_variable =
+            |name: &&String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if let Some(name) = asked.env.iter().find(|name| !is_variable(name)) {
+            return Err(format!("permissions: {name:?} is no name of a variable"));
+        }
+        let paths = asked.read.iter().chain(&asked.write).filter_map(|path| path.to_str());
+        let words = [self.name.as_str(), &self.version, &self.description].into_iter().chain(paths);
+        for word in words.chain(self.skills.iter().chain(&self.extensions).map(String::as_str)) {
+            if word.chars().any(|c| (c.is_control() && !matches!(c, '\n' | '\t')) || is_invisible(c)) {
+                return Err(format!("{word:?} has a character that is not shown or changes the direction of writing"));
+            }
         }
         Ok(())
     }
@@ -306,9 +337,41 @@ mod tests {
             (json!({"id": "a", "configSchema": schema, "skills": ["../secrets"]}), "leads out"),
             (json!({"id": "a", "configSchema": schema, "mcpServers": {"m": {}}}), "no command"),
             (json!({"id": "a", "configSchema": schema, "process": {"command": "./../x"}}), "leads out"),
+            (json!({"id": "a", "configSchema": schema, "permissions": {"read": [""]}}), "absolute"),
+            (json!({"id": "a", "configSchema": schema, "permissions": {"write": ["data"]}}), "absolute"),
+            (json!({"id": "a", "configSchema": schema, "permissions": {"read": ["/data/../etc"]}}), "absolute"),
+            (json!({"id": "a", "configSchema": schema, "permissions": {"env": ["A,B"]}}), "variable"),
+            (json!({"id": "a", "configSchema": schema, "name": "x\u{1b}[2J"}), "not shown"),
+            (json!({"id": "a", "configSchema": schema, "permissions": {"read": ["/a\u{202e}"]}}), "not shown"),
         ] {
             let error = read(manifest.clone()).unwrap_err();
             assert!(error.contains(why), "{manifest}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_there_twice_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let text =
+            r#"{"id": "a", "configSchema": {}, "skills": ["s"], "permissions": {}, "permissions": {"network": true}}"#;
+        std::fs::write(dir.path().join(MANIFEST_FILE), text).unwrap();
+        assert!(Manifest::read(dir.path()).unwrap_err().message.contains("duplicate"));
+    }
+
+    #[test]
+    fn neither_file_is_read_through_a_link() {
+        for name in [MANIFEST_FILE, "package.json"] {
+            let (dir, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let manifest = json!({"id": "a", "configSchema": {}, "skills": ["s"]}).to_string();
+            std::fs::write(dir.path().join(MANIFEST_FILE), &manifest).unwrap();
+            std::fs::write(host.path().join("file"), &manifest).unwrap();
+            assert!(Manifest::read(dir.path()).is_ok());
+            let place = dir.path().join(name);
+            if place.exists() {
+                std::fs::remove_file(&place).unwrap();
+            }
+            std::os::unix::fs::symlink(host.path().join("file"), &place).unwrap();
+            assert!(Manifest::read(dir.path()).unwrap_err().message.contains("symbolic link"), "{name}");
         }
     }
 }

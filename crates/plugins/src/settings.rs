@@ -39,6 +39,11 @@ pub struct PluginsConfig {
     /// The Node that runs plugins written for OpenClaw. Unset: `node` in PATH.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<PathBuf>,
+    /// The registry that `toolyard plugins install npm:NAME` and plugins' dependencies come from, as an https or http address.
+    /// Unset: npm's own. npm's configuration files are not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "url"))]
+    pub npm_registry: Option<String>,
     /// `require`: plugins run within walls or not at all. `off`: without walls.
     pub sandbox: SandboxMode,
     /// Each plugin's own settings, by id.
@@ -54,6 +59,7 @@ impl Default for PluginsConfig {
             deny: Vec::new(),
             paths: Vec::new(),
             node: None,
+            npm_registry: None,
             sandbox: SandboxMode::Require,
             entries: BTreeMap::new(),
         }

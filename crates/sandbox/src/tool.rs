@@ -3,7 +3,7 @@
 //!
 //! Knows neither git nor npm; which arguments keep them from running what they fetch is the caller's business.
 
-use crate::launch::{ConfinedLauncher, Confinement, Program};
+use crate::launch::{ConfinedLauncher, Confinement, ProcessLimits, Program};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
     path::{Path, PathBuf},
@@ -13,6 +13,8 @@ use std::{
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::sync::CancellationToken;
 
+/// Processes and memory of one call: npm holds the tree of all dependencies in memory.
+const LIMITS: ProcessLimits = ProcessLimits { processes: 64, memory_mb: 2048 };
 /// How often the size of the folder is measured.
 const MEASURE_EVERY: Duration = Duration::from_millis(250);
 /// Bytes of each output stream that are kept; the rest is read and dropped.
@@ -68,14 +70,9 @@ pub enum ToolError {
 impl Tool<'_> {
     /// Runs it. The program and everything it started are gone when this returns.
     pub async fn run(&self, launcher: &ConfinedLauncher, cancel: &CancellationToken) -> Result<(), ToolError> {
-        let walls = Confinement {
-            read: self.read.clone(),
-            write: vec![self.folder.to_owned()],
-            network: self.network,
-            ..Confinement::default()
-        };
+        let walls = Confinement { read: self.read.clone(), write: vec![self.folder.to_owned()], network: self.network };
         let program = Program { program: self.program, args: self.args, cwd: Some(self.cwd), env: self.env };
-        let mut command = launcher.command(&walls, &program).map_err(ToolError::NotStarted)?;
+        let mut command = launcher.limited(LIMITS).command(&walls, &program).map_err(ToolError::NotStarted)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
         let mut child = command.spawn().map_err(|e| ToolError::NotStarted(format!("it cannot be started: {e}")))?;
         // Also when this future is dropped.

@@ -13,6 +13,7 @@ mod context_crash;
 mod crash;
 mod gateway;
 mod harness;
+mod hostile;
 mod index_crash;
 mod mcp;
 mod notes;

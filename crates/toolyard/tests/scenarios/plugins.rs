@@ -246,7 +246,7 @@ fn a_repository_is_cloned_updated_and_shown() {
     assert_eq!(place.run(&["plugins", "install", &command, "--json"]).error_code(), "USAGE_ERROR");
     assert!(!witness.exists());
     // A plugin that cannot start is told by doctor, and by its exit code.
-    std::fs::write(place.home.join("plugins/example-python/repository/plugin.py"), "raise SystemExit(3)").unwrap();
+    std::fs::write(place.home.join("plugins/example-python/package/plugin.py"), "raise SystemExit(3)").unwrap();
     let sick = place.run(&["plugins", "doctor", "--json"]);
     assert_eq!((sick.code, &sick.json()["plugins"][0]["status"]), (1, &json!("unavailable")), "{sick:?}");
 }
