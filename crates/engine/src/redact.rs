@@ -141,13 +141,12 @@ impl Redactor {
 
     /// Hides the secrets that are known.
     pub fn known<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut shown = Cow::Borrowed(text);
-        for value in self.values().iter().flat_map(|values| values.iter()) {
-            if value.finder.find(shown.as_bytes()).is_some() {
-                shown = Cow::Owned(shown.replace(&*value.text, HIDDEN));
-            }
-        }
-        shown
+        let Some(values) = self.values() else { return Cow::Borrowed(text) };
+        let mut found: Vec<&Known> =
+            values.iter().filter(|value| value.finder.find(text.as_bytes()).is_some()).collect();
+        // The longest first: a secret that begins another one would leave the rest of it to be read.
+        found.sort_by_key(|value| std::cmp::Reverse(value.text.len()));
+        found.into_iter().fold(Cow::Borrowed(text), |shown, value| Cow::Owned(shown.replace(&*value.text, HIDDEN)))
     }
 
     /// The same for a message of another program that has not been read yet. Bytes that are no text stay as they are.
@@ -345,6 +344,14 @@ mod tests {
     use super::*;
     use serde_json::json;
     use toolyard_protocol::ErrorCode;
+
+    #[test]
+    fn a_secret_that_begins_another_leaves_nothing_of_it() {
+        let redactor = Redactor::default();
+        redactor.learn("abcd1234");
+        redactor.learn("abcd1234-efgh5678");
+        assert_eq!(redactor.known("it is abcd1234-efgh5678 or abcd1234"), "it is (hidden) or (hidden)");
+    }
 
     #[test]
     fn what_was_learned_is_hidden_everywhere() {

@@ -466,7 +466,7 @@ fn processes(table: &mut Table, about: Circumstances) {
     }
     #[cfg(target_arch = "x86_64")]
     table.put(libc::SYS_setrlimit, Rules::always(Verdict::Allow));
-    table.allow_if(libc::SYS_setpriority, vec![vec![is(0, libc::PRIO_PROCESS as u32), is(1, 0)]]);
+    table.allow_if(libc::SYS_setpriority, vec![vec![is(0, libc::PRIO_PROCESS), is(1, 0)]]);
     /// `IOPRIO_WHO_PROCESS`
     const IO_OF_PROCESS: u32 = 1;
     table.allow_if(libc::SYS_ioprio_set, vec![vec![is(0, IO_OF_PROCESS), is(1, 0)]]);
