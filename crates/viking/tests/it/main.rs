@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod client;
+mod facts;
 mod http_replay;
 mod model;
 mod place;

@@ -1,8 +1,8 @@
-//! A store of one's own, and the recordings.
+//! A store of one's own.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 use tempfile::TempDir;
 use toolyard_viking::{
     ContextConfig, Viking,
@@ -100,32 +100,6 @@ pub(crate) fn lines() -> String {
 }
 
 pub(crate) const WIDGET: &str = "# Widget API\n\nIntro to the Widget API.\n\n## Authentication\n\nUse an API key in the X-Widget-Key header.\n\n## Rate limits\n\nThe limit is 100 requests per minute.\n";
-
-/// The recordings beside the checkout; a worktree lies one folder deeper.
-pub(crate) fn recordings(name: &str) -> Option<Vec<(String, Value)>> {
-    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let folder = ["../../../shared", "../../../../shared"]
-        .iter()
-        .map(|up| here.join(up).join("recorded").join(name))
-        .find(|p| p.is_dir());
-    let Some(folder) = folder else {
-        eprintln!("skipped: there are no recordings beside the checkout");
-        return None;
-    };
-    let mut all: Vec<(String, Value)> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap())
-        .map(|entry| {
-            let text = std::fs::read_to_string(entry.path()).unwrap();
-            (
-                entry.file_name().into_string().unwrap().trim_end_matches(".json").to_owned(),
-                serde_json::from_str(&text).unwrap(),
-            )
-        })
-        .collect();
-    all.sort_by(|a, b| a.0.cmp(&b.0));
-    Some(all)
-}
 
 /// The keys of an object, or of the objects in a list.
 pub(crate) fn keys(value: &Value) -> Vec<String> {

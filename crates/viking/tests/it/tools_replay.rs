@@ -2,7 +2,10 @@
 //! words of an error, the same first line of a text (numbers and ids aside), the same keys of the details. What differs
 //! on purpose stands in [`DIFFERENCES`], with its reason.
 
-use crate::place::{Store, WIDGET, keys, lines, message, recordings, session};
+use crate::{
+    facts::Call,
+    place::{Store, WIDGET, keys, lines, message, session},
+};
 use serde_json::{Value, json};
 use toolyard_viking::{
     ContextConfig, commands,
@@ -123,10 +126,10 @@ async fn prepared() -> (Store, tempfile::TempDir) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_calls_of_the_original_plugin_are_answered_alike() {
-    let Some(recorded) = recordings("openviking") else { return };
     let (store, source) = prepared().await;
     let mut wrong = Vec::new();
-    for (name, call) in recorded.iter().filter(|(name, _)| name != "000_schemas") {
+    for call in Call::all() {
+        let name = call.name.as_str();
         if name.starts_with("064") {
             let commit = format!("/api/v1/sessions/{}/commit?wait=true", session().ov_id().unwrap());
             assert_eq!(store.post(&commit, json!({})).await.0, 200);
@@ -145,8 +148,8 @@ async fn the_calls_of_the_original_plugin_are_answered_alike() {
                 "{assembled}"
             );
         }
-        let (text, details, thrown) = if let Some(line) = call["command"].as_str() {
-            let (viking, line) = (store.viking.clone(), line.to_owned());
+        let (text, details, thrown) = if let Some(line) = call.command.clone() {
+            let viking = store.viking.clone();
             let told = tokio::task::spawn_blocking(move || {
                 let call = |tool: &str, args| tools::run(&viking, &session(), tool, &args).map_err(|t| t.message);
                 commands::run(&viking, &session(), &line, &call)
@@ -156,52 +159,47 @@ async fn the_calls_of_the_original_plugin_are_answered_alike() {
             .unwrap();
             (told["text"].as_str().unwrap().to_owned(), told["details"].clone(), None)
         } else {
-            let ctx = &call["ctx"];
-            let text = |key: &str| ctx[key].as_str().map(str::to_owned);
-            let session = Session {
-                key: text("sessionKey"),
-                id: text("sessionId"),
-                agent: text("agentId"),
+            let session = call.session.as_ref().map_or_else(session, |other| Session {
+                key: other.session_key.clone(),
+                id: other.session_id.clone(),
+                agent: other.agent_id.clone(),
                 host_paths: toolyard_viking::HostPaths::All,
                 ..Session::default()
-            };
-            let mut args = call["args"].clone();
-            if args["source"] == "/home/user/data" {
+            });
+            let mut args = call.args.clone();
+            if args["source"] == "<folder>" {
                 args["source"] = source.path().display().to_string().into();
             }
-            match store.tool(&session, call["tool"].as_str().unwrap(), args).await {
+            match store.tool(&session, call.tool.as_deref().unwrap(), args).await {
                 Ok(answer) => (answer.text, answer.details, None),
                 Err(thrown) => (String::new(), Value::Null, Some(thrown.message)),
             }
         };
-        if let Some((_, begins, expected, _)) = DIFFERENCES.iter().find(|(known, ..)| known == name) {
+        if let Some((_, begins, expected, _)) = DIFFERENCES.iter().find(|(known, ..)| *known == name) {
             let said = thrown.unwrap_or(text);
             if !said.starts_with(begins) || keys(&details) != *expected {
                 wrong.push(format!("{name}: {said} {:?}", keys(&details)));
             }
             continue;
         }
-        let theirs = call["thrown"]["message"].as_str();
-        if theirs != thrown.as_deref() {
-            wrong.push(format!("{name}: threw {thrown:?}, not {theirs:?}"));
+        if call.thrown != thrown {
+            wrong.push(format!("{name}: threw {thrown:?}, not {:?}", call.thrown));
             continue;
         }
-        let result = &call["result"];
-        let expected = result["content"][0]["text"].as_str().or(result["text"].as_str()).unwrap_or_default();
-        if skeleton(expected) != skeleton(&text) {
-            wrong.push(format!("{name}: {:?}, not {:?}", skeleton(&text), skeleton(expected)));
+        if call.first_line != skeleton(&text) {
+            wrong.push(format!("{name}: {:?}, not {:?}", skeleton(&text), call.first_line));
         }
-        if keys(&result["details"]) != keys(&details) {
-            wrong.push(format!("{name}: keys {:?}, not {:?}", keys(&details), keys(&result["details"])));
+        if call.details != keys(&details) {
+            wrong.push(format!("{name}: keys {:?}, not {:?}", keys(&details), call.details));
         }
-        if let Some(error) = result["details"]["error"].as_str()
-            && details["error"] != error
+        if let Some(error) = &call.error
+            && details["error"] != error.as_str()
         {
             wrong.push(format!("{name}: error {}, not {error}", details["error"]));
         }
-        for list in ["resources", "memories", "entries", "tool_results", "matches", "results"] {
-            let (theirs, ours) = (keys(&result["details"][list]), keys(&details[list]));
-            if !theirs.is_empty() && !ours.is_empty() && theirs != ours {
+        for (list, theirs) in &call.lists {
+            let ours = keys(&details[list]);
+            if !ours.is_empty() && *theirs != ours {
                 wrong.push(format!("{name}: {list} has {ours:?}, not {theirs:?}"));
             }
         }
@@ -211,7 +209,6 @@ async fn the_calls_of_the_original_plugin_are_answered_alike() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_search_table_has_the_originals_lines_and_columns() {
-    let Some(recorded) = recordings("openviking") else { return };
     let (store, source) = prepared().await;
     let args = json!({"source": source.path().display().to_string(), "to": "viking://resources/plugwidget"});
     store.tool(&session(), "add_resource", args).await.unwrap();
@@ -220,12 +217,11 @@ async fn the_search_table_has_the_originals_lines_and_columns() {
         .await
         .unwrap()
         .text;
-    let (_, theirs) = recorded.iter().find(|(name, _)| name == "006_ov_search_basic").unwrap();
-    let theirs = theirs["result"]["content"][0]["text"].as_str().unwrap();
-    let (ours, theirs): (Vec<&str>, Vec<&str>) = (ours.lines().collect(), theirs.lines().collect());
-    assert_eq!((ours[1], ours[2], ours.last()), (theirs[1], theirs[2], theirs.last()));
-    let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(columns(ours[3]), columns(theirs[3]));
+    let table = Call::all().into_iter().find_map(|call| call.table).expect("one recording has a table");
+    let ours: Vec<&str> = ours.lines().collect();
+    assert_eq!((ours[1], ours[2]), (table.tip.as_str(), table.gap.as_str()));
+    assert_eq!(ours.last(), Some(&table.note.as_str()));
+    assert_eq!(ours[3].split_whitespace().collect::<Vec<_>>(), table.columns);
     assert!(ours[4].starts_with("1   resource  viking://resources/plugwidget/widget/widget.md"), "{ours:#?}");
 }
 

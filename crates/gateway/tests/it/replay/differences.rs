@@ -157,17 +157,38 @@ pub(super) fn other_reason(name: &str) -> bool {
     name == "origin-evil"
 }
 
-/// Status and body of an HTTP exchange that is answered otherwise on purpose.
-pub(super) fn http_instead(case: &str) -> Option<(&'static str, &'static str)> {
+/// What is answered on purpose to an HTTP exchange that the real gateway answers otherwise.
+pub(super) fn http_instead(case: &str) -> Option<HttpAnswer> {
     Some(match case {
         // Chat is not among what this program does; the real one answers the same when it is turned off.
-        "models" | "models-noauth" | "chat" => ("404", "Not Found"),
+        "models" | "models-noauth" | "chat" => HttpAnswer { status: 404, body: HttpBody::Text("Not Found".to_owned()) },
         // A tool of OpenClaw that is not here.
-        "inv-memsearch" => {
-            ("404", r#"{"ok":false,"error":{"type":"not_found","message":"Tool not available: memory_search"}}"#)
-        }
+        "inv-memsearch" => HttpAnswer {
+            status: 404,
+            body: HttpBody::Json {
+                ok: json!(false),
+                error_type: json!("not_found"),
+                shape: json!({"ok": "bool", "error": {"type": "string", "message": "string"}}),
+            },
+        },
         _ => return None,
     })
+}
+
+/// What an HTTP exchange must answer.
+pub(super) struct HttpAnswer {
+    pub(super) status: u16,
+    pub(super) body: HttpBody,
+}
+
+pub(super) enum HttpBody {
+    /// Exactly this text.
+    Text(String),
+    Json {
+        ok: Value,
+        error_type: Value,
+        shape: Value,
+    },
 }
 
 /// Everything that stands in `expected` and not so in `got`.
@@ -189,7 +210,8 @@ pub(super) fn holds(expected: &Value, got: &Value) -> Vec<String> {
     wrong
 }
 
-/// Compares the keys of two payloads, and of what they hold, and the kinds of values.
+/// Compares a payload with a shape: the keys, the keys of what it holds, and the types of values. A shape has the name
+/// of a type where the payload has a value, and a list's first item for all of its items.
 pub(super) struct Shape {
     pub(super) absent: Vec<String>,
 }
@@ -223,10 +245,29 @@ impl Shape {
                 }
             }
             (Value::Null, _) | (_, Value::Null) => {}
-            (theirs, ours) if std::mem::discriminant(theirs) != std::mem::discriminant(ours) => {
-                wrong.push(format!("{path} is {ours} where {theirs} was"));
+            (theirs, ours) if type_in(theirs) != type_of(ours) => {
+                wrong.push(format!("{path} is {ours} where a {} was", type_in(theirs)));
             }
             _ => {}
         }
+    }
+}
+
+/// The type that a shape names.
+fn type_in(shape: &Value) -> &str {
+    match shape {
+        Value::String(name) => name,
+        other => type_of(other),
+    }
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "list",
+        Value::Object(_) => "object",
     }
 }

@@ -1,6 +1,9 @@
-//! Plays the lines of a recording on connections to a gateway and compares what comes back.
+//! Plays the steps of a scenario on connections to a gateway and compares what comes back.
 
-use super::differences::{self, Shape};
+use super::{
+    differences::{self, Shape},
+    facts::{Act, Answer, Device, Event, Facts, Signature},
+};
 use crate::harness::Server;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use ed25519_dalek::{Signer as _, SigningKey};
@@ -8,7 +11,7 @@ use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::sync::mpsc;
@@ -36,8 +39,9 @@ enum Heard {
 
 pub(super) struct Player<'a> {
     server: &'a Server,
+    facts: &'a Facts,
     lines: HashMap<String, Line>,
-    /// Texts that the recorded gateway made up, and ours in their place.
+    /// Names for what the recorded gateway made up, and what this one made up in its place.
     ours: Vec<(String, String)>,
     /// What each request of a recording asked for.
     asked: HashMap<(String, String), String>,
@@ -45,32 +49,30 @@ pub(super) struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    pub(super) fn new(server: &'a Server) -> Self {
-        Self { server, lines: HashMap::new(), ours: Vec::new(), asked: HashMap::new(), wrong: Vec::new() }
+    pub(super) fn new(server: &'a Server, facts: &'a Facts) -> Self {
+        Self { server, facts, lines: HashMap::new(), ours: Vec::new(), asked: HashMap::new(), wrong: Vec::new() }
     }
 
     pub(super) fn finish(self) -> Vec<String> {
         self.wrong
     }
 
-    pub(super) async fn line(&mut self, name: &str, line: &Value) {
-        match line["dir"].as_str().unwrap_or_default() {
-            "open" => self.open(name).await,
-            "send" => self.send(name, line),
-            "recv" if line["frame"]["type"] == "res" => self.response(name, &line["frame"]).await,
-            "recv" if line["frame"]["type"] == "event" => self.event(name, &line["frame"]).await,
-            "close" => self.close(name, line).await,
-            "timeout" => self.silence(name).await,
-            "closed-by-us" => drop(self.lines.remove(name)),
-            other => self.wrong.push(format!("{name}: a line that cannot be played: {other}")),
+    pub(super) async fn step(&mut self, name: &str, act: &Act) {
+        match act {
+            Act::Open { origin } => self.open(name, origin.as_deref()).await,
+            Act::Send { frame, device } => self.send(name, frame, device.as_ref()),
+            Act::SendText { text, pad_to } => self.send_text(name, text, *pad_to),
+            Act::Answer(want) => self.answer(name, want).await,
+            Act::Event(want) => self.event(name, want).await,
+            Act::Close { code, reason } => self.close(name, *code, reason).await,
+            Act::Silence => self.silence(name).await,
+            Act::Leave => drop(self.lines.remove(name)),
         }
     }
 
-    async fn open(&mut self, name: &str) {
-        // The page's origin is not in the recording; its name says what it was.
-        let headers: &[(&'static str, &str)] =
-            if name == "origin-evil" { &[("origin", "https://evil.example")] } else { &[] };
-        let socket = self.server.open_with("/", headers).await.unwrap().socket;
+    async fn open(&mut self, name: &str, origin: Option<&str>) {
+        let headers: Vec<(&'static str, &str)> = origin.map(|origin| ("origin", origin)).into_iter().collect();
+        let socket = self.server.open_with("/", &headers).await.unwrap().socket;
         let (mut sink, mut stream) = socket.split();
         let (out, mut to_send) = mpsc::unbounded_channel::<Message>();
         let (tell, heard) = mpsc::unbounded_channel();
@@ -102,36 +104,32 @@ impl<'a> Player<'a> {
         self.lines.insert(name.to_owned(), line);
     }
 
-    fn send(&mut self, name: &str, recorded: &Value) {
+    fn send(&mut self, name: &str, frame: &Value, device: Option<&Device>) {
         let Some(line) = self.lines.get(name) else { return };
-        if recorded.get("binary").is_some() {
-            let _ = line.out.send(Message::binary(vec![0u8, 1]));
-            return;
-        }
-        let mut text = match recorded.get("frame") {
-            Some(frame) => {
-                let (id, method) = (frame["id"].to_string(), frame["method"].as_str().unwrap_or_default());
-                self.asked.insert((name.to_owned(), id), method.to_owned());
-                frame.to_string()
-            }
-            None => recorded["raw"].as_str().unwrap_or_default().to_owned(),
-        };
+        let method = frame["method"].as_str().unwrap_or_default();
+        self.asked.insert((name.to_owned(), frame["id"].to_string()), method.to_owned());
+        let mut text = frame.to_string();
         for (theirs, ours) in &self.ours {
             text = text.replace(theirs, ours);
         }
-        if recorded["frame"]["params"]["device"].is_object() {
-            text = sign(name, serde_json::from_str(&text).unwrap(), recorded, &line.nonce).to_string();
-        }
-        let length = recorded["rawLen"].as_u64().unwrap_or_default() as usize;
-        if length > text.len() + 1000 {
-            // The recording keeps only the beginning of a very long text.
-            text = format!("{text}{}\"}}}}", "x".repeat(length - text.len()));
+        if let Some(device) = device {
+            text = sign(serde_json::from_str(&text).unwrap(), device, &line.nonce).to_string();
         }
         let _ = line.out.send(Message::text(text));
     }
 
-    async fn response(&mut self, name: &str, want: &Value) {
-        let id = &want["id"];
+    /// Only the beginning of a very long text is kept; it is filled up to its length and ended.
+    fn send_text(&self, name: &str, text: &str, pad_to: usize) {
+        let Some(line) = self.lines.get(name) else { return };
+        let text = match pad_to.checked_sub(text.len()) {
+            Some(missing) => format!("{text}{}\"}}}}", "x".repeat(missing)),
+            None => text.to_owned(),
+        };
+        let _ = line.out.send(Message::text(text));
+    }
+
+    async fn answer(&mut self, name: &str, want: &Answer) {
+        let id = &want.id;
         let Some(got) = self.heard(name, |f| f["type"] == "res" && f["id"] == *id).await else {
             let closed = self.lines.get(name).and_then(|l| l.closed.clone());
             self.wrong.push(format!("{name} {id}: no answer, closed {closed:?}"));
@@ -142,61 +140,64 @@ impl<'a> Player<'a> {
             self.wrong.extend(differences::holds(&expected, &got).into_iter().map(|d| format!("{what}: {d}")));
             return;
         }
-        self.learn(&want["payload"], &got["payload"]);
+        self.learn(&want.learn, &got["payload"]);
         let method = self.asked.get(&(name.to_owned(), id.to_string())).map_or("", String::as_str);
         let mut wrong = Vec::new();
-        for path in ["/type", "/ok", "/error/code", "/error/details/code", "/error/details/reason", "/payload/ok"] {
-            let (want, got) = (want.pointer(path), got.pointer(path));
+        let ok = Some(Value::Bool(want.ok));
+        for (path, want) in [
+            ("/ok", &ok),
+            ("/error/code", &want.code),
+            ("/error/details/code", &want.details_code),
+            ("/error/details/reason", &want.details_reason),
+            ("/payload/ok", &want.payload_ok),
+            ("/payload/error/code", &want.payload_code),
+        ] {
+            let (want, got) = (want.as_ref(), got.pointer(path));
             if want != got {
                 wrong.push(format!("{path} is {got:?} instead of {want:?}"));
             }
         }
-        if want["payload"]["error"]["code"] != got["payload"]["error"]["code"] {
-            wrong.push(format!("{} instead of {}", got["payload"]["error"], want["payload"]["error"]));
-        }
         let shape = Shape { absent: differences::absent(method) };
-        shape.compare(&want["payload"], &got["payload"], "", &mut wrong);
+        shape.compare(self.facts.shape(want.payload.as_ref()), &got["payload"], "", &mut wrong);
         self.wrong.extend(wrong.into_iter().map(|d| format!("{name} {id} {method}: {d}")));
     }
 
-    async fn event(&mut self, name: &str, want: &Value) {
-        let event = want["event"].as_str().unwrap_or_default().to_owned();
-        let Some(got) = self.heard(name, |f| f["event"] == event.as_str()).await else {
+    async fn event(&mut self, name: &str, want: &Event) {
+        let event = want.event.as_str();
+        let Some(got) = self.heard(name, |f| f["event"] == event).await else {
             self.wrong.push(format!("{name}: no event {event}"));
             return;
         };
         if let (Some(nonce), Some(line)) = (got["payload"]["nonce"].as_str(), self.lines.get_mut(name)) {
             line.nonce = nonce.to_owned();
         }
-        self.learn(&want["payload"], &got["payload"]);
+        self.learn(&want.learn, &got["payload"]);
         let mut wrong = Vec::new();
-        for key in ["seq", "stateVersion"] {
-            if want.get(key).is_some() != got.get(key).is_some() {
+        for (key, want) in [("seq", want.seq), ("stateVersion", want.state_version)] {
+            if want != got.get(key).is_some() {
                 wrong.push(format!("{key}: {got}"));
             }
         }
-        if want["payload"]["decision"] != got["payload"]["decision"]
-            || want["payload"]["resolvedBy"] != got["payload"]["resolvedBy"]
-        {
-            wrong.push(format!("{} instead of {}", got["payload"], want["payload"]));
+        for (key, want) in [("decision", &want.decision), ("resolvedBy", &want.resolved_by)] {
+            if *want != got["payload"][key] {
+                wrong.push(format!("{key} is {} instead of {want}", got["payload"][key]));
+            }
         }
-        let shape = Shape { absent: differences::absent(&event) };
-        shape.compare(&want["payload"], &got["payload"], "", &mut wrong);
+        let shape = Shape { absent: differences::absent(event) };
+        shape.compare(self.facts.shape(want.payload.as_ref()), &got["payload"], "", &mut wrong);
         self.wrong.extend(wrong.into_iter().map(|d| format!("{name} event {event}: {d}")));
     }
 
-    async fn close(&mut self, name: &str, want: &Value) {
+    async fn close(&mut self, name: &str, code: u16, reason: &str) {
         if differences::stays_open(name) {
             return;
         }
         self.heard(name, |_| false).await;
         let Some(line) = self.lines.get(name) else { return };
-        let code = line.closed.as_ref().map(|(code, _)| u64::from(*code));
-        if code != want["code"].as_u64() {
-            self.wrong.push(format!("{name}: closed {:?} instead of {}", line.closed, want["code"]));
+        if line.closed.as_ref().map(|(code, _)| *code) != Some(code) {
+            self.wrong.push(format!("{name}: closed {:?} instead of {code}", line.closed));
         }
         // Where the real one gives a reason, ours is the same; where it gives none, ours may say more.
-        let reason = want["reason"].as_str().unwrap_or_default();
         if let Some((_, ours)) = line.closed.as_ref().filter(|(_, ours)| !reason.is_empty() && ours != reason)
             && !differences::other_reason(name)
         {
@@ -216,13 +217,12 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Ids and tokens that a gateway makes up are learned, to be said instead of the recorded ones.
-    fn learn(&mut self, want: &Value, got: &Value) {
-        for path in ["/id", "/auth/deviceToken"] {
-            if let (Some(theirs), Some(ours)) =
-                (want.pointer(path).and_then(Value::as_str), got.pointer(path).and_then(Value::as_str))
-            {
-                self.ours.push((theirs.to_owned(), ours.to_owned()));
+    /// Keeps ids and tokens that the gateway made up, to be sent where a request names them.
+    fn learn(&mut self, learn: &BTreeMap<String, String>, got: &Value) {
+        for (path, name) in learn {
+            match got.pointer(path).and_then(Value::as_str) {
+                Some(ours) => self.ours.push((name.clone(), ours.to_owned())),
+                None => self.wrong.push(format!("a payload lacks {path}, which later requests need: {got}")),
             }
         }
     }
@@ -263,18 +263,16 @@ impl<'a> Player<'a> {
     }
 }
 
-/// Signs a recorded connect frame anew: with a key of ours in place of the recorded one, over this gateway's nonce, as
-/// old as the recorded signature was. What was wrong with the recorded one is wrong with ours.
-fn sign(name: &str, mut frame: Value, recorded: &Value, nonce: &str) -> Value {
-    let device = recorded["frame"]["params"]["device"].clone();
-    let seed: [u8; 32] = Sha256::digest(device["id"].as_str().unwrap()).into();
+/// Signs a connect frame over this gateway's nonce, with a key made from the device's name, as old as the recorded
+/// signature was. What was wrong with the recorded signature is wrong with this one.
+fn sign(mut frame: Value, device: &Device, nonce: &str) -> Value {
+    let seed: [u8; 32] = Sha256::digest(&device.key).into();
     let key = SigningKey::from_bytes(&seed);
     let public = key.verifying_key().to_bytes();
     let id: String = Sha256::digest(public).iter().map(|b| format!("{b:02x}")).collect();
-    let age_ms = recorded["t"].as_f64().unwrap() * 1000.0 - device["signedAt"].as_f64().unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
-    let signed_at = now - age_ms as u64;
-    let nonce = if name == "connect-device-bad-nonce" { device["nonce"].as_str().unwrap() } else { nonce };
+    let signed_at = now - device.age_ms;
+    let nonce = device.nonce.as_deref().unwrap_or(nonce);
     let params = &frame["params"];
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let scopes: Vec<String> = params["scopes"].as_array().unwrap().iter().map(word).collect();
@@ -289,12 +287,13 @@ fn sign(name: &str, mut frame: Value, recorded: &Value, nonce: &str) -> Value {
         word(&client["platform"]),
         word(&client["deviceFamily"]),
     );
-    let signature = match name {
-        "connect-device-bad-signature" => word(&device["signature"]),
-        _ => BASE64URL.encode(key.sign(text.as_bytes()).to_bytes()),
+    let signature = match device.signature {
+        Some(Signature::Wrong) => [b'0'; 64],
+        None => key.sign(text.as_bytes()).to_bytes(),
     };
     frame["params"]["device"] = json!({
-        "id": id, "publicKey": BASE64URL.encode(public), "signature": signature, "signedAt": signed_at, "nonce": nonce,
+        "id": id, "publicKey": BASE64URL.encode(public), "signature": BASE64URL.encode(signature),
+        "signedAt": signed_at, "nonce": nonce,
     });
     frame
 }
