@@ -11,6 +11,7 @@ CRASH_POINTS ?= 40
 NOTES_CRASH_POINTS ?= 6
 INDEX_CRASH_POINTS ?= 6
 CASES ?= *
+RECORDED ?= ../shared/recorded
 # How long `make fuzz` runs each target.
 SECONDS ?= 60
 FUZZ_TARGETS ?= $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets/*.rs))
@@ -28,7 +29,7 @@ INDEX_PROGRAM = $(CARGO_TARGET_DIR)/debug/toolyard-index
 # Clippy as cargo runs it, but with a build instead of a check: a check would go through LanceDB a second time.
 CLIPPY_INDEX := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ $(DEBUG_INDEX)
 
-.PHONY: fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
+.PHONY: casefold hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -40,6 +41,12 @@ tools-needed: ## check that what cannot be installed by us is there
 
 index-tools: tools-needed
 	@command -v protoc >/dev/null || { echo "installing protoc (LanceDB generates its formats with it)"; { apt-get install -y -q protobuf-compiler || { apt-get update -q && apt-get install -y -q protobuf-compiler; }; } >/dev/null 2>&1 || { echo "protoc is missing: install protobuf-compiler"; exit 1; }; }
+
+test-tools: # what the scenarios run beside the program: the example plugins are in Python and JavaScript, one comes from Git
+	@for tool in git node python3; do command -v $$tool >/dev/null || { echo "$$tool is missing: the tests run it"; exit 1; }; done
+
+recordings: ## write tests/recordings/ anew from recordings of real systems (RECORDED=FOLDER)
+	python3 scripts/recordings/make.py $(RECORDED)
 
 build: index-tools ## build both programs as they are released, toolyard and toolyard-index, side by side
 	$(RELEASE)
@@ -82,7 +89,7 @@ sbom: tools-needed ## write a software bill of materials (CycloneDX JSON) beside
 	$(CARGO) metadata --locked --format-version 1 | python3 scripts/supply/sbom.py Cargo.lock > "$$CARGO_TARGET_DIR/toolyard.cdx.json"
 	@echo "$$CARGO_TARGET_DIR/toolyard.cdx.json"
 
-unit: unit-index ## unit, property, contract and scenario tests
+unit: test-tools unit-index ## unit, property, contract and scenario tests
 	$(CARGO) test $(FAST) --locked
 	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" $(CARGO) test $(FAST) --locked --test scenarios -- notes
 
@@ -97,6 +104,9 @@ fuzz: tools-needed ## run every fuzz target for SECONDS (default 60) with libFuz
 
 unit-index: index-tools ## the tests of the index program, which LanceDB is built for once
 	$(CARGO) test $(INDEX) --locked
+
+casefold: tools-needed ## rename by letter case on a case-insensitive file system (needs root and a kernel with casefolded tmpfs)
+	$(CARGO) test -p toolyard-vault --test it --locked -- --ignored --exact rename::a_case_only_rename_on_a_case_insensitive_file_system
 
 crash: index-tools ## kill the process at seeded random points of a plan and of an indexing job (`make crash-full` for the full run)
 	$(DEBUG_INDEX)
@@ -149,6 +159,9 @@ lancedb: index-tools ## open the notes' index with LanceDB itself, both ways (12
 	$(DEBUG)
 	$(DEBUG_INDEX)
 	tests/external.sh lancedb "$$CARGO_TARGET_DIR/debug/toolyard"
+
+hooks: ## install the pre-commit hook: formatting, and clippy for the crates that a commit changes
+	git config core.hooksPath scripts/hooks
 
 schema: tools-needed ## write schema/ anew from the types
 	TOOLYARD_BLESS=1 $(CARGO) test -p toolyard-protocol --test schema_drift

@@ -284,6 +284,10 @@ fn main() -> Result<ExitCode> {
         let report = measure(name, &setup)?;
         report.print()?;
         all_met &= report.met() != Some(false);
+        // In a list, a benchmark that cannot run is reported and the others go on. Asked for by name, it has failed.
+        if let Some(why) = report.why_skipped().filter(|_| options.name != Name::All) {
+            anyhow::bail!("nothing was measured: {why}");
+        }
     }
     Ok(if options.strict && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -68,6 +68,11 @@ impl Report {
         self
     }
 
+    /// Why nothing was measured, if nothing was.
+    pub(crate) fn why_skipped(&self) -> Option<&str> {
+        self.skipped.as_deref()
+    }
+
     /// Whether every target was met; `None` when something was not measured.
     pub(crate) fn met(&self) -> Option<bool> {
         let met = |(figure, good, limit): &(&str, Good, f64)| {

@@ -18,14 +18,10 @@ fn install(place: &Place, source: &Path, more: &[&str]) -> Ran {
     place.run(&args)
 }
 
-/// Whether a program can be started here; tests that need it say so when they are skipped.
-fn has(program: &str) -> bool {
-    let there =
-        Command::new(program).env("PATH", "/usr/bin:/bin").arg("--version").output().is_ok_and(|o| o.status.success());
-    if !there {
-        eprintln!("SKIPPED: {program} is not installed");
-    }
-    there
+/// Fails where a program that the test runs is not installed.
+fn needs(program: &str) {
+    let version = Command::new(program).env("PATH", "/usr/bin:/bin").arg("--version").output();
+    assert!(version.is_ok_and(|output| output.status.success()), "{program} is missing from /usr/bin: install it");
 }
 
 fn write_plugin(folder: &Path, manifest: &Value, files: &[(&str, &str)]) {
@@ -38,9 +34,7 @@ fn write_plugin(folder: &Path, manifest: &Value, files: &[(&str, &str)]) {
 
 #[test]
 fn the_python_example_counts_keeps_its_data_and_is_checked() {
-    if !has("python3") {
-        return;
-    }
+    needs("python3");
     let place = Place::new();
     let added = install(&place, &example("python"), &[]).json();
     assert_eq!(
@@ -88,9 +82,7 @@ fn the_python_example_counts_keeps_its_data_and_is_checked() {
 
 #[test]
 fn the_javascript_example_runs_as_openclaw_would_run_it() {
-    if !has("node") {
-        return;
-    }
+    needs("node");
     let place = Place::new();
     place.config("[plugins.entries.example-javascript.config]\nforbidden = [\"secret\"]\n");
     let added = install(&place, &example("javascript"), &[]).json();
@@ -143,9 +135,7 @@ fn the_rust_example_is_an_mcp_server() {
 
 #[test]
 fn a_plugin_reads_writes_and_connects_only_as_granted() {
-    if !has("python3") {
-        return;
-    }
+    needs("python3");
     let place = Place::new();
     let folder = place.home.join("nosy");
     let secret = place.home.join("secret.txt");
@@ -202,9 +192,8 @@ for line in sys.stdin:
 
 #[test]
 fn a_repository_is_cloned_updated_and_shown() {
-    if !has("git") || !has("python3") {
-        return;
-    }
+    needs("git");
+    needs("python3");
     let place = Place::new();
     let repository = place.home.join("repository");
     std::fs::create_dir_all(&repository).unwrap();
@@ -269,9 +258,7 @@ fn nothing_runs_before_the_manifest_is_good() {
 
 #[test]
 fn a_tarball_is_unpacked_and_an_agent_cannot_install_one() {
-    if !has("python3") {
-        return;
-    }
+    needs("python3");
     let place = Place::new();
     let packed = place.home.join("p.tgz");
     std::fs::create_dir_all(&place.home).unwrap();

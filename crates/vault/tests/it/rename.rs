@@ -71,12 +71,14 @@ async fn two_hard_links_are_two_files() {
     assert!(vault.exists("note.md") && vault.exists("Note.md"));
 }
 
-/// On a real case-insensitive file system, where one can be had: a casefolded tmpfs, mounted in a namespace of the
-/// child's own, so that nothing is left behind on the machine. Elsewhere the way round is tested in `src/commit.rs`.
+/// On a real case-insensitive file system: a casefolded tmpfs, mounted in a namespace of the child's own, so that nothing
+/// is left behind on the machine. Few kernels have one and only root may mount it, so it runs by a command of its own;
+/// the tests of `src/commit.rs` cover the steps of such a rename on any file system.
 #[test]
+#[ignore = "needs root and a kernel with casefolded tmpfs: make casefold"]
 fn a_case_only_rename_on_a_case_insensitive_file_system() {
-    let script = "mount -t tmpfs -o size=4m,casefold tmpfs \"$VAULT_DIR\" 2>/dev/null || exit 77
-        mkdir \"$VAULT_DIR/v\" && chattr +F \"$VAULT_DIR/v\" 2>/dev/null || exit 77
+    let script = "mount -t tmpfs -o size=4m,casefold tmpfs \"$VAULT_DIR\" || exit 77
+        mkdir \"$VAULT_DIR/v\" && chattr +F \"$VAULT_DIR/v\" || exit 77
         exec \"$TEST_EXE\" --exact rename::child_on_a_case_insensitive_file_system --ignored";
     let (dir, locks) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let child = std::process::Command::new("unshare")
@@ -84,16 +86,21 @@ fn a_case_only_rename_on_a_case_insensitive_file_system() {
         .env("VAULT_DIR", dir.path())
         .env("LOCK_DIR", locks.path())
         .env("TEST_EXE", std::env::current_exe().unwrap())
-        .output();
-    match child {
-        Ok(output) if output.status.success() => {
-            assert!(locks.path().join("ran").exists(), "the child did run its test")
-        }
-        Ok(output) if output.status.code() == Some(101) => {
-            panic!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-        }
-        _ => println!("no casefolded tmpfs can be mounted here"),
-    }
+        .output()
+        .expect("unshare is missing: install util-linux");
+    assert_ne!(
+        child.status.code(),
+        Some(77),
+        "no casefolded tmpfs can be mounted: {}",
+        String::from_utf8_lossy(&child.stderr)
+    );
+    assert!(
+        child.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&child.stdout),
+        String::from_utf8_lossy(&child.stderr)
+    );
+    assert!(locks.path().join("ran").exists(), "the child did run its test")
 }
 
 #[test]
