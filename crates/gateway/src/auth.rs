@@ -242,7 +242,7 @@ mod tests {
         }
         assert!(guesses.locked(&far).is_none());
         guesses.wrong(&far);
-        assert!(guesses.locked(&far).unwrap() > Duration::from_secs(299));
+        assert!(guesses.locked(&far).unwrap() > Duration::from_secs(240));
         assert!(guesses.locked(&from("203.0.113.10", None)).is_none());
         let (here, page) = (from("127.0.0.1", None), from("127.0.0.1", Some("http://localhost")));
         for _ in 0..20 {

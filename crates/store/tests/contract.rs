@@ -51,7 +51,7 @@ macro_rules! across_processes {
             dropping_writes_everything,
             what_was_durable_survives_kill,
             a_claim_sees_what_a_killed_process_left,
-            a_ride_survives_kill_after_100_ms,
+            a_ride_survives_kill_after_its_delay,
             several_processes_append_at_once,
             the_ledger_never_forks_between_processes,
             between_processes_one_wins,

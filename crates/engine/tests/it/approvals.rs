@@ -11,6 +11,9 @@ use toolyard_engine::{
 };
 use toolyard_protocol::{EventType, ResultStatus, RunStatus, ToolResult};
 
+/// Long enough that a call made at once is still covered on a busy machine.
+const GRANT_SECONDS: i64 = 3;
+
 fn asks() -> Value {
     json!({"risk": {"writes": "ask"}, "approval": {"timeoutMs": 5000}})
 }
@@ -169,11 +172,13 @@ async fn allow_always_with_an_end_asks_again_after_it() {
     let b = Arc::new(bench_under(asks()));
     let _somebody = b.engine.approvals().approver_connected();
     let call = spawn(&b, "file.write", write("a.md"));
-    let until = Timestamp::now() + SignedDuration::from_millis(150);
+    let until = Timestamp::now() + SignedDuration::from_secs(GRANT_SECONDS);
     answer(&b, ApprovalDecision::AllowAlways { until: Some(until) }).await;
     assert!(within(call).await.unwrap().ok);
     assert!(b.call_as(agent(), "file.write", write("b.md")).await.ok);
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    while Timestamp::now() <= until {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     let again = spawn(&b, "file.write", write("c.md"));
     answer(&b, ApprovalDecision::Deny).await;
     assert_eq!(code(&within(again).await.unwrap()), "APPROVAL_DENIED");

@@ -202,7 +202,7 @@ impl Bench {
 }
 
 pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..5_000 {
+    for _ in 0..30_000 {
         if holds() {
             return;
         }

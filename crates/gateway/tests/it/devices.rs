@@ -1,10 +1,9 @@
 //! Devices: pairing here and from elsewhere, tokens, replayed and stale signatures, forgetting.
 
-use crate::harness::{Server, TOKEN, Ws};
+use crate::harness::{PATIENCE, Server, TOKEN, Ws};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use ed25519_dalek::{Signer, SigningKey};
 use serde_json::{Value, json};
-use std::time::Duration;
 use toolyard_gateway::Settings;
 use toolyard_protocol::canonical::sha256_hex;
 
@@ -75,7 +74,7 @@ async fn on_this_machine_a_device_is_paired_and_gets_a_token_for_its_scopes() {
         let mut ws = server.open().await;
         let more = connect(&mut ws, &signing, &token, &["operator.admin"]).await;
         assert_eq!(more["error"]["details"]["code"], "AUTH_SCOPE_MISMATCH");
-        assert_eq!(ws.until_closed(Duration::from_secs(5)).await.0, 1008);
+        assert_eq!(ws.until_closed(PATIENCE).await.0, 1008);
         let thief = connect(&mut server.open().await, &Signing::new(4), &token, &RW).await;
         assert_eq!(thief["error"]["details"]["code"], "AUTH_TOKEN_MISMATCH", "a token is its device's alone");
     }
@@ -93,7 +92,7 @@ async fn replayed_stale_and_forged_signatures_are_refused() {
     nonce(&mut second).await;
     let replayed = second.call("connect", signing.params(&old, TOKEN, &RW)).await;
     assert_eq!(refused(&replayed), "DEVICE_AUTH_NONCE_MISMATCH");
-    assert_eq!(second.until_closed(Duration::from_secs(5)).await.0, 1008);
+    assert_eq!(second.until_closed(PATIENCE).await.0, 1008);
     let stale = Signing { signed_at: signing.signed_at - 3_600_000, ..Signing::new(5) };
     assert_eq!(refused(&connect(&mut server.open().await, &stale, TOKEN, &RW).await), "DEVICE_AUTH_SIGNATURE_EXPIRED");
     let mut ws = server.open().await;
@@ -134,7 +133,7 @@ async fn from_elsewhere_an_operator_lets_a_device_in_and_can_forget_it() {
     assert_eq!(listed["payload"]["paired"].as_array().unwrap().len(), 1);
     assert!(!listed.to_string().contains(hello["payload"]["auth"]["deviceToken"].as_str().unwrap()));
     operator.call("device.pair.remove", json!({"deviceId": signing.id()})).await;
-    assert_eq!(inside.until_closed(Duration::from_secs(5)).await.0, 1008, "its connections are closed");
+    assert_eq!(inside.until_closed(PATIENCE).await.0, 1008, "its connections are closed");
     let token = hello["payload"]["auth"]["deviceToken"].as_str().unwrap().to_owned();
     let gone = connect(&mut server.open_with("/", &far).await.unwrap(), &signing, &token, &RW).await;
     assert_eq!(gone["ok"], false);

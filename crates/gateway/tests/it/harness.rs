@@ -19,6 +19,8 @@ use toolyard_mcp::{
     server::{Everything, Skills},
 };
 
+/// How long anything may take to happen on a busy machine. What never happens is noticed after it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const TOKEN: &str = "test-token-abc123";
 /// The process of this number has died: its runs can be taken up.
 pub(crate) const DEAD_PID: u32 = 666;
@@ -177,9 +179,9 @@ impl Ws {
         let _ = self.socket.send(Message::text(text.into())).await;
     }
 
-    /// The next frame, within ten seconds; `None` when the connection is closed.
+    /// The next frame; `None` when the connection is closed.
     pub(crate) async fn frame(&mut self) -> Option<Value> {
-        self.frame_within(Duration::from_secs(10)).await
+        self.frame_within(PATIENCE).await
     }
 
     pub(crate) async fn frame_within(&mut self, time: Duration) -> Option<Value> {
@@ -234,8 +236,9 @@ impl Ws {
     }
 
     pub(crate) async fn response(&mut self, id: &str) -> Value {
+        let end = tokio::time::Instant::now() + PATIENCE;
         loop {
-            match self.frame().await {
+            match self.frame_within(end - tokio::time::Instant::now()).await {
                 Some(frame) if frame["type"] == "res" && frame["id"] == id => return frame,
                 Some(frame) => self.events.push(frame),
                 None => panic!("no answer to {id}; closed: {:?}; events {:?}", self.closed, self.events.len()),
@@ -248,8 +251,10 @@ impl Ws {
         if let Some(at) = self.events.iter().position(|e| e["event"] == name) {
             return self.events.remove(at);
         }
+        // Other events come all the time: the time for this one does not begin anew with each of them.
+        let end = tokio::time::Instant::now() + PATIENCE;
         loop {
-            match self.frame().await {
+            match self.frame_within(end - tokio::time::Instant::now()).await {
                 Some(frame) if frame["event"] == name => return frame,
                 Some(frame) => self.events.push(frame),
                 None => panic!("no event {name}; closed: {:?}", self.closed),

@@ -163,7 +163,7 @@ async fn a_repository_is_cloned_within_walls() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    for _ in 0..100 {
+    for _ in 0..3_000 {
         if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
             break;
         }

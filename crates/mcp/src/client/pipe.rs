@@ -185,7 +185,7 @@ mod tests {
         eof.cancel();
         draining.await.unwrap();
         assert!(sender.send(line(2, 1)).await.is_err(), "it is closed");
-        tokio::time::timeout(Duration::from_secs(5), reader.read_to_end(&mut Vec::new())).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(60), reader.read_to_end(&mut Vec::new())).await.unwrap().unwrap();
     }
 
     #[tokio::test]
@@ -200,6 +200,6 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(5), told).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
     }
 }

@@ -316,7 +316,7 @@ async fn every_attempt_is_contained_and_the_parent_is_unharmed() {
                         && failure.cause.to_string().contains(text)
                 }
                 (OutOfTime, Err(failure)) => {
-                    failure.cause == Cause::TimedOut(700) && start.elapsed() < Duration::from_secs(20)
+                    failure.cause == Cause::TimedOut(700) && start.elapsed() < Duration::from_secs(60)
                 }
                 (OutOfMemory, Err(failure)) => match &failure.cause {
                     Cause::Threw(thrown) => {
@@ -342,7 +342,7 @@ async fn every_attempt_is_contained_and_the_parent_is_unharmed() {
     assert!(failures.is_empty(), "{} of {count} not as expected:\n{}", failures.len(), failures.join("\n"));
     assert_eq!(value("return 'alive'").await, json!("alive"));
     // Pipes close a moment after their child.
-    for _ in 0..50 {
+    for _ in 0..3_000 {
         if open_descriptors() <= before {
             break;
         }
@@ -392,7 +392,7 @@ async fn a_child_that_speaks_out_of_turn_is_stopped() {
             failure = runner.run("", limits(20_000), Arc::new(Echo::default()), Default::default()).await.unwrap_err();
         }
         assert!(failure.cause.to_string().contains(why), "{name}: {}", failure.cause);
-        assert!(start.elapsed() < Duration::from_secs(15), "{name}: it was not waited for");
+        assert!(start.elapsed() < Duration::from_secs(28), "{name}: its sleep of 30 seconds was waited for");
     }
     runner().probe().await.unwrap();
 }

@@ -84,7 +84,7 @@ pub async fn a_ride_becomes_visible_by_itself<H: Home>() {
     store.append(batch(run, 1..=1, Ride)).unwrap();
     let started = Instant::now();
     while frames_of(&store, run, 0).is_empty() {
-        assert!(started.elapsed() < Duration::from_secs(2), "a ride was never committed");
+        assert!(started.elapsed() < PATIENCE, "a ride was never committed");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

@@ -177,6 +177,8 @@ fn command<H: Home>(home: &H, task: &str) -> Command {
     command
 }
 
+/// How long anything may take to happen on a busy machine. What never happens is noticed after it.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const CHILD_ARGUMENTS: [&str; 4] = ["--exact", "child", "--ignored", "--nocapture"];
 
 pub fn child_environment<H: Home>(command: &mut Command, home: &H, task: &str) {

@@ -120,7 +120,7 @@ fn a_note_that_is_watched_is_announced_when_a_call_changes_it() {
         let told = client.others.iter().filter(|m| m["method"] == "notifications/resources/updated");
         told.map(|m| m["params"]["uri"].clone()).collect()
     };
-    for _ in 0..200 {
+    for _ in 0..1_200 {
         if !updated(&client).is_empty() {
             break;
         }

@@ -74,7 +74,7 @@ fn a_killed_server_leaves_a_run_that_the_next_one_finishes() {
     drop(server); // SIGKILL
     let server = place.up();
     let mut status = String::new();
-    for _ in 0..300 {
+    for _ in 0..1_200 {
         status = place.run(&["runs", "show", &run, "--json"]).json()["run"]["status"]
             .as_str()
             .unwrap_or_default()
@@ -105,7 +105,7 @@ fn a_running_plan_can_be_cancelled_from_another_terminal() {
     let stopped = place.run(&["runs", "cancel", &run, "--json"]);
     assert_eq!(stopped.code, 0, "{stopped:?}");
     let mut shown = Value::Null;
-    for _ in 0..200 {
+    for _ in 0..1_200 {
         shown = place.run(&["runs", "show", &run, "--json"]).json();
         if shown["run"]["status"] == "cancelled" {
             break;

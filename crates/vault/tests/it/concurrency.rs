@@ -133,7 +133,7 @@ async fn renames_and_edits_mix_without_deadlock_or_loss() {
         }
         mover.await.unwrap();
     };
-    tokio::time::timeout(Duration::from_secs(30), all).await.expect("no deadlock");
+    tokio::time::timeout(Duration::from_secs(120), all).await.expect("no deadlock");
     for i in 0..5 {
         let text = vault.read(&format!("n{i}.md"));
         assert!(text.contains("[[d]]") && (0..4).all(|r| text.contains(&format!("round {r}"))), "{text}");

@@ -161,7 +161,7 @@ async fn a_model_that_fails_loses_nothing() {
 async fn falls_back(kind: LlmKind, url: &str) {
     let began = Instant::now();
     let (store, task) = committed(kind, url).await;
-    assert!(began.elapsed() < Duration::from_secs(10), "it waits no longer than it is told to");
+    assert!(began.elapsed() < Duration::from_secs(60), "it waits no longer than it is told to");
     assert_eq!(task["status"], "completed", "{task}");
     let notices = task["result"]["notices"].as_array().unwrap();
     assert_eq!(notices.len(), 2, "{task}");
@@ -207,7 +207,7 @@ async fn messages_are_safe_while_the_model_thinks() {
     store.post("/api/v1/sessions/s/messages", message("user", "I prefer tea over coffee.")).await;
     let began = Instant::now();
     let done = store.post("/api/v1/sessions/s/commit", json!({})).await.1;
-    assert!(began.elapsed() < Duration::from_secs(5) && done["result"]["archived"] == true, "{done}");
+    assert!(began.elapsed() < Duration::from_secs(30) && done["result"]["archived"] == true, "{done}");
     // The next message does not wait for it, and what was said can be read.
     store.post("/api/v1/sessions/s/messages", message("user", "And cake.")).await;
     let archive = store.get("/api/v1/sessions/s/archives/archive_001").await.1;
