@@ -91,7 +91,7 @@ sbom: tools-needed ## write a software bill of materials (CycloneDX JSON) beside
 
 unit: test-tools unit-index ## unit, property, contract and scenario tests
 	$(CARGO) test $(FAST) --locked
-	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" $(CARGO) test $(FAST) --locked --test scenarios -- notes
+	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" $(CARGO) test $(FAST) --locked --test scenarios -- notes --include-ignored --skip crash --skip object_store
 
 fuzz: tools-needed ## run every fuzz target for SECONDS (default 60) with libFuzzer; needs the nightly toolchain (`make test` runs the seeds without it)
 	@rustup run nightly cargo --version >/dev/null 2>&1 || { echo "make fuzz needs the nightly toolchain: rustup toolchain install nightly --profile minimal"; exit 1; }
