@@ -254,6 +254,13 @@ impl Yard {
         self.tidy().await;
         self.service.engine().shutdown().await;
         self.upstreams.shutdown().await;
+        // Facts are queued. A command that ends at once must not lose the ones it has just set.
+        let store = self.service.engine().store().clone();
+        match tokio::task::spawn_blocking(move || store.settle()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the store could not be settled"),
+            Err(error) => tracing::error!(%error, "settling the store ended unexpectedly"),
+        }
         if let Some(files) = self.run_files {
             let _ = tokio::task::spawn_blocking(move || files.finish()).await;
         }

@@ -73,9 +73,12 @@ impl Memory {
         Ok(self.0.get(PINS, server)?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
+    /// Keeps the pins, and returns when they are durable: a definition that is not pinned yet when the process ends would
+    /// be taken for a first one by the next process. Must be called on a thread of a runtime that may block.
     pub(crate) fn keep_pins(&self, server: &str, pins: &Pins) -> Result<(), StoreError> {
         let bytes = serde_json::to_vec(pins).map_err(|e| StoreError(e.to_string()))?;
-        self.0.put(PINS, server, bytes, None).map(drop)
+        let position = self.0.put(PINS, server, bytes, None)?;
+        tokio::runtime::Handle::current().block_on(self.0.durable(position))
     }
 
     /// Forgets a server.

@@ -183,7 +183,7 @@ mod tests {
             (b"dev", EntryType::Char, "Char"),
             (b"dev", EntryType::Block, "Block"),
             (b"pipe", EntryType::Fifo, "Fifo"),
-            (b"sparse", EntryType::GNUSparse, "GNUSparse"),
+            (b"sparse", EntryType::GNUSparse, "sparse"),
             (b"bad\xffname", EntryType::Regular, "UTF-8"),
             (b"a\xe2\x80\xaetxt", EntryType::Regular, "direction"),
         ] {

@@ -5,6 +5,7 @@
 use crate::harness::{Place, Server, index_program};
 use serde_json::{Value, json};
 use std::{
+    collections::HashMap,
     path::Path,
     time::{Duration, Instant},
 };
@@ -16,21 +17,23 @@ const MARKED: usize = 40;
 /// How long a round of searching lasts.
 const SEARCHING: Duration = Duration::from_millis(600);
 
-/// The processes of the index program that a server started.
+/// The processes of the index program that a server started. Each runs below the supervisor of its walls.
 fn index_processes(server: &Server) -> Vec<i32> {
     let name = index_program().file_name().unwrap().to_string_lossy().chars().take(15).collect::<String>();
-    let parent = server.child.id().to_string();
-    let is_it = |status: &str| {
-        let field = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-        field("PPid:") == Some(&parent) && field("Name:") == Some(&name)
-    };
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    processes
+    let processes: HashMap<i32, (i32, String)> = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
         .filter_map(|entry| {
-            let id: i32 = entry.file_name().to_str()?.parse().ok()?;
-            is_it(&std::fs::read_to_string(entry.path().join("status")).ok()?).then_some(id)
+            let id = entry.file_name().to_str()?.parse().ok()?;
+            let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+            let field = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+            Some((id, (field("PPid:")?.parse().ok()?, field("Name:")?.to_owned())))
         })
-        .collect()
+        .collect();
+    let gateway = server.child.id() as i32;
+    let parent = |id: i32| processes.get(&id).map(|(parent, _)| *parent);
+    let is_below = |id: i32| std::iter::successors(parent(id), |id| parent(*id)).any(|id| id == gateway);
+    processes.iter().filter(|(id, (_, its))| *its == name && is_below(**id)).map(|(id, _)| *id).collect()
 }
 
 /// Kills what the server started as its index program, and nothing else.

@@ -96,6 +96,8 @@ kind = "openai"
 url = "http://ada:C4N4RY-llm-29@127.0.0.1:9/v1?k=C4N4RY-llm-30"
 model = "m"
 apiKeyEnv = "LLM_KEY"
+[plugins]
+npmRegistry = "https://ada:C4N4RY-registry-33@127.0.0.1:9/C4N4RY-registry-34/"
 [plugins.entries.some]
 config = {{ apiKey = "C4N4RY-plugin-31", deep = {{ list = ["C4N4RY-plugin-32"] }} }}
 [plugins.entries.some.grant]
