@@ -10,11 +10,13 @@ use crate::{
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 use std::{path::Path, time::Instant};
-use toolyard_viking::{
-    ContextConfig, Viking,
-    resources::NewResource,
-    search::{self, Find},
-    trace::{Traces, Wanted},
+use toolyard_context::{
+    ContextConfig, ContextStore,
+    find::{
+        search::{self, Find},
+        trace::{Traces, Wanted},
+    },
+    store::resources::NewResource,
 };
 
 /// What is brought in.
@@ -91,10 +93,10 @@ pub(crate) fn import(setup: &Setup) -> Result<Report> {
     let source = dir.path().join("source");
     std::fs::create_dir(&source)?;
     let snippets = corpus(setup, &source)?;
-    let failed = |error: toolyard_viking::error::ApiError| anyhow!(error.message);
-    let viking = Viking::open(dir.path().join("context"), ContextConfig::default()).map_err(failed)?;
-    let who = viking.identity(None);
-    let account = viking.account(&who).map_err(failed)?;
+    let failed = |error: toolyard_context::error::ApiError| anyhow!(error.message);
+    let store = ContextStore::open(dir.path().join("context"), ContextConfig::default()).map_err(failed)?;
+    let who = store.identity(None);
+    let account = store.account(&who).map_err(failed)?;
     // The index is there before anything is brought in, as in a server that has been asked once.
     let ask = |query: &str, limit: usize| {
         let asked =
@@ -110,7 +112,7 @@ pub(crate) fn import(setup: &Setup) -> Result<Report> {
         host_paths: true,
         ..NewResource::default()
     };
-    let told = viking.import(&account, &who, &new).map_err(failed)?;
+    let told = store.import(&account, &who, &new).map_err(failed)?;
     // Descriptions above the import are made with the first question.
     ask("anything", 1)?;
     let (cpu, wall) = ((cpu_micros(Whose::Ours)? - cpu) / 1e6, began.elapsed().as_secs_f64());

@@ -1,11 +1,11 @@
 //! What agents and clients hand over: patches of notes, URIs, archives, uploads.
 
+use toolyard_context::{
+    store::uri::{Identity, Place, SCHEME},
+    wire::fuzzing::multipart_file,
+};
 use toolyard_import::{Limits, fuzzing::unpack_zip};
 use toolyard_vault::fuzzing::apply_patch;
-use toolyard_viking::{
-    fuzzing::multipart_file,
-    uri::{Identity, Place, SCHEME},
-};
 
 /// A patch of `vault.patchFile`. The input is the note, a zero byte, and the patch as JSON.
 pub fn patch(bytes: &[u8]) -> bool {

@@ -3,12 +3,12 @@
 //! does.
 
 use toolyard_catalog::{RegistryError, ToolEntry, ToolSource, authority::HostArgument};
+use toolyard_context::ContextConfig;
 use toolyard_engine::{
     Caller, Door,
     authority::{self, Demand, Effect, Power, Scope},
 };
 use toolyard_gateway::registry;
-use toolyard_viking::ContextConfig;
 
 /// The built-in tools, every optional one included, as they are registered where no folder of the host is granted.
 pub fn built_in_tools() -> Result<Vec<ToolEntry>, RegistryError> {

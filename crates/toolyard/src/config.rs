@@ -93,7 +93,7 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
     config.tool_search().admit_controls(&mut rules);
     if config.context.enabled && !config.context.ask_before_writing {
         // What an agent remembers changes nothing but its own memory; whoever wants to be asked says so.
-        rules.approval.allowed_tools.extend(toolyard_viking::writing_tools().into_iter().map(str::to_owned));
+        rules.approval.allowed_tools.extend(toolyard_context::writing_tools().into_iter().map(str::to_owned));
     }
     let policy = Policy::compile(&rules).map_err(|e| invalid(format!("{}: policy: {e}", home.config().display())))?;
     let vault_was_given = global.vault.is_some();

@@ -6,6 +6,18 @@ use serde_json::{Map, Value, json};
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{RegistryError, ToolEntry, ToolSource};
+use toolyard_context::{
+    ContextConfig, ContextProvider, ContextStore, PLUGIN, SessionIds,
+    error::{ApiError, Code},
+    session_of,
+    store::resources::NewResource,
+    wire::{
+        commands,
+        http::{BODY_WITHIN, HttpDoor, MAX_BODY_BYTES, PREFIX, refusal},
+        tools::{self, Answer, Thrown},
+        turns,
+    },
+};
 use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine, Provider, authority::Power};
 use toolyard_gateway::{
     Lane,
@@ -15,15 +27,6 @@ use toolyard_gateway::{
     registry,
 };
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_viking::{
-    ContextConfig, PLUGIN, SessionIds, Viking, VikingProvider, commands,
-    error::{ApiError, Code},
-    http::{BODY_WITHIN, HttpDoor, MAX_BODY_BYTES, PREFIX, refusal},
-    resources::NewResource,
-    session_of,
-    tools::{self, Answer, Thrown},
-    turns,
-};
 
 /// Where the interface is: at the gateway's own root, and below a path of its own with `/health`.
 pub(crate) const PATHS: [&str; 3] = ["/api/v1", "/api/openviking", PREFIX];
@@ -38,16 +41,16 @@ pub(crate) fn open(
     home: &Home,
     vault: &Path,
     engine: &Engine,
-) -> Result<Option<Arc<Viking>>, Failure> {
+) -> Result<Option<Arc<ContextStore>>, Failure> {
     let import_roots = config.import_roots.iter().map(|folder| crate::config::expand(folder)).collect();
     let config = &ContextConfig { import_roots, ..config.clone() };
     let root = config.path.as_deref().map_or_else(|| home.context(), crate::config::expand);
-    match Viking::open(root, config.clone()) {
-        Ok(viking) => {
-            viking.protect(&[vault.to_owned(), home.path().to_owned()]);
-            let provider = VikingProvider::new(viking.clone(), session_ids(engine));
+    match ContextStore::open(root, config.clone()) {
+        Ok(store) => {
+            store.protect(&[vault.to_owned(), home.path().to_owned()]);
+            let provider = ContextProvider::new(store.clone(), session_ids(engine));
             register(engine, config, Arc::new(provider))?;
-            Ok(Some(viking))
+            Ok(Some(store))
         }
         Err(error) => {
             tracing::warn!(error = %error.message, "the context store is not open");
@@ -60,7 +63,7 @@ pub(crate) fn open(
 /// The tools as entries of the plugin they stand for. They answer bad arguments in words of their own.
 pub(crate) fn entries(config: &ContextConfig) -> Vec<Result<ToolEntry, RegistryError>> {
     let granted = !config.import_roots.is_empty();
-    toolyard_viking::definitions(config)
+    toolyard_context::definitions(config)
         .into_iter()
         .map(|definition| {
             let host = tools::host_arguments(definition.name.as_str());
@@ -87,14 +90,14 @@ fn session_ids(engine: &Engine) -> SessionIds {
 }
 
 /// Looks at watched sources now and then.
-pub(crate) async fn watch(viking: Arc<Viking>, stop: CancellationToken) {
+pub(crate) async fn watch(store: Arc<ContextStore>, stop: CancellationToken) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(WATCH_EVERY) => {}
             () = stop.cancelled() => return,
         }
-        let viking = viking.clone();
-        let _ = tokio::task::spawn_blocking(move || viking.run_watches()).await;
+        let store = store.clone();
+        let _ = tokio::task::spawn_blocking(move || store.run_watches()).await;
     }
 }
 
@@ -102,8 +105,8 @@ pub(crate) async fn watch(viking: Arc<Viking>, stop: CancellationToken) {
 pub(crate) struct ContextEndpoint(HttpDoor);
 
 impl ContextEndpoint {
-    pub(crate) fn new(viking: Arc<Viking>) -> Arc<Self> {
-        Arc::new(Self(HttpDoor::new(viking)))
+    pub(crate) fn new(store: Arc<ContextStore>) -> Arc<Self> {
+        Arc::new(Self(HttpDoor::new(store)))
     }
 }
 
@@ -133,7 +136,7 @@ impl Endpoint for ContextEndpoint {
 
 /// The methods about the context store.
 pub(crate) struct ContextMethods {
-    viking: Arc<Viking>,
+    store: Arc<ContextStore>,
     door: HttpDoor,
     ids: SessionIds,
     engine: Engine,
@@ -161,8 +164,8 @@ struct Params {
 }
 
 impl ContextMethods {
-    pub(crate) fn new(viking: Arc<Viking>, engine: &Engine) -> Self {
-        Self { door: HttpDoor::new(viking.clone()), viking, ids: session_ids(engine), engine: engine.clone() }
+    pub(crate) fn new(store: Arc<ContextStore>, engine: &Engine) -> Self {
+        Self { door: HttpDoor::new(store.clone()), store, ids: session_ids(engine), engine: engine.clone() }
     }
 
     async fn answer(&self, caller: &Caller, method: &str, params: &Value) -> Result<Value, Failure> {
@@ -176,12 +179,12 @@ impl ContextMethods {
         let session = session_of(caller, &self.ids);
         match method {
             "openviking.feature.gates" => Ok(json!({
-                "plugin": PLUGIN, "enabled": true, "tools": tools::enabled(self.viking.config()).unwrap_or_default(),
+                "plugin": PLUGIN, "enabled": true, "tools": tools::enabled(self.store.config()).unwrap_or_default(),
                 "commands": commands::COMMANDS.map(|(name, usage)| json!({"name": name, "usage": usage})),
-                "traceRecall": self.viking.config().trace_recall, "addResourceTool": self.viking.config().enable_add_resource_tool,
+                "traceRecall": self.store.config().trace_recall, "addResourceTool": self.store.config().enable_add_resource_tool,
             })),
             "context.command" => {
-                let (viking, text) = (self.viking.clone(), params.text);
+                let (store, text) = (self.store.clone(), params.text);
                 let (engine, caller) = (self.engine.clone(), Arc::new(caller.clone()));
                 let may_name_host_paths = registry::decide_power(&caller, method, Power::HostPaths).is_ok();
                 let runtime = tokio::runtime::Handle::current();
@@ -190,13 +193,13 @@ impl ContextMethods {
                         // The tool is hidden unless it is enabled, and the command is a person's all the same: an
                         // import as by `context.add`. Whoever else gives the command takes the pipeline, which
                         // refuses a tool that is switched off.
-                        let by_person = may_name_host_paths && !viking.config().enable_add_resource_tool;
+                        let by_person = may_name_host_paths && !store.config().enable_add_resource_tool;
                         if tool == "add_resource" && by_person {
-                            return tools::run(&viking, &session, tool, &args).map_err(|thrown| thrown.message);
+                            return tools::run(&store, &session, tool, &args).map_err(|thrown| thrown.message);
                         }
                         runtime.block_on(by_the_road(&engine, &caller, tool, args))
                     };
-                    Ok(commands::run(&viking, &session, &text, &call))
+                    Ok(commands::run(&store, &session, &text, &call))
                 })
                 .await?;
                 answered.ok_or_else(|| {
@@ -206,22 +209,22 @@ impl ContextMethods {
                 })
             }
             "context.capture" => {
-                let viking = self.viking.clone();
+                let store = self.store.clone();
                 blocking(move || {
-                    turns::capture(&viking, &session, &params.messages, params.token_budget).map_err(thrown)
+                    turns::capture(&store, &session, &params.messages, params.token_budget).map_err(thrown)
                 })
                 .await
             }
             "context.assemble" => {
-                let viking = self.viking.clone();
+                let store = self.store.clone();
                 blocking(move || {
-                    turns::assemble(&viking, &session, params.prompt.as_deref(), params.token_budget).map_err(thrown)
+                    turns::assemble(&store, &session, params.prompt.as_deref(), params.token_budget).map_err(thrown)
                 })
                 .await
             }
             "context.compact" => {
-                let viking = self.viking.clone();
-                blocking(move || turns::compact(&viking, &session).map_err(thrown)).await
+                let store = self.store.clone();
+                blocking(move || turns::compact(&store, &session).map_err(thrown)).await
             }
             _ if !caller.is_person => {
                 Err(Failure::new(ErrorCode::PolicyDenied, "only a person looks into the context store this way"))
@@ -233,9 +236,9 @@ impl ContextMethods {
 
     /// Brings in what lies on this machine, for the person at it.
     async fn add(&self, params: Params) -> Result<Value, Failure> {
-        let viking = self.viking.clone();
+        let store = self.store.clone();
         blocking(move || {
-            let who = viking.identity(None);
+            let who = store.identity(None);
             let new = NewResource {
                 path: Some(params.source),
                 to: params.to,
@@ -246,7 +249,7 @@ impl ContextMethods {
                 host_paths: true,
                 ..NewResource::default()
             };
-            let added = viking.account(&who).and_then(|account| viking.import(&account, &who, &new));
+            let added = store.account(&who).and_then(|account| store.import(&account, &who, &new));
             added.map_err(|error| thrown(error.into()))
         })
         .await

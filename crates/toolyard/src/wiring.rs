@@ -52,7 +52,7 @@ pub struct Yard {
     /// Skills of the user and of plugins.
     pub skills: Arc<Skills>,
     /// What agents remember.
-    pub context: Option<Arc<toolyard_viking::Viking>>,
+    pub context: Option<Arc<toolyard_context::ContextStore>>,
 }
 
 /// How much of a Toolyard a command needs.
@@ -135,8 +135,8 @@ impl Yard {
         let service = Service::new(engine, info, home::is_alive);
         service.show_models(Arc::new(crate::model_view::SearchView(tool_search.clone())));
         service.extend(Arc::new(crate::mcp::UpstreamMethods(upstreams.clone())));
-        if let Some(viking) = &context {
-            service.extend(Arc::new(context::ContextMethods::new(viking.clone(), service.engine())));
+        if let Some(store) = &context {
+            service.extend(Arc::new(context::ContextMethods::new(store.clone(), service.engine())));
         }
         let mcp = resolved.config.mcp;
         let mut folders = vec![home.path().join("skills")];

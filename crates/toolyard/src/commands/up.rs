@@ -95,12 +95,12 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let mcp_server = mcp::server(&yard);
     gateway.set_bridge_tools(Arc::new(mcp::BridgedTools(mcp_server.clone())));
     gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp_server, yard.mcp.http_client_approvals, stop.clone()));
-    if let Some(viking) = &yard.context {
-        let endpoint = context::ContextEndpoint::new(viking.clone());
+    if let Some(store) = &yard.context {
+        let endpoint = context::ContextEndpoint::new(store.clone());
         for path in context::PATHS {
             gateway.mount_tree(path, endpoint.clone());
         }
-        tokio::spawn(context::watch(viking.clone(), stop.clone()));
+        tokio::spawn(context::watch(store.clone(), stop.clone()));
     }
     let mcp_socket = local::bind(&home.mcp_socket())
         .await

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 use toolyard_catalog::PolicyConfig;
+use toolyard_context::ContextConfig;
 use toolyard_knowledge::KnowledgeConfig;
 use toolyard_mcp::{
     ServerConfig,
@@ -11,7 +12,6 @@ use toolyard_mcp::{
 };
 use toolyard_plugins::PluginsConfig;
 use toolyard_toolsearch::ToolSearchConfig;
-use toolyard_viking::ContextConfig;
 
 /// `config.toml`. Every key is optional; unknown keys are errors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,0 +1,230 @@
+//! `[context]` in config.toml: the store, its tools and what they remember.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The viking:// context store, its tools and its HTTP interface.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ContextConfig {
+    /// Whether there is one at all.
+    pub enabled: bool,
+    /// Where its files lie; unset means `context` inside TOOLYARD_HOME.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// The account that tools act in.
+    pub account_id: String,
+    /// The user that tools act for.
+    pub user_id: String,
+    /// Whose memories are kept apart: `assistant` (each agent's), `person` (each sender's) or `none`.
+    pub peer_role: PeerRole,
+    /// Put before an agent's id where it names a peer, with `_` between.
+    pub peer_prefix: String,
+    /// Where `memory_forget` looks for what is to be forgotten.
+    pub target_uri: String,
+    /// Whether resources are recalled beside memories.
+    pub recall_resources: bool,
+    /// What is recalled when nothing is said: `user`, `agent`, `resource`.
+    pub recall_target_types: Vec<String>,
+    /// Memories that are recalled at once; at least 1.
+    pub recall_limit: usize,
+    /// Memories that fit less well are left out; 0 to 1.
+    pub recall_score_threshold: f64,
+    /// Characters of all recalled memories together; 100 to 50000.
+    pub recall_max_injected_chars: usize,
+    /// Characters of content that a trace shows; 50 to 10000.
+    pub recall_max_content_chars: usize,
+    /// Whether abstracts are recalled instead of whole memories.
+    pub recall_prefer_abstract: bool,
+    /// Whether memories are put before a user's message when context is assembled.
+    pub auto_recall: bool,
+    /// Share of the token budget at which a session is archived; 0 to 1.
+    pub commit_token_threshold_ratio: f64,
+    /// Messages that stay live when a session is archived; 0 to 1000.
+    pub commit_keep_recent_count: usize,
+    /// Sessions that leave no trace and get no answer: `**` is anything, `*` anything but `:`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bypass_session_patterns: Vec<String>,
+    /// Whether what was recalled, and why, is kept for `ov_recall_trace`.
+    pub trace_recall: bool,
+    /// Whether traces are written to files as well, one a day.
+    pub trace_recall_persist: bool,
+    /// Where; unset means `recall-traces` beside the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_recall_dir: Option<PathBuf>,
+    /// Days after which traces are deleted; 1 to 3650.
+    pub trace_recall_retention_days: i64,
+    /// Traces in memory; 1 to 1000000.
+    pub trace_recall_max_entries: usize,
+    /// Results that a trace shows of each search; 1 to 1000.
+    pub trace_recall_max_results_per_search: usize,
+    /// Characters of a preview in a trace; 20 to 10000.
+    pub trace_recall_preview_chars: usize,
+    /// Characters of a question in a trace; 200 to 200000.
+    pub trace_recall_query_max_chars: usize,
+    /// Days that are looked through in files; 1 to 3650.
+    pub trace_recall_query_max_days: i64,
+    /// Whether traces are shown with content unless asked otherwise.
+    pub trace_recall_include_content_by_default: bool,
+    /// Whether what the user wrote is kept in files.
+    pub trace_recall_include_raw_user_preview: bool,
+    /// Folders of this machine that agents may import from by path, with `add_skill` and `add_resource`. Empty means that
+    /// agents hand over content and never name a path. The vault and Toolyard's own folders are never included.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub import_roots: Vec<PathBuf>,
+    /// Whether agents have the tool `add_resource`.
+    pub enable_add_resource_tool: bool,
+    /// Tools and groups that there are: `all`, `default`, `memory`, `resource_query`, `import`, `recall_trace`, `archive`,
+    /// `tool_result`, `experience`, or a tool's name. Empty means `default`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub enabled_tools: Vec<String>,
+    /// Tools and groups that there are not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disabled_tools: Vec<String>,
+    /// Whether a person is asked before an agent stores, forgets or imports. Reading is never asked for.
+    pub ask_before_writing: bool,
+    /// Where `/ov-query-config` is kept; unset means in memory only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime_query_config_path: Option<PathBuf>,
+    /// Hosts beyond the public internet that may be imported from, by name or address.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_private_hosts: Vec<String>,
+    /// A language model that writes abstracts and finds memories better. Without one they are extracted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub llm: Option<LlmConfig>,
+}
+
+/// A language model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LlmConfig {
+    /// `ollama` or `openai` (any server with OpenAI's interface).
+    pub kind: LlmKind,
+    /// Its address, for example `http://127.0.0.1:11434`.
+    #[schemars(extend("x-secret" = "url"))]
+    pub url: String,
+    /// The model's name.
+    pub model: String,
+    /// The environment variable that holds the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "variable"))]
+    pub api_key_env: Option<String>,
+    /// Milliseconds an answer may take; 1000 to 600000.
+    #[serde(default = "llm_timeout")]
+    pub timeout_ms: u64,
+}
+
+fn llm_timeout() -> u64 {
+    60_000
+}
+
+/// Which interface a model has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LlmKind {
+    /// Ollama's chat.
+    Ollama,
+    /// OpenAI's chat completions.
+    Openai,
+}
+
+/// Whose memories are kept apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PeerRole {
+    /// Each agent's.
+    #[default]
+    Assistant,
+    /// Each sender's.
+    Person,
+    /// Nobody's.
+    None,
+}
+
+impl Default for ContextConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            path: None,
+            account_id: "default".to_owned(),
+            user_id: "default".to_owned(),
+            peer_role: PeerRole::Assistant,
+            peer_prefix: String::new(),
+            target_uri: "viking://~/memories".to_owned(),
+            recall_resources: false,
+            recall_target_types: vec!["user".to_owned(), "agent".to_owned()],
+            recall_limit: 6,
+            recall_score_threshold: 0.15,
+            recall_max_injected_chars: 4000,
+            recall_max_content_chars: 5000,
+            recall_prefer_abstract: false,
+            auto_recall: true,
+            commit_token_threshold_ratio: 0.5,
+            commit_keep_recent_count: 10,
+            bypass_session_patterns: Vec::new(),
+            trace_recall: true,
+            trace_recall_persist: true,
+            trace_recall_dir: None,
+            trace_recall_retention_days: 14,
+            trace_recall_max_entries: 1000,
+            trace_recall_max_results_per_search: 20,
+            trace_recall_preview_chars: 240,
+            trace_recall_query_max_chars: 4000,
+            trace_recall_query_max_days: 14,
+            trace_recall_include_content_by_default: false,
+            trace_recall_include_raw_user_preview: false,
+            import_roots: Vec::new(),
+            enable_add_resource_tool: false,
+            enabled_tools: Vec::new(),
+            disabled_tools: Vec::new(),
+            ask_before_writing: false,
+            runtime_query_config_path: None,
+            allow_private_hosts: Vec::new(),
+            llm: None,
+        }
+    }
+}
+
+impl ContextConfig {
+    /// What is wrong with it, if anything.
+    pub fn check(&self) -> Result<(), String> {
+        let range = |key: &str, value: f64, least: f64, most: f64| {
+            if (least..=most).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("context.{key} is {value}; it must be {least} to {most}"))
+            }
+        };
+        range("recallLimit", self.recall_limit as f64, 1.0, 1e6)?;
+        range("recallScoreThreshold", self.recall_score_threshold, 0.0, 1.0)?;
+        range("recallMaxInjectedChars", self.recall_max_injected_chars as f64, 100.0, 50_000.0)?;
+        range("recallMaxContentChars", self.recall_max_content_chars as f64, 50.0, 10_000.0)?;
+        range("commitTokenThresholdRatio", self.commit_token_threshold_ratio, 0.0, 1.0)?;
+        range("commitKeepRecentCount", self.commit_keep_recent_count as f64, 0.0, 1000.0)?;
+        range("traceRecallRetentionDays", self.trace_recall_retention_days as f64, 1.0, 3650.0)?;
+        range("traceRecallMaxEntries", self.trace_recall_max_entries as f64, 1.0, 1e6)?;
+        range("traceRecallMaxResultsPerSearch", self.trace_recall_max_results_per_search as f64, 1.0, 1000.0)?;
+        range("traceRecallPreviewChars", self.trace_recall_preview_chars as f64, 20.0, 10_000.0)?;
+        range("traceRecallQueryMaxChars", self.trace_recall_query_max_chars as f64, 200.0, 200_000.0)?;
+        range("traceRecallQueryMaxDays", self.trace_recall_query_max_days as f64, 1.0, 3650.0)?;
+        crate::store::uri::Identity::new(&self.account_id, &self.user_id, None)
+            .map_err(|e| format!("context: {}", e.message))?;
+        if !self.target_uri.starts_with(crate::store::uri::SCHEME) {
+            return Err("context.targetUri must start with viking://".to_owned());
+        }
+        let unknown: Vec<&str> = self
+            .recall_target_types
+            .iter()
+            .map(String::as_str)
+            .filter(|t| !crate::find::query_config::RESOURCE_TYPES.contains(t))
+            .collect();
+        if !unknown.is_empty() {
+            return Err(format!("context.recallTargetTypes: invalid resourceTypes: {}", unknown.join(", ")));
+        }
+        if let Some(llm) = &self.llm {
+            range("llm.timeoutMs", llm.timeout_ms as f64, 1000.0, 600_000.0)?;
+        }
+        crate::wire::tools::enabled(self).map(|_| ())
+    }
+}

@@ -1,0 +1,127 @@
+//! What the index takes in of a file: passages to be found by, and what is shown of it in a result.
+
+use crate::store::{
+    digest,
+    memory::Fields,
+    uri::{Kind, Place},
+};
+use toolyard_recall::index::{self, Category, Document};
+
+/// A file longer than this is indexed in passages.
+const MAX_PASSAGE: usize = 2400;
+/// Passages of one file that are indexed.
+const MAX_PASSAGES: usize = 512;
+/// Stands between a file's URI and the number of a passage; no name holds it.
+pub(crate) const PASSAGE: char = '\u{1}';
+
+#[derive(Default)]
+pub(crate) struct Known {
+    pub(crate) told: String,
+    /// How much of that a memory says itself; the rest notes who said it and when.
+    pub(crate) own: usize,
+    pub(crate) passages: usize,
+}
+
+pub(crate) fn owner(place: &Place) -> String {
+    match place.names() {
+        [scope, user, folder, peer, ..] if scope == "user" && folder == "peers" => format!("peer:{user}/{peer}"),
+        [scope, user, ..] if scope == "user" => format!("user:{user}"),
+        _ => "shared".to_owned(),
+    }
+}
+
+pub(crate) fn index_kind(kind: Kind) -> index::Kind {
+    match kind {
+        Kind::Memory => index::Kind::Memory,
+        Kind::Skill => index::Kind::Skill,
+        Kind::Resource => index::Kind::Resource,
+        Kind::Session => index::Kind::Turn,
+    }
+}
+
+/// A file, ready to be indexed; made without holding a lock.
+pub(crate) struct Learned {
+    pub(crate) documents: Vec<Document>,
+    pub(crate) known: Known,
+    /// What a skill says of itself; of others nothing is said in their files.
+    pub(crate) labels: Option<Vec<String>>,
+}
+
+impl Learned {
+    pub(crate) fn from(place: &Place, text: &str) -> Self {
+        let uri = place.to_string();
+        let (readable, fields) = match place.kind() {
+            Kind::Memory => Fields::split(text),
+            _ => (text, Fields::default()),
+        };
+        let told = digest::abstract_of(place.name(), readable);
+        let own =
+            fields.memory.as_ref().filter(|memory| told.starts_with(&memory.text)).map_or(told.len(), |m| m.text.len());
+        // Without the notes about who said it and when: those are fields of their own.
+        let readable = fields.memory.as_ref().map_or(readable, |memory| memory.text.as_str());
+        let scope = place.parent().map(|p| p.to_string()).unwrap_or_default();
+        let base = Document {
+            kind: index_kind(place.kind()),
+            category: place.category().and_then(Category::of_name),
+            owner: owner(place),
+            scope,
+            title: title(place, readable),
+            also: place.names().iter().rev().nth(1).map(|name| name.replace(['_', '-'], " ")).unwrap_or_default(),
+            speaker: fields.speaker.clone(),
+            time_ms: fields.time_ms(),
+            level: index::LEAF,
+            ..Document::default()
+        };
+        let passages = passages(readable);
+        let group = (passages.len() > 1).then(|| uri.clone());
+        let documents: Vec<Document> = passages
+            .into_iter()
+            .enumerate()
+            .map(|(at, passage)| Document {
+                id: if at == 0 { uri.clone() } else { format!("{uri}{PASSAGE}{at}") },
+                text: passage.to_owned(),
+                group: group.clone(),
+                position: at as u64,
+                ..base.clone()
+            })
+            .collect();
+        let labels = (place.kind() == Kind::Skill && place.name() == "SKILL.md").then(|| digest::tags(readable));
+        Self { known: Known { told, own, passages: documents.len() }, documents, labels }
+    }
+}
+
+/// A file's first heading, or its name in words.
+fn title(place: &Place, text: &str) -> String {
+    let heading = text.lines().take(40).find_map(|line| line.strip_prefix("# ")).map(str::trim);
+    let name = place.name().rsplit_once('.').map_or(place.name(), |(stem, _)| stem).replace(['_', '-'], " ");
+    match heading {
+        Some(heading) if !heading.is_empty() => format!("{heading} {name}"),
+        _ => name,
+    }
+}
+
+/// Cuts a long text between paragraphs.
+fn passages(text: &str) -> Vec<&str> {
+    if text.len() <= MAX_PASSAGE {
+        return vec![text];
+    }
+    let mut out = Vec::new();
+    let mut rest = text;
+    while rest.len() > MAX_PASSAGE && out.len() + 1 < MAX_PASSAGES {
+        let mut end = MAX_PASSAGE;
+        while !rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let window = &rest[..end];
+        let cut = ["\n\n", "\n", ". ", " "]
+            .iter()
+            .find_map(|mark| window.rfind(mark).filter(|at| *at > MAX_PASSAGE / 3).map(|at| at + mark.len()))
+            .unwrap_or(end);
+        out.push(&rest[..cut]);
+        rest = &rest[cut..];
+    }
+    if !rest.trim().is_empty() {
+        out.push(rest);
+    }
+    out
+}

@@ -1,0 +1,491 @@
+//! [`Library`]: what can be searched by meaning and words. Filled from the files when first asked, kept up to date by
+//! every change, and never written anywhere: the files are the truth.
+
+use crate::{
+    error::Result,
+    find::learned::{Known, Learned, PASSAGE, index_kind, owner},
+    store::{
+        account::Account,
+        disk,
+        layers::{ABSTRACT, Layers, OVERVIEW},
+        memory::Fields,
+        resources::SOURCE,
+        uri::{Identity, Kind, Place},
+    },
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+use toolyard_recall::index::{self, Document, Filter, Question, RankingWeights, RecallIndex};
+
+/// A file larger than this is not indexed.
+const MAX_INDEXED_BYTES: u64 = 8 << 20;
+/// Folders whose descriptions are made anew before a search, at most; the rest follow with later searches.
+const REFRESHED: usize = 32;
+/// What is left of a memory's score when the question says none of its words in full. A question that a memory answers
+/// is not yet a quotation of it, and only quotations are forgotten without asking.
+const PARTLY: f32 = 0.7;
+/// See the module's description.
+#[derive(Default)]
+pub(crate) struct Library {
+    state: RwLock<State>,
+}
+
+#[derive(Default)]
+struct State {
+    loaded: bool,
+    index: RecallIndex,
+    /// Indexed files and described folders by URI.
+    known: BTreeMap<String, Known>,
+    /// Folders whose descriptions are to be made anew.
+    stale: BTreeSet<Place>,
+    /// Labels of folders, and so of everything below them.
+    labels: BTreeMap<Place, Vec<String>>,
+}
+
+/// One result of a search.
+#[derive(Debug, Clone)]
+pub(crate) struct Hit {
+    /// Where it is; L0 and L1 are their files.
+    pub uri: String,
+    /// What it is.
+    pub kind: Kind,
+    /// 0, 1 or 2.
+    pub level: u8,
+    /// From 0 to 1: below about 0.15 by chance, from 0.85 nearly word for word.
+    pub score: f32,
+    /// What results are ordered by.
+    pub rank: f32,
+    /// In few words.
+    pub told: String,
+    /// Labels.
+    pub tags: Vec<String>,
+    /// The kind of memory.
+    pub category: Option<String>,
+}
+
+/// What is looked for.
+pub(crate) struct Wanted<'a> {
+    /// In words.
+    pub query: &'a str,
+    /// Below these places; empty: everywhere.
+    pub within: Vec<Place>,
+    /// Only these; empty: all.
+    pub kinds: Vec<Kind>,
+    /// Only these levels; empty: all.
+    pub levels: Vec<u8>,
+    /// Only with all of these labels.
+    pub tags: Vec<String>,
+    /// At most.
+    pub limit: usize,
+    /// At least.
+    pub least: f32,
+    /// Not before.
+    pub since_ms: Option<i64>,
+    /// Not after.
+    pub until_ms: Option<i64>,
+    /// How signs are weighed.
+    pub weights: RankingWeights,
+}
+
+impl<'a> Wanted<'a> {
+    /// Words and a limit.
+    pub(crate) fn new(query: &'a str, limit: usize) -> Self {
+        Self {
+            query,
+            within: Vec::new(),
+            kinds: Vec::new(),
+            levels: Vec::new(),
+            tags: Vec::new(),
+            limit,
+            least: 0.0,
+            since_ms: None,
+            until_ms: None,
+            weights: RankingWeights::default(),
+        }
+    }
+}
+
+impl Library {
+    /// A file's text as people and models read it: without what we noted in it.
+    pub(crate) fn readable<'a>(place: &Place, text: &'a str) -> &'a str {
+        if place.kind() == Kind::Memory { Fields::split(text).0 } else { text }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a file in, or its new content.
+    pub(crate) fn learn(&self, place: &Place, text: &str) {
+        if place.kind() == Kind::Session || place.name().starts_with('.') {
+            return;
+        }
+        let learned = Learned::from(place, text);
+        let mut state = self.write();
+        if state.loaded {
+            state.learn(place, learned);
+        }
+    }
+
+    /// Takes many files in under one lock.
+    pub(crate) fn learn_all(&self, files: Vec<(Place, String)>) {
+        let learned: Vec<_> =
+            files.iter().filter(|(p, _)| !p.name().starts_with('.')).map(|(p, t)| (p, Learned::from(p, t))).collect();
+        let mut state = self.write();
+        if state.loaded {
+            for (place, learned) in learned {
+                state.learn(place, learned);
+            }
+        }
+    }
+
+    /// Lets go of a file or of everything below a folder.
+    pub(crate) fn forget(&self, place: &Place) {
+        let mut state = self.write();
+        state.forget(place);
+        state.outdated(place);
+    }
+
+    /// Folders above a place are described anew when somebody searches.
+    pub(crate) fn outdated(&self, place: &Place) {
+        self.write().outdated(place);
+    }
+
+    /// Puts labels on a folder and everything below it, in the place of those it had.
+    pub(crate) fn label(&self, folder: &Place, labels: Vec<String>) {
+        let mut state = self.write();
+        if state.loaded {
+            state.label(folder, labels);
+        }
+    }
+
+    /// The labels that hold at a place.
+    pub(crate) fn labels_of(&self, account: &Account, place: &Place) -> Result<Vec<String>> {
+        self.load(account)?;
+        Ok(self.read().labels_of(place).to_vec())
+    }
+
+    /// Takes a folder's descriptions in.
+    pub(crate) fn describe(&self, place: &Place, layers: &Layers) {
+        let mut state = self.write();
+        state.stale.remove(place);
+        if state.loaded {
+            state.describe(place, layers);
+        }
+    }
+
+    /// What is known of a file in few words.
+    pub(crate) fn abstract_of(&self, place: &Place) -> Option<String> {
+        self.read().known.get(&place.to_string()).map(|known| known.told.clone())
+    }
+
+    /// Fills it from the files, once.
+    pub(crate) fn load(&self, account: &Account) -> Result<()> {
+        if self.read().loaded {
+            return Ok(());
+        }
+        let mut state = self.write();
+        if state.loaded {
+            return Ok(());
+        }
+        let root = Place::parse(crate::store::uri::SCHEME, &Identity::default())?;
+        for scope in crate::store::uri::SCOPES {
+            state.walk(account, &root.child(scope))?;
+        }
+        state.loaded = true;
+        Ok(())
+    }
+
+    /// Makes outdated descriptions anew, so that they can be found: those that this search could find.
+    fn refresh(&self, account: &Account, owners: &[String], wanted: &Wanted<'_>) {
+        if !wanted.levels.is_empty() && wanted.levels.iter().all(|level| *level == index::LEAF) {
+            return;
+        }
+        let asked =
+            |place: &Place| wanted.within.is_empty() || wanted.within.iter().any(|within| place.is_within(within));
+        let stale: Vec<Place> = {
+            let state = self.read();
+            // Deepest first: a folder's description is made from those below it.
+            let findable = state.stale.iter().filter(|place| asked(place) && owners.contains(&owner(place)));
+            let mut stale: Vec<Place> = findable.cloned().collect();
+            stale.sort_by_key(|place| std::cmp::Reverse(place.names().len()));
+            stale.truncate(REFRESHED);
+            stale
+        };
+        for place in stale {
+            match crate::store::fs::layers_of(account, &place) {
+                // Made by somebody else meanwhile, or read: then they are taken in here.
+                Ok(layers) if self.read().stale.contains(&place) => self.describe(&place, &layers),
+                Ok(_) => {}
+                Err(_) => drop(self.write().stale.remove(&place)),
+            }
+        }
+    }
+
+    /// The owners whose documents a caller may find.
+    fn owners(account: &Account, who: &Identity) -> Vec<String> {
+        let mut owners = vec!["shared".to_owned(), format!("user:{}", who.user)];
+        match &who.peer {
+            Some(peer) => owners.push(format!("peer:{}/{peer}", who.user)),
+            None => {
+                let peers = disk::list(&account.path(&who.home().child("peers"))).unwrap_or_default();
+                owners
+                    .extend(peers.into_iter().filter(|p| p.is_folder).map(|p| format!("peer:{}/{}", who.user, p.name)));
+            }
+        }
+        owners
+    }
+
+    /// Searches what the caller may see. The best passage of a file stands for it.
+    pub(crate) fn search(&self, account: &Account, who: &Identity, wanted: &Wanted<'_>) -> Result<Vec<Hit>> {
+        self.load(account)?;
+        let owners = Self::owners(account, who);
+        self.refresh(account, &owners, wanted);
+        let kinds: Vec<Kind> = if wanted.kinds.is_empty() {
+            vec![Kind::Memory, Kind::Resource, Kind::Skill]
+        } else {
+            wanted.kinds.clone()
+        };
+        let filter = Filter {
+            owners,
+            scopes: wanted.within.iter().filter(|p| !p.is_root()).map(Place::to_string).collect(),
+            kinds: kinds.into_iter().map(index_kind).collect(),
+            levels: wanted.levels.clone(),
+            since_ms: wanted.since_ms,
+            until_ms: wanted.until_ms,
+            ..Filter::default()
+        };
+        let state = self.read();
+        let filter = if wanted.tags.is_empty() {
+            filter
+        } else {
+            let scopes = state.labelled(&wanted.tags, &wanted.within);
+            if scopes.is_empty() {
+                return Ok(Vec::new());
+            }
+            Filter { scopes, ..filter }
+        };
+        let question = Question {
+            now_ms: Some(jiff::Timestamp::now().as_millisecond()),
+            filter,
+            // Several passages of one file may come.
+            limit: wanted.limit.saturating_mul(3).saturating_add(10),
+            least: wanted.least,
+            weights: wanted.weights.clone(),
+            ..Question::new(wanted.query, wanted.limit)
+        };
+        let mut seen = BTreeSet::new();
+        let mut hits = Vec::new();
+        for hit in state.index.search(&question) {
+            let uri = hit.id.split(PASSAGE).next().unwrap_or(&hit.id);
+            if !seen.insert(uri.to_owned()) {
+                continue;
+            }
+            let Ok(place) = Place::parse(uri, who) else { continue };
+            let known = state.known.get(uri);
+            let tags = state.labels_of(&place);
+            if !wanted.tags.iter().all(|tag| tags.contains(tag)) {
+                continue;
+            }
+            let whole = match (place.kind(), known) {
+                (Kind::Memory, Some(known)) if hit.level == index::LEAF => {
+                    said_in_full(wanted.query, known.told.get(..known.own).unwrap_or(&known.told))
+                }
+                _ => 1.0,
+            };
+            let score = hit.score * (PARTLY + (1.0 - PARTLY) * whole);
+            if score < wanted.least {
+                continue;
+            }
+            hits.push(Hit {
+                uri: uri.to_owned(),
+                kind: if hit.level == index::LEAF {
+                    place.kind()
+                } else {
+                    place.parent().unwrap_or(place.clone()).kind()
+                },
+                level: hit.level,
+                score,
+                rank: hit.rank,
+                told: known.map(|k| k.told.clone()).unwrap_or_default(),
+                tags: tags.to_vec(),
+                category: place.category().map(str::to_owned),
+            });
+            if hits.len() >= wanted.limit {
+                break;
+            }
+        }
+        Ok(hits)
+    }
+
+    /// How many files and descriptions are indexed.
+    pub(crate) fn len(&self) -> usize {
+        self.read().known.len()
+    }
+}
+
+/// The share of a memory's words that a question says.
+fn said_in_full(query: &str, told: &str) -> f32 {
+    let words = |text: &str| -> BTreeSet<String> {
+        let lower = text.to_lowercase();
+        lower.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).map(str::to_owned).collect()
+    };
+    let (query, told) = (words(query), words(told));
+    if told.is_empty() { 1.0 } else { told.intersection(&query).count() as f32 / told.len() as f32 }
+}
+
+impl State {
+    fn learn(&mut self, place: &Place, learned: Learned) {
+        let uri = place.to_string();
+        self.drop_passages(&uri, learned.documents.len());
+        for document in &learned.documents {
+            self.index.add(document);
+        }
+        self.known.insert(uri, learned.known);
+        if let (Some(labels), Some(folder)) = (learned.labels, place.parent()) {
+            self.label(&folder, labels);
+        }
+    }
+
+    fn label(&mut self, folder: &Place, labels: Vec<String>) {
+        if labels.is_empty() {
+            self.labels.remove(folder);
+        } else {
+            self.labels.insert(folder.clone(), labels);
+        }
+    }
+
+    /// The labels of the nearest folder that has any.
+    fn labels_of(&self, place: &Place) -> &[String] {
+        let mut at = Some(place.clone());
+        while let Some(folder) = at {
+            if let Some(labels) = self.labels.get(&folder) {
+                return labels;
+            }
+            at = folder.parent();
+        }
+        &[]
+    }
+
+    /// The parts of some places that lie in folders with all of these labels.
+    fn labelled(&self, tags: &[String], within: &[Place]) -> Vec<String> {
+        let roots = self.labels.iter().filter(|(_, labels)| tags.iter().all(|tag| labels.contains(tag)));
+        let mut scopes = BTreeSet::new();
+        for (root, _) in roots {
+            if within.is_empty() || within.iter().any(|place| root.is_within(place)) {
+                scopes.insert(root.to_string());
+            } else {
+                scopes.extend(within.iter().filter(|place| place.is_within(root)).map(Place::to_string));
+            }
+        }
+        scopes.into_iter().collect()
+    }
+
+    /// Removes passages that the new content does not replace.
+    fn drop_passages(&mut self, uri: &str, keep: usize) {
+        let had = self.known.get(uri).map_or(0, |known| known.passages);
+        for at in keep..had {
+            if at == 0 {
+                self.index.remove(uri);
+            } else {
+                self.index.remove(&format!("{uri}{PASSAGE}{at}"));
+            }
+        }
+    }
+
+    fn forget(&mut self, place: &Place) {
+        let uri = place.to_string();
+        self.drop_passages(&uri, 0);
+        self.known.remove(&uri);
+        let below = format!("{uri}/");
+        let gone: Vec<String> = self
+            .known
+            .range(below.clone()..)
+            .take_while(|(u, _)| u.starts_with(&below))
+            .map(|(u, _)| u.clone())
+            .collect();
+        for uri in gone {
+            self.drop_passages(&uri, 0);
+            self.known.remove(&uri);
+        }
+        self.stale.retain(|stale| !stale.is_within(place));
+        self.labels.retain(|folder, _| !folder.is_within(place));
+    }
+
+    fn outdated(&mut self, place: &Place) {
+        let mut at = place.parent();
+        while let Some(folder) = at {
+            if folder.is_root() || folder.kind() == Kind::Session {
+                break;
+            }
+            for name in [ABSTRACT, OVERVIEW] {
+                let uri = folder.child(name).to_string();
+                if self.known.remove(&uri).is_some() {
+                    self.index.remove(&uri);
+                }
+            }
+            let is_users = folder.names().len() == 1 && folder.name() == "user";
+            if self.loaded && !is_users {
+                self.stale.insert(folder.clone());
+            }
+            at = folder.parent();
+        }
+    }
+
+    fn describe(&mut self, place: &Place, layers: &Layers) {
+        for (name, level, text) in [(ABSTRACT, 0, &layers.abstract_), (OVERVIEW, 1, &layers.overview)] {
+            let uri = place.child(name).to_string();
+            let document = Document {
+                id: uri.clone(),
+                kind: index_kind(place.kind()),
+                owner: owner(place),
+                scope: place.to_string(),
+                title: place.name().replace(['_', '-'], " "),
+                text: text.clone(),
+                level,
+                ..Document::default()
+            };
+            self.index.add(&document);
+            self.known.insert(uri, Known { told: text.clone(), own: text.len(), passages: 1 });
+        }
+    }
+
+    fn walk(&mut self, account: &Account, folder: &Place) -> Result<()> {
+        if folder.kind() == Kind::Session {
+            return Ok(());
+        }
+        let path = account.path(folder);
+        let mut described = [None, None];
+        for found in disk::list(&path)? {
+            let child = folder.child(&found.name);
+            if found.is_folder {
+                self.walk(account, &child)?;
+            } else if found.name == ABSTRACT || found.name == OVERVIEW {
+                let text = disk::read_text(&path.join(&found.name)).unwrap_or_default();
+                described[usize::from(found.name == OVERVIEW)] = Some(crate::store::layers::body(&text).to_owned());
+            } else if found.name == SOURCE {
+                let labels = crate::store::resources::labels_at(&path);
+                if !labels.is_empty() {
+                    self.label(folder, labels);
+                }
+            } else if !found.is_hidden() && found.size <= MAX_INDEXED_BYTES {
+                let text = disk::read_text(&path.join(&found.name)).unwrap_or_default();
+                self.learn(&child, Learned::from(&child, &text));
+            }
+        }
+        let is_users = folder.names().len() == 1 && folder.name() == "user";
+        match described {
+            [Some(abstract_), Some(overview)] => self.describe(folder, &Layers { abstract_, overview }),
+            _ if !is_users => {
+                self.stale.insert(folder.clone());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! [`ContextProvider`]: the tools as the engine sees them.
+
+use crate::{
+    service::ContextStore,
+    store::host_paths::HostPaths,
+    wire::tools::{self, Session},
+};
+use serde_json::{Map, json};
+use std::sync::Arc;
+use toolyard_engine::{BoxFuture, CallContext, Caller, Failed, Output, Prepared, Provider};
+use toolyard_protocol::{ErrorCode, Failure, ToolCall};
+
+/// Finds the id of the session with a key, where there is one.
+pub type SessionIds = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Runs every tool of [`crate::definitions`].
+pub struct ContextProvider {
+    store: Arc<ContextStore>,
+    ids: SessionIds,
+}
+
+impl ContextProvider {
+    /// On this store.
+    pub fn new(store: Arc<ContextStore>, ids: SessionIds) -> Self {
+        Self { store, ids }
+    }
+}
+
+/// The session a caller speaks in.
+pub fn session_of(caller: &Caller, ids: &SessionIds) -> Session {
+    Session {
+        id: caller.session.as_deref().and_then(|key| ids(key)),
+        key: caller.session.clone(),
+        agent: Some(caller.agent.clone()),
+        sender: Some(caller.principal.clone()),
+        host_paths: if caller.names_host_paths() { HostPaths::All } else { HostPaths::Granted },
+        ..Session::default()
+    }
+}
+
+impl Provider for ContextProvider {
+    fn execute<'a>(
+        &'a self,
+        context: &'a CallContext,
+        call: &'a ToolCall,
+        _: Prepared,
+    ) -> BoxFuture<'a, Result<Output, Failed>> {
+        Box::pin(async move {
+            let (store, ids, caller) = (self.store.clone(), self.ids.clone(), context.caller.clone());
+            let (name, args) = (call.tool.to_string(), call.args.clone());
+            let cancel = context.cancel.clone();
+            let work = tokio::task::spawn_blocking(move || {
+                let session = Session { cancel, ..session_of(&caller, &ids) };
+                tools::run(&store, &session, &name, &args)
+            });
+            let outcome = tokio::select! {
+                outcome = work => outcome,
+                () = context.cancel.cancelled() => {
+                    return Err(Failed::new(ErrorCode::Cancelled, "stopped before it was done"));
+                }
+            };
+            match outcome {
+                Ok(Ok(answer)) => {
+                    let mut data = Map::new();
+                    data.insert("content".to_owned(), json!([{"type": "text", "text": answer.text}]));
+                    data.insert("details".to_owned(), answer.details);
+                    Ok(Output::data(data))
+                }
+                Ok(Err(thrown)) => Err(Failure::new(thrown.code, thrown.message).retryable(false).into()),
+                Err(_) => Err(Failed::new(ErrorCode::InternalError, "the tool ended unexpectedly")),
+            }
+        })
+    }
+}

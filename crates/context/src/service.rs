@@ -1,0 +1,174 @@
+//! [`ContextStore`]: all accounts, and what goes on beside requests.
+
+use crate::{
+    config::ContextConfig,
+    error::{ApiError, Code, Result},
+    find::{query_config::QueryConfigs, trace::Traces},
+    sessions::{
+        archive::{self, Retain},
+        model::Model,
+        tasks::Tasks,
+        writer::Writer,
+    },
+    store::{
+        account::{Account, lock},
+        host_paths::HostRoots,
+        uri::Identity,
+    },
+};
+use serde_json::{Value, json};
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock},
+};
+
+/// Accounts that are open at once.
+const MAX_ACCOUNTS: usize = 256;
+
+/// The context store.
+pub struct ContextStore {
+    root: PathBuf,
+    pub(crate) config: ContextConfig,
+    accounts: Mutex<HashMap<String, Arc<Account>>>,
+    pub(crate) tasks: Tasks,
+    pub(crate) traces: Traces,
+    pub(crate) queries: QueryConfigs,
+    pub(crate) writer: Writer,
+    pub(crate) importer: crate::store::watches::Importer,
+    host_roots: OnceLock<HostRoots>,
+    /// Held for as long as the store is open: two processes would undo each other's work.
+    _lock: std::fs::File,
+}
+
+impl ContextStore {
+    /// Opens the store at a folder, and finishes what a killed process left unfinished.
+    pub fn open(root: PathBuf, config: ContextConfig) -> Result<Arc<Self>> {
+        std::fs::create_dir_all(&root)?;
+        let lock = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(root.join(".lock"))?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| ApiError::new(Code::Unavailable, format!("{} is used by another Toolyard", root.display())))?;
+        let traces = Traces::open(&config, root.parent().unwrap_or(&root));
+        let queries = QueryConfigs::open(config.runtime_query_config_path.clone());
+        let model = config.llm.as_ref().and_then(|llm| {
+            Model::new(llm).inspect_err(|why| tracing::warn!(%why, "no language model: digests are extracted")).ok()
+        });
+        let store = Arc::new(Self {
+            importer: crate::store::watches::Importer::new(&config),
+            host_roots: OnceLock::new(),
+            root,
+            config,
+            accounts: Mutex::default(),
+            tasks: Tasks::default(),
+            traces,
+            queries,
+            writer: Writer { model },
+            _lock: lock,
+        });
+        for found in crate::store::disk::list(&store.root)? {
+            // Every account has that folder, so each is finished here, and its watched sources are looked at from now on.
+            if found.is_folder && store.root.join(&found.name).join("_system/pending").is_dir() {
+                store.open_account(&found.name)?;
+            }
+        }
+        Ok(store)
+    }
+
+    /// Names folders that agents may not import from even where the configuration grants a folder around them. The
+    /// first call counts; without one nothing is granted but what lies outside of the store.
+    pub fn protect(&self, folders: &[PathBuf]) {
+        let mut protected = folders.to_vec();
+        protected.push(self.root.clone());
+        self.host_roots.get_or_init(|| HostRoots::new(&self.config.import_roots, &protected));
+    }
+
+    /// The folders that agents may import from.
+    pub(crate) fn host_roots(&self) -> &HostRoots {
+        self.host_roots.get_or_init(|| HostRoots::new(&self.config.import_roots, std::slice::from_ref(&self.root)))
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ContextConfig {
+        &self.config
+    }
+
+    fn open_account(&self, name: &str) -> Result<Arc<Account>> {
+        let mut accounts = lock(&self.accounts);
+        if let Some(account) = accounts.get(name) {
+            return Ok(account.clone());
+        }
+        if accounts.len() >= MAX_ACCOUNTS {
+            return Err(ApiError::new(Code::ResourceExhausted, format!("there are {MAX_ACCOUNTS} accounts already")));
+        }
+        let account = Arc::new(Account::open(&self.root, name)?);
+        // Before anybody can forget a memory, those that were promised are written; so none comes back afterwards.
+        for pending in archive::unfinished(&account)? {
+            self.tasks.begin_as(
+                &pending.task,
+                "session_commit",
+                pending.session(),
+                &format!("{name}/{}", pending.user()),
+            );
+            let ended = archive::finish(&account, &pending, &Writer::default());
+            self.tasks.end(&pending.task, ended);
+        }
+        accounts.insert(name.to_owned(), account.clone());
+        Ok(account)
+    }
+
+    /// The caller's account, with the caller's folders in it.
+    pub fn account(&self, who: &Identity) -> Result<Arc<Account>> {
+        let account = self.open_account(&who.account)?;
+        account.meet(who)?;
+        Ok(account)
+    }
+
+    /// The accounts that are open.
+    pub(crate) fn open_accounts(&self) -> Vec<Arc<Account>> {
+        lock(&self.accounts).values().cloned().collect()
+    }
+
+    /// Who tools act for.
+    pub fn identity(&self, peer: Option<String>) -> Identity {
+        Identity { account: self.config.account_id.clone(), user: self.config.user_id.clone(), peer }
+    }
+
+    /// Archives a session, and begins to summarise it. With `wait`, that is done before this returns.
+    pub fn commit(self: &Arc<Self>, who: &Identity, session: &str, retain: Retain, wait: bool) -> Result<Value> {
+        let account = self.account(who)?;
+        let owner = format!("{}/{}", who.account, who.user);
+        let task = self.tasks.begin("session_commit", session, &owner);
+        let committed = archive::commit(&account, who, session, retain, &task);
+        let failed = |error: &ApiError| crate::sessions::tasks::Ended {
+            error: Some(error.message.clone()),
+            ..Default::default()
+        };
+        let committed = committed.inspect_err(|error| self.tasks.end(&task, failed(error)))?;
+        let Some(pending) = committed.pending else {
+            self.tasks.end(&task, crate::sessions::tasks::Ended::default());
+            return Ok(json!({
+                "session_id": session, "status": "skipped", "reason": "no_messages", "task_id": null,
+                "archive_uri": null, "archived": false, "effective_enable_working_memory": false, "trace_id": "",
+                "estimated_active_tokens": committed.active_tokens, "budget_exceeded": false,
+            }));
+        };
+        let this = self.clone();
+        let finish = move || this.tasks.end(&pending.task, archive::finish(&account, &pending, &this.writer));
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) if !wait => drop(runtime.spawn_blocking(finish)),
+            _ => finish(),
+        }
+        Ok(json!({
+            "session_id": session, "status": "accepted", "task_id": task, "archive_uri": committed.archive_uri,
+            "archived": true, "effective_enable_working_memory": false, "trace_id": "",
+            "estimated_active_tokens": committed.active_tokens, "budget_exceeded": false,
+        }))
+    }
+
+    /// For `status`: what is there.
+    pub fn summary(&self) -> Value {
+        let accounts = lock(&self.accounts);
+        let indexed: usize = accounts.values().map(|account| account.library.len()).sum();
+        json!({"accounts": accounts.len(), "indexed": indexed, "folder": self.root.display().to_string()})
+    }
+}

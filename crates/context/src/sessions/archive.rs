@@ -1,0 +1,385 @@
+//! Committing a session: its messages become an archive at once; the summary and the memories follow, and are finished
+//! after a restart if need be, before anything else is answered.
+
+use crate::{
+    error::{ApiError, Result},
+    find::library::Wanted,
+    sessions::{self, archives, jsonl, message_tokens, next_archive, place, tasks::Ended, writer::Writer},
+    store::{
+        account::{Account, lock},
+        disk::{self, Keep},
+        layers,
+        memory::{Fields, parse_time},
+        uri::{Identity, Kind, Place},
+    },
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use toolyard_recall::extract::{self, Change, Known, Memory, Message, Options};
+
+/// Memories that are compared with a new one.
+const COMPARED: usize = 8;
+/// Sessions of these names hold what somebody wanted remembered, so nothing of it is left out.
+const TOLD_TO_REMEMBER: &str = "memory-store-";
+
+/// What is to be finished after a restart.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Pending {
+    user: String,
+    session: String,
+    archive: String,
+    pub(crate) task: String,
+    /// Keep what no rule fits as well.
+    keep_all: bool,
+}
+
+impl Pending {
+    pub(crate) fn user(&self) -> &str {
+        &self.user
+    }
+    pub(crate) fn session(&self) -> &str {
+        &self.session
+    }
+}
+
+/// What the first phase did.
+pub(crate) struct Committed {
+    pub(crate) pending: Option<Pending>,
+    pub(crate) archive_uri: Option<String>,
+    pub(crate) active_tokens: u64,
+}
+
+fn marker(account: &Account, pending: &Pending) -> std::path::PathBuf {
+    account.folder.join("_system/pending").join(format!("{}.json", pending.task))
+}
+
+/// Turns that stay live when a commit asks for a budget of turns without a number.
+const KEPT_TURNS: usize = 3;
+/// Tokens of the turns that stay live, at most; the newest stays whatever its length.
+const KEPT_TOKENS: u64 = 16_000;
+
+/// What a commit leaves live.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Retain {
+    /// The last messages.
+    pub messages: usize,
+    /// The last turns instead, as far as they fit a budget; a turn begins where the user speaks.
+    pub turns: Option<usize>,
+    /// Nothing, and no summary of what was before: the context begins anew.
+    pub reset: bool,
+}
+
+impl Retain {
+    /// The last few messages.
+    pub fn last(messages: usize) -> Self {
+        Self { messages, ..Self::default() }
+    }
+
+    /// Whole turns; so many, or as many as usual.
+    pub fn turns(count: Option<usize>) -> Self {
+        Self { turns: Some(count.unwrap_or(KEPT_TURNS)), ..Self::default() }
+    }
+
+    fn count(&self, messages: &[Value]) -> usize {
+        match self.turns {
+            _ if self.reset => 0,
+            None => self.messages,
+            Some(turns) => {
+                let (mut kept, mut seen, mut used) = (0, 0, 0);
+                for (at, message) in messages.iter().enumerate().rev() {
+                    used += message_tokens(message);
+                    if seen >= turns || (used > KEPT_TOKENS && seen > 0) {
+                        break;
+                    }
+                    if message["role"] == "user" {
+                        seen += 1;
+                        kept = messages.len() - at;
+                    }
+                }
+                kept
+            }
+        }
+    }
+}
+
+/// Archives all messages but the last few. When this returns, nothing of them can be lost.
+pub(crate) fn commit(account: &Account, who: &Identity, id: &str, retain: Retain, task: &str) -> Result<Committed> {
+    let session = account.sessions.open(account, who, id)?;
+    let mut session = lock(&session);
+    if !session.exists {
+        return Err(sessions::unknown(id));
+    }
+    let keep = retain.count(&session.messages);
+    let count = session.messages.len().saturating_sub(keep);
+    if count == 0 {
+        if retain.reset {
+            session.meta.reset_after = archives(account, who, id)?.last().map_or(0, |last| sessions::number(last));
+            session.save(&account.path(&place(who, id)))?;
+        }
+        return Ok(Committed { pending: None, archive_uri: None, active_tokens: session.pending_tokens });
+    }
+    let names = archives(account, who, id)?;
+    let archive = next_archive(&names);
+    let pending = Pending {
+        user: who.user.clone(),
+        session: id.to_owned(),
+        archive: archive.clone(),
+        task: task.to_owned(),
+        keep_all: id.starts_with(TOLD_TO_REMEMBER),
+    };
+    // First what says that there is something to finish, then the archive, then the live messages: whatever a crash
+    // leaves undone can be told from what is there.
+    disk::write(&marker(account, &pending), &serde_json::to_vec(&pending).unwrap_or_default(), Keep::Durable)?;
+    let folder = account.path(&place(who, id));
+    let (archived, kept) = session.messages.split_at(count);
+    let staged = account.staging()?;
+    std::fs::write(staged.join("messages.jsonl"), jsonl::lines(archived))?;
+    let meta = json!({
+        "session_id": id, "archive_id": archive, "created_at": Timestamp::now().to_string(), "message_count": count,
+        "task_id": task, "first_message_id": archived.first().map(|m| &m["id"]), "last_message_id": archived.last().map(|m| &m["id"]),
+        "tokens": archived.iter().map(message_tokens).sum::<u64>(),
+    });
+    std::fs::write(staged.join(".meta.json"), meta.to_string())?;
+    for name in ["messages.jsonl", ".meta.json"] {
+        std::fs::File::open(staged.join(name))?.sync_data()?;
+    }
+    disk::sync_folder(&staged)?;
+    let history = folder.join("history");
+    disk::make_folders(&history)?;
+    std::fs::rename(&staged, history.join(&archive))?;
+    disk::sync_folder(&history)?;
+    disk::write(&folder.join("messages.jsonl"), jsonl::lines(kept).as_bytes(), Keep::Durable)?;
+    let kept = kept.to_vec();
+    session.pending_tokens = kept.iter().map(message_tokens).sum();
+    session.messages = kept;
+    session.meta.commit_count += 1;
+    session.meta.archived_messages += count as u64;
+    session.meta.keep_recent_count = retain.messages as u64;
+    session.meta.keep_recent_turn_count = retain.turns.unwrap_or_default() as u64;
+    session.meta.retention_mode = if retain.turns.is_some() { "turn_budget".to_owned() } else { String::new() };
+    if retain.reset {
+        session.meta.reset_after = sessions::number(&archive);
+    }
+    session.meta.last_commit_at = crate::store::fs::millis(Timestamp::now());
+    session.save(&folder)?;
+    let uri = place(who, id).child("history").child(&archive).to_string();
+    Ok(Committed { pending: Some(pending), archive_uri: Some(uri), active_tokens: session.pending_tokens })
+}
+
+/// What a message says, and to whose memories it belongs.
+struct Said {
+    role: String,
+    speaker: Option<String>,
+    text: String,
+    time_ms: Option<i64>,
+    peer: Option<String>,
+}
+
+fn said(message: &Value) -> Said {
+    let parts = message["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let texts: Vec<&str> = parts.iter().filter(|p| p["type"] == "text").filter_map(|p| p["text"].as_str()).collect();
+    let text = |key: &str| message[key].as_str().map(str::to_owned);
+    let role = text("role").unwrap_or_default();
+    Said {
+        speaker: Some(text("peer_id").unwrap_or_else(|| role.clone())),
+        role,
+        text: texts.join("\n"),
+        time_ms: message["created_at"].as_str().and_then(parse_time),
+        peer: text("peer_id"),
+    }
+}
+
+/// Summarises an archive and takes memories from it. Done twice, it changes nothing the second time.
+pub(crate) fn finish(account: &Account, pending: &Pending, writer: &Writer) -> Ended {
+    let done = finish_archive(account, pending, writer);
+    let ended = match &done {
+        Ok(result) => Ended { result: Some(result.clone()), error: None },
+        Err(error) => Ended { result: None, error: Some(error.message.clone()) },
+    };
+    if done.is_ok() {
+        let path = marker(account, pending);
+        let removed = std::fs::remove_file(&path).and_then(|()| path.parent().map_or(Ok(()), disk::sync_folder));
+        if let Err(error) = removed {
+            tracing::warn!(%error, "a finished archive is still marked as unfinished");
+        }
+    }
+    ended
+}
+
+fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Result<Value> {
+    let who = Identity::new(&account.name, &pending.user, None)?;
+    let home = place(&who, &pending.session).child("history").child(&pending.archive);
+    let folder = account.path(&home);
+    if disk::look(&folder)?.is_none() {
+        // The archive was never put in place: the messages are still live.
+        return Ok(json!({"session_id": pending.session, "archived": false}));
+    }
+    let messages = jsonl::parse(&disk::read_text(&folder.join("messages.jsonl"))?);
+    let all: Vec<Said> = messages.iter().map(said).collect();
+    let spoken: Vec<Message<'_>> = all.iter().map(as_message).collect();
+    let mut notices = Vec::new();
+    let summary = writer.summary(&pending.archive, &spoken, &mut notices);
+    for (name, body) in [(layers::OVERVIEW, &summary.overview), (layers::ABSTRACT, &summary.summary)] {
+        let text = format!(
+            "---\ndirectory: {home}/\ngenerated_by:\n  component: Extractor\n  trigger: session_commit\n---\n\n{body}\n"
+        );
+        disk::write(&folder.join(name), text.as_bytes(), Keep::Derived)?;
+    }
+    let mut counted: BTreeMap<String, u64> = BTreeMap::new();
+    let mut diff = Vec::new();
+    let mut by_peer: BTreeMap<Option<&str>, Vec<&Said>> = BTreeMap::new();
+    for said in all.iter().filter(|said| !said.text.trim().is_empty() && said.role != "system" && said.role != "tool") {
+        by_peer.entry(said.peer.as_deref()).or_default().push(said);
+    }
+    for (peer, said) in by_peer {
+        let spoken: Vec<Message<'_>> = said.iter().map(|said| as_message(said)).collect();
+        let options = Options { keep_unmatched: pending.keep_all };
+        let found = writer.memories(&spoken, &options, &mut notices);
+        let root = match peer {
+            Some(peer) => who.home().child("peers").child(peer).child("memories"),
+            None => who.home().child("memories"),
+        };
+        remember(account, &who, &root, found, &home, &mut counted, &mut diff)?;
+    }
+    disk::write(&folder.join("memory_diff.json"), json!({"changes": diff}).to_string().as_bytes(), Keep::Derived)?;
+    disk::write(&folder.join(".done"), b"", Keep::Durable)?;
+    if let Ok(session) = account.sessions.open(account, &who, &pending.session) {
+        let mut session = lock(&session);
+        for (category, count) in &counted {
+            *session.meta.memories_extracted.entry(category.clone()).or_default() += count;
+        }
+        if session.exists {
+            session.save(&account.path(&place(&who, &pending.session)))?;
+        }
+    }
+    let extracted: Map<String, Value> = counted.into_iter().map(|(k, v)| (k, v.into())).collect();
+    let mut result = json!({
+        "session_id": pending.session, "archive_uri": home.to_string(), "archived": true, "memories_extracted": extracted,
+    });
+    if !notices.is_empty() {
+        result["notices"] = notices.into();
+    }
+    Ok(result)
+}
+
+fn as_message(said: &Said) -> Message<'_> {
+    // "user" is a role, not a name.
+    let speaker = said.speaker.as_deref().filter(|name| !matches!(*name, "user" | "assistant"));
+    Message { role: &said.role, speaker, text: &said.text, time_ms: said.time_ms }
+}
+
+/// Writes what is new, replaces what is corrected, counts what was said again.
+fn remember(
+    account: &Account,
+    who: &Identity,
+    root: &Place,
+    found: Vec<Memory>,
+    source: &Place,
+    counted: &mut BTreeMap<String, u64>,
+    diff: &mut Vec<Value>,
+) -> Result<()> {
+    if found.is_empty() {
+        return Ok(());
+    }
+    // One at a time for each user: what is decided here depends on what is there.
+    let _held = account.remember(&who.user);
+    let mut known: Vec<Known> = Vec::new();
+    for memory in &found {
+        let wanted = Wanted {
+            within: vec![root.clone()],
+            kinds: vec![Kind::Memory],
+            levels: vec![2],
+            ..Wanted::new(&memory.text, COMPARED)
+        };
+        for hit in account.library.search(account, who, &wanted)? {
+            if known.iter().any(|k| k.id == hit.uri) {
+                continue;
+            }
+            let Ok(place) = Place::parse(&hit.uri, who) else { continue };
+            let Ok(text) = disk::read_text(&account.path(&place)) else { continue };
+            let (body, fields) = Fields::split(&text);
+            let category = place.category().and_then(toolyard_recall::index::Category::of_name);
+            let memory = fields.memory.or_else(|| category.map(|category| Memory::plain(category, body)));
+            known.extend(memory.map(|memory| Known { id: hit.uri.clone(), memory }));
+        }
+    }
+    let now = Timestamp::now().to_string();
+    for change in extract::reconcile(&known, &found) {
+        let (word, uri, category) = match change {
+            Change::Create(memory) => {
+                let name = file_name(&memory);
+                let place = root.child(memory.category.name()).child(&name);
+                let fields = fields_of(&memory, source, &now, &now);
+                account.put(&place, &fields.join(&memory.rendered()))?;
+                ("create", place.to_string(), memory.category.name())
+            }
+            Change::Replace { id, memory } => {
+                let place = Place::parse(&id, who)?;
+                let before = disk::read_text(&account.path(&place)).unwrap_or_default();
+                let created = Fields::split(&before).1.created_at;
+                let created = if created.is_empty() { now.clone() } else { created };
+                let fields = fields_of(&memory, source, &created, &now);
+                account.put(&place, &fields.join(&memory.rendered()))?;
+                ("replace", id, memory.category.name())
+            }
+            Change::Skip { id, memory } => {
+                let place = Place::parse(&id, who)?;
+                // Gone meanwhile: it was forgotten, and stays so.
+                let Ok(before) = disk::read_text(&account.path(&place)) else { continue };
+                let (body, mut fields) = Fields::split(&before);
+                if fields.source.as_deref() != Some(&source.to_string()) {
+                    fields.mentions += 1;
+                    fields.updated_at.clone_from(&now);
+                    account.put(&place, &fields.join(body))?;
+                }
+                ("repeat", id, memory.category.name())
+            }
+        };
+        // What was said again is remembered as well; it only needed no file of its own.
+        *counted.entry(category.to_owned()).or_default() += 1;
+        diff.push(json!({"change": word, "uri": uri, "category": category}));
+    }
+    Ok(())
+}
+
+/// The same memory gets the same name, so that an interrupted extraction can be repeated.
+fn file_name(memory: &Memory) -> String {
+    let hash = toolyard_protocol::canonical::sha256_hex(
+        format!("{}\n{}\n{}", memory.subject, memory.key, memory.text).as_bytes(),
+    );
+    format!("{}-{}.md", memory.slug(), &hash[..8])
+}
+
+fn fields_of(memory: &Memory, source: &Place, created: &str, now: &str) -> Fields {
+    let time = memory.said_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok()).map(|t| t.to_string());
+    Fields {
+        category: memory.category.name().to_owned(),
+        speaker: memory.speaker.clone(),
+        time,
+        source: Some(source.to_string()),
+        created_at: created.to_owned(),
+        updated_at: now.to_owned(),
+        mentions: 0,
+        memory: Some(memory.clone()),
+    }
+}
+
+/// What a process that is gone left unfinished.
+pub(crate) fn unfinished(account: &Account) -> Result<Vec<Pending>> {
+    let folder = account.folder.join("_system/pending");
+    let mut all = Vec::new();
+    for found in disk::list(&folder)? {
+        match disk::read_text(&folder.join(&found.name)).ok().and_then(|text| serde_json::from_str(&text).ok()) {
+            Some(pending) => all.push(pending),
+            None => disk::discard(&folder.join(&found.name)),
+        }
+    }
+    Ok(all)
+}
+
+/// The error for a commit that asks for something impossible.
+pub(crate) fn bad_keep(keep: i64) -> ApiError {
+    ApiError::argument(format!("keep_recent_count is {keep}; it must be 0 to 1000"))
+}

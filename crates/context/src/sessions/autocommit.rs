@@ -1,0 +1,112 @@
+//! Sessions that are archived when they have grown, without being asked: the policy of each, and whether it is time.
+
+use crate::{
+    error::{ApiError, Result},
+    sessions::{place, unknown},
+    store::{
+        account::{Account, lock},
+        uri::Identity,
+    },
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// When a session is archived without being asked.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct AutoCommit {
+    /// When its live messages have more tokens,
+    pub(crate) pending_token_threshold: u64,
+    /// or there are more of them.
+    pub(crate) message_count_threshold: u64,
+    /// Told again; nothing here waits for a session to fall silent.
+    pub(crate) idle_timeout_seconds: u64,
+    /// Messages that stay live.
+    pub(crate) keep_recent_count: u64,
+    /// Not sooner after the last time.
+    pub(crate) min_commit_interval_seconds: u64,
+}
+
+impl Default for AutoCommit {
+    fn default() -> Self {
+        Self {
+            pending_token_threshold: 150_000,
+            message_count_threshold: 100,
+            idle_timeout_seconds: 86_400,
+            keep_recent_count: 0,
+            min_commit_interval_seconds: 0,
+        }
+    }
+}
+
+impl AutoCommit {
+    /// This with what somebody says of it, kept within bounds.
+    pub(crate) fn with(self, told: &Map<String, Value>) -> Result<Self> {
+        let mut fields = serde_json::to_value(self).unwrap_or_default();
+        for (key, value) in told {
+            fields[key] = value.clone();
+        }
+        let read: Self = serde_json::from_value(fields)
+            .map_err(|error| ApiError::argument(format!("Invalid auto_commit_policy: {error}")))?;
+        if (1..300).contains(&read.idle_timeout_seconds) {
+            return Err(ApiError::argument("Invalid auto_commit_policy: idle_timeout_seconds is 0 or at least 300"));
+        }
+        const WEEK: u64 = 604_800;
+        Ok(Self {
+            pending_token_threshold: read.pending_token_threshold.min(1_000_000),
+            message_count_threshold: read.message_count_threshold.min(1000),
+            idle_timeout_seconds: read.idle_timeout_seconds.min(WEEK),
+            keep_recent_count: read.keep_recent_count.min(500),
+            min_commit_interval_seconds: read.min_commit_interval_seconds.min(WEEK),
+        })
+    }
+}
+
+/// What a change of a session's policy says.
+pub(crate) enum Policy {
+    Same,
+    Off,
+    Merge(Map<String, Value>),
+}
+
+/// `PATCH /sessions/{id}/config`, and what a new session is given.
+pub(crate) fn configure(account: &Account, who: &Identity, id: &str, policy: &Policy) -> Result<Value> {
+    let session = account.sessions.open(account, who, id)?;
+    let mut session = lock(&session);
+    if !session.exists {
+        return Err(unknown(id));
+    }
+    let before = session.meta.auto_commit;
+    session.meta.auto_commit = match policy {
+        Policy::Same => before,
+        Policy::Off => None,
+        Policy::Merge(told) => Some(before.unwrap_or_default().with(told)?),
+    };
+    if session.meta.auto_commit != before {
+        session.save(&account.path(&place(who, id)))?;
+    }
+    Ok(json!({
+        "session_id": id, "auto_commit_policy": session.meta.auto_commit,
+        "memory_extraction_config": {"events": {"tags": []}},
+    }))
+}
+
+/// How many messages stay live if the session is to be archived now. Notes that it is.
+pub(crate) fn due(account: &Account, who: &Identity, id: &str) -> Result<Option<usize>> {
+    let session = account.sessions.open(account, who, id)?;
+    let mut session = lock(&session);
+    let Some(policy) = session.meta.auto_commit else { return Ok(None) };
+    let last = session.meta.last_auto_commit_at.parse::<Timestamp>().ok();
+    let waited = last.is_none_or(|last| {
+        let since = Timestamp::now().as_second() - last.as_second();
+        u64::try_from(since).unwrap_or_default() >= policy.min_commit_interval_seconds
+    });
+    let full = session.pending_tokens > policy.pending_token_threshold
+        || session.messages.len() as u64 > policy.message_count_threshold;
+    if !(full && waited) {
+        return Ok(None);
+    }
+    session.meta.last_auto_commit_at = crate::store::fs::millis(Timestamp::now());
+    Ok(Some(usize::try_from(policy.keep_recent_count).unwrap_or_default()))
+}

@@ -1,0 +1,119 @@
+//! Work that goes on after a request was answered, and how it ended.
+
+use crate::{
+    error::{ApiError, Result},
+    sessions::now_micros,
+    store::account::lock,
+};
+use serde_json::{Value, json};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Mutex,
+    time::Instant,
+};
+
+/// Tasks that are remembered; the oldest go first.
+const MAX_TASKS: usize = 10_000;
+
+/// How a task stands.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ended {
+    pub(crate) result: Option<Value>,
+    pub(crate) error: Option<String>,
+}
+
+struct Task {
+    kind: &'static str,
+    resource: String,
+    owner: String,
+    created: (f64, String),
+    updated: (f64, String),
+    started: Instant,
+    seconds: Option<f64>,
+    ended: Option<Ended>,
+}
+
+/// The tasks of this process.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    inner: Mutex<(HashMap<String, Task>, VecDeque<String>)>,
+}
+
+fn now() -> (f64, String) {
+    (jiff::Timestamp::now().as_microsecond() as f64 / 1e6, now_micros())
+}
+
+impl Tasks {
+    /// Begins one; `owner` is who may ask about it.
+    pub(crate) fn begin(&self, kind: &'static str, resource: &str, owner: &str) -> String {
+        let id = uuid::Uuid::new_v4().to_string();
+        self.begin_as(&id, kind, resource, owner);
+        id
+    }
+
+    /// Begins one under an id that was told already.
+    pub(crate) fn begin_as(&self, id: &str, kind: &'static str, resource: &str, owner: &str) {
+        let now = now();
+        let task = Task {
+            kind,
+            resource: resource.to_owned(),
+            owner: owner.to_owned(),
+            created: now.clone(),
+            updated: now,
+            started: Instant::now(),
+            seconds: None,
+            ended: None,
+        };
+        let mut inner = lock(&self.inner);
+        inner.0.insert(id.to_owned(), task);
+        inner.1.push_back(id.to_owned());
+        while inner.1.len() > MAX_TASKS {
+            if let Some(oldest) = inner.1.pop_front() {
+                inner.0.remove(&oldest);
+            }
+        }
+    }
+
+    pub(crate) fn end(&self, id: &str, ended: Ended) {
+        let mut inner = lock(&self.inner);
+        if let Some(task) = inner.0.get_mut(id) {
+            task.updated = now();
+            task.seconds = Some(task.started.elapsed().as_secs_f64());
+            task.ended = Some(ended);
+        }
+    }
+
+    pub(crate) fn get(&self, id: &str, owner: &str) -> Result<Value> {
+        let inner = lock(&self.inner);
+        let task = inner.0.get(id).filter(|task| task.owner == owner);
+        task.map(|task| task.told(id)).ok_or_else(|| {
+            let shown: String = id.chars().take(80).collect();
+            ApiError::none_such(format!("Task {shown} not found"))
+        })
+    }
+
+    /// The newest first.
+    pub(crate) fn list(&self, owner: &str, limit: usize) -> Value {
+        let inner = lock(&self.inner);
+        let own = inner.1.iter().rev().filter_map(|id| inner.0.get(id).map(|task| (id, task)));
+        own.filter(|(_, task)| task.owner == owner).take(limit).map(|(id, task)| task.told(id)).collect()
+    }
+}
+
+impl Task {
+    fn told(&self, id: &str) -> Value {
+        let status = match &self.ended {
+            None => "running",
+            Some(Ended { error: Some(_), .. }) => "failed",
+            Some(_) => "completed",
+        };
+        let ended = self.ended.clone().unwrap_or_default();
+        json!({
+            "task_id": id, "task_type": self.kind, "status": status, "created_at": self.created.0,
+            "updated_at": self.updated.0,
+            "processing_seconds": self.seconds.unwrap_or_else(|| self.started.elapsed().as_secs_f64()),
+            "resource_id": self.resource, "meta": {}, "stage": null, "result": ended.result, "error": ended.error,
+            "created_at_iso": self.created.1, "updated_at_iso": self.updated.1,
+        })
+    }
+}

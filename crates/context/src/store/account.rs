@@ -1,0 +1,200 @@
+//! [`Account`]: one account's folder with its locks, and the fixed folders that are always there. Accounts share
+//! nothing, not even an index.
+
+use crate::{
+    error::Result,
+    find::library::Library,
+    sessions::Sessions,
+    store::{
+        disk::{self, Keep},
+        layers,
+        uri::{Identity, Kind, Place, SCOPES, USER_FOLDERS},
+    },
+};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Files are changed under one of this many locks, by their folder.
+const STRIPES: usize = 64;
+
+/// One account.
+pub struct Account {
+    pub(crate) name: String,
+    pub(crate) folder: PathBuf,
+    /// Read while single files change, written while trees move.
+    tree: RwLock<()>,
+    stripes: Vec<Mutex<()>>,
+    /// Held while a user's memories are worked out from what was there before.
+    memories: Vec<Mutex<()>>,
+    pub(crate) library: Library,
+    pub(crate) sessions: Sessions,
+    known_users: Mutex<HashSet<String>>,
+    /// Grow with every change that descriptions of folders depend on; by user, so that one user's writing does not
+    /// undo the descriptions of another's folders.
+    changes: Vec<AtomicU64>,
+    /// What uploads were called by those who sent them.
+    pub(crate) upload_names: Mutex<HashMap<String, String>>,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn stripe(value: impl Hash) -> usize {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    usize::try_from(hasher.finish() % STRIPES as u64).unwrap_or_default()
+}
+
+/// The part of the tree that a place belongs to: a user's, or a scope.
+fn area(place: &Place) -> &[String] {
+    let names = place.names();
+    let length = if names.first().is_some_and(|scope| scope == "user") { 2 } else { 1 };
+    &names[..names.len().min(length)]
+}
+
+impl Account {
+    pub(crate) fn open(root: &Path, name: &str) -> Result<Self> {
+        let folder = root.join(name);
+        disk::make_folders(&folder)?;
+        for own in ["_staging", "_trash", "_uploads"] {
+            // What a killed process left here was never acknowledged, or was removed already.
+            disk::discard(&folder.join(own));
+        }
+        for own in ["_staging", "_trash", "_uploads", "_system", "_system/pending"] {
+            disk::make_folders(&folder.join(own))?;
+        }
+        for scope in SCOPES {
+            disk::make_folders(&folder.join(scope))?;
+        }
+        disk::make_folders(&folder.join("agent/skills"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            folder,
+            tree: RwLock::default(),
+            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
+            memories: (0..STRIPES).map(|_| Mutex::default()).collect(),
+            library: Library::default(),
+            sessions: Sessions::default(),
+            known_users: Mutex::default(),
+            changes: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
+            upload_names: Mutex::default(),
+        })
+    }
+
+    /// Makes a user's folders when they are first met.
+    pub(crate) fn meet(&self, who: &Identity) -> Result<()> {
+        if lock(&self.known_users).contains(&who.user) {
+            return Ok(());
+        }
+        for name in USER_FOLDERS {
+            disk::make_folders(&self.path(&who.home().child(name)))?;
+        }
+        lock(&self.known_users).insert(who.user.clone());
+        Ok(())
+    }
+
+    pub(crate) fn path(&self, place: &Place) -> PathBuf {
+        let mut path = self.folder.clone();
+        path.extend(place.names());
+        path
+    }
+
+    pub(crate) fn trash(&self) -> PathBuf {
+        self.folder.join("_trash")
+    }
+
+    /// A folder of one's own to build something in.
+    pub(crate) fn staging(&self) -> Result<PathBuf> {
+        let folder = self.folder.join("_staging").join(uuid::Uuid::new_v4().simple().to_string());
+        std::fs::create_dir(&folder)?;
+        Ok(folder)
+    }
+
+    /// For changing files in a folder.
+    pub(crate) fn change(&self, folder: &Place) -> (RwLockReadGuard<'_, ()>, MutexGuard<'_, ()>) {
+        let tree = self.tree.read().unwrap_or_else(PoisonError::into_inner);
+        (tree, lock(&self.stripes[stripe(folder)]))
+    }
+
+    /// For moving and removing trees.
+    pub(crate) fn restructure(&self) -> RwLockWriteGuard<'_, ()> {
+        self.tree.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes descriptions of a folder while nothing is removed, and keeps them only if nothing was written meanwhile.
+    pub(crate) fn describing<T>(&self, folder: &Place, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _held = self.tree.read().unwrap_or_else(PoisonError::into_inner);
+        let before = self.changes_below(folder);
+        let made = make();
+        if self.changes_below(folder) != before {
+            layers::invalidate(self, &folder.child("any"));
+            self.library.outdated(&folder.child("any"));
+        }
+        made
+    }
+
+    /// Says that something changed, before what describes it is taken away.
+    pub(crate) fn note_change(&self, place: &Place) {
+        self.changes[stripe(area(place))].fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often something changed below a folder, or where that cannot be told apart from it.
+    fn changes_below(&self, folder: &Place) -> u64 {
+        match area(folder) {
+            [] => self.changes.iter().map(|count| count.load(Ordering::Acquire)).sum(),
+            [scope] if scope == "user" => self.changes.iter().map(|count| count.load(Ordering::Acquire)).sum(),
+            own => self.changes[stripe(own)].load(Ordering::Acquire),
+        }
+    }
+
+    /// For deciding what a user's memories become.
+    pub(crate) fn remember(&self, user: &str) -> MutexGuard<'_, ()> {
+        lock(&self.memories[stripe(user)])
+    }
+
+    /// Writes a file that others can read at once and that the index knows.
+    pub(crate) fn put(&self, place: &Place, text: &str) -> Result<()> {
+        let folder = place.parent().unwrap_or_else(|| place.clone());
+        {
+            let _held = self.change(&folder);
+            disk::make_folders(&self.path(&folder))?;
+            disk::write(&self.path(place), text.as_bytes(), Keep::Durable)?;
+        }
+        self.changed(place, Some(text));
+        Ok(())
+    }
+
+    /// Takes a file or folder away. What tells of it goes first, so that nothing forgotten is left in an overview.
+    pub(crate) fn take_away(&self, place: &Place) -> Result<()> {
+        {
+            let _held = self.restructure();
+            for folder in layers::invalidate(self, place) {
+                disk::sync_folder(&folder)?;
+            }
+            disk::remove(&self.path(place), &self.trash())?;
+        }
+        self.library.forget(place);
+        Ok(())
+    }
+
+    /// A file changed: the index and the folder's descriptions follow.
+    pub(crate) fn changed(&self, place: &Place, text: Option<&str>) {
+        layers::invalidate(self, place);
+        if place.kind() == Kind::Session {
+            return;
+        }
+        match text {
+            Some(text) => self.library.learn(place, text),
+            None => self.library.forget(place),
+        }
+        self.library.outdated(place);
+    }
+}

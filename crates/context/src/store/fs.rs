@@ -1,0 +1,513 @@
+//! What can be done with places: list, look, read, write, make, move, remove. Every answer has the contract's form.
+
+use crate::{
+    error::{ApiError, Code, Result},
+    find::library::Library,
+    store::{
+        account::Account,
+        disk::{self, Found},
+        layers::{self, ABSTRACT, Layers, OVERVIEW},
+        memory::{self, Fields},
+        resources,
+        uri::{Identity, Kind, Place},
+    },
+};
+use serde_json::{Value, json};
+
+/// A file that is written through the interface is at most this long.
+pub const MAX_WRITE_BYTES: usize = 16 << 20;
+/// A file that is read as text is at most this long.
+pub const MAX_READ_BYTES: u64 = 64 << 20;
+
+/// How a list looks.
+#[derive(Debug, Clone)]
+pub struct Listing {
+    /// Everything below, not only what lies directly there.
+    pub recursive: bool,
+    /// URIs only.
+    pub simple: bool,
+    /// `original` (names, modes) instead of `agent` (abstracts).
+    pub original: bool,
+    /// Characters of an abstract.
+    pub abs_limit: usize,
+    /// Hidden files too.
+    pub hidden: bool,
+    /// Entries, at most.
+    pub node_limit: usize,
+    /// Entries left out at the beginning.
+    pub offset: usize,
+    /// How far down.
+    pub level_limit: usize,
+    /// Whether `rel_path` is told.
+    pub rel_path: bool,
+}
+
+impl Default for Listing {
+    fn default() -> Self {
+        Self {
+            recursive: false,
+            simple: false,
+            original: false,
+            abs_limit: layers::MAX_ABSTRACT,
+            hidden: false,
+            node_limit: 1000,
+            offset: 0,
+            level_limit: usize::MAX,
+            rel_path: false,
+        }
+    }
+}
+
+/// Folders are followed down to here, whatever is asked.
+const MAX_DEPTH: usize = 64;
+
+/// The descriptions of a folder. They are made while nothing is removed, and kept only if nothing changed meanwhile.
+pub(crate) fn layers_of(account: &Account, place: &Place) -> Result<Layers> {
+    account.describing(place, || layers::of(account, place))
+}
+
+pub(crate) fn folder(account: &Account, place: &Place) -> Result<()> {
+    match disk::look(&account.path(place))? {
+        Some(found) if found.is_folder => Ok(()),
+        _ => Err(ApiError::no_directory(&place.to_string())),
+    }
+}
+
+/// What `ls` and `tree` answer, and whether there is more.
+pub fn list(account: &Account, who: &Identity, place: &Place, how: &Listing) -> Result<(Value, bool)> {
+    folder(account, place)?;
+    let mut walk = Walk { account, who, how, left_out: how.offset, rows: Vec::new(), more: false };
+    walk.folder(place, "", 1)?;
+    Ok((Value::Array(walk.rows), walk.more))
+}
+
+struct Walk<'a> {
+    account: &'a Account,
+    who: &'a Identity,
+    how: &'a Listing,
+    left_out: usize,
+    rows: Vec<Value>,
+    more: bool,
+}
+
+impl Walk<'_> {
+    fn folder(&mut self, place: &Place, above: &str, depth: usize) -> Result<()> {
+        for found in disk::list(&self.account.path(place))? {
+            if self.more {
+                return Ok(());
+            }
+            let child = place.child(&found.name);
+            let own = place.is_root() && !crate::store::uri::SCOPES.contains(&found.name.as_str());
+            if own || (found.is_hidden() && !self.how.hidden) || !child.visible_to(self.who) {
+                continue;
+            }
+            let path = if above.is_empty() { found.name.clone() } else { format!("{above}/{}", found.name) };
+            self.row(&child, &found, &path)?;
+            if found.is_folder && self.how.recursive && depth < self.how.level_limit.min(MAX_DEPTH) {
+                self.folder(&child, &path, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, child: &Place, found: &Found, path: &str) -> Result<()> {
+        if self.left_out > 0 {
+            self.left_out -= 1;
+            return Ok(());
+        }
+        if self.rows.len() >= self.how.node_limit {
+            self.more = true;
+            return Ok(());
+        }
+        let uri = child.to_string();
+        if self.how.simple {
+            self.rows.push(uri.into());
+            return Ok(());
+        }
+        let mut row = if self.how.original {
+            json!({"name": found.name, "size": found.size, "mode": found.mode, "modTime": seconds(found.modified), "isDir": found.is_folder})
+        } else {
+            let size = if found.is_folder { 0 } else { found.size };
+            json!({"uri": uri, "size": size, "isDir": found.is_folder, "modTime": millis(found.modified)})
+        };
+        if self.how.recursive || self.how.rel_path {
+            row["rel_path"] = path.into();
+        }
+        if self.how.original {
+            row["uri"] = uri.into();
+        } else {
+            let told = if found.is_folder { layers_of(self.account, child)?.abstract_ } else { String::new() };
+            row["abstract"] = cut(&told, self.how.abs_limit).into();
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+}
+
+/// At most so many characters.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most { text.to_owned() } else { text.chars().take(most).collect() }
+}
+
+pub(crate) fn millis(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+fn seconds(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// What `stat` answers.
+pub fn stat(account: &Account, place: &Place) -> Result<Value> {
+    let path = account.path(place);
+    let Some(found) = disk::look(&path)? else { return Err(ApiError::no_file(&place.to_string())) };
+    let mut told = json!({
+        "name": place.name(), "size": found.size, "mode": found.mode, "modTime": seconds(found.modified),
+        "isDir": found.is_folder, "uri": place.to_string(), "isLocked": false,
+    });
+    if found.is_folder {
+        told["count"] = disk::list(&path)?.len().into();
+    }
+    Ok(told)
+}
+
+/// A file's text. Descriptions of folders are made when they are asked for.
+pub fn read(account: &Account, place: &Place) -> Result<String> {
+    let uri = place.to_string();
+    if matches!(place.name(), ABSTRACT | OVERVIEW)
+        && let Some(above) = place.parent()
+        && disk::look(&account.path(&above))?.is_some_and(|found| found.is_folder)
+    {
+        layers_of(account, &above)?;
+    }
+    let path = account.path(place);
+    match disk::look(&path)? {
+        None => memory::profile(account, place)?.ok_or_else(|| ApiError::no_file(&uri)),
+        Some(found) if found.is_folder => Err(not_a_file(&uri)),
+        Some(found) if found.size > MAX_READ_BYTES => {
+            Err(ApiError::new(Code::ResourceExhausted, format!("{uri} is longer than {MAX_READ_BYTES} bytes")))
+        }
+        Some(_) => match disk::read_text(&path) {
+            Ok(text) => Ok(Library::readable(place, &text).to_owned()),
+            // Taken away between the look and the reading.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(ApiError::no_file(&uri)),
+            Err(error) => Err(error.into()),
+        },
+    }
+}
+
+fn not_a_file(uri: &str) -> ApiError {
+    ApiError::argument(format!("Directory URI is not readable as a file: {uri}. List it first, then read a file URI."))
+        .with(json!({"resource": uri, "expected": "file", "actual": "directory"}))
+}
+
+/// So many lines from a line on; fewer than 0 means all.
+pub fn lines(text: &str, offset: usize, limit: i64) -> String {
+    if offset == 0 && limit < 0 {
+        return text.to_owned();
+    }
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    text.split_inclusive('\n').skip(offset).take(most).collect()
+}
+
+/// A folder's abstract or overview.
+pub fn described(account: &Account, place: &Place) -> Result<(String, String)> {
+    match disk::look(&account.path(place))? {
+        Some(found) if found.is_folder => {
+            let layers = layers_of(account, place)?;
+            Ok((layers.abstract_, layers.overview))
+        }
+        Some(_) => Err(ApiError::argument(format!("File URI has no abstract or overview: {place}"))
+            .with(json!({"resource": place.to_string(), "expected": "directory", "actual": "file"}))),
+        None => Err(ApiError::no_directory(&place.to_string())),
+    }
+}
+
+/// How a write treats what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The file must be there.
+    Replace,
+    /// The file must be there.
+    Append,
+    /// The file must not be there.
+    Create,
+}
+
+/// What `write` answers.
+pub fn write(account: &Account, place: &Place, content: &str, mode: Mode) -> Result<Value> {
+    let uri = place.to_string();
+    let Some(above) = place.parent().filter(|above| !place.is_fixed() && !above.is_root()) else {
+        return Err(ApiError::argument(format!("{uri} is not a place for a file")));
+    };
+    if place.kind() == Kind::Session {
+        return Err(ApiError::new(Code::PermissionDenied, format!("{uri} is written by sessions only")));
+    }
+    if place.name().starts_with('.') {
+        return Err(ApiError::argument(format!("{uri}: names that begin with a dot are made by the store")));
+    }
+    if content.len() > MAX_WRITE_BYTES {
+        return Err(ApiError::new(Code::ResourceExhausted, format!("content is longer than {MAX_WRITE_BYTES} bytes")));
+    }
+    let _remember = (place.kind() == Kind::Memory).then(|| account.remember(place.names().get(1).map_or("", |u| u)));
+    let path = account.path(place);
+    let there = disk::look(&path)?;
+    if there.as_ref().is_some_and(|found| found.is_folder) {
+        return Err(not_a_file(&uri));
+    }
+    let before = match (mode, &there) {
+        (Mode::Create, Some(_)) => {
+            return Err(ApiError::new(Code::AlreadyExists, format!("File already exists: {uri}"))
+                .with(json!({"resource": uri})));
+        }
+        (Mode::Replace | Mode::Append, None) => return Err(ApiError::no_file(&uri)),
+        (Mode::Create, None) => None,
+        _ => Some(disk::read_text(&path)?),
+    };
+    let text = if place.kind() == Kind::Memory {
+        let now = jiff::Timestamp::now().to_string();
+        let (old, mut fields) = before.as_deref().map(Fields::split).unwrap_or_default();
+        fields.category = place.category().unwrap_or_default().to_owned();
+        if fields.created_at.is_empty() {
+            fields.created_at.clone_from(&now);
+        }
+        fields.updated_at = now;
+        let whole = if mode == Mode::Append { format!("{old}{content}") } else { content.to_owned() };
+        fields.join(&whole)
+    } else if mode == Mode::Append {
+        format!("{}{content}", before.unwrap_or_default())
+    } else {
+        content.to_owned()
+    };
+    if mode == Mode::Create {
+        {
+            let _held = account.change(&above);
+            disk::make_folders(&account.path(&above))?;
+            if !disk::create(&path, text.as_bytes())? {
+                return Err(ApiError::new(Code::AlreadyExists, format!("File already exists: {uri}"))
+                    .with(json!({"resource": uri})));
+            }
+        }
+        account.changed(place, Some(&text));
+    } else {
+        account.put(place, &text)?;
+    }
+    let word = match mode {
+        Mode::Replace => "replace",
+        Mode::Append => "append",
+        Mode::Create => "create",
+    };
+    Ok(json!({
+        "uri": uri, "root_uri": above.to_string(), "context_type": place.kind().as_str(), "mode": word,
+        "written_bytes": text.len(), "content_updated": true, "semantic_status": "complete", "vector_status": "complete",
+        "queue_status": queue_status(0, 1), "overview_status": "complete",
+    }))
+}
+
+/// Queues as the original reports them. Here everything is done before the answer, so nothing ever waits.
+pub(crate) fn queue_status(semantic: usize, embedding: usize) -> Value {
+    let queue = |processed: usize| json!({"processed": processed, "requeue_count": 0, "error_count": 0, "errors": []});
+    json!({"Semantic": queue(semantic), "Embedding": queue(embedding)})
+}
+
+/// Makes a folder. `about` is what it is for.
+pub fn mkdir(account: &Account, place: &Place, about: Option<&str>) -> Result<Value> {
+    let uri = place.to_string();
+    let path = account.path(place);
+    if place.kind() == Kind::Session || place.names().len() < 2 || place.name().starts_with('.') {
+        return Err(ApiError::new(Code::PermissionDenied, format!("{uri} is not a place for a folder")));
+    }
+    if disk::look(&path)?.is_some() {
+        return Err(ApiError::new(Code::AlreadyExists, format!("Directory already exists: {uri}"))
+            .with(json!({"resource": uri})));
+    }
+    {
+        let _held = account.change(&place.parent().unwrap_or_else(|| place.clone()));
+        disk::make_folders(&path)?;
+        if let Some(about) = about {
+            let note = json!({"kind": "data", "uri": "", "description": about}).to_string();
+            disk::write(&path.join(resources::SOURCE), note.as_bytes(), disk::Keep::Durable)?;
+        }
+    }
+    layers::invalidate(account, place);
+    account.library.outdated(&place.child("new"));
+    Ok(json!({"uri": uri}))
+}
+
+/// Moves a file or folder.
+pub fn mv(account: &Account, from: &Place, to: &Place) -> Result<Value> {
+    let (old, new) = (account.path(from), account.path(to));
+    for place in [from, to] {
+        if place.is_fixed() || place.kind() == Kind::Session || place.names().len() < 2 {
+            return Err(ApiError::new(Code::PermissionDenied, format!("{place} cannot be moved")));
+        }
+    }
+    if from.kind() != to.kind() {
+        return Err(ApiError::argument(format!("{from} and {to} hold different kinds of content")));
+    }
+    if to.is_within(from) {
+        return Err(ApiError::argument(format!("{to} lies inside {from}")));
+    }
+    {
+        let _held = account.restructure();
+        let Some(found) = disk::look(&old)? else { return Err(ApiError::no_file(&from.to_string())) };
+        if disk::look(&new)?.is_some() {
+            return Err(ApiError::new(Code::AlreadyExists, format!("File already exists: {to}"))
+                .with(json!({"resource": to.to_string()})));
+        }
+        let above = to.parent().unwrap_or_else(|| to.clone());
+        disk::make_folders(&account.path(&above))?;
+        layers::invalidate(account, from);
+        layers::invalidate(account, to);
+        std::fs::rename(&old, &new)?;
+        for path in [&old, &new] {
+            if let Some(folder) = path.parent() {
+                disk::sync_folder(folder)?;
+            }
+        }
+        if found.is_folder {
+            // Descriptions name the folder they were made for.
+            drop_descriptions(&new);
+        }
+    }
+    account.library.forget(from);
+    learn_below(account, to)?;
+    Ok(json!({"from": from.to_string(), "to": to.to_string()}))
+}
+
+/// Copies a file or folder to where nothing is yet. It appears as a whole.
+pub fn cp(account: &Account, from: &Place, to: &Place, recursive: bool) -> Result<Value> {
+    let (old, new) = (account.path(from), account.path(to));
+    for place in [from, to] {
+        if place.is_fixed() || place.kind() == Kind::Session || place.names().len() < 2 || place.name().starts_with('.')
+        {
+            return Err(ApiError::new(Code::PermissionDenied, format!("{place} cannot be copied")));
+        }
+    }
+    if from.kind() != to.kind() {
+        return Err(ApiError::argument(format!("{from} and {to} hold different kinds of content")));
+    }
+    if to.is_within(from) || from.is_within(to) {
+        return Err(ApiError::argument(format!("{to} and {from} lie inside each other")));
+    }
+    let Some(found) = disk::look(&old)? else { return Err(ApiError::no_file(&from.to_string())) };
+    if found.is_folder && !recursive {
+        return Err(
+            ApiError::argument("Cannot copy directory without --recursive").with(json!({"resource": from.to_string()}))
+        );
+    }
+    folder(account, &to.parent().unwrap_or_else(|| to.clone()))?;
+    let staged = account.staging()?;
+    let mut count = 0;
+    let copied = if found.is_folder {
+        copy_below(&old, &staged, &mut count).and_then(|()| Ok(disk::sync_staged(&staged, count)?))
+    } else {
+        count = 1;
+        std::fs::copy(&old, staged.join("file")).and_then(|_| disk::sync_staged(&staged, 1)).map_err(ApiError::from)
+    };
+    let placed = copied.and_then(|()| {
+        let _held = account.restructure();
+        if disk::look(&new)?.is_some() {
+            return Err(ApiError::new(Code::AlreadyExists, format!("File already exists: {to}"))
+                .with(json!({"resource": to.to_string()})));
+        }
+        layers::invalidate(account, to);
+        std::fs::rename(if found.is_folder { staged.clone() } else { staged.join("file") }, &new)?;
+        Ok(new.parent().map_or(Ok(()), disk::sync_folder)?)
+    });
+    disk::discard(&staged);
+    placed?;
+    let learned = learn_below(account, to)?;
+    Ok(json!({
+        "operation": "copy", "from": from.to_string(), "to": to.to_string(), "recursive": recursive, "phase": "completed",
+        "files_created": count, "vectors": {"scanned": learned, "written": learned, "deleted": 0, "restored": 0, "batches": 1},
+        "semantic_root_uri": to.parent().map(|p| p.to_string()), "semantic_status": "complete",
+    }))
+}
+
+fn copy_below(from: &std::path::Path, to: &std::path::Path, count: &mut usize) -> Result<()> {
+    for found in disk::list(from)? {
+        let (source, target) = (from.join(&found.name), to.join(&found.name));
+        if found.is_folder {
+            std::fs::create_dir(&target)?;
+            copy_below(&source, &target, count)?;
+        } else if !matches!(found.name.as_str(), ABSTRACT | OVERVIEW) {
+            // Descriptions name the folder they were made for; those of the copy are made when somebody asks.
+            std::fs::copy(&source, &target)?;
+            *count += usize::from(!found.is_hidden());
+        }
+    }
+    Ok(())
+}
+
+fn drop_descriptions(path: &std::path::Path) {
+    for name in [ABSTRACT, OVERVIEW] {
+        let _ = std::fs::remove_file(path.join(name));
+    }
+    for found in disk::list(path).unwrap_or_default() {
+        if found.is_folder {
+            drop_descriptions(&path.join(&found.name));
+        }
+    }
+}
+
+/// Takes a file, or everything below a folder, into the index.
+pub(crate) fn learn_below(account: &Account, place: &Place) -> Result<usize> {
+    let mut files = Vec::new();
+    collect(account, place, &mut files)?;
+    let count = files.len();
+    account.library.learn_all(files);
+    account.library.outdated(&place.child("new"));
+    Ok(count)
+}
+
+fn collect(account: &Account, place: &Place, files: &mut Vec<(Place, String)>) -> Result<()> {
+    let path = account.path(place);
+    match disk::look(&path)? {
+        Some(found) if found.is_folder => {
+            let labels = resources::labels_at(&path);
+            if !labels.is_empty() {
+                account.library.label(place, labels);
+            }
+            for found in disk::list(&path)? {
+                if !found.is_hidden() {
+                    collect(account, &place.child(&found.name), files)?;
+                }
+            }
+        }
+        Some(_) => files.push((place.clone(), disk::read_text(&path)?)),
+        None => {}
+    }
+    Ok(())
+}
+
+/// Removes a file, or a folder with everything below it. Gives how many files there were.
+pub fn remove(account: &Account, place: &Place, recursive: bool) -> Result<usize> {
+    if place.is_fixed() {
+        return Err(ApiError::new(Code::PermissionDenied, format!("{place} cannot be removed"))
+            .with(json!({"resource": place.to_string()})));
+    }
+    let _remember = (place.kind() == Kind::Memory).then(|| account.remember(place.names().get(1).map_or("", |u| u)));
+    let path = account.path(place);
+    let count = match disk::look(&path)? {
+        None => return Ok(0),
+        Some(found) if found.is_folder && !recursive => {
+            return Err(ApiError::argument("Cannot remove directory without --recursive")
+                .with(json!({"resource": place.to_string()})));
+        }
+        Some(found) if found.is_folder => count_files(&path)?,
+        Some(_) => 1,
+    };
+    match account.take_away(place) {
+        // Somebody else was faster.
+        Err(_) if disk::look(&path)?.is_none() => Ok(0),
+        done => done.map(|()| count),
+    }
+}
+
+fn count_files(path: &std::path::Path) -> Result<usize> {
+    let mut count = 0;
+    for found in disk::list(path)? {
+        count += if found.is_folder { count_files(&path.join(&found.name))? } else { usize::from(!found.is_hidden()) };
+    }
+    Ok(count)
+}

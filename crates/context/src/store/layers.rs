@@ -1,0 +1,179 @@
+//! L0 and L1: the abstract and the overview of every folder, as sidecar files with a front matter and a body.
+//!
+//! They are made from what lies in the folder, when somebody first asks. A change takes them away, all the way up; so a
+//! folder is never described by what it no longer holds, also not after a crash.
+
+use crate::{
+    error::Result,
+    find::library::Library,
+    store::{
+        account::Account,
+        digest,
+        disk::{self, Keep},
+        uri::{Kind, Place},
+    },
+};
+use std::path::PathBuf;
+
+/// The abstract's file.
+pub(crate) const ABSTRACT: &str = ".abstract.md";
+/// The overview's file.
+pub(crate) const OVERVIEW: &str = ".overview.md";
+/// Characters of an abstract, at most.
+pub(crate) const MAX_ABSTRACT: usize = 256;
+/// Characters of an overview, at most.
+pub(crate) const MAX_OVERVIEW: usize = 4000;
+/// Entries of a folder that its overview is made from.
+const SAMPLED: usize = 64;
+
+/// What folders that are always there are for.
+fn purpose(place: &Place) -> Option<&'static str> {
+    let names: Vec<&str> = place.names().iter().map(String::as_str).collect();
+    Some(match names.as_slice() {
+        [] => "Everything this account keeps: resources, users and shared agent folders.",
+        ["resources"] => "Documents and knowledge that all users of the account share.",
+        ["agent"] => "What all agents of the account share.",
+        ["agent", "skills"] => "Skills that every user of the account can call on.",
+        ["user"] => "One folder for each user of the account.",
+        ["user", _] => "A user's own memories, resources, skills, peers and sessions.",
+        ["user", _, "memories"] => "What is remembered about the user: preferences, entities, events and cases.",
+        ["user", _, "resources"] => "Documents that only this user sees.",
+        ["user", _, "skills"] => "Skills of this user, one folder each.",
+        ["user", _, "peers"] => "What is remembered about those the user works with, apart for each.",
+        ["user", _, "sessions"] => "Conversations: live messages, archives and large tool results.",
+        ["user", _, "privacy"] => "Settings that only this user sees.",
+        _ => return None,
+    })
+}
+
+/// The body of a sidecar: everything after the front matter.
+pub(crate) fn body(text: &str) -> &str {
+    let Some(rest) = text.strip_prefix("---\n") else { return text.trim() };
+    rest.split_once("\n---\n").map_or(rest, |(_, body)| body).trim()
+}
+
+/// Takes the descriptions of everything above a place away. Gives the folders that changed.
+pub(crate) fn invalidate(account: &Account, place: &Place) -> Vec<PathBuf> {
+    account.note_change(place);
+    let mut changed = Vec::new();
+    let mut at = place.parent();
+    while let Some(folder) = at {
+        if folder.is_root() || folder.kind() == Kind::Session {
+            break;
+        }
+        let path = account.path(&folder);
+        let abstracts = std::fs::remove_file(path.join(ABSTRACT)).is_ok();
+        if std::fs::remove_file(path.join(OVERVIEW)).is_ok() || abstracts {
+            changed.push(path);
+        }
+        at = folder.parent();
+    }
+    changed
+}
+
+/// A folder's abstract and overview.
+pub(crate) struct Layers {
+    pub(crate) abstract_: String,
+    pub(crate) overview: String,
+}
+
+/// Reads them, or makes them.
+pub(crate) fn of(account: &Account, place: &Place) -> Result<Layers> {
+    if let Some(layers) = read(account, place) {
+        return Ok(layers);
+    }
+    if place.is_root() || place.kind() == Kind::Session {
+        // Conversations change with every message; nobody searches them by meaning.
+        let told = purpose(place).map_or_else(|| place.name().to_owned(), str::to_owned);
+        return Ok(Layers { overview: format!("# {}\n\n{told}", place.name()), abstract_: told });
+    }
+    make(account, place, "write", None)
+}
+
+/// Reads them, if they are there.
+fn read(account: &Account, place: &Place) -> Option<Layers> {
+    let path = account.path(place);
+    let abstract_ = disk::read_text(&path.join(ABSTRACT)).ok()?;
+    let overview = disk::read_text(&path.join(OVERVIEW)).unwrap_or_else(|_| abstract_.clone());
+    Some(Layers { abstract_: body(&abstract_).to_owned(), overview: body(&overview).to_owned() })
+}
+
+/// Where imported content came from.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    pub(crate) kind: &'static str,
+    pub(crate) uri: String,
+    pub(crate) description: Option<String>,
+}
+
+/// Makes them from what lies in the folder; `said` is what somebody said about it.
+pub(crate) fn make(account: &Account, place: &Place, trigger: &str, said: Option<&str>) -> Result<Layers> {
+    let path = account.path(place);
+    let origin = origin(&path);
+    // Who else has a folder here is nobody's business.
+    let is_users = place.names().len() == 1 && place.name() == "user";
+    let mut seen = if is_users { Vec::new() } else { disk::list(&path)? };
+    seen.retain(|found| !found.is_hidden());
+    let mut told = Vec::new();
+    for found in seen.iter().take(SAMPLED) {
+        let child = place.child(&found.name);
+        let text = if found.is_folder {
+            of(account, &child)?.abstract_
+        } else {
+            account.library.abstract_of(&child).unwrap_or_else(|| file_abstract(account, &child))
+        };
+        told.push(digest::Entry { name: found.name.clone(), is_folder: found.is_folder, told: text });
+    }
+    let heading = if place.is_root() { "viking" } else { place.name() };
+    let noted = origin.as_ref().and_then(|origin| origin.description.clone());
+    let said = said.or(noted.as_deref()).or_else(|| purpose(place));
+    let overview = digest::overview(heading, said, &told, seen.len());
+    let layers = Layers { abstract_: digest::abstract_of_overview(&overview), overview };
+    write(account, place, &layers, trigger, (seen.len(), told.len()), origin.as_ref());
+    account.library.describe(place, &layers);
+    Ok(layers)
+}
+
+fn file_abstract(account: &Account, place: &Place) -> String {
+    let text = disk::read_text(&account.path(place)).unwrap_or_default();
+    digest::abstract_of(place.name(), Library::readable(place, &text))
+}
+
+/// Which import a folder comes from: its own record, or that of the import above.
+fn origin(path: &std::path::Path) -> Option<Origin> {
+    let text = disk::read_text(&path.join(crate::store::resources::SOURCE)).ok()?;
+    let value: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let kind = match value["kind"].as_str()? {
+        "url" => "url",
+        "git" => "git",
+        "data" => "data",
+        _ => "local",
+    };
+    let uri = value["uri"].as_str().unwrap_or_default().to_owned();
+    Some(Origin { kind, uri, description: value["description"].as_str().map(str::to_owned) })
+}
+
+fn write(
+    account: &Account,
+    place: &Place,
+    layers: &Layers,
+    trigger: &str,
+    (total, sampled): (usize, usize),
+    origin: Option<&Origin>,
+) {
+    let source = origin.filter(|origin| !origin.uri.is_empty()).map_or_else(String::new, |origin| {
+        format!("source:\n  kind: {}\n  uri: {}\n", origin.kind, digest::yaml_text(&origin.uri))
+    });
+    let head = format!(
+        "---\ndirectory: {place}/\n{source}generated_by:\n  component: Extractor\n  trigger: {trigger}\nfreshness:\n  \
+         total_entries: {total}\n  sampled_entries: {sampled}\n  unsampled_entries: {}\n  pending_child_changes: 0\n---\n\n",
+        total.saturating_sub(sampled)
+    );
+    for (name, body) in [(OVERVIEW, &layers.overview), (ABSTRACT, &layers.abstract_)] {
+        let path = account.path(place).join(name);
+        // Made from other files: were it lost, it would be made again.
+        if let Err(error) = disk::write(&path, format!("{head}{body}\n").as_bytes(), Keep::Derived) {
+            tracing::debug!(%error, %place, "a folder's description was not kept");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What is kept: places, files, what describes them, what is brought in, and skills.
+//!
+//! `uri.rs` says what a caller may name, `account.rs` holds the locks and the order of syncs over `disk.rs`, `layers.rs`
+//! writes abstracts and overviews.
+
+pub(crate) mod account;
+pub(crate) mod digest;
+pub(crate) mod disk;
+pub mod fs;
+pub(crate) mod host_paths;
+pub(crate) mod layers;
+pub(crate) mod memory;
+pub(crate) mod parse;
+pub mod resources;
+pub(crate) mod skills;
+pub mod uri;
+pub(crate) mod watches;

@@ -1,0 +1,137 @@
+//! Turns sources into readable files, through `toolyard-import`: what others wrote is parsed by a confined child.
+
+use crate::{
+    error::{ApiError, Code, Result},
+    store::disk,
+};
+use std::{
+    future::Future,
+    path::{Path, PathBuf},
+};
+use tokio_util::sync::CancellationToken;
+use toolyard_import::{
+    ImportError, Imported, Importer, Limits, Options,
+    fetch::NetworkRules,
+    parser::{Archive, ConfinedParser},
+};
+
+/// Where something is read from.
+pub(crate) enum Source {
+    Upload { path: PathBuf, name: String },
+    Local(PathBuf),
+    Remote(String),
+}
+
+/// What is read of it.
+pub(crate) struct Wanted<'a> {
+    pub(crate) include: &'a [String],
+    pub(crate) exclude: &'a [String],
+    pub(crate) ignore: &'a [String],
+    pub(crate) hosts: &'a [String],
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(crate) struct Parsed {
+    pub(crate) name: String,
+    pub(crate) is_folder: bool,
+    /// Paths below the root, and texts.
+    pub(crate) files: Vec<(String, String)>,
+    /// Files of the source, with their parsers,
+    pub(crate) processed: Vec<(String, String)>,
+    /// and those that were not read, with why.
+    pub(crate) failed: Vec<(String, String)>,
+    pub(crate) unsupported: Vec<String>,
+    pub(crate) skipped: Vec<String>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Waits where waiting is allowed: inside a runtime's blocking thread, or outside of any.
+fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => Ok(runtime.block_on(future)),
+        Err(_) => Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)),
+    }
+}
+
+/// Reads a source.
+pub(crate) fn parse(source: &Source, wanted: &Wanted<'_>, cancel: &CancellationToken) -> Result<Parsed> {
+    let mut options = Options {
+        include: wanted.include.to_vec(),
+        exclude: wanted.exclude.to_vec(),
+        ignore_dirs: wanted.ignore.to_vec(),
+        network: NetworkRules { private_hosts: wanted.hosts.to_vec(), ..NetworkRules::default() },
+        ..Options::default()
+    };
+    let source = match source {
+        Source::Local(path) => toolyard_import::Source::Path(path.clone()),
+        Source::Remote(text) => toolyard_import::Source::of_text(text).map_err(refused)?,
+        Source::Upload { path, name } => {
+            let bytes = disk::read(path)?;
+            // Folders are sent as archives under the folder's own name.
+            let packed = path.extension().is_some_and(|e| e == "zip") && !name.to_lowercase().ends_with(".zip");
+            if packed {
+                options.name = Some(name.clone());
+            }
+            let name = if packed { format!("{name}.zip") } else { name.clone() };
+            toolyard_import::Source::Upload { name, bytes }
+        }
+    };
+    let importer = Importer::new();
+    let imported = wait(importer.import(source, &options, &|_| {}, cancel))?.map_err(refused)?;
+    Ok(settled(imported))
+}
+
+fn settled(imported: Imported) -> Parsed {
+    let report = imported.report;
+    Parsed {
+        name: imported.name,
+        is_folder: !imported.single,
+        files: imported.files.into_iter().map(|file| (file.path, file.content)).collect(),
+        processed: report.processed_files.into_iter().map(|f| (f.path, f.parser.unwrap_or_default())).collect(),
+        failed: report.failed_files.into_iter().map(|f| (f.path, f.reason.unwrap_or_default())).collect(),
+        unsupported: report.unsupported_files.into_iter().map(|f| f.path).collect(),
+        skipped: report.skipped_files.into_iter().map(|f| f.path).collect(),
+        warnings: imported.warnings,
+    }
+}
+
+fn refused(error: ImportError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        ImportError::NotFound(_) => ApiError::new(Code::NotFound, message),
+        ImportError::Invalid(_) => ApiError::argument(message),
+        ImportError::NotPublic { .. } => ApiError::new(
+            Code::PermissionDenied,
+            format!(
+                "HTTP server only accepts public remote resource targets; {message}. To allow it, name the host in context.allowPrivateHosts."
+            ),
+        ),
+        ImportError::TooLarge(_) => ApiError::new(Code::ResourceExhausted, message),
+        ImportError::Fetch(_) | ImportError::Git(_) => ApiError::new(Code::Unavailable, message),
+        ImportError::Parse { .. } | ImportError::Unsupported(_) => ApiError::new(Code::ProcessingError, message),
+        ImportError::Cancelled => ApiError::new(Code::DeadlineExceeded, message),
+        ImportError::Io(_) => ApiError::new(Code::Internal, message),
+    }
+}
+
+/// Unpacks an archive into a folder. Names were made safe by whoever unpacked it.
+pub(crate) fn unzip(archive: &Path, into: &Path) -> Result<()> {
+    let bytes = disk::read(archive)?;
+    let Archive { files, .. } = wait(ConfinedParser::new().archive(&bytes, &Limits::default()))?
+        .map_err(|failure| ApiError::new(Code::ProcessingError, failure.to_string()))?;
+    // A folder that was packed as a whole is looked into.
+    let top = files.first().and_then(|(path, _)| path.split_once('/').map(|(top, _)| format!("{top}/")));
+    let top = top.filter(|top| files.iter().all(|(path, _)| path.starts_with(top.as_str()))).unwrap_or_default();
+    for (path, bytes) in files {
+        let Some(safe) = toolyard_import::names::safe_path(path.strip_prefix(top.as_str()).unwrap_or(&path)) else {
+            continue;
+        };
+        let target = into.join(safe);
+        if let Some(folder) = target.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        std::fs::write(target, bytes)?;
+    }
+    Ok(())
+}

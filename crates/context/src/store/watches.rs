@@ -1,0 +1,198 @@
+//! Sources that are looked at again now and then, so that what was brought in from them stays up to date.
+
+use crate::{
+    config::ContextConfig,
+    error::{ApiError, Code, Result},
+    service::ContextStore,
+    store::{
+        account::{Account, lock},
+        disk::{self, Keep},
+        fs,
+        resources::NewResource,
+        uri::{Identity, Place},
+    },
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+/// Watches of one account.
+const MAX_WATCHES: usize = 200;
+
+/// Something that is looked at again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Watch {
+    task_id: String,
+    path: String,
+    to_uri: String,
+    user: String,
+    interval_minutes: f64,
+    host_paths: bool,
+    last_run: String,
+    last_status: String,
+    #[serde(default = "yes")]
+    is_active: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    include: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    exclude: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ignore_dirs: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// How sources become text, and what is watched.
+pub(crate) struct Importer {
+    pub(crate) allowed_hosts: Vec<String>,
+    watches: Mutex<()>,
+}
+
+impl Importer {
+    pub(crate) fn new(config: &ContextConfig) -> Self {
+        Self { allowed_hosts: config.allow_private_hosts.clone(), watches: Mutex::default() }
+    }
+
+    fn file(account: &Account) -> PathBuf {
+        account.folder.join("resources/.watch_tasks.json")
+    }
+
+    fn load(account: &Account) -> Vec<Watch> {
+        disk::read_text(&Self::file(account)).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    }
+
+    fn change<T>(&self, account: &Account, change: impl FnOnce(&mut Vec<Watch>) -> Result<T>) -> Result<T> {
+        let _held = lock(&self.watches);
+        let mut all = Self::load(account);
+        let changed = change(&mut all)?;
+        disk::write(&Self::file(account), &serde_json::to_vec_pretty(&all).unwrap_or_default(), Keep::Durable)?;
+        Ok(changed)
+    }
+
+    pub(crate) fn watches(&self, account: &Account) -> Result<Value> {
+        Ok(serde_json::to_value(Self::load(account)).unwrap_or_default())
+    }
+
+    pub(crate) fn watch(&self, account: &Account, id: &str) -> Result<Value> {
+        let found = Self::load(account).into_iter().find(|watch| watch.task_id == id || watch.to_uri == id);
+        found.map(|watch| serde_json::to_value(watch).unwrap_or_default()).ok_or_else(|| no_watch(id))
+    }
+
+    /// Changes how often a source is looked at, or whether.
+    pub(crate) fn rewatch(
+        &self,
+        account: &Account,
+        id: &str,
+        minutes: Option<f64>,
+        active: Option<bool>,
+    ) -> Result<Value> {
+        self.change(account, |all| {
+            let found = all.iter_mut().find(|watch| watch.task_id == id || watch.to_uri == id);
+            let watch = found.ok_or_else(|| no_watch(id))?;
+            watch.interval_minutes = minutes.map_or(watch.interval_minutes, |minutes| minutes.max(1.0));
+            watch.is_active = active.unwrap_or(watch.is_active);
+            Ok(serde_json::to_value(watch).unwrap_or_default())
+        })
+    }
+
+    pub(crate) fn unwatch(&self, account: &Account, id: &str) -> Result<Value> {
+        self.change(account, |all| {
+            let before = all.len();
+            all.retain(|watch| watch.task_id != id && watch.to_uri != id);
+            if all.len() == before { Err(no_watch(id)) } else { Ok(json!({"deleted": id})) }
+        })
+    }
+}
+
+fn no_watch(id: &str) -> ApiError {
+    ApiError::none_such(format!("Watch {} not found", fs::cut(id, 80)))
+}
+
+impl ContextStore {
+    pub(crate) fn keep_watch(
+        &self,
+        account: &Account,
+        who: &Identity,
+        new: &NewResource,
+        path: &str,
+        root: &Place,
+        minutes: f64,
+    ) -> Result<Value> {
+        let watch = Watch {
+            task_id: uuid::Uuid::new_v4().to_string(),
+            path: path.to_owned(),
+            to_uri: root.to_string(),
+            user: who.user.clone(),
+            interval_minutes: minutes.max(1.0),
+            host_paths: new.host_paths,
+            last_run: Timestamp::now().to_string(),
+            last_status: "ok".to_owned(),
+            is_active: !new.watch_paused,
+            include: new.include.clone(),
+            exclude: new.exclude.clone(),
+            ignore_dirs: new.ignore_dirs.clone(),
+        };
+        let told =
+            json!({"task_id": watch.task_id, "to_uri": watch.to_uri, "interval_minutes": watch.interval_minutes});
+        self.importer.change(account, |all| {
+            all.retain(|known| known.to_uri != watch.to_uri);
+            if all.len() >= MAX_WATCHES {
+                return Err(ApiError::new(Code::ResourceExhausted, format!("there are {MAX_WATCHES} watches already")));
+            }
+            all.push(watch);
+            Ok(told)
+        })
+    }
+
+    /// Looks at a watched source again now.
+    pub fn trigger(self: &Arc<Self>, account: &Account, id: &str) -> Result<Value> {
+        let found = Importer::load(account).into_iter().find(|watch| watch.task_id == id || watch.to_uri == id);
+        self.look_again(account, &found.ok_or_else(|| no_watch(id))?)
+    }
+
+    /// Looks at every watched source whose time has come. Called now and then by whoever serves.
+    pub fn run_watches(self: &Arc<Self>) {
+        for account in self.open_accounts() {
+            for watch in Importer::load(&account) {
+                let last = watch.last_run.parse::<Timestamp>().unwrap_or_default();
+                let due = (Timestamp::now().as_second() - last.as_second()) as f64 >= watch.interval_minutes * 60.0;
+                if due
+                    && watch.is_active
+                    && let Err(error) = self.look_again(&account, &watch)
+                {
+                    tracing::warn!(uri = %watch.to_uri, error = %error.message, "a watched resource was not brought in again");
+                }
+            }
+        }
+    }
+
+    fn look_again(self: &Arc<Self>, account: &Account, watch: &Watch) -> Result<Value> {
+        let who = Identity::new(&account.name, &watch.user, None)?;
+        let new = NewResource {
+            path: Some(watch.path.clone()),
+            to: Some(watch.to_uri.clone()),
+            describe: true,
+            host_paths: watch.host_paths,
+            // What was asked for when it was brought in holds for as long as it is watched.
+            include: watch.include.clone(),
+            exclude: watch.exclude.clone(),
+            ignore_dirs: watch.ignore_dirs.clone(),
+            ..NewResource::default()
+        };
+        let done = self.import(account, &who, &new);
+        self.importer.change(account, |all| {
+            for known in all.iter_mut().filter(|known| known.task_id == watch.task_id) {
+                known.last_run = Timestamp::now().to_string();
+                known.last_status = done.as_ref().map_or_else(|e| e.message.clone(), |_| "ok".to_owned());
+            }
+            Ok(())
+        })?;
+        done
+    }
+}

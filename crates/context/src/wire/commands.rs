@@ -1,0 +1,276 @@
+//! Slash commands: what a person types where an agent would call a tool. Failures are texts, never errors.
+
+use crate::{
+    find::query_config::{self, Scope},
+    service::ContextStore,
+    wire::tools::{Answer, Session},
+};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// The commands, with what each takes.
+pub const COMMANDS: [(&str, &str); 5] = [
+    (
+        "/add-resource",
+        "<source> [--to URI | --parent URI] [--reason TEXT] [--instruction TEXT] [--wait] [--timeout SEC]",
+    ),
+    ("/add-skill", "<source> [--wait] [--timeout SEC]"),
+    ("/ov-search", "\"<query>\" [--uri URI] [--limit N]"),
+    ("/ov-query-config", "get | set --FIELD VALUE… | unset FIELD… | reset [--scope session|claw]"),
+    (
+        "/ov-recall-trace",
+        "[--turn latest|all] [--trace-id ID] [--session-id ID] [--session-key KEY] [--ov-session-id ID] [--source NAME] \
+         [--resource-types LIST] [--since MS] [--until MS] [--include-content] [--limit N]",
+    ),
+];
+
+/// A command line, taken apart.
+#[derive(Debug, Default, PartialEq)]
+struct Line {
+    words: Vec<String>,
+    options: Map<String, Value>,
+}
+
+/// Options that stand alone.
+const FLAGS: [&str; 3] = ["wait", "include-content", "includeContent"];
+
+/// Splits as a shell does: quotes keep spaces, a backslash keeps the next character.
+fn split(text: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let (mut word, mut quote, mut open) = (String::new(), None, false);
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (c, quote) {
+            ('\\', None | Some('"')) => word.extend(chars.next()),
+            (c, Some(q)) if c == q => quote = None,
+            (c, Some(_)) => word.push(c),
+            ('"' | '\'', None) => {
+                quote = Some(c);
+                open = true;
+            }
+            (c, None) if c.is_whitespace() => {
+                if open || !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                }
+                open = false;
+            }
+            (c, None) => word.push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote is not closed".to_owned());
+    }
+    if open || !word.is_empty() {
+        words.push(word);
+    }
+    Ok(words)
+}
+
+fn parse(text: &str) -> Result<Line, String> {
+    let mut line = Line::default();
+    let mut words = split(text)?.into_iter().peekable();
+    while let Some(word) = words.next() {
+        let Some(option) = word.strip_prefix("--").filter(|o| !o.is_empty()) else {
+            line.words.push(word);
+            continue;
+        };
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Value::from(value)),
+            None if FLAGS.contains(&option) => (option.to_owned(), true.into()),
+            None => {
+                let value = words.next_if(|next| !next.starts_with("--"));
+                (option.to_owned(), value.map_or(Value::Bool(true), Value::from))
+            }
+        };
+        line.options.insert(name, value);
+    }
+    Ok(line)
+}
+
+impl Line {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.options.get(name).and_then(Value::as_str)
+    }
+
+    fn check(&self, known: &[&str]) -> Result<(), String> {
+        match self.options.keys().find(|name| !known.contains(&name.as_str())) {
+            Some(name) => Err(format!("unknown option --{name}")),
+            None => Ok(()),
+        }
+    }
+
+    fn number(&self, name: &str) -> Result<Option<Value>, String> {
+        match self.options.get(name) {
+            None => Ok(None),
+            Some(value) => match value.as_str().and_then(|text| text.trim().parse::<f64>().ok()) {
+                Some(n) if n.fract() == 0.0 => Ok(Some(json!(n as i64))),
+                Some(n) => Ok(Some(json!(n))),
+                None => Err(format!("--{name} must be a number")),
+            },
+        }
+    }
+}
+
+/// Calls a tool for a command: the engine's road, which decides and records. `Err` says why not.
+pub type CallTool<'a> = &'a dyn Fn(&str, Map<String, Value>) -> Result<Answer, String>;
+
+/// Runs a command. Gives `{text, details?}`; `None` when it is none of these. May block.
+pub fn run(store: &Arc<ContextStore>, session: &Session, text: &str, call: CallTool<'_>) -> Option<Value> {
+    let text = text.trim();
+    let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let (title, done) = match name {
+        "/add-resource" => ("add resource", add_resource(rest, call)),
+        "/add-skill" => ("add skill", add_skill(rest, call)),
+        "/ov-search" => ("search", search(rest, call)),
+        "/ov-query-config" => ("query config", query_config(store, session, rest)),
+        "/ov-recall-trace" => ("recall trace", recall_trace(rest, call)),
+        _ => return None,
+    };
+    Some(match done {
+        Ok(Answer { text, details }) if details.is_null() => json!({"text": text}),
+        Ok(Answer { text, details }) => json!({"text": text, "details": details}),
+        Err(why) => json!({"text": format!("OpenViking {title} failed: {why}")}),
+    })
+}
+
+fn add_resource(rest: &str, call: CallTool<'_>) -> Result<Answer, String> {
+    let line = parse(rest)?;
+    line.check(&["to", "parent", "reason", "instruction", "wait", "timeout"])?;
+    let mut args = Map::new();
+    if let Some(source) = line.words.first() {
+        args.insert("source".to_owned(), source.as_str().into());
+    }
+    for name in ["to", "parent", "reason", "instruction"] {
+        args.extend(line.text(name).map(|value| (name.to_owned(), value.into())));
+    }
+    args.extend(line.number("timeout")?.map(|n| ("timeout".to_owned(), n)));
+    call("add_resource", args)
+}
+
+fn add_skill(rest: &str, call: CallTool<'_>) -> Result<Answer, String> {
+    let line = parse(rest)?;
+    if ["to", "parent", "reason", "instruction"].iter().any(|name| line.options.contains_key(*name)) {
+        return Err("--to, --parent, --reason, and --instruction are resource-only options.".to_owned());
+    }
+    line.check(&["wait", "timeout"])?;
+    let source = line.words.first().ok_or("Usage: /add-skill <source> [--wait] [--timeout SEC]")?;
+    call("add_skill", Map::from_iter([("source".to_owned(), source.as_str().into())]))
+}
+
+fn search(rest: &str, call: CallTool<'_>) -> Result<Answer, String> {
+    let line = parse(rest)?;
+    line.check(&["uri", "limit"])?;
+    let mut args = Map::from_iter([("query".to_owned(), line.words.join(" ").into())]);
+    args.extend(line.text("uri").map(|uri| ("uri".to_owned(), uri.into())));
+    args.extend(line.number("limit")?.map(|n| ("limit".to_owned(), n)));
+    call("ov_search", args)
+}
+
+fn recall_trace(rest: &str, call: CallTool<'_>) -> Result<Answer, String> {
+    let line = parse(rest)?;
+    let texts = [
+        ("turn", "turn"),
+        ("trace-id", "traceId"),
+        ("session-id", "sessionId"),
+        ("session-key", "sessionKey"),
+        ("ov-session-id", "ovSessionId"),
+        ("source", "source"),
+    ];
+    let mut known: Vec<&str> = texts.iter().map(|(option, _)| *option).collect();
+    known.extend(["resource-types", "since", "until", "include-content", "limit"]);
+    line.check(&known)?;
+    let mut args = Map::new();
+    for (option, name) in texts {
+        args.extend(line.text(option).map(|value| (name.to_owned(), value.into())));
+    }
+    if let Some(types) = line.text("resource-types") {
+        args.insert("resourceTypes".to_owned(), query_config::resource_types(&types.into())?.into());
+    }
+    for name in ["since", "until", "limit"] {
+        args.extend(line.number(name)?.map(|n| (name.to_owned(), n)));
+    }
+    if line.options.contains_key("include-content") {
+        args.insert("includeContent".to_owned(), (line.options["include-content"] != "false").into());
+    }
+    let mut answer = call("ov_recall_trace", args)?;
+    if let Some(details) = answer.details.as_object_mut() {
+        details.shift_remove("action");
+    }
+    Ok(answer)
+}
+
+fn query_config(store: &Arc<ContextStore>, session: &Session, rest: &str) -> Result<Answer, String> {
+    let mut line = parse(rest)?;
+    let scope = match line.options.shift_remove("scope").as_ref().map(|s| s.as_str().unwrap_or_default()) {
+        None | Some("session") => Scope::Session,
+        Some("claw") => Scope::Claw,
+        Some(other) => return Err(format!("--scope must be session or claw, not {other}")),
+    };
+    let config = store.config();
+    let claw = session.agent_id(config);
+    let own = session.query_key();
+    let key = match scope {
+        Scope::Claw => claw.clone(),
+        Scope::Session => own.clone().ok_or("there is no active session; use --scope claw")?,
+    };
+    let effective = || store.queries.effective(config, own.as_deref(), &claw, &Map::new());
+    let action = if line.words.is_empty() { "get".to_owned() } else { line.words.remove(0) };
+    let (text, params) = match action.as_str() {
+        "get" => {
+            line.check(&[])?;
+            let details = json!({"scope": scope.word(), "effective": effective().to_value()});
+            let text = serde_json::to_string_pretty(&details).unwrap_or_default();
+            return Ok(Answer { text, details });
+        }
+        "set" => {
+            let mut set = Map::new();
+            for (name, value) in &line.options {
+                set.insert(name.clone(), query_config::checked(name, value)?);
+            }
+            if set.is_empty() {
+                return Err("nothing to set; use --FIELD VALUE".to_owned());
+            }
+            ("Updated", store.queries.change(scope, &key, "command", |params| params.extend(set))?)
+        }
+        "unset" => {
+            line.check(&[])?;
+            if line.words.is_empty() {
+                return Err("nothing to unset; name the fields".to_owned());
+            }
+            let words = &line.words;
+            (
+                "Updated",
+                store
+                    .queries
+                    .change(scope, &key, "command", |params| params.retain(|name, _| !words.contains(name)))?,
+            )
+        }
+        "reset" => {
+            line.check(&[])?;
+            ("Reset", store.queries.change(scope, &key, "command", Map::clear)?)
+        }
+        other => return Err(format!("unknown action {other}; use get, set, unset or reset")),
+    };
+    let effective = effective();
+    let details = json!({
+        "scope": scope.word(), "params": params, "warnings": effective.warnings, "effective": effective.to_value(),
+    });
+    Ok(Answer { text: format!("{text} OpenViking query config ({}).", scope.word()), details })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_split_as_a_shell_would() {
+        let line = parse(r#""rate limit" --limit 2 --uri=viking://resources 'a b' \"x --wait y"#).unwrap();
+        assert_eq!(line.words, ["rate limit", "a b", "\"x", "y"]);
+        assert_eq!(line.number("limit"), Ok(Some(json!(2))));
+        assert_eq!(line.text("uri"), Some("viking://resources"));
+        assert_eq!(line.options["wait"], true);
+        assert!(parse("\"open").is_err());
+        assert!(line.check(&["limit", "uri"]).is_err());
+        assert_eq!(parse("\"\"").unwrap().words, [""]);
+    }
+}

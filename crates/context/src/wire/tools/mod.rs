@@ -1,0 +1,520 @@
+//! The fifteen tools: which there are, and what each is called with. A file for each family.
+//!
+//! Two ways of failing exist and both are kept: a tool throws ([`Thrown`]: the call failed), or it answers normally and
+//! says in `details.error` what was wrong.
+
+mod archive;
+mod import;
+pub(crate) mod memory;
+mod query;
+mod results;
+pub(crate) mod trace;
+
+use crate::{
+    config::{ContextConfig, PeerRole},
+    error::{ApiError, Code},
+    service::ContextStore,
+    store::{host_paths::HostPaths, uri::Identity},
+};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use toolyard_engine::authority::HostArgument;
+use toolyard_protocol::{
+    Availability, ErrorCode, Idempotency, RiskLevel, Schema, ToolDefinition, ToolName, Undo, canonical::sha256_hex,
+};
+
+/// The name under which the tools are listed.
+pub const PLUGIN: &str = "openviking";
+/// Calls get this long unless more is asked for,
+const TIMEOUT_MS: u64 = 60_000;
+/// imports this long,
+const IMPORT_TIMEOUT_MS: u64 = 300_000;
+/// and no call more than this.
+const MAX_TIMEOUT_MS: u64 = 600_000;
+
+/// The tools' names, labels and argument schemas.
+static SCHEMAS: &str = include_str!("schemas.json");
+
+struct Tool {
+    name: &'static str,
+    description: &'static str,
+    group: &'static str,
+    writes: bool,
+}
+
+const fn tool(name: &'static str, group: &'static str, writes: bool, description: &'static str) -> Tool {
+    Tool { name, description, group, writes }
+}
+
+const TOOLS: [Tool; 15] = [
+    tool(
+        "ov_search",
+        "resource_query",
+        false,
+        "Searches resources and skills (and memories, with their uri) by words and meaning. Gives ranked viking:// URIs with abstracts; read the exact URIs with ov_read before answering.",
+    ),
+    tool("ov_read", "resource_query", false, "Reads the file at one exact viking:// URI."),
+    tool(
+        "ov_multi_read",
+        "resource_query",
+        false,
+        "Reads the files at several exact viking:// URIs at once. One that is missing does not fail the others.",
+    ),
+    tool("ov_list", "resource_query", false, "Lists what lies in a viking:// folder, with the abstracts of folders."),
+    tool(
+        "memory_recall",
+        "memory",
+        false,
+        "Recalls what is remembered about the user, or what resources say, for a question. Gives whole memories, the most relevant first.",
+    ),
+    tool(
+        "memory_store",
+        "memory",
+        true,
+        "Remembers a text for later conversations: what the user likes, who somebody is, what happened, how a problem was solved.",
+    ),
+    tool(
+        "memory_forget",
+        "memory",
+        true,
+        "Forgets a memory for good: by its exact URI, or by a query that finds candidates. Only a single, nearly literal match of a query is deleted at once.",
+    ),
+    tool(
+        "add_skill",
+        "import",
+        true,
+        "Keeps a skill for later: the text of a SKILL.md or the description of an MCP tool, as `data`. `source` names a file or folder of this machine and is for folders that the owner granted.",
+    ),
+    tool(
+        "add_resource",
+        "import",
+        true,
+        "Brings a document, folder, archive, web page or Git repository into viking://resources, so that it can be searched.",
+    ),
+    tool(
+        "ov_archive_search",
+        "archive",
+        false,
+        "Finds a word or phrase in this session's archived messages, in either letter case.",
+    ),
+    tool("ov_archive_expand", "archive", false, "Gives the messages of one archive of this session as they were."),
+    tool(
+        "ov_recall_trace",
+        "recall_trace",
+        false,
+        "Shows what was recalled or searched for in this session, what was found, and what was used.",
+    ),
+    tool(
+        "openviking_tool_result_list",
+        "tool_result",
+        false,
+        "Lists large tool results of this session that were kept apart from the conversation.",
+    ),
+    tool(
+        "openviking_tool_result_search",
+        "tool_result",
+        false,
+        "Finds exact text in a tool result that was kept apart.",
+    ),
+    tool(
+        "openviking_tool_result_read",
+        "tool_result",
+        false,
+        "Reads a part of a tool result that was kept apart, by character offset.",
+    ),
+];
+
+const GROUPS: [&str; 6] = ["memory", "resource_query", "import", "recall_trace", "archive", "tool_result"];
+
+/// The tools that a word selects; `None` for a word that means nothing.
+fn selected(word: &str) -> Option<Vec<&'static str>> {
+    let names = |wanted: &dyn Fn(&Tool) -> bool| TOOLS.iter().filter(|t| wanted(t)).map(|t| t.name).collect::<Vec<_>>();
+    match word {
+        "all" => Some(names(&|_| true)),
+        "default" => Some(names(&|t| t.name != "add_resource")),
+        "experience" => Some(vec!["ov_search", "ov_read"]),
+        group if GROUPS.contains(&group) => Some(names(&|t| t.group == group)),
+        name => TOOLS.iter().find(|t| t.name == name).map(|t| vec![t.name]),
+    }
+}
+
+/// Lists may be given as one text with commas or lines.
+fn words(list: &[String]) -> Vec<String> {
+    list.iter()
+        .flat_map(|text| text.split([',', '\n']))
+        .map(str::trim)
+        .filter(|w| !w.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The tools that there are.
+pub fn enabled(config: &ContextConfig) -> Result<Vec<&'static str>, String> {
+    let pick = |list: &[String], key: &str| {
+        let words = words(list);
+        let unknown: Vec<&str> = words.iter().map(String::as_str).filter(|w| selected(w).is_none()).collect();
+        if unknown.is_empty() {
+            Ok(words.iter().filter_map(|w| selected(w)).flatten().collect::<Vec<_>>())
+        } else {
+            Err(format!("openviking {key} contains unknown tool selectors: {}", unknown.join(", ")))
+        }
+    };
+    let on = if words(&config.enabled_tools).is_empty() {
+        selected("all").unwrap_or_default()
+    } else {
+        pick(&config.enabled_tools, "enabledTools")?
+    };
+    let off = pick(&config.disabled_tools, "disabledTools")?;
+    Ok(TOOLS
+        .iter()
+        .map(|tool| tool.name)
+        .filter(|name| on.contains(name) && !off.contains(name))
+        .filter(|name| *name != "add_resource" || config.enable_add_resource_tool)
+        .collect())
+}
+
+/// The tools as the registry takes them. None if the configuration names tools that do not exist: then only commands work.
+pub fn definitions(config: &ContextConfig) -> Vec<ToolDefinition> {
+    let schemas: Map<String, Value> = serde_json::from_str(SCHEMAS).unwrap_or_default();
+    let enabled = enabled(config).unwrap_or_default();
+    let on = TOOLS.iter().filter(|tool| enabled.contains(&tool.name));
+    on.filter_map(|tool| tool.definition(schemas.get(tool.name)?)).collect()
+}
+
+/// The argument of the import tools that names a file or folder of this machine.
+const SOURCE: &[HostArgument] = &[HostArgument { name: "source", remote: &crate::store::resources::REMOTE }];
+
+/// The arguments of a tool that name paths of this machine.
+pub fn host_arguments(name: &str) -> &'static [HostArgument] {
+    match name {
+        // A skill is never fetched, so whatever its source says is taken for a path.
+        "add_skill" => &[HostArgument { name: "source", remote: &[] }],
+        "add_resource" => SOURCE,
+        _ => &[],
+    }
+}
+
+/// The names of the tools that change something.
+pub fn writing_tools() -> Vec<&'static str> {
+    TOOLS.iter().filter(|tool| tool.writes).map(|tool| tool.name).collect()
+}
+
+impl Tool {
+    fn definition(&self, schema: &Value) -> Option<ToolDefinition> {
+        Some(ToolDefinition {
+            name: ToolName::parse(self.name).ok()?,
+            title: schema["label"].as_str()?.to_owned(),
+            description: self.description.to_owned(),
+            category: "memory".into(),
+            risk_level: if self.writes { RiskLevel::Writes } else { RiskLevel::ReadOnly },
+            version: "1.0.0".into(),
+            input_schema: Schema::new(schema["parameters"].as_object()?),
+            output_schema: None,
+            side_effects: if self.writes { vec!["memory.write".into()] } else { Vec::new() },
+            // The same text is remembered once, the same URI is gone once, the same source has one place.
+            idempotency: if self.writes { Idempotency::Idempotent } else { Idempotency::Pure },
+            required_permissions: vec![if self.writes { "memory:write" } else { "memory:read" }.to_owned()],
+            availability: Availability::default(),
+            cancellable: true,
+            supports_dry_run: false,
+            default_timeout_ms: if self.group == "import" { IMPORT_TIMEOUT_MS } else { TIMEOUT_MS },
+            max_timeout_ms: Some(MAX_TIMEOUT_MS),
+            undo: Undo::None,
+        })
+    }
+}
+
+/// A call that failed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Thrown {
+    /// For branching.
+    pub code: ErrorCode,
+    /// As the original words it.
+    pub message: String,
+}
+
+impl Thrown {
+    pub(crate) fn argument(message: impl Into<String>) -> Self {
+        Self { code: ErrorCode::ValidationError, message: message.into() }
+    }
+}
+
+impl From<ApiError> for Thrown {
+    fn from(error: ApiError) -> Self {
+        let code = match error.code {
+            Code::InvalidArgument | Code::InvalidUri => ErrorCode::ValidationError,
+            Code::NotFound => ErrorCode::NotFound,
+            Code::PermissionDenied | Code::Unauthenticated => ErrorCode::PolicyDenied,
+            Code::AlreadyExists | Code::Conflict => ErrorCode::Conflict,
+            Code::FailedPrecondition => ErrorCode::PreconditionFailed,
+            Code::ResourceExhausted => ErrorCode::LimitExceeded,
+            Code::DeadlineExceeded => ErrorCode::Timeout,
+            Code::Unavailable | Code::Unimplemented => ErrorCode::Unavailable,
+            Code::Internal | Code::ProcessingError => ErrorCode::InternalError,
+        };
+        Self { code, message: error.told() }
+    }
+}
+
+/// What a tool answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// For a model.
+    pub text: String,
+    /// For programs.
+    pub details: Value,
+}
+
+/// An answer or a failed call.
+pub type Outcome = Result<Answer, Thrown>;
+
+pub(crate) fn said(text: impl Into<String>, details: Value) -> Outcome {
+    Ok(Answer { text: text.into(), details })
+}
+
+/// The session a call belongs to.
+#[derive(Debug, Clone, Default)]
+pub struct Session {
+    /// `agent:main:main`.
+    pub key: Option<String>,
+    /// The session's own id.
+    pub id: Option<String>,
+    /// The agent.
+    pub agent: Option<String>,
+    /// Who wrote, where peers are persons.
+    pub sender: Option<String>,
+    /// The paths of this machine that may be read for it.
+    pub host_paths: HostPaths,
+    /// Ends what takes long.
+    pub cancel: CancellationToken,
+}
+
+/// Whether an id could name a folder as it is.
+fn is_plain(id: &str) -> bool {
+    !id.is_empty() && !id.chars().any(|c| c.is_control() || matches!(c, ':' | '<' | '>' | '"' | '\\' | '/' | '|' | '?'))
+}
+
+fn as_uuid(id: &str) -> Option<String> {
+    (id.len() == 36).then(|| uuid::Uuid::try_parse(id).ok()).flatten().map(|u| u.hyphenated().to_string())
+}
+
+impl Session {
+    /// The id of the store's session.
+    pub fn ov_id(&self) -> Option<String> {
+        if let Some(id) = self.id.as_deref().and_then(as_uuid) {
+            return Some(id);
+        }
+        if let Some(key) = &self.key {
+            return Some(sha256_hex(key.as_bytes()));
+        }
+        let id = self.id.as_deref().filter(|id| !id.is_empty())?;
+        Some(if is_plain(id) { id.to_owned() } else { sha256_hex(format!("openclaw-session:{id}").as_bytes()) })
+    }
+
+    /// A session that an argument names.
+    pub(crate) fn named(reference: &str) -> String {
+        match as_uuid(reference) {
+            Some(id) => id,
+            None if is_plain(reference) => reference.to_owned(),
+            None => sha256_hex(reference.as_bytes()),
+        }
+    }
+
+    /// The agent's id as it names a peer.
+    pub fn agent_id(&self, config: &ContextConfig) -> String {
+        let from_key =
+            self.key.as_deref().and_then(|key| key.strip_prefix("agent:")).and_then(|rest| rest.split(':').next());
+        let agent = self.agent.as_deref().or(from_key).filter(|a| !a.is_empty()).unwrap_or("main");
+        let whole =
+            if config.peer_prefix.is_empty() { agent.to_owned() } else { format!("{}_{agent}", config.peer_prefix) };
+        sanitized(&whole)
+    }
+
+    /// The peer that acts.
+    pub fn peer(&self, config: &ContextConfig) -> Result<Option<String>, Thrown> {
+        match config.peer_role {
+            PeerRole::None => Ok(None),
+            PeerRole::Assistant => Ok(Some(self.agent_id(config))),
+            PeerRole::Person => match self.sender.as_deref().filter(|s| !s.is_empty()) {
+                Some(sender) => Ok(Some(sanitized(sender))),
+                None => Err(Thrown::argument("openviking: peer_role=person requires a sender identity")),
+            },
+        }
+    }
+
+    /// What a trace says about it.
+    pub(crate) fn traced(&self, config: &ContextConfig) -> Map<String, Value> {
+        let mut map = Map::new();
+        for (name, value) in [("sessionId", &self.id), ("sessionKey", &self.key), ("ovSessionId", &self.ov_id())] {
+            if let Some(value) = value {
+                map.insert(name.to_owned(), value.as_str().into());
+            }
+        }
+        map.insert("agentId".to_owned(), self.agent_id(config).into());
+        map
+    }
+
+    /// Under which its query configuration is kept.
+    pub(crate) fn query_key(&self) -> Option<String> {
+        self.ov_id().map(|id| format!("ov:{id}"))
+    }
+}
+
+fn sanitized(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }) {
+        if c != '_' || !out.ends_with('_') {
+            out.push(c);
+        }
+    }
+    let out = out.strip_prefix('_').unwrap_or(&out);
+    let out = out.strip_suffix('_').unwrap_or(out);
+    if out.is_empty() { "default".to_owned() } else { out.to_owned() }
+}
+
+/// What a tool works with.
+pub(crate) struct Call<'a> {
+    pub(crate) store: &'a Arc<ContextStore>,
+    pub(crate) session: &'a Session,
+    pub(crate) args: &'a Map<String, Value>,
+    pub(crate) who: Identity,
+}
+
+impl Call<'_> {
+    pub(crate) fn config(&self) -> &ContextConfig {
+        self.store.config()
+    }
+
+    /// A text that is not blank.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.args.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty())
+    }
+
+    /// A path of this machine that may be read for this session.
+    pub(crate) fn host_path(&self, named: &str) -> Result<std::path::PathBuf, Thrown> {
+        self.store.host_roots().admit(self.session.host_paths, named)
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<f64> {
+        self.args.get(name).and_then(Value::as_f64)
+    }
+
+    /// At least 1, without fractions.
+    pub(crate) fn count(&self, name: &str, default: usize) -> usize {
+        self.number(name).map_or(default, |n| n.floor().clamp(1.0, 1e9) as usize)
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.args.get(name).and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    pub(crate) fn owner(&self) -> String {
+        format!("{}/{}", self.who.account, self.who.user)
+    }
+
+    /// Keeps a trace, if traces are kept.
+    pub(crate) fn trace(&self, draft: crate::find::trace::Draft) {
+        if self.store.traces.is_on() {
+            self.store.traces.record(&self.owner(), draft.into_trace(&self.session.traced(self.config())));
+        }
+    }
+}
+
+/// Whether a session is left alone. `**` is anything, `*` anything but `:`.
+pub(crate) fn is_bypassed(config: &ContextConfig, session: &Session) -> bool {
+    let Some(name) = session.key.as_deref().or(session.id.as_deref()) else { return false };
+    config.bypass_session_patterns.iter().filter(|p| !p.trim().is_empty()).any(|pattern| {
+        let escaped = regex::escape(pattern.trim()).replace(r"\*\*", ".*").replace(r"\*", "[^:]*");
+        regex::Regex::new(&format!("(?s)^{escaped}$")).is_ok_and(|re| re.is_match(name))
+    })
+}
+
+/// Runs a tool. May block.
+pub fn run(store: &Arc<ContextStore>, session: &Session, name: &str, args: &Map<String, Value>) -> Outcome {
+    if is_bypassed(store.config(), session) {
+        return said(
+            format!("OpenViking is bypassed for this session by bypassSessionPatterns; {name} was skipped."),
+            json!({"action": "bypassed", "reason": "session_bypassed", "toolName": name}),
+        );
+    }
+    let who = store.identity(session.peer(store.config())?);
+    let call = Call { store, session, args, who };
+    match name {
+        "ov_search" => query::search(&call),
+        "ov_read" => query::read(&call),
+        "ov_multi_read" => query::multi_read(&call),
+        "ov_list" => query::list(&call),
+        "memory_recall" => memory::recall(&call),
+        "memory_store" => memory::store(&call),
+        "memory_forget" => memory::forget(&call),
+        "add_skill" => import::skill(&call),
+        "add_resource" => import::resource(&call),
+        "ov_archive_search" => archive::search(&call),
+        "ov_archive_expand" => archive::expand(&call),
+        "ov_recall_trace" => trace::query(&call),
+        "openviking_tool_result_list" => results::list(&call),
+        "openviking_tool_result_search" => results::search(&call),
+        "openviking_tool_result_read" => results::read(&call),
+        other => Err(Thrown { code: ErrorCode::NotFound, message: format!("Tool not available: {other}") }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_are_selected_by_name_and_group() {
+        let config = |on: &[&str], off: &[&str], resource: bool| ContextConfig {
+            enabled_tools: on.iter().map(|s| (*s).to_owned()).collect(),
+            disabled_tools: off.iter().map(|s| (*s).to_owned()).collect(),
+            enable_add_resource_tool: resource,
+            ..ContextConfig::default()
+        };
+        assert_eq!(enabled(&config(&[], &[], false)).unwrap().len(), 14);
+        assert_eq!(enabled(&config(&[], &[], true)).unwrap().len(), 15);
+        assert_eq!(
+            enabled(&config(&["memory, archive"], &["memory_forget"], false)).unwrap(),
+            ["memory_recall", "memory_store", "ov_archive_search", "ov_archive_expand"]
+        );
+        assert_eq!(enabled(&config(&["import"], &[], false)).unwrap(), ["add_skill"]);
+        assert_eq!(
+            enabled(&config(&["a", "memory", "b"], &[], false)).unwrap_err(),
+            "openviking enabledTools contains unknown tool selectors: a, b"
+        );
+        assert_eq!(definitions(&config(&["all"], &[], true)).len(), 15);
+    }
+
+    #[test]
+    fn sessions_and_peers_get_the_ids_of_the_contract() {
+        let session = |key: Option<&str>, id: Option<&str>| Session {
+            key: key.map(str::to_owned),
+            id: id.map(str::to_owned),
+            ..Session::default()
+        };
+        let uuid = "E211BE14-AD73-4F0B-861B-9E2B39C390FE";
+        assert_eq!(session(Some("k"), Some(uuid)).ov_id(), Some(uuid.to_lowercase()));
+        assert_eq!(session(Some("agent:main:main"), None).ov_id().unwrap().len(), 64);
+        assert_eq!(session(None, Some("plain")).ov_id().as_deref(), Some("plain"));
+        assert_eq!(session(None, Some("a:b")).ov_id(), Some(sha256_hex(b"openclaw-session:a:b")));
+        assert_eq!(session(None, None).ov_id(), None);
+        assert_eq!(Session::named("a/b"), sha256_hex(b"a/b"));
+        let config = ContextConfig { peer_prefix: "my bot".into(), ..ContextConfig::default() };
+        assert_eq!(session(Some("agent:ops:x"), None).agent_id(&config), "my_bot_ops");
+        assert_eq!(sanitized("__"), "default");
+        let person = ContextConfig { peer_role: PeerRole::Person, ..ContextConfig::default() };
+        assert!(session(None, None).peer(&person).unwrap_err().message.contains("requires a sender identity"));
+    }
+
+    #[test]
+    fn bypass_patterns_are_anchored_and_a_star_stops_at_a_colon() {
+        let config =
+            |p: &str| ContextConfig { bypass_session_patterns: vec![p.to_owned()], ..ContextConfig::default() };
+        let session = Session { key: Some("agent:main:cron:job1".into()), ..Session::default() };
+        assert!(is_bypassed(&config("agent:*:cron:**"), &session));
+        assert!(is_bypassed(&config("agent:*:cron:*"), &session));
+        assert!(!is_bypassed(&config("agent:*"), &session));
+        assert!(!is_bypassed(&config("cron"), &session));
+    }
+}
