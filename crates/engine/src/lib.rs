@@ -10,6 +10,7 @@
 pub mod approvals;
 mod attempt;
 pub mod authority;
+mod builtin;
 mod caller;
 mod carried;
 pub mod chain;
@@ -32,6 +33,7 @@ pub mod store;
 mod transcript;
 pub mod view;
 
+pub use builtin::{BuiltIn, answer_schema, argument_schema};
 pub use caller::{Caller, Door};
 pub use carried::Carried;
 pub use clock::{Clock, SystemClock, system_clock};

@@ -1,10 +1,10 @@
-//! The control tools as they are registered and as models are shown them.
-//!
-//! The registered schemas are wider than the shown ones: models that get the form slightly wrong are understood (see
-//! [`crate::arguments`]) rather than refused by the schema check.
+//! The control tools.
 
-use serde_json::{Map, Value, json};
-use toolyard_protocol::{Idempotency, RiskLevel, ToolDefinition, ToolName};
+use schemars::JsonSchema;
+use serde_json::{Map, Number, Value};
+use toolyard_catalog::{RegistryError, ToolEntry, ToolSource};
+use toolyard_engine::BuiltIn;
+use toolyard_protocol::{ToolDefinition, ToolDefinitionError};
 
 /// Runs a script.
 pub(crate) const CODE: &str = "tool_search_code";
@@ -38,89 +38,79 @@ API: await openclaw.tools.search(query | [query, ...], {limit}) finds tools: giv
 await openclaw.tools.describe(id) gives the exact input schema; await openclaw.tools.call(id, args) runs the tool and gives {tool, result: {content, details}}; console.log(...). \
 Failed calls throw an Error with a code.";
 
-/// What a model is shown of a control tool: description and schema.
-pub(crate) fn shown(name: &str) -> Option<(&'static str, Map<String, Value>)> {
-    let id = json!({"type": "string", "description": "The tool's id or its exact name."});
-    let query = json!({"type": "string", "description": "What the tool should do, in a few English words."});
-    let limit = json!({"type": "number", "description": "At most this many tools."});
-    let (description, schema) = match name {
-        CODE => (
-            CODE_TEXT,
-            json!({"type": "object", "properties": {
-                "code": {"type": "string", "description": "JavaScript body for an async function. Use return for the result."},
-            }, "required": ["code"], "additionalProperties": false}),
-        ),
-        SEARCH => (
-            SEARCH_TEXT,
-            json!({"type": "object", "properties": {
-                "queries": {"type": "array", "maxItems": 16, "description": "One query per step of the task.", "items": {
-                    "type": "object", "properties": {"query": query, "limit": limit}, "required": ["query"], "additionalProperties": false,
-                }},
-                "query": query, "limit": limit,
-            }, "additionalProperties": false}),
-        ),
-        DESCRIBE => (
-            DESCRIBE_TEXT,
-            json!({"type": "object", "properties": {"id": id}, "required": ["id"], "additionalProperties": false}),
-        ),
-        CALL | DISPATCH => (
-            CALL_TEXT,
-            json!({"type": "object", "properties": {
-                "id": id, "args": {"type": "object", "description": "The tool's arguments.", "additionalProperties": true},
-            }, "required": ["id"], "additionalProperties": false}),
-        ),
-        _ => return None,
-    };
-    match schema {
-        Value::Object(schema) => Some((description, schema)),
-        _ => None,
-    }
+// The fields' comments are what models read.
+
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[allow(dead_code, reason = "`arguments` reads what models send; here it only makes the schema")]
+struct CodeArgs {
+    /// JavaScript body for an async function. Use return for the result.
+    code: String,
+}
+
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[allow(dead_code, reason = "`arguments` reads what models send; here it only makes the schema")]
+struct SearchArgs {
+    /// One query per step of the task.
+    #[schemars(length(max = 16))]
+    queries: Option<Vec<StepQuery>>,
+    /// What the tool should do, in a few English words.
+    query: Option<String>,
+    /// At most this many tools.
+    limit: Option<Number>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[allow(dead_code, reason = "`arguments` reads what models send; here it only makes the schema")]
+struct StepQuery {
+    /// What the tool should do, in a few English words.
+    query: String,
+    /// At most this many tools.
+    limit: Option<Number>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[allow(dead_code, reason = "`arguments` reads what models send; here it only makes the schema")]
+struct DescribeArgs {
+    /// The tool's id or its exact name.
+    id: String,
+}
+
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[allow(dead_code, reason = "`arguments` reads what models send; here it only makes the schema")]
+struct CallArgs {
+    /// The tool's id or its exact name.
+    id: String,
+    /// The tool's arguments.
+    args: Option<Map<String, Value>>,
 }
 
 /// The definitions to register. Reading and calling through them changes nothing by itself: what is called is judged,
 /// recorded and counted as itself.
-pub fn definitions() -> Vec<ToolDefinition> {
-    CONTROL_NAMES.into_iter().filter_map(definition).collect()
+///
+/// # Errors
+/// The first tool that is described wrongly.
+pub fn definitions() -> Result<Vec<ToolDefinition>, ToolDefinitionError> {
+    let call = || BuiltIn::reads("Call a tool", CALL_TEXT).arguments::<CallArgs>();
+    [
+        (CODE, BuiltIn::reads("Tool search with code", CODE_TEXT).arguments::<CodeArgs>()),
+        (SEARCH, BuiltIn::reads("Search tools", SEARCH_TEXT).arguments::<SearchArgs>()),
+        (DESCRIBE, BuiltIn::reads("Describe a tool", DESCRIBE_TEXT).arguments::<DescribeArgs>()),
+        (CALL, call()),
+        (DISPATCH, call()),
+    ]
+    .into_iter()
+    .map(|(name, tool)| tool.category("tools").dry_run(true).timeout_ms(CONTROL_TIMEOUT_MS, None).build(name))
+    .collect()
 }
 
-fn definition(name: &'static str) -> Option<ToolDefinition> {
-    let (description, schema) = shown(name)?;
-    // The same properties without their types: what is wrong with them is said by the tool, in its own words.
-    let mut properties = Map::new();
-    if let Some(Value::Object(given)) = schema.get("properties") {
-        for (key, property) in given {
-            let text = property.get("description").cloned().unwrap_or_default();
-            properties.insert(key.clone(), json!({"description": text}));
-        }
-    }
-    let open = Map::from_iter([
-        ("type".to_owned(), json!("object")),
-        ("properties".to_owned(), Value::Object(properties)),
-        ("additionalProperties".to_owned(), json!(true)),
-    ]);
-    let title = match name {
-        CODE => "Tool search with code",
-        SEARCH => "Search tools",
-        DESCRIBE => "Describe a tool",
-        _ => "Call a tool",
-    };
-    Some(ToolDefinition {
-        name: ToolName::parse(name).ok()?,
-        title: title.to_owned(),
-        description: description.to_owned(),
-        category: "tools".into(),
-        risk_level: RiskLevel::ReadOnly,
-        version: "1.0.0".into(),
-        input_schema: open.into(),
-        output_schema: None,
-        side_effects: Vec::new(),
-        idempotency: Idempotency::Pure,
-        required_permissions: Vec::new(),
-        availability: Default::default(),
-        cancellable: true,
-        supports_dry_run: true,
-        default_timeout_ms: CONTROL_TIMEOUT_MS,
-        max_timeout_ms: None,
-        undo: Default::default(),
-    })
+/// The entries to register. The tools check their arguments themselves: a model that gets the form slightly wrong is
+/// understood (see [`crate::arguments`]) rather than refused by the schema check.
+pub(crate) fn entries() -> Result<Vec<ToolEntry>, RegistryError> {
+    let entry = |definition| Ok(ToolEntry::new(definition, ToolSource::core())?.with_own_checks(true));
+    definitions()?.into_iter().map(entry).collect()
 }

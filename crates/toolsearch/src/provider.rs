@@ -13,7 +13,7 @@ use crate::{
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, atomic::Ordering};
 use tokio_util::sync::CancellationToken;
-use toolyard_catalog::{SourceKind, ToolEntry, ToolSource, search::MeaningModel};
+use toolyard_catalog::{SourceKind, ToolEntry, search::MeaningModel};
 use toolyard_engine::{
     BoxFuture, CallContext, Caller, Door, Engine, Failed, NestedAnswer, NestedCalls, Output, Prepared, Provider,
 };
@@ -73,11 +73,7 @@ impl ToolSearch {
 
     /// Registers the control tools, run by `this`.
     pub fn register(this: &Arc<Self>, engine: &Engine) -> Result<(), toolyard_catalog::RegistryError> {
-        let entries = controls::definitions()
-            .into_iter()
-            .map(|definition| ToolEntry::new(definition, ToolSource::core()))
-            .collect::<Result<Vec<_>, _>>()?;
-        engine.register(entries, this.clone())
+        engine.register(controls::entries()?, this.clone())
     }
 
     /// The settings in force.

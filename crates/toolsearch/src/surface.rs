@@ -2,7 +2,7 @@
 
 use crate::{
     config::{Mode, Settings},
-    controls::{CALL, CODE, DESCRIBE, SEARCH, is_control, shown},
+    controls::{CALL, CODE, DESCRIBE, SEARCH, definitions, is_control},
     effective::EffectiveCatalog,
     entries::{one_line, shown_name},
 };
@@ -134,8 +134,9 @@ fn shown_entry(catalog: &EffectiveCatalog, entry: &ToolEntry) -> ShownTool {
 }
 
 fn shown_control(name: &str) -> Option<ShownTool> {
-    let (description, input_schema) = shown(name)?;
-    Some(ShownTool { name: name.to_owned(), description: description.to_owned(), input_schema, id: None })
+    let definition = definitions().ok()?.into_iter().find(|definition| definition.name.as_str() == name)?;
+    let input_schema = definition.input_schema.parse();
+    Some(ShownTool { name: name.to_owned(), description: definition.description, input_schema, id: None })
 }
 
 /// Tools whose schemas are worth showing for this turn: those required, then those the prompt seems to be about.

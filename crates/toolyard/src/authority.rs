@@ -13,7 +13,8 @@ use toolyard_gateway::registry;
 /// The built-in tools, every optional one included, as they are registered where no folder of the host is granted.
 pub fn built_in_tools() -> Result<Vec<ToolEntry>, RegistryError> {
     let context = ContextConfig { enable_add_resource_tool: true, ..ContextConfig::default() };
-    let core = [toolyard_vault::definitions(), toolyard_knowledge::definitions(), toolyard_toolsearch::definitions()];
+    let core =
+        [toolyard_vault::definitions()?, toolyard_knowledge::definitions()?, toolyard_toolsearch::definitions()?];
     let core = core.into_iter().flatten().map(|definition| ToolEntry::new(definition, ToolSource::core()));
     core.chain(crate::context::entries(&context)).collect()
 }

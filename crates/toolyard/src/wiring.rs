@@ -21,7 +21,7 @@ use toolyard_gateway::Service;
 use toolyard_knowledge::Knowledge;
 use toolyard_mcp::{Asks, Upstreams, server::Skills};
 use toolyard_plugins::{Plugins, PluginsParts, walled::server_spec};
-use toolyard_protocol::{ErrorCode, Failure, RunStatus, ToolDefinition};
+use toolyard_protocol::{ErrorCode, Failure, RunStatus, ToolDefinition, ToolDefinitionError};
 use toolyard_sandbox::{ScriptRunner, launch::ConfinedLauncher};
 use toolyard_store::{SqliteStore, StoreOptions};
 use toolyard_toolsearch::{StaticMeaning, ToolSearch};
@@ -311,10 +311,11 @@ fn register_vault(
 
 pub(crate) fn register(
     engine: &Engine,
-    definitions: Vec<ToolDefinition>,
+    definitions: Result<Vec<ToolDefinition>, ToolDefinitionError>,
     provider: Arc<dyn toolyard_engine::Provider>,
 ) -> Result<(), Failure> {
     let entries = definitions
+        .map_err(refused)?
         .into_iter()
         .map(|definition| ToolEntry::new(definition, ToolSource::core()))
         .collect::<Result<Vec<_>, _>>()
@@ -322,8 +323,8 @@ pub(crate) fn register(
     engine.register(entries, provider).map_err(refused)
 }
 
-pub(crate) fn refused(error: toolyard_catalog::RegistryError) -> Failure {
-    Failure::new(ErrorCode::InternalError, format!("a built-in tool was refused: {error}"))
+pub(crate) fn refused(error: impl Into<toolyard_catalog::RegistryError>) -> Failure {
+    Failure::new(ErrorCode::InternalError, format!("a built-in tool was refused: {}", error.into()))
 }
 
 /// Stands behind the tools while they are only looked at.

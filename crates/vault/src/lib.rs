@@ -49,6 +49,6 @@ pub use locks::STRIPES;
 pub use path::{MAX_DEPTH, MAX_PATH_BYTES, MAX_SEGMENT_BYTES, PathError, VaultPath};
 pub use provider::VaultProvider;
 pub use reading::{HeadingAt, NoteContent, Outline, Surveyed, outline};
-pub use tools::{args_schema, definitions};
+pub use tools::definitions;
 pub use vault::{Vault, VaultOptions};
 pub use view::MAX_FILE_BYTES;

@@ -1,6 +1,6 @@
 //! `obsidian_rag_index`: brings the index up to date, in the background.
 
-use super::{Args, Call, Nature, Tool, answer, input_schema, output_schema, parse};
+use super::{Args, Call, Tool, answer, parse, writes};
 use crate::{
     envelope::{Health, Problem, ProblemCode},
     indexer::{FileProblem, Job, JobMode, JobState, Started},
@@ -77,13 +77,11 @@ struct Data {
 
 pub(super) const TOOL: Tool = Tool {
     name: "obsidian_rag_index",
-    title: "Index notes",
-    description: "Brings the index of the user's notes up to date. Runs in the background: the answer comes at once with a \
+    define: || {
+        writes::<Input, Data>("Index notes", "Brings the index of the user's notes up to date. Runs in the background: the answer comes at once with a \
                   job_id, and obsidian_rag_status tells how far it is. Use mode sync, or full when there is no index yet; \
-                  reindex only when the index is damaged or the embedding model changed. Notes are never changed.",
-    nature: Nature::writes(&["index.write"], &["vault:read", "index:write"]),
-    input: input_schema::<Input>,
-    output: output_schema::<Data>,
+                  reindex only when the index is damaged or the embedding model changed. Notes are never changed.", &["index.write"]).permissions(&["vault:read", "index:write"])
+    },
     run: |call, args| Box::pin(run(call, args)),
 };
 

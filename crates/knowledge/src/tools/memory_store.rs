@@ -1,6 +1,6 @@
 //! `obsidian_rag_memory_store`: remembers a fact, so that searches find it first.
 
-use super::{Args, Call, Nature, Tool, answer, input_schema, misfit, output_schema, parse};
+use super::{Args, Call, Tool, answer, misfit, parse, writes};
 use crate::{
     envelope::Problem,
     facts::{MAX_KEY_CHARS, MAX_VALUE_CHARS},
@@ -49,12 +49,10 @@ const MAX_HISTORY: usize = 20;
 
 pub(super) const TOOL: Tool = Tool {
     name: "obsidian_rag_memory_store",
-    title: "Remember a fact",
-    description: "Remembers a fact from the user's notes, so that obsidian_rag_search finds it first. Ask the user before you \
-                  store anything, also after a memory_suggestion.",
-    nature: Nature::writes(&["memory.write"], &["vault:read", "memory:write"]),
-    input: input_schema::<Input>,
-    output: output_schema::<Data>,
+    define: || {
+        writes::<Input, Data>("Remember a fact", "Remembers a fact from the user's notes, so that obsidian_rag_search finds it first. Ask the user before you \
+                  store anything, also after a memory_suggestion.", &["memory.write"]).permissions(&["vault:read", "memory:write"])
+    },
     run: |call, args| Box::pin(run(call, args)),
 };
 

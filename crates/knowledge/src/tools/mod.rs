@@ -14,10 +14,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use std::{sync::Arc, time::Instant};
 use toolyard_catalog::Violation;
-use toolyard_engine::{BoxFuture, CallContext, Output};
-use toolyard_protocol::{
-    Availability, ErrorCode, Failure, Idempotency, RiskLevel, ToolCall, ToolDefinition, ToolName, Undo,
-};
+use toolyard_engine::{BoxFuture, BuiltIn, CallContext, Output};
+use toolyard_protocol::{ErrorCode, Failure, Idempotency, ToolCall, ToolDefinition, ToolDefinitionError};
 use toolyard_vault::VaultPath;
 
 /// Calls get this long unless more is asked for,
@@ -41,35 +39,30 @@ type Run = for<'a> fn(Call<'a>, Args) -> BoxFuture<'a, Result<Output, Failure>>;
 
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
-    title: &'static str,
-    description: &'static str,
-    nature: Nature,
-    input: fn() -> Args,
-    output: fn() -> Args,
+    define: fn() -> BuiltIn,
     pub(crate) run: Run,
 }
 
-/// What a tool does to the world, and what it takes to be let do it.
-struct Nature {
-    risk: RiskLevel,
-    idempotency: Idempotency,
-    side_effects: &'static [&'static str],
-    permissions: &'static [&'static str],
+/// Looks at notes.
+fn reads<A: JsonSchema, D: JsonSchema>(title: &'static str, description: &'static str) -> BuiltIn {
+    notes_tool::<A, D>(BuiltIn::reads(title, description)).permissions(&["vault:read"])
 }
 
-impl Nature {
-    /// Looks at notes.
-    const READS: Self = Self {
-        risk: RiskLevel::ReadOnly,
-        idempotency: Idempotency::Pure,
-        side_effects: &[],
-        permissions: &["vault:read"],
-    };
+/// Writes to what is kept beside the notes. A second call with the same arguments changes nothing.
+fn writes<A: JsonSchema, D: JsonSchema>(
+    title: &'static str,
+    description: &'static str,
+    side_effects: &'static [&'static str],
+) -> BuiltIn {
+    notes_tool::<A, D>(BuiltIn::writes(title, description, side_effects)).idempotency(Idempotency::Idempotent)
+}
 
-    /// Writes to what is kept beside the notes; doing it twice is doing it once.
-    const fn writes(side_effects: &'static [&'static str], permissions: &'static [&'static str]) -> Self {
-        Self { risk: RiskLevel::Writes, idempotency: Idempotency::Idempotent, side_effects, permissions }
-    }
+fn notes_tool<A: JsonSchema, D: JsonSchema>(tool: BuiltIn) -> BuiltIn {
+    tool.arguments::<A>()
+        .answer_schema(envelope_schema::<D>())
+        .category("memory")
+        .requires(&["vault"])
+        .timeout_ms(TIMEOUT_MS, Some(MAX_TIMEOUT_MS))
 }
 
 pub(crate) static TOOLS: &[&Tool] = &[&search::TOOL, &index::TOOL, &status::TOOL, &memory_store::TOOL];
@@ -79,41 +72,15 @@ pub(crate) fn find(name: &str) -> Option<&'static Tool> {
 }
 
 /// The tools as the registry takes them.
-pub fn definitions() -> Vec<ToolDefinition> {
-    TOOLS.iter().filter_map(|tool| tool.definition()).collect()
-}
-
-impl Tool {
-    fn definition(&self) -> Option<ToolDefinition> {
-        let strings = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
-        Some(ToolDefinition {
-            name: ToolName::parse(self.name).ok()?,
-            title: self.title.to_owned(),
-            description: self.description.to_owned(),
-            category: "memory".into(),
-            risk_level: self.nature.risk,
-            version: "1.0.0".into(),
-            input_schema: (self.input)().into(),
-            output_schema: Some((self.output)().into()),
-            side_effects: self.nature.side_effects.iter().map(|effect| (*effect).into()).collect(),
-            idempotency: self.nature.idempotency,
-            required_permissions: strings(self.nature.permissions),
-            availability: Availability { requires: vec!["vault".to_owned()] },
-            cancellable: true,
-            supports_dry_run: false,
-            default_timeout_ms: TIMEOUT_MS,
-            max_timeout_ms: Some(MAX_TIMEOUT_MS),
-            undo: Undo::None,
-        })
-    }
-}
-
-fn input_schema<T: JsonSchema>() -> Args {
-    toolyard_vault::args_schema::<T>()
+///
+/// # Errors
+/// The first tool that is described wrongly.
+pub fn definitions() -> Result<Vec<ToolDefinition>, ToolDefinitionError> {
+    TOOLS.iter().map(|tool| (tool.define)().build(tool.name)).collect()
 }
 
 /// The whole envelope with this data.
-fn output_schema<T: JsonSchema + Serialize>() -> Args {
+fn envelope_schema<T: JsonSchema>() -> Args {
     let mut settings = SchemaSettings::draft2020_12().for_serialize();
     settings.inline_subschemas = true;
     settings.meta_schema = None;

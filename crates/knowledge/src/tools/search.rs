@@ -1,6 +1,6 @@
 //! `obsidian_rag_search`: finds what the notes say about something.
 
-use super::{Args, Call, Nature, Tool, answer, input_schema, misfit, output_schema, parse};
+use super::{Args, Call, Tool, answer, misfit, parse, reads};
 use crate::{
     envelope::{Health, Problem},
     facts::Fact,
@@ -146,13 +146,14 @@ struct Suggestion {
 
 pub(super) const TOOL: Tool = Tool {
     name: "obsidian_rag_search",
-    title: "Search notes",
-    description: "Finds what the user's notes say about something, by meaning and by words, best first. Use it for \
+    define: || {
+        reads::<Input, Data>(
+            "Search notes",
+            "Finds what the user's notes say about something, by meaning and by words, best first. Use it for \
                   \"what did I write about X\". Facts stored with obsidian_rag_memory_store come first. If status is \
                   degraded the results are still good to use; error.suggestion says what would make them better.",
-    nature: Nature::READS,
-    input: input_schema::<Input>,
-    output: output_schema::<Data>,
+        )
+    },
     run: |call, args| Box::pin(run(call, args)),
 };
 

@@ -1,6 +1,6 @@
 //! `obsidian_rag_status`: how well the notes can be asked, and what became of each of them.
 
-use super::{Args, Call, Nature, Tool, answer, index::wait_for, input_schema, output_schema, parse};
+use super::{Args, Call, Tool, answer, index::wait_for, parse, reads};
 use crate::{
     envelope::Health,
     index::FileState,
@@ -146,13 +146,14 @@ struct FileData {
 
 pub(super) const TOOL: Tool = Tool {
     name: "obsidian_rag_status",
-    title: "Notes status",
-    description: "Tells whether the user's notes can be searched, how fresh the index is, how far a running job is, and what \
+    define: || {
+        reads::<Input, Data>(
+            "Notes status",
+            "Tells whether the user's notes can be searched, how fresh the index is, how far a running job is, and what \
                   became of each note. If unindexed_files is not 0 or the status is not healthy, suggest \
                   obsidian_rag_index.",
-    nature: Nature::READS,
-    input: input_schema::<Input>,
-    output: output_schema::<Data>,
+        )
+    },
     run: |call, args| Box::pin(run(call, args)),
 };
 

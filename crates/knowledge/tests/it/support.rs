@@ -29,6 +29,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Compiled output schemas: every answer of every test is held against them.
 static OUTPUT_SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
     toolyard_knowledge::definitions()
+        .unwrap()
         .into_iter()
         .map(|d| (d.name.to_string(), jsonschema::validator_for(&d.output_schema.unwrap().value()).unwrap()))
         .collect()
@@ -167,6 +168,7 @@ impl Lab {
             options: EngineOptions::default(),
         });
         let entries = toolyard_knowledge::definitions()
+            .unwrap()
             .into_iter()
             .map(|definition| ToolEntry::new(definition, ToolSource::core()).unwrap())
             .collect();

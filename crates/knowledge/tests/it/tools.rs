@@ -462,7 +462,7 @@ async fn a_stale_index_is_degraded() {
 
 #[tokio::test]
 async fn definitions_are_sound() {
-    let all = toolyard_knowledge::definitions();
+    let all = toolyard_knowledge::definitions().unwrap();
     let names: Vec<String> = all.iter().map(|d| d.name.to_string()).collect();
     assert_eq!(
         names,

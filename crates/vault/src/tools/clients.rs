@@ -1,7 +1,7 @@
 //! `editor.*`, `workspace.*` and `commands.*`: what only a running editor can answer. Toolyard checks the arguments and
 //! passes them on; whatever editor is connected does the rest. None of these opens a note by writing to it.
 
-use super::{Args, Idempotency, RiskLevel, Run, Spec, Tool, Undo, parse, schema::PathArg};
+use super::{Args, RiskLevel, Run, Tool, parse, schema::PathArg};
 use crate::{
     error::{Fallible, is_folder},
     path::VaultPath,
@@ -9,27 +9,25 @@ use crate::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolyard_engine::BuiltIn;
 
 /// Text handed to an editor is at most this long.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
-fn client_read<A: JsonSchema, O: JsonSchema>(title: &'static str, description: &'static str) -> Spec {
-    Spec { permissions: &["editor:read"], requires: &["client"], ..Spec::read::<A, O>(title, description) }
+fn client_read<A: JsonSchema, O: JsonSchema>(title: &'static str, description: &'static str) -> BuiltIn {
+    client_tool::<A, O>(BuiltIn::reads(title, description)).permissions(&["editor:read"])
 }
 
 fn client_write<A: JsonSchema, O: JsonSchema>(
     title: &'static str,
     description: &'static str,
     side_effects: &'static [&'static str],
-) -> Spec {
-    Spec {
-        side_effects,
-        risk: RiskLevel::Writes,
-        idempotency: Idempotency::None,
-        permissions: &["editor:write"],
-        undo: Undo::None,
-        ..client_read::<A, O>(title, description)
-    }
+) -> BuiltIn {
+    client_tool::<A, O>(BuiltIn::writes(title, description, side_effects)).permissions(&["editor:write"])
+}
+
+fn client_tool<A: JsonSchema, O: JsonSchema>(tool: BuiltIn) -> BuiltIn {
+    tool.arguments::<A>().answers::<O>().requires(&["client"])
 }
 
 fn check<T: serde::de::DeserializeOwned>(_: &dyn View, args: Args) -> Fallible<()> {
@@ -265,13 +263,13 @@ struct Opened {
 
 pub(super) const OPEN_FILE: Tool = Tool {
     name: "workspace.openFile",
-    define: || Spec {
-        permissions: &["editor:open"],
-        ..client_write::<OpenFile, Opened>(
+    define: || {
+        client_write::<OpenFile, Opened>(
             "Open file",
             "Shows an existing file in the editor. Never creates or changes it.",
             &["open-file"],
         )
+        .permissions(&["editor:open"])
     },
     run: Run::Client { check: check_open, writes: true },
 };
@@ -364,14 +362,14 @@ struct Executed {
 
 pub(super) const RUN_COMMAND: Tool = Tool {
     name: "commands.run",
-    define: || Spec {
-        risk: RiskLevel::Commands,
-        permissions: &["commands:run"],
-        ..client_write::<RunCommand, Executed>(
+    define: || {
+        client_write::<RunCommand, Executed>(
             "Run command",
             "Runs a command of the editor. What it does is not known beforehand and cannot be undone here.",
             &["run-command"],
         )
+        .risk(RiskLevel::Commands)
+        .permissions(&["commands:run"])
     },
     run: Run::Client {
         check: |_, args| {

@@ -1,10 +1,10 @@
 //! `vault.createFile`: a new note, with its folders. Never replaces one unless told to in so many words.
 
 use super::{
-    Args, PlanContext, Run, Spec, Tool, parse,
+    Args, PlanContext, Run, Tool, parse,
     schema::PathArg,
     support::{check_etag, check_no_etag, etag_of, free_name, put_new, put_over, shrink_warning},
-    to_map,
+    to_map, writes,
 };
 use crate::{
     change::Planned,
@@ -68,7 +68,7 @@ struct Data {
 pub(super) const TOOL: Tool = Tool {
     name: "vault.createFile",
     define: || {
-        Spec::write::<Input, Data>(
+        writes::<Input, Data>(
             "Create note",
             "Creates a file with the given content, and its folders. An existing file is left alone (CONFLICT with its \
              current etag) unless collisionStrategy says otherwise.",

@@ -1,10 +1,10 @@
 //! `vault.delete`: to the trash, or for good when told so.
 
 use super::{
-    Args, PlanContext, Run, Spec, Tool, parse,
+    Args, PlanContext, Run, Tool, parse,
     schema::PathArg,
     support::{check_etag, trash},
-    to_map,
+    to_map, writes,
 };
 use crate::{
     change::{Change, Kept, Planned},
@@ -57,14 +57,14 @@ struct Data {
 
 pub(super) const TOOL: Tool = Tool {
     name: "vault.delete",
-    define: || Spec {
-        permissions: &["vault:write", "vault:delete"],
-        ..Spec::write::<Input, Data>(
+    define: || {
+        writes::<Input, Data>(
             "Delete",
             "Moves a file to the vault's trash, or removes it for good with trash: false. A folder that is not empty \
              needs recursive: true.",
             &["trash", "delete"],
         )
+        .permissions(&["vault:write", "vault:delete"])
     },
     run: Run::Write { scope, plan },
 };

@@ -1,6 +1,6 @@
 //! `vault.ensureFolder`: a folder is there afterwards, whatever was before.
 
-use super::{Args, Idempotency, PlanContext, Run, Spec, Tool, parse, schema::PathArg, to_map};
+use super::{Args, Idempotency, PlanContext, Run, Tool, parse, schema::PathArg, to_map, writes};
 use crate::{
     change::{Change, Planned},
     error::Fallible,
@@ -29,13 +29,13 @@ struct Data {
 
 pub(super) const TOOL: Tool = Tool {
     name: "vault.ensureFolder",
-    define: || Spec {
-        idempotency: Idempotency::Idempotent,
-        ..Spec::write::<Input, Data>(
+    define: || {
+        writes::<Input, Data>(
             "Make folder",
             "Makes sure that a folder exists, with its parents. Does nothing when it is already there.",
             &["create-folder"],
         )
+        .idempotency(Idempotency::Idempotent)
     },
     run: Run::Write { scope, plan },
 };

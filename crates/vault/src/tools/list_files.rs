@@ -1,6 +1,6 @@
 //! `vault.listFiles`: what is there.
 
-use super::{Args, Run, Spec, Tool, answer, parse, schema::PathArg};
+use super::{Args, Run, Tool, answer, parse, reads, schema::PathArg};
 use crate::{
     error::{Fallible, validation},
     path::VaultPath,
@@ -80,7 +80,7 @@ struct Data {
 pub(super) const TOOL: Tool = Tool {
     name: "vault.listFiles",
     define: || {
-        Spec::read::<Input, Data>(
+        reads::<Input, Data>(
             "List files",
             "Lists files and folders of the vault. Hidden files and folders are left out.",
         )

@@ -26,19 +26,13 @@ use crate::{
     locks::LockScope,
     view::{Stop, View},
 };
-pub use schema::args_schema;
-use schema::output_schema;
+use schema::{CommonArgs, DryRunArgs};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::{collections::HashMap, sync::LazyLock};
-use toolyard_engine::{Blobs, Output};
-use toolyard_protocol::{Availability, ErrorCode, Failure, Idempotency, RiskLevel, ToolDefinition, ToolName, Undo};
-
-/// Calls of vault tools get this long unless more is asked for,
-const TIMEOUT_MS: u64 = 30_000;
-/// and at most this long.
-const MAX_TIMEOUT_MS: u64 = 600_000;
+use toolyard_engine::{Blobs, BuiltIn, Output};
+use toolyard_protocol::{ErrorCode, Failure, Idempotency, RiskLevel, ToolDefinition, ToolDefinitionError, Undo};
 
 type Args = Map<String, Value>;
 
@@ -67,53 +61,29 @@ pub(crate) enum Run {
 
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
-    define: fn() -> Spec,
+    define: fn() -> BuiltIn,
     pub(crate) run: Run,
 }
 
-/// What a tool says about itself, before it becomes a [`ToolDefinition`].
-struct Spec {
+/// A tool that looks at the vault.
+fn reads<A: JsonSchema, O: JsonSchema>(title: &'static str, description: &'static str) -> BuiltIn {
+    vault_tool::<A, O>(BuiltIn::reads(title, description)).permissions(&["vault:read"])
+}
+
+/// A tool that changes the vault.
+fn writes<A: JsonSchema, O: JsonSchema>(
     title: &'static str,
     description: &'static str,
     side_effects: &'static [&'static str],
-    risk: RiskLevel,
-    idempotency: Idempotency,
-    permissions: &'static [&'static str],
-    requires: &'static [&'static str],
-    undo: Undo,
-    input: Args,
-    output: Args,
+) -> BuiltIn {
+    vault_tool::<A, O>(BuiltIn::writes(title, description, side_effects))
+        .idempotency(Idempotency::Etag)
+        .permissions(&["vault:write"])
+        .undo(Undo::RestoreBlob)
 }
 
-impl Spec {
-    fn read<A: JsonSchema, O: JsonSchema>(title: &'static str, description: &'static str) -> Self {
-        Self {
-            title,
-            description,
-            side_effects: &[],
-            risk: RiskLevel::ReadOnly,
-            idempotency: Idempotency::Pure,
-            permissions: &["vault:read"],
-            requires: &["vault"],
-            undo: Undo::None,
-            input: args_schema::<A>(),
-            output: output_schema::<O>(),
-        }
-    }
-    fn write<A: JsonSchema, O: JsonSchema>(
-        title: &'static str,
-        description: &'static str,
-        side_effects: &'static [&'static str],
-    ) -> Self {
-        Self {
-            side_effects,
-            risk: RiskLevel::Writes,
-            idempotency: Idempotency::Etag,
-            permissions: &["vault:write"],
-            undo: Undo::RestoreBlob,
-            ..Self::read::<A, O>(title, description)
-        }
-    }
+fn vault_tool<A: JsonSchema, O: JsonSchema>(tool: BuiltIn) -> BuiltIn {
+    tool.arguments::<A>().answers::<O>().requires(&["vault"])
 }
 
 static TOOLS: &[&Tool] = &[
@@ -153,49 +123,21 @@ impl Tool {
         !matches!(self.run, Run::Client { writes: true, .. })
     }
 
-    fn definition(&self) -> Option<ToolDefinition> {
-        let spec = (self.define)();
-        let strings = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
-        let mut input_schema = spec.input;
-        if let Some(Value::Object(properties)) = input_schema.get_mut("properties") {
-            add_meta(properties, self.can_dry_run());
+    fn definition(&self) -> Result<ToolDefinition, ToolDefinitionError> {
+        let mut tool = (self.define)().dry_run(self.can_dry_run()).also_takes::<CommonArgs>();
+        if self.can_dry_run() {
+            tool = tool.also_takes::<DryRunArgs>();
         }
-        Some(ToolDefinition {
-            name: ToolName::parse(self.name).ok()?,
-            title: spec.title.to_owned(),
-            description: spec.description.to_owned(),
-            category: self.name.split('.').next().unwrap_or_default().into(),
-            risk_level: spec.risk,
-            version: "1.0.0".into(),
-            input_schema: input_schema.into(),
-            output_schema: Some(spec.output.into()),
-            side_effects: spec.side_effects.iter().map(|effect| (*effect).into()).collect(),
-            idempotency: spec.idempotency,
-            required_permissions: strings(spec.permissions),
-            availability: Availability { requires: strings(spec.requires) },
-            cancellable: true,
-            supports_dry_run: self.can_dry_run(),
-            default_timeout_ms: TIMEOUT_MS,
-            max_timeout_ms: Some(MAX_TIMEOUT_MS),
-            undo: spec.undo,
-        })
+        tool.build(self.name)
     }
 }
 
 /// Every tool of the provider.
-pub fn definitions() -> Vec<ToolDefinition> {
-    TOOLS.iter().filter_map(|tool| tool.definition()).collect()
-}
-
-fn add_meta(properties: &mut Args, dry_run: bool) {
-    if dry_run {
-        let what = "Predict what would happen and change nothing.";
-        properties.insert("dryRun".to_owned(), json!({"type":"boolean","default":false,"description":what}));
-    }
-    let what = "Why this is done; kept in the record.";
-    properties.insert("note".to_owned(), json!({"type":"string","maxLength":2000,"description":what}));
-    let what = "Set by the executor, never by a planner.";
-    properties.insert("requestId".to_owned(), json!({"type":"string","maxLength":200,"description":what}));
+///
+/// # Errors
+/// The first tool that is described wrongly.
+pub fn definitions() -> Result<Vec<ToolDefinition>, ToolDefinitionError> {
+    TOOLS.iter().map(|tool| tool.definition()).collect()
 }
 
 /// The arguments without what every tool takes, and whether this is a dry run.
@@ -234,10 +176,11 @@ fn answer<T: Serialize>(data: &T, message: impl Into<String>) -> Fallible<Output
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn every_definition_is_sound_and_strict() {
-        let all = definitions();
+        let all = definitions().unwrap();
         assert_eq!(all.len(), TOOLS.len());
         for definition in &all {
             definition.check().unwrap();
@@ -251,7 +194,7 @@ mod tests {
 
     #[test]
     fn path_arguments_can_be_found_by_the_policy() {
-        for definition in definitions().into_iter().filter(|d| !d.name.as_str().starts_with("commands.")) {
+        for definition in definitions().unwrap().into_iter().filter(|d| !d.name.as_str().starts_with("commands.")) {
             for (name, schema) in definition.input_schema.parse()["properties"].as_object().unwrap() {
                 if ["path", "fromPath", "toPath", "prefix"].contains(&name.as_str()) {
                     assert_eq!(schema["format"], "vault-path", "{} {name}", definition.name);

@@ -1,6 +1,6 @@
 //! `util.parseMarkdownBullets`: the items of a list in a piece of text.
 
-use super::{Args, Run, Spec, Tool, answer, parse};
+use super::{Args, Run, Tool, answer, parse, reads};
 use crate::{
     error::Fallible,
     markdown::scan::{Scan, indent, is_list_item},
@@ -40,13 +40,13 @@ struct Data {
 
 pub(super) const TOOL: Tool = Tool {
     name: "util.parseMarkdownBullets",
-    define: || Spec {
-        permissions: &[],
-        requires: &[],
-        ..Spec::read::<Input, Data>(
+    define: || {
+        reads::<Input, Data>(
             "Parse bullets",
             "Takes the items of bulleted and numbered lists out of Markdown. Code blocks are skipped.",
         )
+        .permissions(&[])
+        .requires(&[])
     },
     run: Run::Read(run),
 };

@@ -1,10 +1,10 @@
 //! `vault.patchFile`: edits part of a note and leaves every other byte alone.
 
 use super::{
-    Args, PlanContext, Run, Spec, Tool, parse,
+    Args, PlanContext, Run, Tool, parse,
     schema::PathArg,
     support::{check_etag, etag_of, put_over, shrink_warning},
-    to_map,
+    to_map, writes,
 };
 use crate::{
     change::Planned,
@@ -48,7 +48,7 @@ struct Data {
 pub(super) const TOOL: Tool = Tool {
     name: "vault.patchFile",
     define: || {
-        Spec::write::<Input, Data>(
+        writes::<Input, Data>(
             "Edit note",
             "Edits part of a note: under a heading, at a block, one front matter key, a piece of text, a byte range, or \
              by unified diff. Either the whole patch applies or nothing changes; headings are never created silently.",

@@ -1,6 +1,6 @@
 //! `vault.readFile`: the content of a file, or a part of it.
 
-use super::{Args, Run, Spec, Tool, answer, parse, schema::PathArg};
+use super::{Args, Run, Tool, answer, parse, reads, schema::PathArg};
 use crate::{
     error::{Fallible, validation},
     etag::etag,
@@ -81,7 +81,7 @@ struct Data {
 pub(super) const TOOL: Tool = Tool {
     name: "vault.readFile",
     define: || {
-        Spec::read::<Input, Data>(
+        reads::<Input, Data>(
             "Read note",
             "Reads a file of the vault. The etag in the answer is what vault.writeFile and vault.patchFile take as \
              expectedEtag.",

@@ -1,10 +1,10 @@
 //! `vault.rename`: moves a file or folder, never onto another one, and takes the links along.
 
 use super::{
-    Args, PlanContext, Run, Spec, Tool, parse,
+    Args, PlanContext, Run, Tool, parse,
     schema::PathArg,
     support::{check_etag, free_name, trash},
-    to_map,
+    to_map, writes,
 };
 use crate::{
     change::{Change, MoveRole, Planned},
@@ -66,7 +66,7 @@ struct Data {
 pub(super) const TOOL: Tool = Tool {
     name: "vault.rename",
     define: || {
-        Spec::write::<Input, Data>(
+        writes::<Input, Data>(
             "Rename or move",
             "Renames or moves a file or folder and rewrites the wikilinks, embeds and Markdown links that led to it. \
              Never replaces an existing file unless collisionStrategy says so.",

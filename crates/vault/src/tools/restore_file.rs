@@ -1,10 +1,10 @@
 //! `vault.restoreFile`: puts a before-image or something from the trash back where it was. Undo is made of this.
 
 use super::{
-    Args, PlanContext, Run, Spec, Tool, parse,
+    Args, PlanContext, Run, Tool, parse,
     schema::PathArg,
     support::{check_etag, check_no_etag, etag_of, missing_folders, put_new, put_over},
-    to_map,
+    to_map, writes,
 };
 use crate::{
     change::{Change, MoveRole, Planned},
@@ -53,7 +53,7 @@ struct Data {
 pub(super) const TOOL: Tool = Tool {
     name: "vault.restoreFile",
     define: || {
-        Spec::write::<Input, Data>(
+        writes::<Input, Data>(
             "Restore",
             "Puts an earlier content of a file back (by its hash), or a file or folder from the vault's trash. Replaces \
              an existing file only with its expectedEtag.",

@@ -1,8 +1,7 @@
-//! Schemas from types: strict, self-contained, without `null` (an optional argument is left out, not null).
+//! Types of arguments that several tools take.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 use std::borrow::Cow;
 
 /// A path from the vault's root, with forward slashes.
@@ -22,65 +21,25 @@ impl JsonSchema for PathArg {
     }
 }
 
-/// The schema of a tool's arguments, from their type.
-pub fn args_schema<T: JsonSchema>() -> Map<String, Value> {
-    generate::<T>(SchemaSettings::draft2020_12().for_deserialize())
+/// What every tool takes beside its own arguments.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[allow(dead_code, reason = "`split_meta` reads them; here they only make the schema")]
+pub(super) struct CommonArgs {
+    /// Why this is done; kept in the record.
+    #[schemars(length(max = 2000))]
+    note: Option<String>,
+    /// Set by the executor, never by a planner.
+    #[schemars(length(max = 200))]
+    request_id: Option<String>,
 }
 
-pub(super) fn output_schema<T: JsonSchema>() -> Map<String, Value> {
-    generate::<T>(SchemaSettings::draft2020_12().for_serialize())
-}
-
-fn generate<T: JsonSchema>(mut settings: SchemaSettings) -> Map<String, Value> {
-    settings.inline_subschemas = true;
-    settings.meta_schema = None;
-    let mut value: Value = settings.into_generator().into_root_schema_for::<T>().into();
-    tidy(&mut value);
-    match value {
-        Value::Object(mut map) => {
-            map.remove("title");
-            map.entry("properties").or_insert_with(|| Value::Object(Map::new()));
-            map
-        }
-        _ => Map::new(),
-    }
-}
-
-/// Takes `null` out of types and enumerations, and drops Rust's integer formats.
-fn tidy(value: &mut Value) {
-    match value {
-        Value::Object(map) => {
-            if let Some(Value::Array(types)) = map.get_mut("type") {
-                types.retain(|t| t != "null");
-                if types.len() == 1 {
-                    let only = types.remove(0);
-                    map.insert("type".to_owned(), only);
-                }
-            }
-            if let Some(Value::Array(options)) = map.get_mut("anyOf") {
-                options.retain(|option| option.get("type").is_none_or(|t| t != "null"));
-                if options.len() == 1
-                    && let Value::Object(only) = options.remove(0)
-                {
-                    map.remove("anyOf");
-                    for (key, inner) in only {
-                        map.entry(key).or_insert(inner);
-                    }
-                }
-            }
-            if let Some(Value::Array(values)) = map.get_mut("enum") {
-                values.retain(|v| !v.is_null());
-            }
-            if map.get("default").is_some_and(Value::is_null) {
-                map.remove("default");
-            }
-            let rust_integer = |f: &Value| f.as_str().is_some_and(|f| f.starts_with("uint") || f.starts_with("int"));
-            if map.get("format").is_some_and(rust_integer) {
-                map.remove("format");
-            }
-            map.values_mut().for_each(tidy);
-        }
-        Value::Array(items) => items.iter_mut().for_each(tidy),
-        _ => {}
-    }
+/// What a tool takes that can predict its effects.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[allow(dead_code, reason = "`split_meta` reads it; here it only makes the schema")]
+pub(super) struct DryRunArgs {
+    /// Predict what would happen and change nothing.
+    #[serde(default)]
+    dry_run: bool,
 }

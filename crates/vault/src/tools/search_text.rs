@@ -1,6 +1,6 @@
 //! `vault.searchText`: finds text in notes. Linear in the size of the vault, whatever the expression.
 
-use super::{Args, Run, Spec, Tool, answer, parse, schema::PathArg};
+use super::{Args, Run, Tool, answer, parse, reads, schema::PathArg};
 use crate::{
     error::{Fallible, validation},
     path::VaultPath,
@@ -90,7 +90,7 @@ struct Data {
 pub(super) const TOOL: Tool = Tool {
     name: "vault.searchText",
     define: || {
-        Spec::read::<Input, Data>(
+        reads::<Input, Data>(
             "Search text",
             "Finds text in the files of the vault, in the order of their paths. Binary and hidden files are skipped.",
         )

@@ -1,6 +1,6 @@
 //! `util.slugifyTitle`: a title as a file name or anchor. Letters of every script stay.
 
-use super::{Args, Run, Spec, Tool, answer, parse};
+use super::{Args, Run, Tool, answer, parse, reads};
 use crate::{
     error::{Fallible, validation},
     view::{Stop, View},
@@ -34,13 +34,11 @@ struct Data {
 
 pub(super) const TOOL: Tool = Tool {
     name: "util.slugifyTitle",
-    define: || Spec {
-        permissions: &[],
-        requires: &[],
-        ..Spec::read::<Input, Data>(
+    define: || {
+        reads::<Input, Data>(
             "Slugify title",
             "Turns a title into a slug: lower case, words joined by hyphens, accents dropped, letters of every script kept.",
-        )
+        ).permissions(&[]).requires(&[])
     },
     run: Run::Read(run),
 };

@@ -1,10 +1,10 @@
 //! `vault.writeFile`: the whole content of a file, or something at its end.
 
 use super::{
-    Args, PlanContext, Run, Spec, Tool, parse,
+    Args, PlanContext, Run, Tool, parse,
     schema::PathArg,
     support::{check_etag, check_no_etag, etag_of, put_new, put_over, shrink_warning},
-    to_map,
+    to_map, writes,
 };
 use crate::{
     change::Planned,
@@ -70,7 +70,7 @@ struct Data {
 pub(super) const TOOL: Tool = Tool {
     name: "vault.writeFile",
     define: || {
-        Spec::write::<Input, Data>(
+        writes::<Input, Data>(
             "Write note",
             "Replaces the whole content of a file, or appends to it. To change part of a note use vault.patchFile. \
              Overwriting an existing file needs the etag from reading it (expectedEtag).",

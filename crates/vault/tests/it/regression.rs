@@ -72,7 +72,7 @@ async fn c02_appending_to_a_missing_note_creates_it_in_one_write_and_notices_a_t
 async fn c03_every_call_is_answered_once_also_when_it_fails() {
     let vault = TestVault::new();
     vault.write("n.md", "x");
-    for definition in toolyard_vault::definitions() {
+    for definition in toolyard_vault::definitions().unwrap() {
         for args in [json!({}), json!({"path":"none.md"}), json!({"path":"n.md","patch":{}}), json!({"path": 7})] {
             let answer = tokio::time::timeout(
                 Duration::from_secs(60),
@@ -189,7 +189,7 @@ async fn c08_opening_a_note_writes_nothing() {
     assert_eq!(vault.snapshot(), before);
     assert_eq!(editor.0.lock().unwrap().as_slice(), [("workspace.openFile".to_owned(), json!({"path":"n.md"}))]);
     // No tool that reads or opens declares a file effect.
-    for definition in toolyard_vault::definitions().iter().filter(|d| d.name.as_str().contains("open")) {
+    for definition in toolyard_vault::definitions().unwrap().iter().filter(|d| d.name.as_str().contains("open")) {
         assert_eq!(definition.side_effects, ["open-file"]);
     }
     // An editor that says "not executed" has not succeeded.

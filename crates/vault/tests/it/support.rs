@@ -18,12 +18,14 @@ use toolyard_vault::{EditorClients, NoClients, Vault, VaultOptions, VaultProvide
 /// Compiled output schemas: every answer of every test is held against them.
 static OUTPUT_SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
     toolyard_vault::definitions()
+        .unwrap()
         .into_iter()
         .map(|d| (d.name.to_string(), jsonschema::validator_for(&d.output_schema.unwrap().value()).unwrap()))
         .collect()
 });
 static INPUT_SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
     toolyard_vault::definitions()
+        .unwrap()
         .into_iter()
         .map(|d| (d.name.to_string(), jsonschema::validator_for(&d.input_schema.value()).unwrap()))
         .collect()
