@@ -7,6 +7,7 @@ mod harness;
 mod http;
 mod oauth;
 mod resources;
+mod rmcp_peers;
 mod stdio;
 mod upstream;
 mod upstream_http;

@@ -38,7 +38,7 @@ fn yard_on(store: Arc<dyn Store>) -> Yard {
     Yard { engine, upstreams, asks }
 }
 
-fn fixture(args: &[&str]) -> ServerConfig {
+pub(crate) fn fixture(args: &[&str]) -> ServerConfig {
     ServerConfig {
         command: Some(FIXTURE.to_owned()),
         args: args.iter().map(|a| (*a).to_owned()).collect(),
@@ -75,7 +75,7 @@ impl Yard {
         self.upstreams.status().into_iter().find(|s| s.name == name).unwrap()
     }
 
-    fn asker(&self) -> Asker {
+    pub(crate) fn asker(&self) -> Asker {
         Asker { engine: self.engine.clone(), caller: caller(), run_id: None }
     }
 
