@@ -260,7 +260,6 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
 }
 
 fn main() -> Result<ExitCode> {
-    toolyard_sandbox::heap::keep_reserve(); // as the program itself does
     let options = Options::parse();
     let dir = options.dir.unwrap_or_else(std::env::temp_dir);
     std::fs::create_dir_all(&dir)?;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use anyhow::{Context, Result, ensure};
+
 /// Whose CPU time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Whose {
@@ -27,28 +28,33 @@ pub(crate) fn cpu_micros(whose: Whose) -> Result<f64> {
     Ok(micros(usage.ru_utime) + micros(usage.ru_stime))
 }
 
-/// Resident memory of a process, in bytes.
-pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
-    let path = format!("/proc/{pid}/status");
-    let status = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes: u64 = line
-        .and_then(|rest| rest.split_whitespace().next())
-        .and_then(|number| number.parse().ok())
-        .with_context(|| format!("{path} has no VmRSS"))?;
-    Ok(kilobytes * 1024)
+/// Memory of a process, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    /// What the process alone has and the kernel cannot drop: dirty private pages, and what of them was swapped out.
+    /// Targets are about this figure.
+    pub(crate) private: f64,
+    /// Everything that is mapped and present, with pages of files that the kernel drops when it needs room.
+    pub(crate) resident: f64,
 }
 
-/// Memory that a process alone has and cannot drop: dirty private pages, and what of them was swapped out.
-pub(crate) fn private_bytes(pid: u32) -> Result<u64> {
-    let path = format!("/proc/{pid}/smaps_rollup");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let figure = |name: &str| -> Result<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        let kilobytes = line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse().ok());
-        kilobytes.map(|kilobytes: u64| kilobytes * 1024).with_context(|| format!("{path} has no {name}"))
-    };
-    Ok(figure("Private_Dirty:")? + figure("Swap:")?)
+impl Memory {
+    /// Reads the kernel's sums over all mappings of a process.
+    pub(crate) fn of(pid: u32) -> Result<Self> {
+        let path = format!("/proc/{pid}/smaps_rollup");
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let figure = |name: &str| -> Result<f64> {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            let kilobytes = line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse().ok());
+            kilobytes.map(|kilobytes: f64| kilobytes * 1024.0).with_context(|| format!("{path} has no {name}"))
+        };
+        Ok(Self { private: figure("Private_Dirty:")? + figure("Swap:")?, resident: figure("Rss:")? })
+    }
+
+    /// Both figures in megabytes, the private one first.
+    pub(crate) fn megabytes(self) -> (f64, f64) {
+        (self.private / 1e6, self.resident / 1e6)
+    }
 }
 
 #[cfg(test)]
@@ -63,8 +69,8 @@ mod tests {
             n = std::hint::black_box(n.wrapping_mul(31) ^ i);
         }
         assert!(cpu_micros(Whose::Ours).unwrap() > before, "{n}");
-        assert!(resident_bytes(std::process::id()).unwrap() > 100_000);
-        assert!(resident_bytes(0).is_err());
-        assert!(private_bytes(std::process::id()).unwrap() > 10_000);
+        let memory = Memory::of(std::process::id()).unwrap();
+        assert!(memory.private > 10_000.0 && memory.resident > memory.private, "{memory:?}");
+        assert!(Memory::of(0).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! A gateway in a process of its own, so that its CPU and memory are nobody else's: this program again, with the
 //! benchmark's tools behind the real doors.
 
-use crate::{Setup, rig::Rig, usage::resident_bytes};
+use crate::{Setup, rig::Rig, usage::Memory};
 use anyhow::{Context, Result, ensure};
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -40,9 +40,9 @@ impl Served {
         Ok(Self { child, address })
     }
 
-    /// Resident memory, in bytes.
+    /// Private memory, in bytes.
     pub(crate) fn memory(&self) -> Result<f64> {
-        Ok(resident_bytes(self.child.id())? as f64)
+        Ok(Memory::of(self.child.id())?.private)
     }
 
     /// Open sockets.

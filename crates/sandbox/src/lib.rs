@@ -10,10 +10,7 @@
 //! This crate knows no tools, no policy and no engine: what `search`, `describe` and `call` mean is the bridge's business.
 
 pub mod child;
-pub mod clock;
 pub mod git;
-pub mod heap;
-pub mod image;
 pub mod launch;
 mod limits;
 mod program;

@@ -18,7 +18,6 @@ mod notes;
 pub mod output;
 pub mod plugins;
 pub mod progress;
-mod rest;
 pub mod run_files;
 pub mod stdio;
 pub mod wiring;

@@ -17,7 +17,6 @@ fn main() -> ExitCode {
     if toolyard_import::child::is_child() {
         return toolyard_import::child::run();
     }
-    toolyard_sandbox::heap::keep_reserve();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return output::usage_error(&error),

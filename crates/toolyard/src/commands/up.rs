@@ -5,7 +5,6 @@ use crate::{
     cli::{Global, UpArgs},
     config, context, home, mcp,
     output::{self, Paint},
-    rest,
     wiring::{Needs, Yard},
 };
 use serde_json::json;
@@ -29,7 +28,10 @@ fn allow_many_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
     if now.current != now.maximum {
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
+        let all = Rlimit { current: now.maximum, maximum: now.maximum };
+        if let Err(error) = setrlimit(Resource::Nofile, all) {
+            tracing::warn!(%error, allowed = ?now.current, "the limit of open files could not be raised");
+        }
     }
 }
 
@@ -108,7 +110,6 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals);
     let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, mcp_server, owner, client, stop.clone()));
     let _meeting = yard.connect();
-    tokio::spawn(rest::give_back_when_quiet(stop.clone()));
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     let network_door = match acceptor {
         Some(acceptor) => {
@@ -139,13 +140,21 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     }
     gateway.farewell("stopping").await;
     stop.cancel();
-    let _ = local_door.await;
-    let _ = mcp_door.await;
+    for (door, ended) in [("local", local_door.await), ("MCP", mcp_door.await)] {
+        if let Err(error) = ended {
+            tracing::error!(door, %error, "a door ended unexpectedly");
+        }
+    }
     // A client that keeps its HTTP connection open does not keep the process from ending.
-    let _ = tokio::time::timeout(DOOR_CLOSES, network_door).await;
+    if tokio::time::timeout(DOOR_CLOSES, network_door).await.is_err() {
+        tracing::info!("connections that are still open are closed");
+    }
     yard.close().await;
-    let _ = std::fs::remove_file(home.socket());
-    let _ = std::fs::remove_file(home.mcp_socket());
+    for socket in [home.socket(), home.mcp_socket()] {
+        if let Err(error) = home::remove_if_there(&socket) {
+            tracing::warn!(socket = %socket.display(), %error, "a socket could not be removed");
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
