@@ -22,6 +22,8 @@ pub(crate) const MARK: u8 = 1;
 const EXIT_PROTOCOL: u8 = 64;
 /// The child could not confine itself.
 const EXIT_UNAVAILABLE: u8 = 65;
+/// Standard output takes no answer: the parent has closed it.
+const EXIT_NO_ANSWER: i32 = 66;
 
 /// Whether this program hands over to [`run`] when it is started under [`CHILD_NAME`].
 static HANDS_OVER: AtomicBool = AtomicBool::new(false);
@@ -114,11 +116,15 @@ fn read_request(input: &mut impl BufRead) -> Option<(Request, Vec<u8>)> {
     (bytes.len() == request.bytes).then_some((request, bytes))
 }
 
-/// If nobody listens any more there is nobody to tell.
+/// A child that cannot answer ends at once: the parent reports that its parser ended without an answer.
 fn say(answer: &Answer, body: &[u8]) {
-    let Ok(mut line) = serde_json::to_vec(answer) else { return };
-    line.insert(0, MARK);
-    line.push(b'\n');
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(&line).and_then(|()| out.write_all(body)).and_then(|()| out.flush());
+    let written = serde_json::to_vec(answer).map_err(io::Error::from).and_then(|mut line| {
+        line.insert(0, MARK);
+        line.push(b'\n');
+        let mut out = io::stdout().lock();
+        out.write_all(&line).and_then(|()| out.write_all(body)).and_then(|()| out.flush())
+    });
+    if written.is_err() {
+        std::process::exit(EXIT_NO_ANSWER);
+    }
 }

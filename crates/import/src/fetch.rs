@@ -95,7 +95,9 @@ async fn follow(url: &str, rules: &NetworkRules, limits: &Limits) -> Result<Fetc
 /// Sees to it that HTTP clients can be made: they take the process's provider of cryptography, and where none is set, making
 /// one would end the process's work. One that is set stays.
 pub fn settle_cryptography() {
-    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+    if tokio_rustls::rustls::crypto::ring::default_provider().install_default().is_err() {
+        tracing::debug!("the process has a provider of cryptography already");
+    }
 }
 
 async fn get(url: &Url, rules: &NetworkRules, limits: &Limits) -> Result<reqwest::Response, ImportError> {

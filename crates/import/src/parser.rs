@@ -149,8 +149,14 @@ async fn converse(
     line.push(b'\n');
     let send = async {
         // A child that is gone has said why, or its end will.
-        let _ = input.write_all(&line).await;
-        let _ = input.write_all(bytes).await;
+        if let Err(error) = async {
+            input.write_all(&line).await?;
+            input.write_all(bytes).await
+        }
+        .await
+        {
+            tracing::debug!(%error, "a parser ended before it had read its document");
+        }
         drop(input);
     };
     let (_, received) = tokio::join!(send, receive(output, limits, take));

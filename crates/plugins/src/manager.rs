@@ -176,7 +176,7 @@ impl Plugins {
             meetings.extend(self.inner.take_in_place(&folder));
         }
         for meeting in meetings {
-            let _ = meeting.await;
+            finished(meeting).await;
         }
     }
 
@@ -219,7 +219,7 @@ impl Plugins {
         state::write(&self.inner.folder, &state)?;
         self.inner.let_go(id).await;
         if let Some(meeting) = self.inner.take_in(id, &record) {
-            let _ = meeting.await;
+            finished(meeting).await;
         }
         self.info(id)
     }
@@ -469,8 +469,8 @@ impl Inner {
             std::fs::rename(&place, &aside).map_err(broken)?;
         }
         if let Err(e) = std::fs::rename(&stage, &place) {
-            if had {
-                let _ = std::fs::rename(&aside, &place);
+            if had && let Err(error) = std::fs::rename(&aside, &place) {
+                tracing::error!(plugin = id, aside = %aside.display(), %error, "the plugin's earlier version could not be put back");
             }
             return Err(broken(e));
         }
@@ -489,7 +489,7 @@ impl Inner {
         state.insert(id.clone(), record.clone());
         state::write(&self.folder, &state)?;
         if let Some(meeting) = self.take_in(&id, &record) {
-            let _ = meeting.await;
+            finished(meeting).await;
         }
         let statuses = self.upstreams.status();
         let plugin = lock(&self.loaded).get(&id).cloned().ok_or_else(|| self.unknown(&id))?;
@@ -518,12 +518,23 @@ fn lacking(asked: &Permissions, grant: &Grant) -> Vec<String> {
     words
 }
 
+/// Waits until a plugin's processes have been met.
+async fn finished(meeting: tokio::task::JoinHandle<()>) {
+    if let Err(error) = meeting.await {
+        tracing::error!(%error, "taking in a plugin's processes ended unexpectedly");
+    }
+}
+
 /// Removes a staging folder however the installation ended.
 struct Swept(PathBuf);
 
 impl Drop for Swept {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        if let Err(error) = std::fs::remove_dir_all(&self.0)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(folder = %self.0.display(), %error, "a staging folder could not be removed");
+        }
     }
 }
 

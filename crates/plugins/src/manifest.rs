@@ -257,13 +257,14 @@ impl Manifest {
     /// Checks a configuration against the manifest's schema.
     pub fn check_config(&self, config: &Map<String, Value>) -> Result<(), Failure> {
         toolyard_catalog::check_once(&self.config_schema, config).map_err(|violations| {
+            let errors = serde_json::to_value(&violations).unwrap_or_else(|error| error.to_string().into());
             let first = violations.first().map(|v| format!("{} {}", v.path, v.message)).unwrap_or_default();
             Failure::new(
                 ErrorCode::ConfigInvalid,
                 format!("the configuration of the plugin {} does not fit its configSchema: {}", self.id, first.trim()),
             )
             .suggest(format!("Correct [plugins.entries.{}.config] in config.toml.", self.id))
-            .detail("errors", serde_json::to_value(violations).unwrap_or_default())
+            .detail("errors", errors)
         })
     }
 

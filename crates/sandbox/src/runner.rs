@@ -169,7 +169,10 @@ impl ScriptRunner {
         pipes.spawn(write_all(stdin, outgoing));
         pipes.spawn(read_all(stdout, incoming));
         let errors = tokio::spawn(read_errors(stderr));
-        let _ = to_child.send(hello);
+        if to_child.send(hello).is_err() {
+            kill(&mut child);
+            return Err(refused(Cause::Unavailable("the child's input is closed".to_owned())));
+        }
         let mut talk = Talk {
             at_once: Arc::new(Semaphore::new(limits.bridge_at_once.max(1))),
             limits,
@@ -189,8 +192,10 @@ impl ScriptRunner {
         };
         let outcome = match said {
             Ok(Some(value)) => {
-                let _ = tokio::time::timeout(EXIT_GRACE, child.wait()).await;
-                kill(&mut child);
+                // A child that has said its result and does not end by itself is ended.
+                if tokio::time::timeout(EXIT_GRACE, child.wait()).await.is_err() {
+                    kill(&mut child);
+                }
                 Ok(value)
             }
             // The pipe closed without a result: the child is gone, or about to be.
@@ -208,7 +213,9 @@ impl ScriptRunner {
                 Err(cause)
             }
         };
-        let _ = child.wait().await;
+        if let Err(error) = child.wait().await {
+            tracing::warn!(%error, "a script's process could not be waited for");
+        }
         pipes.abort_all();
         talk.close(outcome.is_err()).await;
         let Talk { logs, made: requests, .. } = talk;
@@ -321,9 +328,12 @@ impl Talk {
                 Ok(value) => ToChild::Answer { id, value },
                 Err(error) => ToChild::Failure { id, error },
             };
-            if let Ok(bytes) = frame(&message) {
-                // A child that is gone needs no answer.
-                let _ = to_child.send(bytes);
+            let bytes = match frame(&message) {
+                Ok(bytes) => bytes,
+                Err(error) => return tracing::warn!(%error, "an answer to a script could not be written"),
+            };
+            if to_child.send(bytes).is_err() {
+                tracing::debug!("a script ended before its request was answered");
             }
         });
         Ok(())
@@ -345,9 +355,16 @@ impl Talk {
 
 fn kill(child: &mut Child) {
     if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32)) {
-        let _ = kill_process_group(pid, Signal::KILL);
+        // A group whose last process has just ended is not an error.
+        if let Err(error) = kill_process_group(pid, Signal::KILL)
+            && error != rustix::io::Errno::SRCH
+        {
+            tracing::warn!(%error, "a script's processes could not be ended");
+        }
     }
-    let _ = child.start_kill();
+    if let Err(error) = child.start_kill() {
+        tracing::debug!(%error, "a script's process had ended already");
+    }
 }
 
 fn parsed(raw: &RawValue, most: usize) -> Result<Value, String> {

@@ -16,7 +16,8 @@ pub fn shows(rows: TokenStream, test: TokenStream) -> TokenStream {
     match problem(rows, &test) {
         None => test,
         Some(problem) => {
-            let mut refused = TokenStream::from_str(&format!("::core::compile_error!({problem:?});")).unwrap_or_default();
+            let mut refused =
+                TokenStream::from_str(&format!("::core::compile_error!({problem:?});")).unwrap_or_default();
             refused.extend(test);
             refused
         }
@@ -38,7 +39,10 @@ fn problem(rows: TokenStream, test: &TokenStream) -> Option<String> {
         return Some(format!("docs/specification.tsv has no row {unknown}"));
     }
     let attributes = attributes(test);
-    if !attributes.iter().any(|attribute| attribute.starts_with("test") || attribute.ends_with("test") || attribute.contains(":: test")) {
+    if !attributes
+        .iter()
+        .any(|attribute| attribute.starts_with("test") || attribute.ends_with("test") || attribute.contains(":: test"))
+    {
         return Some("#[shows] belongs above a test, before its #[test] attribute".to_owned());
     }
     let skipped = attributes.iter().find(|attribute| attribute.starts_with("ignore"))?;

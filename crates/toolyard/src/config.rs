@@ -211,8 +211,11 @@ impl Config {
 
     /// As `config.get` answers.
     fn described(&self, file: &Path) -> serde_json::Value {
-        let raw = toml::to_string(self).unwrap_or_default();
-        let parsed = serde_json::to_value(self).unwrap_or_default();
+        let raw = toml::to_string(self).unwrap_or_else(|error| {
+            tracing::error!(%error, "the configuration cannot be written as TOML");
+            String::new()
+        });
+        let parsed = secrets::as_value(self);
         serde_json::json!({
             "path": file.display().to_string(), "exists": file.exists(),
             "hash": toolyard_protocol::canonical::sha256_hex(raw.as_bytes()), "raw": raw, "parsed": parsed, "config": parsed,

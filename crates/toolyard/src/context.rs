@@ -97,7 +97,9 @@ pub(crate) async fn watch(store: Arc<ContextStore>, stop: CancellationToken) {
             () = stop.cancelled() => return,
         }
         let store = store.clone();
-        let _ = tokio::task::spawn_blocking(move || store.run_watches()).await;
+        if let Err(error) = tokio::task::spawn_blocking(move || store.run_watches()).await {
+            tracing::error!(%error, "looking at watched sources ended unexpectedly");
+        }
     }
 }
 
@@ -260,7 +262,8 @@ impl ContextMethods {
         let request = http::Request::builder().method(params.method.as_str()).uri(params.path.as_str()).body(body);
         let request = request.map_err(|e| Failure::new(ErrorCode::ValidationError, format!("no request: {e}")))?;
         let response = self.door.handle(request).await;
-        let answer: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+        let answer: Value = serde_json::from_slice(response.body())
+            .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the answer is no JSON: {e}")))?;
         match answer.get("error").filter(|error| !error.is_null()) {
             None => Ok(answer),
             Some(error) => {

@@ -15,7 +15,9 @@ pub(crate) struct Editors(OnceLock<WeakGateway>);
 impl Editors {
     /// Nodes of this Gateway are asked from now on.
     pub(crate) fn connect(&self, gateway: &Gateway) {
-        let _ = self.0.set(gateway.downgrade());
+        if self.0.set(gateway.downgrade()).is_err() {
+            tracing::warn!("editors stay connected to the first Gateway of this process");
+        }
     }
 }
 

@@ -143,7 +143,7 @@ impl Home {
         tokens.insert(url.to_owned(), token.to_owned());
         let path = self.state().join(DEVICE_TOKENS);
         let beside = self.state().join(format!("{DEVICE_TOKENS}.{}", std::process::id()));
-        let _ = fs::remove_file(&beside);
+        remove_if_there(&beside).with_context(|| format!("cannot remove {}", beside.display()))?;
         write_new(&beside, &serde_json::to_string(&tokens)?)?;
         fs::rename(&beside, &path).with_context(|| format!("cannot write {}", path.display()))
     }
@@ -210,6 +210,14 @@ fn read_private(path: &Path) -> Result<Option<String>> {
 /// Writes a new file that only its owner can read.
 pub fn write_private(path: &Path, text: &str) -> Result<()> {
     if write_new(path, text)? { Ok(()) } else { anyhow::bail!("{} is there already", path.display()) }
+}
+
+/// Removes a file, if it is there.
+pub(crate) fn remove_if_there(path: &Path) -> std::io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Writes a new secret whole or not at all. False when it is there already.

@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // the one place that prints
 
 use crate::cli::Global;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::{io::IsTerminal, process::ExitCode};
 use toolyard_engine::redact::redactor;
@@ -19,21 +20,33 @@ pub const PAUSED: u8 = 4;
 /// The person interrupted it.
 pub const INTERRUPTED: u8 = 130;
 
-/// Prints a JSON value on one line, or prettily for a terminal.
-pub fn json(value: &Value) {
+/// Prints a value as JSON, on one line, or prettily for a terminal.
+pub fn json(value: &impl Serialize) {
     let text = if std::io::stdout().is_terminal() {
         serde_json::to_string_pretty(value)
     } else {
         serde_json::to_string(value)
     };
-    data(&text.unwrap_or_default());
+    match text {
+        Ok(text) => data(&text),
+        Err(error) => note(&format!("error: the answer cannot be written as JSON: {error}")),
+    }
 }
 
 /// Prints data. A reader that has gone away is no error.
 pub fn data(text: &str) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    report(out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()));
+}
+
+/// Says on standard error that printing failed, unless the reader has gone away.
+fn report(printed: std::io::Result<()>) {
+    if let Err(error) = printed
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        note(&format!("error: the output cannot be written: {error}"));
+    }
 }
 
 /// Says something to the person.
@@ -77,7 +90,7 @@ pub fn code_of(code: ErrorCode) -> u8 {
 pub fn usage_error(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
     if matches!(error.kind(), DisplayHelp | DisplayVersion) {
-        let _ = error.print();
+        report(error.print());
         return ExitCode::SUCCESS;
     }
     if std::env::args_os().any(|a| a == "--json") {
@@ -85,7 +98,7 @@ pub fn usage_error(error: &clap::Error) -> ExitCode {
         let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
         json(&json!({"error": Failure::new(ErrorCode::UsageError, message)}));
     } else {
-        let _ = error.print();
+        report(error.print());
     }
     ExitCode::from(USAGE)
 }

@@ -59,15 +59,18 @@ impl RunFiles {
         let (sender, mode) = (self.sender.clone(), self.mode);
         Box::new(move |run_id, kind, _status: RunStatus| {
             if mode == RunFilesMode::All || kind == RunKind::Plan {
-                let _ = sender.try_send(Job::Write(run_id, kind));
+                // Files are views of the record: `toolyard runs export` writes those of a run that is passed over.
+                if sender.try_send(Job::Write(run_id, kind)).is_err() {
+                    tracing::warn!(%run_id, "the files of a run are not written: too many runs are waiting for theirs");
+                }
             }
         })
     }
 
     /// Writes what is waiting, then ends. May block.
     pub fn finish(self) {
-        if self.sender.send(Job::Finish).is_ok() {
-            let _ = self.thread.join();
+        if self.sender.send(Job::Finish).is_err() || self.thread.join().is_err() {
+            tracing::error!("the writer of run files ended unexpectedly");
         }
     }
 }
@@ -137,7 +140,7 @@ impl Writer {
         }
         while calls.len() > self.keep {
             if let Some(oldest) = calls.pop_front() {
-                let _ = fs::remove_dir_all(oldest);
+                removed(&oldest);
             }
         }
     }
@@ -161,7 +164,7 @@ pub fn write_export(export: &view::RunExport, target: &Path) -> io::Result<()> {
     fs::create_dir_all(parent)?;
     let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let staging = parent.join(format!(".{name}.{}", std::process::id()));
-    let _ = fs::remove_dir_all(&staging);
+    removed(&staging);
     fs::create_dir(&staging)?;
     let written = write_files(export, &staging).and_then(|()| {
         if target.exists() {
@@ -175,9 +178,18 @@ pub fn write_export(export: &view::RunExport, target: &Path) -> io::Result<()> {
         }
     });
     if written.is_err() {
-        let _ = fs::remove_dir_all(&staging);
+        removed(&staging);
     }
     written
+}
+
+/// Removes a folder, if it is there.
+fn removed(folder: &Path) {
+    if let Err(error) = fs::remove_dir_all(folder)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(folder = %folder.display(), %error, "a folder of run files could not be removed");
+    }
 }
 
 /// The names the specification gives them.

@@ -174,7 +174,9 @@ impl Yard {
         let servers = self.connect_upstreams();
         tokio::spawn(async move {
             plugins.load().await;
-            let _ = servers.await;
+            if let Err(error) = servers.await {
+                tracing::error!(%error, "taking in upstream servers ended unexpectedly");
+            }
         })
     }
 
@@ -245,8 +247,10 @@ impl Yard {
     pub async fn close(self) {
         self.watching.stop.cancel();
         let watching = self.watching.task.lock().ok().and_then(|mut task| task.take());
-        if let Some(task) = watching {
-            let _ = task.await;
+        if let Some(task) = watching
+            && let Err(error) = task.await
+        {
+            tracing::error!(%error, "watching the notes ended unexpectedly");
         }
         if let Some(notes) = &self.notes {
             notes.close().await;
@@ -261,8 +265,10 @@ impl Yard {
             Ok(Err(error)) => tracing::error!(%error, "the store could not be settled"),
             Err(error) => tracing::error!(%error, "settling the store ended unexpectedly"),
         }
-        if let Some(files) = self.run_files {
-            let _ = tokio::task::spawn_blocking(move || files.finish()).await;
+        if let Some(files) = self.run_files
+            && let Err(error) = tokio::task::spawn_blocking(move || files.finish()).await
+        {
+            tracing::error!(%error, "finishing the run files ended unexpectedly");
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::{Converted, word::table_row};
 use html5ever::{
+    interface::TokenizerResult,
     tendril::StrTendril,
     tokenizer::{
         BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts, states::RawKind,
@@ -39,7 +40,8 @@ fn read(page: &str, leave_out: bool) -> Converted {
     let input = BufferQueue::default();
     input.push_back(StrTendril::from_slice(page));
     let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
-    let _ = tokenizer.feed(&input);
+    // The tokenizer would stop where its sink asks it to; this one never does, and the whole page is read.
+    while !matches!(tokenizer.feed(&input), TokenizerResult::Done) {}
     tokenizer.end();
     tokenizer.sink.0.into_inner().finish()
 }

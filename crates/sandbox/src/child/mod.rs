@@ -44,8 +44,10 @@ pub fn run() -> ExitCode {
         return ExitCode::from(EXIT_PROTOCOL);
     };
     if let Err(reason) = confine::confine(&limits) {
-        let _ = write_message(&mut io::stdout().lock(), &FromChild::Unavailable { reason });
-        return ExitCode::from(EXIT_UNAVAILABLE);
+        return match write_message(&mut io::stdout().lock(), &FromChild::Unavailable { reason }) {
+            Ok(()) => ExitCode::from(EXIT_UNAVAILABLE),
+            Err(_) => ExitCode::from(EXIT_PROTOCOL),
+        };
     }
     script::run(&code, limits)
 }

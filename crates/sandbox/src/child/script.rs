@@ -224,10 +224,10 @@ fn shown<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
         return format!("{}: {}", error.name, error.message);
     }
     match ctx.json_stringify(value.clone()) {
-        Ok(Some(json)) => json.to_string().unwrap_or_default(),
+        Ok(Some(json)) => json.to_string().unwrap_or_else(|_| "(text that is no Unicode)".to_owned()),
         Ok(None) => coerced(ctx, value),
         Err(error) => {
-            let _ = CaughtError::from_error(ctx, error);
+            forget(ctx, error);
             coerced(ctx, value)
         }
     }
@@ -267,7 +267,7 @@ fn coerced<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
     match Coerced::<String>::from_js(ctx, value.clone()) {
         Ok(text) => text.0,
         Err(error) => {
-            let _ = CaughtError::from_error(ctx, error);
+            forget(ctx, error);
             "(a value that cannot be shown)".to_owned()
         }
     }
@@ -286,12 +286,17 @@ fn thrown<'js>(ctx: &Ctx<'js>, caught: CaughtError<'js>) -> Thrown {
     }
 }
 
+/// Takes the interpreter's pending exception away, so that the script goes on as if nothing had been thrown.
+fn forget(ctx: &Ctx<'_>, error: rquickjs::Error) {
+    drop(CaughtError::from_error(ctx, error));
+}
+
 fn of_exception(exception: &Exception<'_>) -> Thrown {
     let object: &Object<'_> = exception.as_object();
     let text = |key: &str| match object.get::<_, Coerced<String>>(key) {
         Ok(text) => Some(cut(text.0)),
         Err(error) => {
-            let _ = CaughtError::from_error(object.ctx(), error);
+            forget(object.ctx(), error);
             None
         }
     };

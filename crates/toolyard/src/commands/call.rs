@@ -31,7 +31,7 @@ pub(super) async fn run(global: &Global, args: CallArgs) -> Outcome {
     let result: ToolResult = serde_json::from_value(answer["result"].take())
         .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the answer cannot be read: {e}")))?;
     if global.json {
-        output::json(&serde_json::to_value(&result).unwrap_or_default());
+        output::json(&result);
     } else {
         show(global, &result);
     }
@@ -53,6 +53,6 @@ fn show(global: &Global, result: &ToolResult) {
     // Text is what people came for; everything else is shown as JSON.
     match result.data.as_ref().and_then(|d| d.get("content")).and_then(|c| c.as_str()) {
         Some(content) if result.tool.as_str() == "vault.readFile" => output::data(content.trim_end_matches('\n')),
-        _ => output::data(&serde_json::to_string_pretty(&result.data).unwrap_or_default()),
+        _ => output::data(&format!("{:#}", json!(result.data))),
     }
 }

@@ -84,7 +84,9 @@ impl ConfigFile {
 
 impl Drop for ConfigFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            tracing::warn!(file = %self.0.display(), %error, "a private file could not be removed");
+        }
     }
 }
 
@@ -144,8 +146,10 @@ fn permission_tool(args: &[String]) -> Option<String> {
 
 async fn stop(child: &mut Child) -> std::io::Result<ExitStatus> {
     let pid = child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));
-    if let Some(pid) = pid {
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    if let Some(pid) = pid
+        && let Err(error) = rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+    {
+        tracing::debug!(%error, "Claude Code had ended already");
     }
     if let Ok(status) = tokio::time::timeout(GRACE, child.wait()).await {
         return status;

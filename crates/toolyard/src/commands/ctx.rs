@@ -161,7 +161,7 @@ fn shown(command: &CtxCommand, result: &Value) -> String {
         CtxCommand::Sessions { id: None } => {
             lines(rows(result).iter().map(|s| format!("{}  {}", word(s, "mod_time"), word(s, "session_id"))).collect())
         }
-        CtxCommand::Sessions { .. } => serde_json::to_string_pretty(result).unwrap_or_default(),
+        CtxCommand::Sessions { .. } => format!("{result:#}"),
         CtxCommand::Trace { .. } => lines(
             rows(&result["entries"])
                 .iter()

@@ -37,7 +37,8 @@ fn tools(global: &Global, catalog: &Path, queries: &Path, steps: bool, words_onl
     }
     let build_ms = start.elapsed().as_secs_f64() * 1e3;
     let (quality, with_steps) = labels.measure(&index, &labelled, steps);
-    let mut report = serde_json::to_value(quality).unwrap_or_default();
+    let mut report = serde_json::to_value(quality)
+        .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the figures cannot be written: {e}")))?;
     report["config"] = json!({
         "tools": tools.len(), "queries": labelled.len(), "steps": steps, "queriesWithSteps": with_steps,
         "ranking": if words_only { "words" } else { "words+meaning" }, "depth": DEPTH,

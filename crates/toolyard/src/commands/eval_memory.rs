@@ -15,7 +15,7 @@ pub(super) fn run(global: &Global, turns: &Path, questions: &Path) -> Outcome {
             .suggest("A question's \"conv\" and \"evidence\" must name turns of the first file."));
     }
     if global.json {
-        output::json(&serde_json::to_value(&report).unwrap_or_default());
+        output::json(&report);
     } else {
         show(&report);
     }

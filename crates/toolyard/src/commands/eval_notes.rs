@@ -59,7 +59,7 @@ pub(super) async fn run(global: &Global, corpus: &Path, queries: &Path, qrels: &
         .await
         .map_err(|e: EvaluateError| unusable(&e))?;
     if global.json {
-        output::json(&serde_json::to_value(&report).unwrap_or_default());
+        output::json(&report);
     } else {
         show(&report);
     }
@@ -129,6 +129,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!(folder = %self.0.display(), %error, "the folder of a measurement could not be removed");
+        }
     }
 }

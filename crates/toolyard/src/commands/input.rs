@@ -114,7 +114,10 @@ pub(super) fn can_ask() -> bool {
 /// Asks on the terminal. Anything but yes is no.
 pub(super) fn ask(question: &str) -> bool {
     let mut err = std::io::stderr().lock();
-    let _ = write!(err, "{question} [y/N] ").and_then(|()| err.flush());
+    // A question that nobody can have read is not answered with yes.
+    if write!(err, "{question} [y/N] ").and_then(|()| err.flush()).is_err() {
+        return false;
+    }
     let mut answer = String::new();
     if std::io::stdin().read_line(&mut answer).is_err() {
         return false;

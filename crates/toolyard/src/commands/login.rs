@@ -108,8 +108,9 @@ async fn done(global: &Global, resolved: &Resolved, server: &str, tools: usize) 
 async fn tell(global: &Global, resolved: &Resolved, method: &str, server: &str) {
     if !global.in_process
         && let Ok(Some(mut client)) = backend::running(resolved, global).await
+        && let Err(failure) = client.call(method, json!({"server": server}), None).await
     {
-        let _ = client.call(method, json!({"server": server}), None).await;
+        tracing::info!(%failure, server, "the running Toolyard could not be told at once");
     }
 }
 
@@ -134,8 +135,10 @@ async fn receive(listener: TcpListener, begun: &Begun) -> String {
                 let sender = sender.clone();
                 tokio::spawn(async move {
                     let _place = place;
-                    if let Ok(Some(request)) = tokio::time::timeout(HEAD_WITHIN, read(stream)).await {
-                        let _ = sender.send(request).await;
+                    if let Ok(Some(request)) = tokio::time::timeout(HEAD_WITHIN, read(stream)).await
+                        && sender.send(request).await.is_err()
+                    {
+                        tracing::debug!("a request came after the login had ended");
                     }
                 });
             }
@@ -175,8 +178,12 @@ async fn answer(mut stream: TcpStream, status: &str, says: &str) {
                 Content-Security-Policy: default-src 'none'\r\nConnection: close\r\n";
     let text = format!("HTTP/1.1 {status}\r\n{head}Content-Length: {}\r\n\r\n{page}", page.len());
     let sending = async {
-        let _ = stream.write_all(text.as_bytes()).await;
-        let _ = stream.shutdown().await;
+        stream.write_all(text.as_bytes()).await?;
+        stream.shutdown().await
     };
-    let _ = tokio::time::timeout(HEAD_WITHIN, sending).await;
+    match tokio::time::timeout(HEAD_WITHIN, sending).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "the browser did not take the page"),
+        Err(_) => tracing::debug!("the browser did not take the page in time"),
+    }
 }

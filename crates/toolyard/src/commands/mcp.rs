@@ -55,9 +55,11 @@ async fn relay(stream: UnixStream) -> Outcome {
     let (mut input, mut output) = crate::stdio::streams();
     let (mut from, mut to) = stream.into_split();
     let sending = async {
-        let _ = tokio::io::copy(&mut input, &mut to).await;
+        let sent = tokio::io::copy(&mut input, &mut to).await;
         // The client is done; what it asked for is still answered.
-        let _ = to.shutdown().await;
+        if let Err(error) = sent.and(to.shutdown().await) {
+            tracing::debug!(%error, "the running Toolyard takes no more lines");
+        }
         std::future::pending::<()>().await;
     };
     let ended = tokio::select! {

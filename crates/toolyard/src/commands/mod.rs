@@ -104,5 +104,7 @@ fn start_logging(global: &Global) {
     };
     // What `logs.tail` shows is kept whatever is printed.
     let kept = toolyard_gateway::logs::RingLayer.with_filter(EnvFilter::new("warn,toolyard_gateway=info"));
-    let _ = tracing_subscriber::registry().with(lines).with(kept).try_init();
+    if let Err(error) = tracing_subscriber::registry().with(lines).with(kept).try_init() {
+        output::note(&format!("warning: nothing is logged: {error}"));
+    }
 }

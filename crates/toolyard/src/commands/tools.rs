@@ -185,11 +185,7 @@ fn describe(tool: &Value) {
     }
     for (label, key) in [("input", "inputSchema"), ("output", "outputSchema")] {
         if !tool[key].is_null() {
-            output::data(&format!(
-                "\n{}\n{}",
-                paint.bold(label),
-                serde_json::to_string_pretty(&tool[key]).unwrap_or_default()
-            ));
+            output::data(&format!("\n{}\n{:#}", paint.bold(label), tool[key]));
         }
     }
 }

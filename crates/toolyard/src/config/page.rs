@@ -15,7 +15,7 @@ pub(super) fn schema() -> Value {
 /// The reference of every key, in Markdown, from the types.
 pub fn reference() -> String {
     let schema = schema();
-    let defaults = serde_json::to_value(Config::default()).unwrap_or_default();
+    let defaults = super::secrets::as_value(&Config::default());
     let mut out = String::from(
         "# Configuration\n\n`TOOLYARD_HOME/config.toml`. Every key is optional, and an unknown key is an error. `toolyard config check` checks the \
          file, `toolyard config show` prints it as resolved. Settings that may hold a secret are hidden there and in \

@@ -80,9 +80,17 @@ fn walk(
     }
 }
 
+/// The configuration as JSON, to be walked beside its schema.
+pub(super) fn as_value(config: &Config) -> Value {
+    serde_json::to_value(config).unwrap_or_else(|error| {
+        tracing::error!(%error, "the configuration cannot be looked through for secrets");
+        Value::Null
+    })
+}
+
 /// The configuration for showing.
 pub(super) fn redacted(config: &Config) -> Config {
-    let mut shown = serde_json::to_value(config).unwrap_or_default();
+    let mut shown = as_value(config);
     walk(schema(), "", None, &mut shown, &mut |kind, _, value| match (kind, value) {
         (Kind::Variable | Kind::File, _) => {}
         (Kind::Url, Value::String(text)) => *text = redact::url(text),
@@ -94,12 +102,15 @@ pub(super) fn redacted(config: &Config) -> Config {
         (_, value) => *value = HIDDEN.into(),
     });
     // What cannot be read back is not shown at all.
-    serde_json::from_value(shown).unwrap_or_default()
+    serde_json::from_value(shown).unwrap_or_else(|error| {
+        tracing::error!(%error, "the configuration is not shown: it cannot be read back without its secrets");
+        Config::default()
+    })
 }
 
 /// Tells the process's redactor what is secret in a configuration, and what it refers to.
 pub(super) fn learn(config: &Config) {
-    let mut all = serde_json::to_value(config).unwrap_or_default();
+    let mut all = as_value(config);
     walk(schema(), "", None, &mut all, &mut |kind, name, value| match (kind, value) {
         (Kind::Value, Value::String(text)) => redactor().learn_named(name, text),
         (Kind::Url, Value::String(text)) => redactor().learn_url(text),
