@@ -102,7 +102,7 @@ pub fn jsonrpc(text: &[u8]) -> bool {
         Ok(message) => {
             let written = match &message {
                 Incoming::Request { id, method, params } => request(id, method, &Value::Object(params.clone())),
-                Incoming::Notification { method, params } => notification(method, Value::Object(params.clone())),
+                Incoming::Notification { method, params } => notification(method, Some(params)),
                 Incoming::Response { id, outcome } => answer(id, outcome.clone()),
             };
             assert_eq!(Incoming::read(written.as_bytes()).expect("what was written is a message"), message);

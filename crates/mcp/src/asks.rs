@@ -140,7 +140,10 @@ impl Asks {
     pub fn tell(&self, run_id: RunId, method: &str, params: Value) {
         let sender = self.lock().get(&run_id).map(|way| way.sender.clone());
         if let Some(sender) = sender {
-            let _ = sender.try_send(ClientBound::Notification { method: method.to_owned(), params });
+            let notification = ClientBound::Notification { method: method.to_owned(), params };
+            if sender.try_send(notification).is_err() {
+                tracing::debug!(method, "a notification was dropped: the client of the call is slow or gone");
+            }
         }
     }
 }

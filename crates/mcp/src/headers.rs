@@ -1,8 +1,9 @@
 //! What revision 2026-07-28 mirrors from a request's body into HTTP headers: names, values that need encoding, and tool
 //! arguments marked with `x-mcp-header`. Used by both directions.
 
+use crate::wire::{Arguments, Payload};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::HashSet;
 use toolyard_protocol::Schema;
 
@@ -35,7 +36,7 @@ impl Mirrored {
     }
 
     /// The argument's value as it stands in a header; `None` when there is none.
-    pub fn value(&self, arguments: &Map<String, Value>) -> Option<String> {
+    pub fn value(&self, arguments: &Arguments) -> Option<String> {
         let (first, rest) = self.path.split_first()?;
         let mut value = arguments.get(first)?;
         for key in rest {
@@ -57,7 +58,7 @@ pub fn mirrored_in(schema: &Schema) -> Result<Vec<Mirrored>, String> {
 }
 
 /// The same of a parsed schema.
-pub fn mirrored(schema: &Map<String, Value>) -> Result<Vec<Mirrored>, String> {
+pub fn mirrored(schema: &Payload) -> Result<Vec<Mirrored>, String> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     look(schema, &mut Vec::new(), true, 0, &mut |path, header, property| {
@@ -81,10 +82,10 @@ pub fn mirrored(schema: &Map<String, Value>) -> Result<Vec<Mirrored>, String> {
     Ok(found)
 }
 
-type Found<'a> = dyn FnMut(Option<Vec<String>>, &Value, &Map<String, Value>) -> Result<(), String> + 'a;
+type Found<'a> = dyn FnMut(Option<Vec<String>>, &Value, &Payload) -> Result<(), String> + 'a;
 
 fn look(
-    schema: &Map<String, Value>,
+    schema: &Payload,
     path: &mut Vec<String>,
     reachable: bool,
     depth: usize,
@@ -122,12 +123,7 @@ fn look(
 }
 
 /// A keyword's value that is a schema (`items`) or a map of them (`$defs`).
-fn look_anywhere(
-    inner: &Map<String, Value>,
-    path: &mut Vec<String>,
-    depth: usize,
-    found: &mut Found<'_>,
-) -> Result<(), String> {
+fn look_anywhere(inner: &Payload, path: &mut Vec<String>, depth: usize, found: &mut Found<'_>) -> Result<(), String> {
     look(inner, path, false, depth + 1, found)
 }
 

@@ -1,9 +1,12 @@
 //! JSON-RPC 2.0 as MCP uses it: reading one message, writing answers. Knows no method.
 
+use crate::wire::Payload;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use toolyard_protocol::{ErrorCode, Failure};
 
+/// The version of JSON-RPC.
+const VERSION: &str = "2.0";
 /// The text is not JSON.
 pub const PARSE_ERROR: i64 = -32700;
 /// The JSON is not a message.
@@ -42,9 +45,8 @@ impl RpcError {
     }
     /// Adds facts.
     #[must_use]
-    pub fn with(mut self, data: Value) -> Self {
-        self.data = Some(data);
-        self
+    pub fn with(self, data: &impl Serialize) -> Self {
+        Self { data: as_data(data), ..self }
     }
     /// The parameters do not fit.
     pub fn params(message: impl Into<String>) -> Self {
@@ -65,8 +67,15 @@ impl From<Failure> for RpcError {
             _ => INTERNAL_ERROR,
         };
         let message = failure.message.clone();
-        Self { code, message, data: serde_json::to_value(failure).ok() }
+        Self { code, message, data: as_data(&failure) }
     }
+}
+
+/// The facts of an error. An error whose facts cannot be written is sent without them.
+fn as_data(data: &impl Serialize) -> Option<Value> {
+    serde_json::to_value(data)
+        .inspect_err(|error| tracing::error!(%error, "the facts of an error cannot be written"))
+        .ok()
 }
 
 /// A message as it was read.
@@ -79,14 +88,14 @@ pub enum Incoming {
         /// What is wanted.
         method: String,
         /// With what.
-        params: Map<String, Value>,
+        params: Payload,
     },
     /// Wants none.
     Notification {
         /// What happened.
         method: String,
         /// More about it.
-        params: Map<String, Value>,
+        params: Payload,
     },
     /// Answers a request of ours.
     Response {
@@ -142,13 +151,13 @@ impl Incoming {
             Err(e) => return Err(bad(None, PARSE_ERROR, format!("not JSON: {e}"))),
         };
         let Raw { jsonrpc, id, method, params, result, error } = raw;
-        if jsonrpc.as_ref().and_then(Value::as_str) != Some("2.0") {
+        if jsonrpc.as_ref().and_then(Value::as_str) != Some(VERSION) {
             return Err(bad(id, INVALID_REQUEST, "jsonrpc must be \"2.0\"".to_owned()));
         }
         match method {
             Some(Value::String(method)) => {
                 let params = match params {
-                    None | Some(Value::Null) => Map::new(),
+                    None | Some(Value::Null) => Payload::new(),
                     Some(Value::Object(params)) => params,
                     Some(_) => return Err(bad(id, INVALID_PARAMS, "params must be an object".to_owned())),
                 };
@@ -174,6 +183,36 @@ impl Incoming {
 
 fn is_id(id: &Value) -> bool {
     id.is_string() || id.is_number()
+}
+
+/// A request or notification of ours.
+#[derive(Serialize)]
+struct Outgoing<'a, P> {
+    jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a Value>,
+    method: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    params: Option<P>,
+}
+
+/// An error answer of ours.
+#[derive(Serialize)]
+struct Refusal<'a> {
+    jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a Value>,
+    error: &'a RpcError,
+}
+
+/// What is sent in place of a message that cannot be written.
+const UNWRITABLE: &str = r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"a message could not be written"}}"#;
+
+fn text(message: &impl Serialize) -> String {
+    serde_json::to_string(message).unwrap_or_else(|error| {
+        tracing::error!(%error, "a message of ours cannot be written");
+        UNWRITABLE.to_owned()
+    })
 }
 
 /// An answer.
@@ -205,28 +244,23 @@ pub fn result_text(id: &Value, result: &str) -> String {
 
 /// An error answer. Without an id, none is written: newer revisions forbid null.
 pub fn error_text(id: &Value, error: &RpcError) -> String {
-    if id.is_null() {
-        return json!({"jsonrpc": "2.0", "error": error}).to_string();
-    }
-    json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string()
+    text(&Refusal { jsonrpc: VERSION, id: Some(id).filter(|id| !id.is_null()), error })
 }
 
 /// A notification.
-pub fn notification(method: &str, params: Value) -> String {
-    if params.is_null() {
-        return json!({"jsonrpc": "2.0", "method": method}).to_string();
-    }
-    json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
+pub fn notification(method: &str, params: Option<&impl Serialize>) -> String {
+    text(&Outgoing { jsonrpc: VERSION, id: None, method, params })
 }
 
 /// A request.
-pub fn request(id: &Value, method: &str, params: &Value) -> String {
-    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+pub fn request(id: &Value, method: &str, params: &impl Serialize) -> String {
+    text(&Outgoing { jsonrpc: VERSION, id: Some(id), method, params: Some(params) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn messages_are_told_apart() {

@@ -14,9 +14,11 @@ pub mod headers;
 pub mod jsonrpc;
 pub mod revision;
 pub mod server;
+pub mod wire;
 
 pub use asks::Asks;
 pub use client::{ServerConfig, Upstreams};
 pub use jsonrpc::RpcError;
-pub use revision::{ClientCapabilities, Implementation, Revision};
+pub use revision::{ClientCapabilities, Revision};
 pub use server::{McpServer, ServerParts};
+pub use wire::Implementation;

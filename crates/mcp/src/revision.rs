@@ -1,20 +1,14 @@
 //! The protocol's revisions and what differs between them.
 
-use serde_json::{Map, Value, json};
+use crate::wire::Payload;
+use serde_json::Value;
 
 /// In `_meta` of a request: the revision (2026-07-28).
 pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// In `_meta` of a request: what the client can do.
 pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// In `_meta` of a request: who the client is.
-pub const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-/// In `_meta` of a result: who we are.
-pub const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
 /// In `_meta` of a request: the log level wanted.
 pub const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// In `_meta` of a notification: the subscription it belongs to.
-pub const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
-
 /// A revision spoken here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Revision {
@@ -63,27 +57,9 @@ impl Revision {
     }
 }
 
-/// Who a program says it is.
-#[derive(Debug, Clone)]
-pub struct Implementation {
-    /// A name for programs.
-    pub name: String,
-    /// A name for people.
-    pub title: String,
-    /// The version.
-    pub version: String,
-}
-
-impl Implementation {
-    /// As on the wire.
-    pub fn to_value(&self) -> Value {
-        json!({"name": self.name, "title": self.title, "version": self.version})
-    }
-}
-
 /// What a client says it can do. Shown and used to choose how to ask; never to decide what it may do.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ClientCapabilities(pub Map<String, Value>);
+pub struct ClientCapabilities(pub Payload);
 
 impl ClientCapabilities {
     /// From the wire; anything but an object means nothing.
@@ -115,6 +91,7 @@ impl ClientCapabilities {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_handshake_never_agrees_on_the_revision_that_has_none() {

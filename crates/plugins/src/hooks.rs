@@ -1,23 +1,66 @@
 //! `before_tool_call` hooks of plugins, as one hook of the engine. A plugin that does not answer lets nothing through.
 
 use crate::{host::line_name, manager::Inner};
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::Weak;
 use toolyard_engine::{BoxFuture, Hook, HookCall, HookVerdict};
+use toolyard_mcp::wire::Arguments;
+use toolyard_protocol::{ErrorCode, Failure};
 
 /// How long a person has to answer when the plugin does not say,
 const APPROVAL_MS: u64 = 120_000;
 /// and at most.
 const MAX_APPROVAL_MS: u64 = 600_000;
+/// Characters of a question's title that are shown,
+const MAX_TITLE: usize = 80;
+/// and of its description.
+const MAX_DESCRIPTION: usize = 512;
 
 /// All plugins' hooks.
 pub(crate) struct PluginHooks(pub(crate) Weak<Inner>);
 
+/// What a plugin is told of a call.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BeforeToolCall<'a> {
+    tool_name: &'a str,
+    params: &'a Arguments,
+    agent_id: &'a str,
+    session_key: Option<&'a str>,
+}
+
+/// What a plugin says to a call. Null and an empty object mean that it has nothing to say.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Verdict {
+    block: Option<bool>,
+    block_reason: Option<String>,
+    params: Option<Arguments>,
+    require_approval: Option<WantedApproval>,
+}
+
+/// A question a plugin wants a person to be asked.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WantedApproval {
+    title: Option<String>,
+    description: Option<String>,
+    timeout_ms: Option<u64>,
+}
+
+/// The same within its limits.
+struct Approval {
+    title: String,
+    description: String,
+    timeout_ms: u64,
+}
+
 /// What has been said so far.
 #[derive(Default)]
 struct Said {
-    params: Option<Map<String, Value>>,
-    approval: Option<(String, String, u64)>,
+    params: Option<Arguments>,
+    approval: Option<Approval>,
 }
 
 impl Hook for PluginHooks {
@@ -31,14 +74,16 @@ impl Hook for PluginHooks {
             let tool = call.tool.name().as_str();
             let mut said = Said::default();
             for plugin in inner.hooked(tool) {
-                let params = said.params.as_ref().unwrap_or(call.args);
-                let event = json!({
-                    "toolName": tool, "params": params, "agentId": call.caller.agent,
-                    "sessionKey": call.caller.session,
-                });
-                match inner.upstreams.line(&line_name(&plugin), "before_tool_call", event).await {
+                let event = BeforeToolCall {
+                    tool_name: tool,
+                    params: said.params.as_ref().unwrap_or(call.args),
+                    agent_id: &call.caller.agent,
+                    session_key: call.caller.session.as_deref(),
+                };
+                let answer = inner.upstreams.line(&line_name(&plugin), "before_tool_call", &event).await;
+                match answer.and_then(understood) {
                     Ok(verdict) => {
-                        if let Some(reason) = take(&mut said, &verdict) {
+                        if let Some(reason) = take(&mut said, verdict) {
                             let reason =
                                 if reason.is_empty() { format!("blocked by the plugin {plugin}") } else { reason };
                             return HookVerdict::Block { reason };
@@ -60,22 +105,29 @@ impl Hook for PluginHooks {
     }
 }
 
+/// Reads what a plugin says.
+fn understood(answer: Value) -> Result<Verdict, Failure> {
+    let verdict: Result<Option<Verdict>, _> = serde_json::from_value(answer);
+    let broken = |e| Failure::new(ErrorCode::ValidationError, format!("its answer cannot be read: {e}"));
+    verdict.map(Option::unwrap_or_default).map_err(broken)
+}
+
 /// Adds one verdict to what was said. `Some` with a reason when the call must not be made.
-fn take(said: &mut Said, verdict: &Value) -> Option<String> {
-    if verdict.get("block") == Some(&Value::Bool(true)) {
-        return Some(verdict.get("blockReason").and_then(Value::as_str).unwrap_or_default().to_owned());
+fn take(said: &mut Said, verdict: Verdict) -> Option<String> {
+    if verdict.block == Some(true) {
+        return Some(verdict.block_reason.unwrap_or_default());
     }
     // Once somebody has been asked about them, parameters stay as they are.
-    if let (Some(Value::Object(params)), None) = (verdict.get("params"), &said.approval) {
-        said.params = Some(params.clone());
+    if let (Some(params), None) = (verdict.params, &said.approval) {
+        said.params = Some(params);
     }
-    if let (Some(approval), None) = (verdict.get("requireApproval").filter(|a| a.is_object()), &said.approval) {
-        let text = |key: &str, most: usize| -> String {
-            approval.get(key).and_then(Value::as_str).unwrap_or_default().chars().take(most).collect()
-        };
-        let timeout =
-            approval.get("timeoutMs").and_then(Value::as_u64).unwrap_or(APPROVAL_MS).clamp(1, MAX_APPROVAL_MS);
-        said.approval = Some((text("title", 80), text("description", 512), timeout));
+    if let (Some(asked), None) = (verdict.require_approval, &said.approval) {
+        let cut = |text: Option<String>, most: usize| text.unwrap_or_default().chars().take(most).collect();
+        said.approval = Some(Approval {
+            title: cut(asked.title, MAX_TITLE),
+            description: cut(asked.description, MAX_DESCRIPTION),
+            timeout_ms: asked.timeout_ms.unwrap_or(APPROVAL_MS).clamp(1, MAX_APPROVAL_MS),
+        });
     }
     None
 }
@@ -84,8 +136,10 @@ fn verdict(said: Said) -> HookVerdict {
     match (said.params, said.approval) {
         (None, None) => HookVerdict::Proceed,
         (Some(params), None) => HookVerdict::Rewrite(params),
-        (None, Some((title, description, timeout_ms))) => HookVerdict::Ask { title, description, timeout_ms },
-        (Some(args), Some((title, description, timeout_ms))) => {
+        (None, Some(Approval { title, description, timeout_ms })) => {
+            HookVerdict::Ask { title, description, timeout_ms }
+        }
+        (Some(args), Some(Approval { title, description, timeout_ms })) => {
             HookVerdict::RewriteAndAsk { args, title, description, timeout_ms }
         }
     }
@@ -94,11 +148,12 @@ fn verdict(said: Said) -> HookVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn all(verdicts: &[Value]) -> HookVerdict {
         let mut said = Said::default();
         for one in verdicts {
-            if let Some(reason) = take(&mut said, one) {
+            if let Some(reason) = take(&mut said, understood(one.clone()).unwrap()) {
                 return HookVerdict::Block { reason };
             }
         }
@@ -117,5 +172,8 @@ mod tests {
         assert_eq!((args, title.as_str(), timeout_ms), (rewritten(1), "Sure?", 600_000), "frozen by the question");
         let block = json!({"block": true, "blockReason": "no"});
         assert_eq!(all(&[ask, a, block]), HookVerdict::Block { reason: "no".into() }, "a later hook may still block");
+        for unreadable in [json!("fine"), json!({"block": "yes"}), json!({"params": [1]})] {
+            assert!(understood(unreadable.clone()).is_err(), "{unreadable}: what cannot be read lets nothing through");
+        }
     }
 }

@@ -5,7 +5,8 @@ use crate::{
     settings::{Grant, SandboxMode},
     walled::{Walled, find, limits, prefix},
 };
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
@@ -41,6 +42,22 @@ pub(crate) struct Running<'a> {
     pub(crate) config: &'a Map<String, Value>,
     pub(crate) grant: &'a Grant,
     pub(crate) limits: LimitsConfig,
+}
+
+/// What a plugin that speaks the line protocol is told when it starts.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Start<'a> {
+    protocol: u32,
+    id: &'a str,
+    name: &'a str,
+    version: &'a str,
+    description: &'a str,
+    folder: &'a Path,
+    data_dir: &'a Path,
+    /// What the operator configured, checked against the manifest's schema.
+    config: &'a Map<String, Value>,
+    extensions: &'a [String],
 }
 
 /// The name of a plugin's process that speaks the line protocol.
@@ -95,12 +112,20 @@ impl Hosting {
         reads: &[PathBuf],
     ) -> Result<ServerSpec, String> {
         let manifest = running.manifest;
-        let start = json!({
-            "protocol": PROTOCOL, "id": manifest.id, "name": manifest.name, "version": manifest.version,
-            "description": manifest.description, "folder": running.folder, "dataDir": data,
-            "config": running.config, "extensions": manifest.extensions,
-        });
-        let Value::Object(start) = start else { return Err("start is no object".to_owned()) };
+        let start = Start {
+            protocol: PROTOCOL,
+            id: &manifest.id,
+            name: &manifest.name,
+            version: &manifest.version,
+            description: &manifest.description,
+            folder: running.folder,
+            data_dir: data,
+            config: running.config,
+            extensions: &manifest.extensions,
+        };
+        let Value::Object(start) = serde_json::to_value(start).map_err(|e| e.to_string())? else {
+            return Err("start is no object".to_owned());
+        };
         let mut spec = self.spec(running, data, command, args, reads, Dialect::Line { start })?;
         if let (Some(terms), true) = (&mut spec.terms, manifest.mcp_servers.is_empty()) {
             terms.expected = terms.declared.clone();

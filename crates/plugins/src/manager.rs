@@ -1,12 +1,16 @@
 //! [`Plugins`]: which plugins there are, which of them are used, and how they are.
 
+mod info;
+
+pub use info::PluginInfo;
+
 use crate::{
     Source,
     hooks::PluginHooks,
     host::{Hosting, Running, line_name},
     install,
     manifest::{Manifest, Permissions},
-    settings::{Entry, Grant, PluginsConfig, SandboxMode},
+    settings::{Entry, Grant, PluginsConfig},
     state::{self, Record, State},
 };
 use jiff::Timestamp;
@@ -17,13 +21,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use toolyard_engine::Engine;
-use toolyard_mcp::{
-    Upstreams,
-    client::{Health, LeftOut, ServerStatus},
-    server::Skills,
-};
+use toolyard_mcp::{Upstreams, server::Skills};
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_sandbox::launch::{ConfinedLauncher, MissingWall, Walls};
+use toolyard_sandbox::launch::ConfinedLauncher;
 
 /// A staging folder that is older than this belongs to no running installation.
 const STALE_STAGING: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
@@ -76,52 +76,6 @@ struct Loaded {
     problem: Option<Failure>,
     /// Names of its processes.
     processes: Vec<String>,
-}
-
-/// A plugin as people are shown it.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PluginInfo {
-    /// Its id.
-    pub id: String,
-    /// For people.
-    pub name: String,
-    /// For people.
-    pub description: String,
-    /// Its version.
-    pub version: String,
-    /// Where it came from.
-    pub source: String,
-    /// Where it lies.
-    pub folder: PathBuf,
-    /// Whether it is used.
-    pub enabled: bool,
-    /// `healthy`, `degraded` or `unavailable`.
-    pub status: Health,
-    /// What is wrong.
-    pub problems: Vec<String>,
-    /// Tools it declares.
-    pub declared: Vec<String>,
-    /// Tools that can be called.
-    pub tools: usize,
-    /// Tools left out, and why.
-    pub left_out: Vec<LeftOut>,
-    /// Tools its hooks look at; `*` for all.
-    pub hooks: Vec<String>,
-    /// Skills folders.
-    pub skills: Vec<String>,
-    /// What it says it needs to touch; absent when it does not say.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub asks: Option<Permissions>,
-    /// What it may touch.
-    pub grant: Grant,
-    /// Whether its processes run within walls.
-    pub confined: bool,
-    /// Walls that this kernel cannot put up, and what follows from that.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub missing_walls: Vec<MissingWall>,
-    /// Its processes.
-    pub processes: Vec<ServerStatus>,
 }
 
 /// What an installation led to.
@@ -555,58 +509,5 @@ fn remove_folder(place: &Path) -> Result<(), Failure> {
         Ok(()) => Ok(()),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(Failure::new(ErrorCode::StoreUnavailable, format!("{}: {e}", place.display()))),
-    }
-}
-
-impl Loaded {
-    fn info(&self, id: &str, statuses: &[ServerStatus], upstreams: &Upstreams, sandbox: SandboxMode) -> PluginInfo {
-        let processes: Vec<ServerStatus> =
-            statuses.iter().filter(|status| self.processes.contains(&status.name)).cloned().collect();
-        let mut problems: Vec<String> = self.problem.iter().map(|failure| failure.message.clone()).collect();
-        for process in &processes {
-            problems.extend(process.error.clone());
-            let health = &process.health;
-            let notes = health.get("notes").and_then(|n| n.as_array()).into_iter().flatten().filter_map(|n| n.as_str());
-            problems.extend(notes.map(str::to_owned));
-            let checks = health.get("checks").and_then(|c| c.as_array()).into_iter().flatten();
-            for check in checks.filter(|check| check.get("status").and_then(|s| s.as_str()) != Some("healthy")) {
-                let word = |key: &str| check.get(key).and_then(|v| v.as_str()).unwrap_or_default();
-                problems.push(format!("{}: {}", word("name"), word("message")));
-            }
-        }
-        // A plugin is as well as the worst of its parts.
-        let status = if self.problem.is_some() || processes.iter().any(|p| p.status == Health::Unavailable) {
-            Health::Unavailable
-        } else if processes.iter().any(|p| p.status == Health::Degraded) {
-            Health::Degraded
-        } else {
-            Health::Healthy
-        };
-        let manifest = self.manifest.clone().unwrap_or_default();
-        let mut hooks: Vec<String> = Vec::new();
-        for hook in upstreams.hooks(&line_name(id)).into_iter().filter(|_| !self.processes.is_empty()) {
-            if hook.matcher.is_empty() { hooks.push("*".to_owned()) } else { hooks.extend(hook.matcher) }
-        }
-        PluginInfo {
-            id: id.to_owned(),
-            name: if manifest.name.is_empty() { id.to_owned() } else { manifest.name.clone() },
-            description: manifest.description.clone(),
-            version: self.version.clone(),
-            source: self.source.clone(),
-            folder: self.folder.clone(),
-            enabled: self.enabled,
-            status,
-            problems,
-            declared: manifest.contracts.tools.clone(),
-            tools: processes.iter().map(|p| p.tools).sum(),
-            left_out: processes.iter().flat_map(|p| p.left_out.clone()).collect(),
-            hooks,
-            skills: manifest.skills.clone(),
-            asks: manifest.permissions.clone(),
-            grant: self.grant.clone(),
-            confined: sandbox == SandboxMode::Require,
-            missing_walls: if sandbox == SandboxMode::Require { Walls::here().missing } else { Vec::new() },
-            processes,
-        }
     }
 }

@@ -131,6 +131,20 @@ fn invalid(place: &Path, why: impl std::fmt::Display) -> Failure {
         .retryable(false)
 }
 
+/// The part of `package.json` that matters here.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Package {
+    version: String,
+    openclaw: Option<PackageEntry>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PackageEntry {
+    extensions: Vec<String>,
+}
+
 impl Manifest {
     /// Reads and checks the manifest in a folder.
     pub fn read(folder: &Path) -> Result<Self, Failure> {
@@ -139,12 +153,13 @@ impl Manifest {
         let text = opened.read(MANIFEST_FILE, Links::Refuse, MAX_MANIFEST_BYTES).map_err(|e| invalid(&file, e))?;
         let value: Value = serde_json::from_slice(&text).map_err(|e| invalid(&file, e))?;
         // Told apart from a default: these two must be there.
-        for key in ["id", "configSchema"] {
+        const SCHEMA: &str = "configSchema";
+        for key in ["id", SCHEMA] {
             if value.get(key).is_none() {
                 return Err(invalid(&file, format_args!("{key} is missing")));
             }
         }
-        if !value.get("configSchema").is_some_and(Value::is_object) {
+        if !value.get(SCHEMA).is_some_and(Value::is_object) {
             return Err(invalid(&file, "configSchema must be a JSON Schema, an object"));
         }
         // From the text, not from the value: a key that is there twice is an error, so that nobody reads one and gets the other.
@@ -156,12 +171,10 @@ impl Manifest {
             Err(error) => return Err(invalid(&package, error)),
         };
         if let Some(text) = text {
-            let package: Value = serde_json::from_slice(&text).map_err(|e| invalid(&package, e))?;
-            let extensions = package.get("openclaw").and_then(|o| o.get("extensions")).and_then(Value::as_array);
-            manifest.extensions =
-                extensions.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+            let package: Package = serde_json::from_slice(&text).map_err(|e| invalid(&package, e))?;
+            manifest.extensions = package.openclaw.unwrap_or_default().extensions;
             if manifest.version.is_empty() {
-                package.get("version").and_then(Value::as_str).unwrap_or_default().clone_into(&mut manifest.version);
+                manifest.version = package.version;
             }
         }
         manifest.check(folder).map_err(|why| invalid(&file, why))?;

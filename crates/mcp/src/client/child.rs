@@ -27,6 +27,8 @@ const KEPT_ERRORS: usize = 4096;
 const EOF_GRACE: Duration = Duration::from_millis(1500);
 /// and this long after being asked to.
 const TERM_GRACE: Duration = Duration::from_millis(1500);
+/// What a server that has ended said last may take this long to arrive.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// What to start.
 #[derive(Debug, Clone)]
@@ -141,7 +143,9 @@ async fn watch(mut watched: Watched, reading: tokio::task::JoinHandle<String>) {
     let why = tokio::select! {
         status = watched.child.wait() => {
             // Its last words may still be on their way.
-            let _ = tokio::time::timeout(Duration::from_millis(200), &mut reading).await;
+            if tokio::time::timeout(LAST_WORDS, &mut reading).await.is_err() {
+                tracing::debug!("an upstream server ended, and its output stays open");
+            }
             let status = status.map_or_else(|e| e.to_string(), |s| s.to_string());
             format!("the server ended ({status}){}", watched.errors.tail())
         }
@@ -159,14 +163,25 @@ async fn watch(mut watched: Watched, reading: tokio::task::JoinHandle<String>) {
     watched.eof.cancel();
     let Watched { mut child, pid, ended, _counted, .. } = watched;
     let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let signal = |signal| group.map(|group| kill_process_group(group, signal));
+    let signal = |signal| {
+        // A group whose last process has ended is not an error.
+        if let Some(Err(error)) = group.map(|group| kill_process_group(group, signal))
+            && error != rustix::io::Errno::SRCH
+        {
+            tracing::warn!(pid, %error, "an upstream server's processes could not be signalled");
+        }
+    };
     if tokio::time::timeout(EOF_GRACE, child.wait()).await.is_err() {
         signal(Signal::TERM);
-        let _ = tokio::time::timeout(TERM_GRACE, child.wait()).await;
+        if tokio::time::timeout(TERM_GRACE, child.wait()).await.is_err() {
+            tracing::info!(pid, "an upstream server does not end when asked to, and is killed");
+        }
     }
     // Whatever it started goes too, also when it ended by itself.
     signal(Signal::KILL);
-    let _ = child.wait().await;
+    if let Err(error) = child.wait().await {
+        tracing::warn!(pid, %error, "an upstream server could not be waited for");
+    }
     ended.cancel();
 }
 
@@ -255,7 +270,8 @@ mod tests {
         let heard = Arc::new(Heard::default());
         let (mux, _outgoing) = Mux::new();
         let reading = tokio::spawn(read(stdout, max_message, mux, heard.clone()));
-        let _ = end.write_all(&bytes).await;
+        // The reader may stop before the end.
+        end.write_all(&bytes).await.ok();
         drop(end);
         let why = reading.await.unwrap();
         let lengths = heard.0.lock().unwrap().clone();

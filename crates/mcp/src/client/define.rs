@@ -6,8 +6,12 @@ use super::{
     definition::Definition,
     terms::{PluginTerms, ToolTerms},
 };
-use crate::headers::{self, Mirrored};
-use serde_json::{Map, Value, json};
+use crate::{
+    headers::{self, Mirrored},
+    wire::{Payload, upstream::ToolDetails},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use toolyard_catalog::{ToolEntry, ToolSource};
 use toolyard_protocol::{
     Availability, Idempotency, MAX_TOOL_NAME_BYTES, RiskLevel, ToolDefinition, ToolName, Undo, canonical,
@@ -26,9 +30,29 @@ pub(crate) struct Defined {
     /// The name the server knows it by.
     pub(crate) original: String,
     /// What the catalog does not hold.
-    pub(crate) extras: Map<String, Value>,
+    pub(crate) extras: ToolDetails,
     /// Arguments mirrored into headers.
     pub(crate) mirrored: Vec<Mirrored>,
+}
+
+/// What a definition says that the catalog takes. A value of the wrong type counts as absent.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Offered {
+    title: Option<Value>,
+    /// A plugin's word for the title.
+    label: Option<Value>,
+    input_schema: Option<Value>,
+    optional: Option<Value>,
+}
+
+/// What annotations say that the catalog may believe.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Hints {
+    title: Option<Value>,
+    read_only_hint: Option<Value>,
+    idempotent_hint: Option<Value>,
 }
 
 /// Makes a tool of what a server says. `Err` says why it is left out.
@@ -41,27 +65,31 @@ pub(crate) fn define(
     let original = tool.name();
     let prefix = if terms.is_some() { String::new() } else { config.prefix(&source.name) };
     let name = tool_name(&prefix, original).ok_or_else(|| format!("{original:?} cannot be a name"))?;
-    let annotations = tool.get("annotations").and_then(Value::as_object).cloned().unwrap_or_default();
-    let hint = |key: &str| config.trust == Trust::Annotations && annotations.get(key) == Some(&Value::Bool(true));
-    let mut input = match tool.get("inputSchema") {
+    let offered: Offered = tool.view()?;
+    let details: ToolDetails = tool.view()?;
+    let hints = match &details.annotations {
+        Some(said @ Value::Object(_)) => Hints::deserialize(said).map_err(|e| e.to_string())?,
+        _ => Hints::default(),
+    };
+    let hint = |said: &Option<Value>| config.trust == Trust::Annotations && *said == Some(Value::Bool(true));
+    let mut input = match &offered.input_schema {
         Some(Value::Object(schema)) => compact(schema, usize::from(!schema.contains_key("type"))),
-        None => Map::new(),
+        None => Payload::new(),
         Some(_) => return Err("its inputSchema is not an object".to_owned()),
     };
     input.entry("type").or_insert_with(|| "object".into());
     let mirrored = headers::mirrored(&input)?;
-    let title =
-        tool.get("title").or_else(|| tool.get("label")).or_else(|| annotations.get("title")).and_then(Value::as_str);
+    let title = offered.title.as_ref().or(offered.label.as_ref()).or(hints.title.as_ref()).and_then(Value::as_str);
     let title = title.map(str::trim).filter(|t| !t.is_empty()).unwrap_or(original);
     let description = tool.text("description").map(str::trim).filter(|d| !d.is_empty());
     let own = terms.map(|terms| terms.tools.get(original).cloned().unwrap_or_default());
     let own_terms = own.as_ref();
     let reads = match own_terms {
         // What a manifest says, an operator installed. Silence means that it writes.
-        Some(own) => own.side_effecting.map_or_else(|| hint("readOnlyHint"), |changes| !changes),
-        None => hint("readOnlyHint"),
+        Some(own) => own.side_effecting.map_or_else(|| hint(&hints.read_only_hint), |changes| !changes),
+        None => hint(&hints.read_only_hint),
     };
-    let again = hint("idempotentHint") || own_terms.is_some_and(|own| own.replay_safe);
+    let again = hint(&hints.idempotent_hint) || own_terms.is_some_and(|own| own.replay_safe);
     let definition = ToolDefinition {
         name,
         title: title.chars().take(MAX_TITLE).collect(),
@@ -70,8 +98,9 @@ pub(crate) fn define(
         risk_level: if reads { RiskLevel::ReadOnly } else { RiskLevel::Writes },
         version: "1.0.0".into(),
         input_schema: input.into(),
-        output_schema: tool
-            .get("outputSchema")
+        output_schema: details
+            .output_schema
+            .as_ref()
             .and_then(Value::as_object)
             .and_then(wrapped)
             .map(|s| compact(&s, 0).into()),
@@ -91,12 +120,10 @@ pub(crate) fn define(
     };
     let mut entry = ToolEntry::new(definition, source).map_err(|e| e.to_string())?;
     if let Some(own) = own {
-        let optional = own.optional || tool.get("optional") == Some(&Value::Bool(true));
+        let optional = own.optional || offered.optional == Some(Value::Bool(true));
         entry = entry.with_optional(optional).with_profiles(own.profiles);
     }
-    let shown = ["annotations", "icons", "_meta", "outputSchema", "execution"];
-    let extras = shown.iter().filter_map(|key| Some(((*key).to_owned(), tool.get(key)?.clone()))).collect();
-    Ok(Defined { entry, original: original.to_owned(), extras, mirrored })
+    Ok(Defined { entry, original: original.to_owned(), extras: details, mirrored })
 }
 
 /// A plugin's tool always needs a permission: those its manifest names, else to read or write at the plugin.
@@ -129,8 +156,8 @@ pub(crate) fn tool_name(prefix: &str, original: &str) -> Option<ToolName> {
 
 /// The schema of `{content, structuredContent}` where the server gave one for the latter. References into it still have
 /// to work one level deeper; where they cannot, nothing is checked.
-fn wrapped(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
-    let mut defs = Map::new();
+fn wrapped(schema: &Payload) -> Option<Payload> {
+    let mut defs = Payload::new();
     for key in ["$defs", "definitions"] {
         if let Some(inner) = schema.get(key) {
             defs.insert(key.to_owned(), inner.clone());
@@ -139,17 +166,13 @@ fn wrapped(schema: &Map<String, Value>) -> Option<Map<String, Value>> {
     if !references(&Value::Object(schema.clone())) {
         return None;
     }
-    let mut outer = json!({
+    let outer = json!({
         "type": "object", "required": ["content"],
         "properties": {"content": {"type": "array"}, "structuredContent": schema},
     });
-    if let Some(map) = outer.as_object_mut() {
-        map.extend(defs);
-    }
-    match outer {
-        Value::Object(map) => Some(map),
-        _ => None,
-    }
+    let Value::Object(mut outer) = outer else { return None };
+    outer.extend(defs);
+    Some(outer)
 }
 
 /// Whether every reference is one that still works when the schema stands one level deeper.
@@ -168,8 +191,8 @@ fn references(value: &Value) -> bool {
 }
 
 /// The same with no room to grow, but for `more` keys at the top: there may be thousands of these, and they stay.
-fn compact(map: &Map<String, Value>, more: usize) -> Map<String, Value> {
-    let mut small = Map::with_capacity(map.len() + more);
+fn compact(map: &Payload, more: usize) -> Payload {
+    let mut small = Payload::with_capacity(map.len() + more);
     for (key, value) in map {
         small.insert(key.clone(), compact_value(value));
     }
@@ -199,7 +222,7 @@ fn cut(text: &str, limit: usize) -> String {
 mod tests {
     use super::*;
 
-    fn tool(value: Value) -> Map<String, Value> {
+    fn tool(value: Value) -> Payload {
         value.as_object().unwrap().clone()
     }
 

@@ -3,7 +3,9 @@
 //! The hash that is approved covers every byte of it, and what models are shown is made from its fields and from nothing
 //! else. So a server cannot change what a model reads, under whichever key, without changing the hash.
 
-use serde_json::{Map, Value};
+use crate::wire::Payload;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::fmt::Write as _;
 use toolyard_protocol::canonical;
 
@@ -14,14 +16,14 @@ const CONTEXT: usize = 3;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Definition {
     name: String,
-    fields: Map<String, Value>,
+    fields: Payload,
 }
 
 impl Definition {
     /// Takes what a server says. Fields that are null are absent, and a schema under `parameters` is the `inputSchema`
     /// where there is no other; everything else stays, known or not. `Err` says why it cannot be a definition.
-    pub fn of(tool: &Map<String, Value>) -> Result<Self, String> {
-        let mut fields: Map<String, Value> =
+    pub fn of(tool: &Payload) -> Result<Self, String> {
+        let mut fields: Payload =
             tool.iter().filter(|(_, value)| !value.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect();
         if !fields.contains_key("inputSchema")
             && let Some(schema) = fields.remove("parameters")
@@ -38,14 +40,14 @@ impl Definition {
         &self.name
     }
 
-    /// A field of the normal form.
-    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
-        self.fields.get(key)
+    /// The fields of the normal form that a type names.
+    pub(crate) fn view<T: DeserializeOwned>(&self) -> Result<T, String> {
+        T::deserialize(&self.fields).map_err(|error| error.to_string())
     }
 
     /// A field that holds text.
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
-        self.get(key).and_then(Value::as_str)
+        self.fields.get(key).and_then(Value::as_str)
     }
 
     /// The normal form as JSON: keys sorted, no spaces, numbers as they are. Canonical JSON (RFC 8785) would refuse or
@@ -67,7 +69,7 @@ pub(crate) fn hash_of(text: &str) -> String {
     format!("sha256:{}", canonical::sha256_hex(text.as_bytes()))
 }
 
-fn write_map(map: &Map<String, Value>, out: &mut String) {
+fn write_map(map: &Payload, out: &mut String) {
     let mut entries: Vec<(&String, &Value)> = map.iter().collect();
     entries.sort_unstable_by_key(|(key, _)| *key);
     out.push('{');
@@ -115,7 +117,7 @@ pub(crate) fn diff(tool: &str, before: Option<&str>, now: &str) -> String {
 /// A normal form over several lines.
 fn lines(text: &str) -> String {
     let value: Value = serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()));
-    let mut out = serde_json::to_string_pretty(&sorted(value)).unwrap_or_default();
+    let mut out = format!("{:#}", sorted(value));
     out.push('\n');
     out
 }

@@ -3,13 +3,14 @@
 
 use super::{
     config::ServerConfig,
-    mux::{Inbox, LinkError},
+    mux::{Inbox, LinkError, TAKEN_BACK},
     oauth::{Authorizer, Blocked, Challenge, Refused},
     sse::SseReader,
 };
 use crate::{
     Revision, RpcError, headers,
     jsonrpc::{self, Incoming},
+    wire::Cancelled,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
@@ -19,7 +20,8 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -49,6 +51,9 @@ const LISTEN_BACKOFF: Duration = Duration::from_secs(60);
 /// A start waits this long for the server to have heard that we listen: what it asks during the first call may come
 /// that way, and is lost where nobody listens yet. Some servers answer only with their first event.
 pub(crate) const LISTEN_WITHIN: Duration = Duration::from_millis(500);
+
+/// How long the end of a session may take to be taken.
+const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
 
 /// A request that is refused for its token is sent again at most so often, each time with another token.
 const MAX_TOKENS: usize = 2;
@@ -180,11 +185,41 @@ impl Target {
     }
 }
 
+/// What a message of ours is about.
+#[derive(Deserialize)]
+struct Operation {
+    method: Option<String>,
+    params: Option<OperationParams>,
+}
+
+#[derive(Deserialize)]
+struct OperationParams {
+    name: Option<String>,
+}
+
+/// An error answer, with an id or without one.
+#[derive(Deserialize)]
+struct WholeError {
+    error: RpcError,
+}
+
+/// What a request says in headers of revision 2026-07-28.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Address<'a> {
+    /// The tool, prompt or resource that it is about.
+    pub(crate) subject: Option<&'a str>,
+    /// Arguments that are mirrored, with the names of their headers.
+    pub(crate) mirrored: &'a [(String, String)],
+}
+
 /// What a message is about, for those who count how often it was refused.
 fn operation(body: Option<&[u8]>) -> String {
-    let message: Value = body.and_then(|body| serde_json::from_slice(body).ok()).unwrap_or_default();
-    let method = message["method"].as_str().unwrap_or("listening");
-    let name = message["params"]["name"].as_str().map(|name| format!(" {name}"));
+    let message: Option<Operation> = body.and_then(|body| serde_json::from_slice(body).ok());
+    let (method, name) = match message {
+        Some(Operation { method: Some(method), params }) => (method, params.and_then(|params| params.name)),
+        _ => ("listening".to_owned(), None),
+    };
+    let name = name.map(|name| format!(" {name}"));
     format!("{method}{}", name.unwrap_or_default()).chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
@@ -237,7 +272,7 @@ impl HttpLink {
         lock(&self.revision).is_some_and(|r| !r.has_handshake())
     }
 
-    fn extra(&self, method: &str, params: &Value, mirrored: &[(String, String)]) -> HeaderMap {
+    fn extra(&self, method: &str, address: Address<'_>) -> HeaderMap {
         let mut extra = HeaderMap::new();
         let mut add = |name: &str, value: &str| {
             if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
@@ -252,15 +287,10 @@ impl HttpLink {
         }
         if self.is_modern() {
             add("mcp-method", method);
-            let name = match method {
-                "tools/call" | "prompts/get" => params.get("name"),
-                "resources/read" => params.get("uri"),
-                _ => None,
-            };
-            if let Some(name) = name.and_then(Value::as_str) {
-                add("mcp-name", &headers::encode(name));
+            if let Some(subject) = address.subject {
+                add("mcp-name", &headers::encode(subject));
             }
-            for (name, value) in mirrored {
+            for (name, value) in address.mirrored {
                 add(name, &headers::encode(value));
             }
         }
@@ -272,13 +302,13 @@ impl HttpLink {
         self: &Arc<Self>,
         method: &str,
         params: &Value,
-        mirrored: &[(String, String)],
+        address: Address<'_>,
         cancel: &CancellationToken,
     ) -> Result<Value, LinkError> {
         let id = Value::from(self.next.fetch_add(1, Ordering::Relaxed));
         tokio::select! {
             biased;
-            answer = self.exchange(&id, method, params, mirrored) => match answer? {
+            answer = self.exchange(&id, method, params, address) => match answer? {
                 Exchanged::Answer(outcome) => outcome.map_err(LinkError::Rpc),
                 Exchanged::Refused(status, said) => {
                     if status == StatusCode::NOT_FOUND && lock(&self.session).is_some() {
@@ -289,9 +319,13 @@ impl HttpLink {
             },
             () = cancel.cancelled() => {
                 if !self.is_modern() {
-                    let params = json!({"requestId": id, "reason": "taken back"});
                     let link = self.clone();
-                    tokio::spawn(async move { link.notify("notifications/cancelled", params).await });
+                    tokio::spawn(async move {
+                        let cancelled = Cancelled { request_id: &id, reason: TAKEN_BACK };
+                        if let Err(error) = link.notify("notifications/cancelled", &cancelled).await {
+                            tracing::debug!(?error, "an upstream server was not told that a request is taken back");
+                        }
+                    });
                 }
                 Err(LinkError::Cancelled)
             }
@@ -300,9 +334,9 @@ impl HttpLink {
     }
 
     /// Sends a notification.
-    pub(crate) async fn notify(&self, method: &str, params: Value) -> Result<(), LinkError> {
-        let extra = self.extra(method, &params, &[]);
-        let text = jsonrpc::notification(method, params);
+    pub(crate) async fn notify(&self, method: &str, params: &impl Serialize) -> Result<(), LinkError> {
+        let extra = self.extra(method, Address::default());
+        let text = jsonrpc::notification(method, Some(params));
         self.target.send(Method::POST, &self.target.uri, extra, Some(text)).await.map(drop)
     }
 
@@ -311,9 +345,9 @@ impl HttpLink {
         id: &Value,
         method: &str,
         params: &Value,
-        mirrored: &[(String, String)],
+        address: Address<'_>,
     ) -> Result<Exchanged, LinkError> {
-        let extra = self.extra(method, params, mirrored);
+        let extra = self.extra(method, address);
         let text = jsonrpc::request(id, method, params);
         let response = self.target.send(Method::POST, &self.target.uri, extra, Some(text)).await?;
         if method == "initialize"
@@ -334,12 +368,9 @@ impl HttpLink {
         match Incoming::read(&body) {
             Ok(Incoming::Response { id: answered, outcome }) if answered == *id => Ok(Exchanged::Answer(outcome)),
             // An error about the request as a whole may lack its id.
-            _ => match serde_json::from_slice::<Value>(&body)
-                .ok()
-                .and_then(|v| serde_json::from_value(v.get("error")?.clone()).ok())
-            {
-                Some(error) => Ok(Exchanged::Answer(Err(error))),
-                None => Ok(Exchanged::Refused(status, said(&body))),
+            _ => match serde_json::from_slice::<WholeError>(&body) {
+                Ok(WholeError { error }) => Ok(Exchanged::Answer(Err(error))),
+                Err(_) => Ok(Exchanged::Refused(status, said(&body))),
             },
         }
     }
@@ -363,7 +394,7 @@ impl HttpLink {
                 return Err(LinkError::Gone("the stream ended before the answer".to_owned()));
             };
             tokio::time::sleep(wait.min(MAX_RESUME_AFTER)).await;
-            let mut extra = self.extra("", &Value::Null, &[]);
+            let mut extra = self.extra("", Address::default());
             if let Ok(value) = HeaderValue::try_from(from) {
                 extra.insert("last-event-id", value);
             }
@@ -408,8 +439,12 @@ impl HttpLink {
                         tokio::spawn(async move {
                             let answer = link.inbox.asked(&method, params).await;
                             let text = jsonrpc::answer(&id, answer);
-                            let extra = link.extra("", &Value::Null, &[]);
-                            let _ = link.target.send(Method::POST, &link.target.uri, extra, Some(text)).await;
+                            let extra = link.extra("", Address::default());
+                            if let Err(error) =
+                                link.target.send(Method::POST, &link.target.uri, extra, Some(text)).await
+                            {
+                                tracing::warn!(?error, method, "an upstream server's question could not be answered");
+                            }
                         });
                     }
                     _ => {}
@@ -429,12 +464,12 @@ impl HttpLink {
                     // 2026-07-28: a request that is answered as long as it lasts.
                     Some(params) => {
                         let id = Value::from(self.next.fetch_add(1, Ordering::Relaxed));
-                        let extra = self.extra("subscriptions/listen", params, &[]);
+                        let extra = self.extra("subscriptions/listen", Address::default());
                         let text = jsonrpc::request(&id, "subscriptions/listen", params);
                         self.target.send(Method::POST, &self.target.uri, extra, Some(text)).await?
                     }
                     None => {
-                        let mut extra = self.extra("", &Value::Null, &[]);
+                        let mut extra = self.extra("", Address::default());
                         extra.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
                         if let Some(Ok(value)) = last.clone().map(|id: String| HeaderValue::try_from(id)) {
                             extra.insert("last-event-id", value);
@@ -468,9 +503,13 @@ impl HttpLink {
     pub(crate) async fn stop(&self) {
         self.closed.cancel();
         if lock(&self.session).is_some() && !self.is_modern() {
-            let extra = self.extra("", &Value::Null, &[]);
+            let extra = self.extra("", Address::default());
             let farewell = self.target.send(Method::DELETE, &self.target.uri, extra, None);
-            let _ = tokio::time::timeout(Duration::from_secs(2), farewell).await;
+            match tokio::time::timeout(FAREWELL_WITHIN, farewell).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => tracing::debug!(?error, "an upstream server was not told that its session ends"),
+                Err(_) => tracing::debug!("an upstream server did not take the end of its session in time"),
+            }
         }
     }
 }

@@ -3,21 +3,33 @@
 use super::{
     child::{ChildLink, ChildSpec, Launcher},
     config::{ServerConfig, Speaks, Transport},
-    http::{HttpClient, HttpLink, LISTEN_WITHIN, Target},
+    http::{Address, HttpClient, HttpLink, LISTEN_WITHIN, Target},
     mux::{Inbox, LinkError, Mux},
     oauth::Authorizer,
     old_sse,
     pins::Seen,
-    terms::{Dialect, HookInterest},
+    terms::Dialect,
 };
 use crate::{
     Revision, RpcError,
     asks::Asks,
     jsonrpc::{HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_REVISION},
-    revision::{META_CAPABILITIES, META_CLIENT, META_VERSION},
+    wire::{
+        self, Empty, Implementation, Payload,
+        answers::Content,
+        requests::{Listen, ListenFilter},
+        upstream::{
+            Discovered, Initialize, Initialized, InputRequest, InputRequired, LineCall, LineResult, LineStarted, List,
+            ListPage, Listing, ModernMeta, Offers, Question, RequestMeta, ResultKind, RevisionsSpoken, Sent,
+        },
+    },
 };
-use serde_json::{Map, Value, json};
-use std::sync::Arc;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::RunId;
 
@@ -40,12 +52,10 @@ pub(crate) struct Live {
     link: Link,
     revision: Revision,
     /// What it says it can do.
-    capabilities: Map<String, Value>,
+    capabilities: Payload,
     pub(crate) server: Value,
-    /// What we say we can do.
-    offers: Value,
     /// What a plugin answered to `start`, where it speaks the line protocol.
-    line: Option<Map<String, Value>>,
+    line: Option<LineStarted>,
     max_tools: usize,
 }
 
@@ -62,9 +72,11 @@ pub(crate) struct Opening<'a> {
     pub(crate) children: Arc<()>,
 }
 
-/// What we tell servers we can do: whatever the client of a call can.
-fn offers() -> Value {
-    json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}})
+/// A call's way to its client, for what a server asks meanwhile.
+pub(crate) struct Asker<'a> {
+    pub(crate) asks: &'a Asks,
+    pub(crate) run_id: Option<RunId>,
+    pub(crate) cancel: &'a CancellationToken,
 }
 
 impl Live {
@@ -104,18 +116,15 @@ impl Live {
     }
 
     /// Starts a plugin that speaks the line protocol.
-    async fn begin(child: ChildLink, start: &Map<String, Value>, config: &ServerConfig) -> Result<Self, LinkError> {
+    async fn begin(child: ChildLink, start: &Payload, config: &ServerConfig) -> Result<Self, LinkError> {
         let params = Value::Object(start.clone());
         let answer = child.mux.request("start", &params, &CancellationToken::new()).await?;
-        let Value::Object(line) = answer else {
-            return Err(LinkError::Gone("the plugin's answer to start is no object".to_owned()));
-        };
+        let line: LineStarted = understood("start", answer)?;
         Ok(Self {
             link: Link::Child(child),
             revision: Revision::V20251125,
-            capabilities: Map::new(),
-            server: line.get("plugin").cloned().unwrap_or_default(),
-            offers: Value::Null,
+            capabilities: Payload::new(),
+            server: line.plugin.clone(),
             line: Some(line),
             max_tools: config.max_tools,
         })
@@ -125,9 +134,8 @@ impl Live {
         let mut live = Self {
             link,
             revision: Revision::V20251125,
-            capabilities: Map::new(),
+            capabilities: Payload::new(),
             server: Value::Null,
-            offers: offers(),
             line: None,
             max_tools: config.max_tools,
         };
@@ -156,11 +164,15 @@ impl Live {
     }
 
     async fn handshake(&mut self, revision: Revision) -> Result<(), LinkError> {
-        let params = json!({
-            "protocolVersion": revision.as_str(), "capabilities": self.offers, "clientInfo": client_info(),
-        });
-        let result = self.send("initialize", &params, &[], &CancellationToken::new()).await?;
-        let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
+        let hello = Initialize {
+            protocol_version: revision.as_str(),
+            capabilities: Offers::default(),
+            client_info: client_info(),
+        };
+        let params = wire::value(&hello).map_err(LinkError::Rpc)?;
+        let result = self.send("initialize", &params, Address::default(), &CancellationToken::new()).await?;
+        let Initialized { protocol_version, capabilities, server_info } = understood("initialize", result)?;
+        let version = protocol_version.as_str();
         // Older ones are close enough for what is asked of them here.
         let is_old = version < Revision::V20250618.as_str() && version.starts_with("202");
         self.revision = match Revision::parse(version).filter(|r| r.has_handshake()) {
@@ -168,15 +180,17 @@ impl Live {
             None if is_old => Revision::V20250618,
             None => return Err(LinkError::Gone(format!("the server speaks {version:?}, which is not spoken here"))),
         };
-        self.server = result.get("serverInfo").cloned().unwrap_or_default();
-        self.capabilities = result.get("capabilities").and_then(Value::as_object).cloned().unwrap_or_default();
+        self.server = server_info.unwrap_or_default();
+        self.capabilities = capabilities.unwrap_or_default();
         if let Link::Http(link) = &self.link {
             link.agree(self.revision);
         }
-        self.notify("notifications/initialized", json!({})).await?;
+        self.notify("notifications/initialized", &Empty {}).await?;
         if let Link::Http(link) = &self.link {
             tokio::spawn(link.clone().listen(None));
-            let _ = tokio::time::timeout(LISTEN_WITHIN, link.listening.cancelled()).await;
+            if tokio::time::timeout(LISTEN_WITHIN, link.listening.cancelled()).await.is_err() {
+                tracing::debug!("an upstream server has not answered that it is listened to");
+            }
         }
         Ok(())
     }
@@ -186,20 +200,22 @@ impl Live {
         if let Link::Http(link) = &self.link {
             link.agree(self.revision);
         }
-        let result = self.request("server/discover", json!({}), &CancellationToken::new()).await?;
-        let versions = result.get("supportedVersions").and_then(Value::as_array).cloned().unwrap_or_default();
-        if !versions.iter().any(|v| v == self.revision.as_str()) {
-            return Err(LinkError::Gone(format!("the server speaks {}", Value::Array(versions))));
+        let result = self.request("server/discover", &Empty {}, &CancellationToken::new()).await?;
+        let found: Discovered = understood("server/discover", result)?;
+        if !found.supported_versions.iter().any(|version| version == self.revision.as_str()) {
+            return Err(LinkError::Gone(format!("the server speaks {}", found.supported_versions.join(", "))));
         }
-        self.capabilities = result.get("capabilities").and_then(Value::as_object).cloned().unwrap_or_default();
-        self.server = result
-            .get("_meta")
-            .and_then(|meta| meta.get("io.modelcontextprotocol/serverInfo"))
-            .or_else(|| result.get("serverInfo"))
-            .cloned()
-            .unwrap_or_default();
-        let wanted = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
-        let params = self.with_meta(json!({"notifications": wanted}), None);
+        self.capabilities = found.capabilities.unwrap_or_default();
+        self.server = found.meta.and_then(|meta| meta.server).or(found.server_info).unwrap_or_default();
+        let wanted = Listen {
+            notifications: ListenFilter {
+                tools_list_changed: true,
+                prompts_list_changed: true,
+                resources_list_changed: true,
+                resource_subscriptions: Vec::new(),
+            },
+        };
+        let params = self.params(&wanted)?;
         match &self.link {
             Link::Http(link) => {
                 tokio::spawn(link.clone().listen(Some(params)));
@@ -208,7 +224,9 @@ impl Live {
                 let mux = child.mux.clone();
                 tokio::spawn(async move {
                     let forever = CancellationToken::new();
-                    let _ = mux.request("subscriptions/listen", &params, &forever).await;
+                    if let Err(error) = mux.request("subscriptions/listen", &params, &forever).await {
+                        tracing::debug!(?error, "an upstream server does not tell of changes");
+                    }
                 });
             }
             Link::Sse(_) => {}
@@ -255,17 +273,17 @@ impl Live {
         &self,
         method: &str,
         params: &Value,
-        mirrored: &[(String, String)],
+        address: Address<'_>,
         cancel: &CancellationToken,
     ) -> Result<Value, LinkError> {
         match &self.link {
             Link::Child(child) => child.mux.request(method, params, cancel).await,
-            Link::Http(link) => link.request(method, params, mirrored, cancel).await,
+            Link::Http(link) => link.request(method, params, address, cancel).await,
             Link::Sse(mux) => mux.request(method, params, cancel).await,
         }
     }
 
-    async fn notify(&self, method: &str, params: Value) -> Result<(), LinkError> {
+    async fn notify(&self, method: &str, params: &impl Serialize) -> Result<(), LinkError> {
         match &self.link {
             Link::Child(child) => child.mux.notify(method, params).await,
             Link::Http(link) => link.notify(method, params).await,
@@ -273,118 +291,111 @@ impl Live {
         }
     }
 
-    /// Parameters with what the revision wants in `_meta`.
-    fn with_meta(&self, mut params: Value, capabilities: Option<&Map<String, Value>>) -> Value {
-        if self.revision.has_handshake() {
-            return params;
-        }
-        let capabilities = capabilities.cloned().map_or_else(|| json!({}), Value::Object);
-        if let Some(map) = params.as_object_mut() {
-            let meta = map.entry("_meta").or_insert_with(|| json!({}));
-            if let Some(meta) = meta.as_object_mut() {
-                meta.insert(META_VERSION.to_owned(), self.revision.as_str().into());
-                meta.insert(META_CLIENT.to_owned(), client_info());
-                meta.insert(META_CAPABILITIES.to_owned(), capabilities);
-            }
-        }
-        params
+    /// What the revision wants in `_meta` of every request.
+    fn modern<'a>(&self, capabilities: &'a Payload) -> Option<ModernMeta<'a>> {
+        let meta = || ModernMeta { version: self.revision.as_str(), client: client_info(), capabilities };
+        (!self.revision.has_handshake()).then(meta)
+    }
+
+    /// Parameters with what the revision wants in `_meta`. Nobody can be asked anything.
+    fn params(&self, params: &impl Serialize) -> Result<Value, LinkError> {
+        let nothing = Payload::new();
+        let meta = RequestMeta { progress_token: None, modern: self.modern(&nothing) };
+        wire::value(&Sent { params, input_responses: None, request_state: None, meta }).map_err(LinkError::Rpc)
     }
 
     /// A request that raises no questions.
     pub(crate) async fn request(
         &self,
         method: &str,
-        params: Value,
+        params: &impl Serialize,
         cancel: &CancellationToken,
     ) -> Result<Value, LinkError> {
-        let params = self.with_meta(params, None);
-        self.send(method, &params, &[], cancel).await
+        let params = self.params(params)?;
+        self.send(method, &params, Address::default(), cancel).await
     }
 
     /// A request that may raise questions, which go to the client of a run.
     pub(crate) async fn converse(
         &self,
-        method: &str,
-        params: Value,
+        question: &Question<'_>,
+        progress_token: Option<u64>,
         mirrored: &[(String, String)],
-        asks: &Asks,
-        run_id: Option<RunId>,
-        cancel: &CancellationToken,
+        asker: Asker<'_>,
     ) -> Result<Value, LinkError> {
+        let Asker { asks, run_id, cancel } = asker;
         if self.line.is_some() {
-            return self.line_call(method, &params, cancel).await;
+            return self.line_call(question, progress_token, cancel).await;
         }
-        if self.revision.has_handshake() {
-            return self.send(method, &params, mirrored, cancel).await;
-        }
+        let method = question.method();
+        let address = Address { subject: question.subject(), mirrored };
         let can = run_id.map(|run_id| asks.capabilities(run_id)).unwrap_or_default();
-        let mut round = self.with_meta(params.clone(), Some(&can.0));
+        let (mut input_responses, mut request_state) = (None, None);
         for _ in 0..MAX_ROUNDS {
-            let result = self.send(method, &round, mirrored, cancel).await?;
-            if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
+            let meta = RequestMeta { progress_token, modern: self.modern(&can.0) };
+            let sent = Sent {
+                params: question,
+                input_responses: input_responses.take(),
+                request_state: request_state.take(),
+                meta,
+            };
+            let params = wire::value(&sent).map_err(LinkError::Rpc)?;
+            let result = self.send(method, &params, address, cancel).await?;
+            if self.revision.has_handshake() || !ResultKind::wants_input(&result) {
                 return Ok(result);
             }
-            let mut next = params.clone();
-            let Some(map) = next.as_object_mut() else { break };
-            if let Some(state) = result.get("requestState") {
-                map.insert("requestState".to_owned(), state.clone());
-            }
-            if let Some(Value::Object(requests)) = result.get("inputRequests") {
-                let keys: Vec<String> = requests.keys().cloned().collect();
-                let questions = requests.iter().map(|(key, request)| {
-                    let method = request.get("method").and_then(Value::as_str).unwrap_or_default();
-                    (Some(key.clone()), method.to_owned(), request.get("params").cloned().unwrap_or_default())
-                });
+            let wanted: InputRequired = understood(method, result)?;
+            request_state = wanted.request_state;
+            if let Some(requests) = wanted.input_requests {
                 let run_id =
                     run_id.ok_or_else(|| LinkError::Gone("nobody can answer the server's question".to_owned()))?;
-                let answers = asks.ask_all(run_id, questions.collect()).await.map_err(LinkError::Rpc)?;
-                let mut responses = Map::new();
-                for (key, answer) in keys.into_iter().zip(answers) {
-                    responses.insert(key, answer.map_err(LinkError::Rpc)?);
-                }
-                map.insert("inputResponses".to_owned(), Value::Object(responses));
+                input_responses = Some(answers(asks, run_id, requests).await.map_err(LinkError::Rpc)?);
             }
-            round = self.with_meta(next, Some(&can.0));
         }
         Err(LinkError::Gone(format!("the server asked for more input {MAX_ROUNDS} times")))
     }
 
     /// A call in the line protocol's words.
-    async fn line_call(&self, method: &str, params: &Value, cancel: &CancellationToken) -> Result<Value, LinkError> {
-        if method != "tools/call" {
-            return Err(LinkError::Rpc(RpcError::method(method)));
+    async fn line_call(
+        &self,
+        question: &Question<'_>,
+        progress_token: Option<u64>,
+        cancel: &CancellationToken,
+    ) -> Result<Value, LinkError> {
+        let Question::Tool { name: tool, arguments: args } = question else {
+            return Err(LinkError::Rpc(RpcError::method(question.method())));
+        };
+        let call = wire::value(&LineCall { tool, args, progress_token }).map_err(LinkError::Rpc)?;
+        let answer = self.send("call", &call, Address::default(), cancel).await?;
+        if answer.get("content").is_some_and(Value::is_array) {
+            return Ok(answer);
         }
-        let token = params.get("_meta").and_then(|meta| meta.get("progressToken"));
-        let call = json!({"tool": params["name"], "args": params["arguments"], "progressToken": token});
-        let answer = self.send("call", &call, &[], cancel).await?;
-        let shaped = answer.get("content").is_some_and(Value::is_array);
-        Ok(match answer {
-            answer if shaped => answer,
-            // A plugin need not know what content is.
-            Value::String(text) => json!({"content": [{"type": "text", "text": text}]}),
-            Value::Null => json!({"content": []}),
+        // A plugin need not know what content is.
+        let (content, details) = match answer {
+            Value::String(text) => (Content::text(text), None),
+            Value::Null => (Content::Forwarded(Value::Array(Vec::new())), None),
             other => {
-                let text = serde_json::to_string_pretty(&other).unwrap_or_default();
-                json!({"content": [{"type": "text", "text": text}], "details": if other.is_object() { other } else { json!({}) }})
+                let text = format!("{other:#}");
+                (Content::text(text), Some(if other.is_object() { other } else { Value::Object(Payload::new()) }))
             }
-        })
+        };
+        wire::value(&LineResult { content, details }).map_err(LinkError::Rpc)
     }
 
     /// Everything on a list, over all its pages.
-    async fn list(&self, method: &str, key: &str, most: usize) -> Result<Vec<Value>, LinkError> {
+    async fn list(&self, list: List, most: usize) -> Result<Vec<Value>, LinkError> {
         let mut items = Vec::new();
-        let mut cursor: Option<Value> = None;
+        let mut cursor = None;
         for _ in 0..MAX_PAGES {
-            let params = cursor.take().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
-            let mut page = self.request(method, params, &CancellationToken::new()).await?;
-            if let Some(Value::Array(more)) = page.get_mut(key).map(Value::take) {
-                items.extend(more);
-            }
+            let listing = Listing { cursor: cursor.take() };
+            let page = self.request(list.method(), &listing, &CancellationToken::new()).await?;
+            let mut page: ListPage = understood(list.method(), page)?;
+            items.extend(page.take(list));
             if items.len() >= most {
                 items.truncate(most);
                 return Ok(items);
             }
-            cursor = page.get("nextCursor").filter(|c| c.as_str().is_some_and(|text| !text.is_empty())).cloned();
+            cursor = page.next_cursor.filter(|cursor| !cursor.is_empty());
             if cursor.is_none() {
                 return Ok(items);
             }
@@ -392,23 +403,29 @@ impl Live {
         Ok(items)
     }
 
+    /// The entries of a list that need not be there. A server that cannot list them has none.
+    async fn entries<T: DeserializeOwned>(&self, list: List) -> Vec<T> {
+        let items = self.list(list, MAX_LISTED).await.unwrap_or_else(|error| {
+            let why = RpcError::from(error).message;
+            tracing::warn!(why, "{} of an upstream server was not answered", list.method());
+            Vec::new()
+        });
+        let entry = |item| {
+            let read = serde_json::from_value(item);
+            read.inspect_err(|error| tracing::info!(%error, "an entry of {} is left out", list.method())).ok()
+        };
+        items.into_iter().filter_map(entry).collect()
+    }
+
     /// Its tools.
-    pub(crate) async fn tools(&self) -> Result<Vec<Map<String, Value>>, LinkError> {
-        if let Some(line) = &self.line {
-            let tools = line.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
-            let tools = tools.into_iter().take(self.max_tools);
-            return Ok(tools
-                .filter_map(|tool| if let Value::Object(tool) = tool { Some(tool) } else { None })
-                .collect());
-        }
-        if !self.can("tools") {
-            return Ok(Vec::new());
-        }
-        let tools = self.list("tools/list", "tools", self.max_tools).await?;
-        Ok(tools
-            .into_iter()
-            .filter_map(|tool| if let Value::Object(tool) = tool { Some(tool) } else { None })
-            .collect())
+    pub(crate) async fn tools(&self) -> Result<Vec<Payload>, LinkError> {
+        let tools = match &self.line {
+            Some(line) => line.tools.iter().flatten().take(self.max_tools).cloned().collect(),
+            None if self.can("tools") => self.list(List::Tools, self.max_tools).await?,
+            None => Vec::new(),
+        };
+        let object = |tool| if let Value::Object(tool) = tool { Some(tool) } else { None };
+        Ok(tools.into_iter().filter_map(object).collect())
     }
 
     /// Everything it offers. Only the tools must come; a server that cannot list the rest has none.
@@ -417,44 +434,54 @@ impl Live {
         let mut seen = Seen { tools, server: self.server.clone(), ..Seen::default() };
         self.revision.as_str().clone_into(&mut seen.protocol);
         if let Some(line) = &self.line {
-            let hooks = line.get("hooks").cloned().unwrap_or_default();
-            seen.hooks = serde_json::from_value::<Vec<HookInterest>>(hooks).unwrap_or_default();
-            seen.health = line.get("health").cloned().unwrap_or_default();
+            seen.hooks = line.hooks.clone().unwrap_or_default();
+            seen.health = line.health.clone();
             "line".clone_into(&mut seen.protocol);
             return Ok(seen);
         }
-        seen.prompts = self.prompts().await;
-        (seen.resources, seen.templates) = self.resources().await;
+        if self.can("prompts") {
+            seen.prompts = self.entries(List::Prompts).await;
+        }
+        if self.can("resources") {
+            seen.resources = self.entries(List::Resources).await;
+            seen.templates = self.entries(List::Templates).await;
+        }
         Ok(seen)
-    }
-
-    pub(crate) async fn prompts(&self) -> Vec<Value> {
-        if !self.can("prompts") {
-            return Vec::new();
-        }
-        self.list("prompts/list", "prompts", MAX_LISTED).await.unwrap_or_default()
-    }
-
-    pub(crate) async fn resources(&self) -> (Vec<Value>, Vec<Value>) {
-        if !self.can("resources") {
-            return (Vec::new(), Vec::new());
-        }
-        let resources = self.list("resources/list", "resources", MAX_LISTED).await.unwrap_or_default();
-        let templates =
-            self.list("resources/templates/list", "resourceTemplates", MAX_LISTED).await.unwrap_or_default();
-        (resources, templates)
     }
 }
 
-fn client_info() -> Value {
-    json!({"name": "toolyard", "title": "Toolyard", "version": env!("CARGO_PKG_VERSION")})
+/// What the client of a run answers to a server's questions.
+async fn answers(
+    asks: &Asks,
+    run_id: RunId,
+    requests: BTreeMap<String, InputRequest>,
+) -> Result<BTreeMap<String, Value>, RpcError> {
+    let keys: Vec<String> = requests.keys().cloned().collect();
+    let questions = requests.into_iter().map(|(key, request)| (Some(key), request.method, request.params));
+    let answers = asks.ask_all(run_id, questions.collect()).await?;
+    keys.into_iter().zip(answers).map(|(key, answer)| Ok((key, answer?))).collect()
+}
+
+/// Reads an answer of a server.
+fn understood<T: DeserializeOwned>(method: &str, answer: Value) -> Result<T, LinkError> {
+    serde_json::from_value(answer).map_err(|e| LinkError::Gone(format!("the answer to {method} cannot be read: {e}")))
+}
+
+/// Who we are.
+fn client_info() -> &'static Implementation {
+    static INFO: LazyLock<Implementation> = LazyLock::new(|| Implementation {
+        name: "toolyard".to_owned(),
+        title: "Toolyard".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    });
+    &INFO
 }
 
 /// Whether a server that refused a revision says that it speaks the one we asked for, or ours among others.
 fn names_ours(error: &RpcError) -> bool {
-    let supported = error.data.as_ref().and_then(|data| data.get("supported")).and_then(Value::as_array);
+    let spoken = error.data.as_ref().and_then(|data| RevisionsSpoken::deserialize(data).ok());
     let ours = Revision::V20260728.as_str();
-    error.code == UNSUPPORTED_REVISION && supported.is_some_and(|list| list.iter().any(|v| v == ours))
+    error.code == UNSUPPORTED_REVISION && spoken.is_some_and(|spoken| spoken.supported.iter().any(|v| v == ours))
 }
 
 /// Whether an answer to `initialize` comes from a server that knows no handshake.

@@ -32,13 +32,19 @@ pub use oauth::{Begun, Login, logout};
 pub use status::{Approved, Health, LeftOut, ServerStatus, ServerWalls, ShownDefinition, Withheld, WithheldWhy};
 pub use terms::{Dialect, HookInterest, PluginTerms, ToolTerms};
 
+use crate::wire::{
+    Empty,
+    upstream::{CallResult, Question, ToolDetails},
+};
 use crate::{
     Asks,
     server::{Change, ToolExtras},
 };
+use live::Asker;
 use mux::LinkError;
 use pins::Memory;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
@@ -108,7 +114,7 @@ impl Shared {
 
     pub(crate) fn tell(&self, change: Change) {
         if let Some(teller) = self.teller.get() {
-            let _ = teller.send(change);
+            crate::server::tell_all(teller, change);
         }
     }
 
@@ -162,13 +168,17 @@ impl Upstreams {
 
     /// Sets who is told of changes.
     pub fn tell_changes(&self, teller: broadcast::Sender<Change>) {
-        let _ = self.shared.teller.set(teller);
+        if self.shared.teller.set(teller).is_err() {
+            tracing::warn!("changes of upstream servers are told to the first listener that was set");
+        }
     }
 
     /// Sets the folder where tokens are kept. Without one no server is authorised with. Servers that were added before
     /// are not told.
     pub fn keep_tokens(&self, folder: PathBuf) {
-        let _ = self.shared.tokens.set(folder);
+        if let Err(folder) = self.shared.tokens.set(folder) {
+            tracing::warn!(folder = %folder.display(), "tokens are kept in the first folder that was set");
+        }
     }
 
     fn servers(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Arc<Upstream>>> {
@@ -202,7 +212,14 @@ impl Upstreams {
         let remembered = tokio::task::spawn_blocking(move || memory.all_seen()).await;
         let mut remembered = match remembered {
             Ok(Ok(remembered)) => remembered,
-            _ => BTreeMap::new(),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "what upstream servers offered before cannot be read; each is asked again");
+                BTreeMap::new()
+            }
+            Err(error) => {
+                tracing::error!(%error, "reading what upstream servers offered before ended unexpectedly");
+                BTreeMap::new()
+            }
         };
         let mut batch = Vec::new();
         let mut strangers = Vec::new();
@@ -234,7 +251,9 @@ impl Upstreams {
             }));
         }
         for meeting in meetings {
-            let _ = meeting.await;
+            if let Err(error) = meeting.await {
+                tracing::error!(%error, "meeting an upstream server ended unexpectedly");
+            }
         }
     }
 
@@ -242,7 +261,9 @@ impl Upstreams {
     pub async fn remove(&self, name: &str) {
         let removed = self.servers.write().unwrap_or_else(PoisonError::into_inner).remove(name);
         if let Some(upstream) = removed {
-            let _ = self.shared.publish(vec![(Arc::downgrade(&upstream), Vec::new())]);
+            if let Err(failure) = self.shared.publish(vec![(Arc::downgrade(&upstream), Vec::new())]) {
+                tracing::error!(server = name, %failure, "the tools of a removed server stay in the catalog");
+            }
             upstream.stop().await;
         }
     }
@@ -297,14 +318,14 @@ impl Upstreams {
     }
 
     /// A request of the plugins' line protocol, to a process that speaks it.
-    pub async fn line(&self, name: &str, method: &str, params: Value) -> Result<Value, Failure> {
+    pub async fn line(&self, name: &str, method: &str, params: &impl Serialize) -> Result<Value, Failure> {
         self.named(name)?.line(method, params).await
     }
 
     /// Asks a plugin's process how it is, and notes the answer.
     pub async fn probe(&self, name: &str) -> Result<ServerStatus, Failure> {
         let upstream = self.named(name)?;
-        let health = upstream.line("health", json!({})).await?;
+        let health = upstream.line("health", &Empty {}).await?;
         upstream.note_health(health);
         Ok(upstream.status())
     }
@@ -315,7 +336,9 @@ impl Upstreams {
         let stops: Vec<_> =
             self.all().into_iter().map(|upstream| tokio::spawn(async move { upstream.stop().await })).collect();
         for stop in stops {
-            let _ = stop.await;
+            if let Err(error) = stop.await {
+                tracing::error!(%error, "stopping an upstream server ended unexpectedly");
+            }
         }
         // Children that were only just being started go by themselves, and are waited for as well.
         let give_up = tokio::time::Instant::now() + CHILDREN_GO;
@@ -338,7 +361,7 @@ impl Upstreams {
 }
 
 impl ToolExtras for Upstreams {
-    fn extras(&self, id: &str) -> Option<Arc<Map<String, Value>>> {
+    fn extras(&self, id: &str) -> Option<Arc<ToolDetails>> {
         let mut parts = id.splitn(3, ':');
         let (Some("mcp"), Some(server), Some(_)) = (parts.next(), parts.next(), parts.next()) else { return None };
         let upstream = self.servers().get(server).cloned()?;
@@ -371,16 +394,14 @@ impl Provider for UpstreamTools {
             let under = upstream.begin(Some(call.run_id), Some(context.progress.clone())).await?;
             let mirrored: Vec<(String, String)> =
                 known.mirrored.iter().filter_map(|m| Some((m.name(), m.value(&call.args)?))).collect();
-            let params =
-                json!({"name": &*known.original, "arguments": call.args, "_meta": {"progressToken": under.token}});
-            let asks = &upstream.shared.asks;
-            let run_id = Some(call.run_id);
-            let mut answer =
-                live.converse("tools/call", params.clone(), &mirrored, asks, run_id, &context.cancel).await;
+            let question = Question::Tool { name: &known.original, arguments: &call.args };
+            let (asks, run_id, cancel) = (&upstream.shared.asks, Some(call.run_id), &context.cancel);
+            let asker = || Asker { asks, run_id, cancel };
+            let mut answer = live.converse(&question, Some(under.token), &mirrored, asker()).await;
             if answer == Err(LinkError::Forgotten) {
                 upstream.let_go(&live);
                 live = connect().await?;
-                answer = live.converse("tools/call", params, &mirrored, asks, run_id, &context.cancel).await;
+                answer = live.converse(&question, Some(under.token), &mirrored, asker()).await;
             }
             drop(under);
             output(upstream, answer.map_err(|error| upstream::failed(&upstream.name, error))?)
@@ -390,13 +411,12 @@ impl Provider for UpstreamTools {
 
 /// A server's result as a call's. What the server itself calls a failure is one.
 fn output(upstream: &Upstream, result: Value) -> Result<Output, Failed> {
-    let Value::Object(mut result) = result else {
-        return Err(Failed::new(ErrorCode::InternalError, format!("{} answered with no object", upstream.name)));
-    };
-    result.remove("resultType");
-    let mut content = result.remove("content").unwrap_or_else(|| json!([]));
+    let result: CallResult = serde_json::from_value(result).map_err(|error| {
+        Failed::new(ErrorCode::InternalError, format!("the answer of {} cannot be read: {error}", upstream.name))
+    })?;
+    let mut content = result.content.unwrap_or_else(|| Value::Array(Vec::new()));
     offers::rename_inside(upstream, &mut content);
-    if result.get("isError") == Some(&Value::Bool(true)) {
+    if result.is_error == Value::Bool(true) {
         let said = content.as_array().and_then(|parts| parts.iter().find_map(|p| p.get("text")?.as_str()));
         let said: String = said.unwrap_or("the tool failed").chars().take(2000).collect();
         let failure = Failure::new(ErrorCode::InternalError, said)
@@ -405,12 +425,11 @@ fn output(upstream: &Upstream, result: Value) -> Result<Output, Failed> {
             .detail("server", upstream.name.as_str());
         return Err(failure.into());
     }
-    let mut data = Map::new();
-    data.insert("content".to_owned(), content);
-    for key in ["structuredContent", "details", "_meta"] {
-        if let Some(value) = result.remove(key).filter(|value| !value.is_null()) {
-            data.insert(key.to_owned(), value);
-        }
-    }
-    Ok(Output::data(data))
+    let parts = [
+        ("content", Some(content)),
+        ("structuredContent", result.structured_content),
+        ("details", result.details),
+        ("_meta", result.meta),
+    ];
+    Ok(Output::data(parts.into_iter().filter_map(|(key, part)| Some((key.to_owned(), part?))).collect()))
 }

@@ -5,9 +5,11 @@ use super::{oauth::Blocked, pipe::Pipe};
 use crate::{
     RpcError,
     jsonrpc::{self, INTERNAL_ERROR, Incoming},
+    wire::{Cancelled, Payload},
 };
 use futures_util::future::BoxFuture;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::{
     collections::HashMap,
     sync::{
@@ -24,6 +26,9 @@ use toolyard_engine::redact::redactor;
 const WRITE_BUFFER: usize = 256;
 /// How long a message that could not be sent waits to learn why.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
+
+/// Why a request is cancelled.
+pub(crate) const TAKEN_BACK: &str = "taken back";
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,9 +48,9 @@ pub(crate) enum LinkError {
 /// Takes what a server sends of its own accord.
 pub(crate) trait Inbox: Send + Sync + 'static {
     /// Something happened.
-    fn notified(&self, method: &str, params: Map<String, Value>);
+    fn notified(&self, method: &str, params: Payload);
     /// Something is wanted.
-    fn asked<'a>(&'a self, method: &'a str, params: Map<String, Value>) -> BoxFuture<'a, Result<Value, RpcError>>;
+    fn asked<'a>(&'a self, method: &'a str, params: Payload) -> BoxFuture<'a, Result<Value, RpcError>>;
 }
 
 /// Where messages go.
@@ -67,7 +72,9 @@ impl Outgoing {
     fn try_send(&self, message: String) {
         match self {
             Self::Queue(queue) => {
-                let _ = queue.try_send(message);
+                if queue.try_send(message).is_err() {
+                    tracing::debug!("a notification to an upstream server was dropped: it takes no messages");
+                }
             }
             Self::Pipe(pipe) => pipe.try_send(message),
         }
@@ -136,16 +143,16 @@ impl Mux {
             },
             () = self.closed.cancelled() => Err(self.gone()),
             () = cancel.cancelled() => {
-                let params = json!({"requestId": id, "reason": "taken back"});
-                self.outgoing.try_send(jsonrpc::notification("notifications/cancelled", params));
+                let cancelled = Cancelled { request_id: &Value::from(id), reason: TAKEN_BACK };
+                self.outgoing.try_send(jsonrpc::notification("notifications/cancelled", Some(&cancelled)));
                 Err(LinkError::Cancelled)
             }
         }
     }
 
     /// Sends a notification.
-    pub(crate) async fn notify(&self, method: &str, params: Value) -> Result<(), LinkError> {
-        self.send(jsonrpc::notification(method, params)).await
+    pub(crate) async fn notify(&self, method: &str, params: &impl Serialize) -> Result<(), LinkError> {
+        self.send(jsonrpc::notification(method, Some(params))).await
     }
 
     async fn send(&self, message: String) -> Result<(), LinkError> {
@@ -153,7 +160,9 @@ impl Mux {
             return Ok(());
         }
         // Whoever watches the other side is about to say why.
-        let _ = tokio::time::timeout(TOLD_WITHIN, self.closed.cancelled()).await;
+        if tokio::time::timeout(TOLD_WITHIN, self.closed.cancelled()).await.is_err() {
+            tracing::debug!("an upstream server takes no messages and has not ended");
+        }
         Err(self.gone())
     }
 
@@ -164,8 +173,8 @@ impl Mux {
         match Incoming::read(&text) {
             Ok(Incoming::Response { id, outcome }) => {
                 let waiter = id.as_u64().and_then(|id| self.pending().remove(&id));
-                if let Some(waiter) = waiter {
-                    let _ = waiter.send(outcome);
+                if waiter.is_some_and(|waiter| waiter.send(outcome).is_err()) {
+                    tracing::debug!("an upstream server answered a request that was taken back");
                 }
             }
             Ok(Incoming::Notification { method, params }) => inbox.notified(&method, params),
@@ -176,7 +185,9 @@ impl Mux {
                         answer = inbox.asked(&method, params) => answer,
                         () = mux.closed.cancelled() => return,
                     };
-                    let _ = mux.outgoing.send(jsonrpc::answer(&id, answer)).await;
+                    if mux.outgoing.send(jsonrpc::answer(&id, answer)).await.is_err() {
+                        tracing::debug!(method, "an upstream server ended before its question was answered");
+                    }
                 });
             }
             Err(bad) => tracing::debug!(error = bad.error.message, "an upstream server sent what is no message"),

@@ -3,12 +3,23 @@
 use super::{Upstreams, upstream::Upstream};
 use crate::{
     RpcError,
-    server::{Asker, Page, PromptSource, ResourceSource},
+    jsonrpc::INTERNAL_ERROR,
+    server::{Asker, Completing, ListedPrompt, ListedTemplate, Page, PromptSource, ReadContents, ResourceSource},
+    wire::{
+        Arguments, Item,
+        answers::{Completion, PromptResult},
+        requests::{Complete, Reference},
+        upstream::{Completed, ForwardedPrompt, ForwardedResource, ForwardedTemplate, Question, ResourceRead},
+    },
 };
-use serde_json::{Map, Value, json};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::BoxFuture;
+
+/// Servers' resources on one page are gathered until there are this many.
+const PAGE: usize = 1000;
 
 /// What stands before a server's own URIs: `mcp-<server>+`, a scheme of its own for each. With an empty prefix, nothing.
 fn scheme(upstream: &Upstream) -> String {
@@ -26,13 +37,6 @@ fn scheme(upstream: &Upstream) -> String {
 /// A server's URI as clients know it.
 pub(crate) fn outer_uri(upstream: &Upstream, uri: &str) -> String {
     format!("{}{uri}", scheme(upstream))
-}
-
-fn renamed(upstream: &Upstream, item: &Value, key: &str) -> Option<Value> {
-    let mut item = item.clone();
-    let uri = item.get(key)?.as_str()?.to_owned();
-    item[key] = outer_uri(upstream, &uri).into();
-    Some(item)
 }
 
 /// Resources inside a result (embedded or linked) get the URI by which they can be read here.
@@ -74,9 +78,12 @@ impl ResourceSource for Upstreams {
             let mut items = Vec::new();
             while let Some(upstream) = all.get(next) {
                 let (resources, _) = upstream.resources();
-                items.extend(resources.iter().filter_map(|item| renamed(upstream, item, "uri")));
+                items.extend(resources.iter().map(|item| {
+                    let ForwardedResource { uri, rest } = item.clone();
+                    Item::Forwarded(ForwardedResource { uri: outer_uri(upstream, &uri), rest })
+                }));
                 next += 1;
-                if items.len() >= 1000 {
+                if items.len() >= PAGE {
                     break;
                 }
             }
@@ -84,18 +91,25 @@ impl ResourceSource for Upstreams {
         })
     }
 
-    fn templates<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<Value>, RpcError>> {
+    fn templates<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedTemplate>, RpcError>> {
         Box::pin(async move {
             let mut all = Vec::new();
             for upstream in self.all() {
                 let (_, templates) = upstream.resources();
-                all.extend(templates.iter().filter_map(|item| renamed(&upstream, item, "uriTemplate")));
+                all.extend(templates.iter().map(|item| {
+                    let ForwardedTemplate { uri_template, rest } = item.clone();
+                    Item::Forwarded(ForwardedTemplate { uri_template: outer_uri(&upstream, &uri_template), rest })
+                }));
             }
             Ok(all)
         })
     }
 
-    fn read<'a>(&'a self, asker: &'a Asker, uri: &'a str) -> BoxFuture<'a, Result<Option<Vec<Value>>, RpcError>> {
+    fn read<'a>(
+        &'a self,
+        asker: &'a Asker,
+        uri: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Vec<ReadContents>>, RpcError>> {
         Box::pin(async move {
             // The longest prefix first: an empty one would fit everything.
             let mut fitting: Vec<Arc<Upstream>> =
@@ -104,13 +118,15 @@ impl ResourceSource for Upstreams {
             for upstream in fitting {
                 let scheme = scheme(&upstream);
                 let inner = uri.strip_prefix(&scheme).unwrap_or(uri);
-                match self.ask(&upstream, asker, "resources/read", json!({"uri": inner})).await {
-                    Ok(mut result) => {
-                        let contents = match result.get_mut("contents").map(Value::take) {
-                            Some(Value::Array(contents)) => contents,
-                            _ => Vec::new(),
-                        };
-                        let renamed = contents.into_iter().map(|item| renamed(&upstream, &item, "uri").unwrap_or(item));
+                match self.ask(&upstream, asker, &Question::Resource { uri: inner }).await {
+                    Ok(result) => {
+                        let ResourceRead { contents } = understood(&upstream, result)?;
+                        let renamed = contents.into_iter().map(|mut item| {
+                            if let Some(Value::String(uri)) = item.get_mut("uri") {
+                                *uri = outer_uri(&upstream, uri);
+                            }
+                            Item::Forwarded(item)
+                        });
                         return Ok(Some(renamed.collect()));
                     }
                     Err(error) if is_missing(&error) => {}
@@ -124,16 +140,16 @@ impl ResourceSource for Upstreams {
     fn complete<'a>(
         &'a self,
         asker: &'a Asker,
-        params: &'a Map<String, Value>,
-    ) -> BoxFuture<'a, Result<Option<Value>, RpcError>> {
+        wanted: &'a Complete,
+    ) -> BoxFuture<'a, Result<Option<Completing>, RpcError>> {
         Box::pin(async move {
-            let uri = params.get("ref").and_then(|r| r.get("uri")).and_then(Value::as_str).unwrap_or_default();
+            let Reference::Resource { uri, rest } = &wanted.reference else { return Ok(None) };
             for upstream in self.all() {
-                let scheme = scheme(&upstream);
-                let Some(inner) = uri.strip_prefix(&scheme) else { continue };
+                let Some(inner) = uri.strip_prefix(&scheme(&upstream)) else { continue };
                 let (_, templates) = upstream.resources();
-                if templates.iter().any(|t| t.get("uriTemplate").and_then(Value::as_str) == Some(inner)) {
-                    return self.completion(&upstream, asker, params, "uri", inner).await.map(Some);
+                if templates.iter().any(|template| template.uri_template == inner) {
+                    let reference = Reference::Resource { uri: inner.to_owned(), rest: rest.clone() };
+                    return Ok(Some(self.completion(&upstream, asker, Complete { reference, ..wanted.clone() }).await));
                 }
             }
             Ok(None)
@@ -146,17 +162,15 @@ impl PromptSource for Upstreams {
         "mcp"
     }
 
-    fn list<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<Value>, RpcError>> {
+    fn list<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedPrompt>, RpcError>> {
         Box::pin(async move {
             let mut all = Vec::new();
             for upstream in self.all() {
                 let prefix = upstream.prefix();
-                for prompt in upstream.prompts().iter() {
-                    let Some(name) = prompt.get("name").and_then(Value::as_str) else { continue };
-                    let mut prompt = prompt.clone();
-                    prompt["name"] = format!("{prefix}{name}").into();
-                    all.push(prompt);
-                }
+                all.extend(upstream.prompts().iter().map(|prompt| {
+                    let ForwardedPrompt { name, rest } = prompt.clone();
+                    Item::Forwarded(ForwardedPrompt { name: format!("{prefix}{name}"), rest })
+                }));
             }
             Ok(all)
         })
@@ -166,39 +180,34 @@ impl PromptSource for Upstreams {
         &'a self,
         asker: &'a Asker,
         name: &'a str,
-        arguments: &'a Map<String, Value>,
-    ) -> BoxFuture<'a, Result<Option<Map<String, Value>>, RpcError>> {
+        arguments: &'a Arguments,
+    ) -> BoxFuture<'a, Result<Option<Item<PromptResult>>, RpcError>> {
         Box::pin(async move {
             let Some((upstream, inner)) = self.prompt(name) else { return Ok(None) };
-            let params = json!({"name": inner, "arguments": arguments});
-            match self.ask(&upstream, asker, "prompts/get", params).await? {
-                Value::Object(mut result) => {
-                    result.remove("resultType");
-                    if let Some(messages) = result.get_mut("messages").and_then(Value::as_array_mut) {
-                        for message in messages {
-                            if let Some(content) = message.get_mut("content") {
-                                let mut one = Value::Array(vec![content.take()]);
-                                rename_inside(&upstream, &mut one);
-                                *content = one.as_array_mut().and_then(Vec::pop).unwrap_or_default();
-                            }
-                        }
-                    }
-                    Ok(Some(result))
+            let answer = self.ask(&upstream, asker, &Question::Prompt { name: &inner, arguments }).await?;
+            let Value::Object(mut result) = answer else { return Ok(None) };
+            result.remove("resultType");
+            for message in result.get_mut("messages").and_then(Value::as_array_mut).into_iter().flatten() {
+                if let Some(content) = message.get_mut("content") {
+                    let mut one = Value::Array(vec![content.take()]);
+                    rename_inside(&upstream, &mut one);
+                    *content = one.as_array_mut().and_then(Vec::pop).unwrap_or_default();
                 }
-                _ => Ok(None),
             }
+            Ok(Some(Item::Forwarded(result)))
         })
     }
 
     fn complete<'a>(
         &'a self,
         asker: &'a Asker,
-        params: &'a Map<String, Value>,
-    ) -> BoxFuture<'a, Result<Option<Value>, RpcError>> {
+        wanted: &'a Complete,
+    ) -> BoxFuture<'a, Result<Option<Completing>, RpcError>> {
         Box::pin(async move {
-            let name = params.get("ref").and_then(|r| r.get("name")).and_then(Value::as_str).unwrap_or_default();
-            let Some((upstream, inner)) = self.prompt(name) else { return Ok(None) };
-            self.completion(&upstream, asker, params, "name", &inner).await.map(Some)
+            let Reference::Prompt { name, rest } = &wanted.reference else { return Ok(None) };
+            let Some((upstream, name)) = self.prompt(name) else { return Ok(None) };
+            let reference = Reference::Prompt { name, rest: rest.clone() };
+            Ok(Some(self.completion(&upstream, asker, Complete { reference, ..wanted.clone() }).await))
         })
     }
 }
@@ -209,49 +218,44 @@ impl Upstreams {
             let prefix = upstream.prefix();
             let inner = name.strip_prefix(&prefix)?;
             let prompts = upstream.prompts();
-            let known = prompts.iter().any(|p| p.get("name").and_then(Value::as_str) == Some(inner));
+            let known = prompts.iter().any(|prompt| prompt.name == inner);
             known.then(|| (upstream.clone(), inner.to_owned()))
         })
     }
 
-    async fn completion(
-        &self,
-        upstream: &Arc<Upstream>,
-        asker: &Asker,
-        params: &Map<String, Value>,
-        key: &str,
-        inner: &str,
-    ) -> Result<Value, RpcError> {
-        let mut params = params.clone();
-        params.remove("_meta");
-        if let Some(reference) = params.get_mut("ref") {
-            reference[key] = inner.into();
+    /// Suggestions of a server; none where it has none to give.
+    async fn completion(&self, upstream: &Arc<Upstream>, asker: &Asker, wanted: Complete) -> Completing {
+        let answer = self.ask(upstream, asker, &Question::Completion(&wanted)).await;
+        match answer.and_then(|answer| understood::<Completed>(upstream, answer)) {
+            Ok(Completed { completion }) => Item::Forwarded(completion),
+            Err(error) => {
+                tracing::info!(server = upstream.name, error = error.message, "a server completed nothing");
+                Item::Own(Completion::default())
+            }
         }
-        let answer = self.ask(upstream, asker, "completion/complete", Value::Object(params)).await;
-        let none = || json!({"values": [], "total": 0, "hasMore": false});
-        Ok(answer.ok().and_then(|mut a| a.get_mut("completion").map(Value::take)).unwrap_or_else(none))
     }
 
-    async fn ask(
-        &self,
-        upstream: &Arc<Upstream>,
-        asker: &Asker,
-        method: &str,
-        params: Value,
-    ) -> Result<Value, RpcError> {
-        let live = upstream.live().await?;
+    async fn ask(&self, upstream: &Arc<Upstream>, asker: &Asker, question: &Question<'_>) -> Result<Value, RpcError> {
+        let live = upstream.live().await.map_err(RpcError::from)?;
         let under = upstream.begin(asker.run_id, None).await.map_err(|failed| RpcError::from(failed.failure))?;
         let patience = std::time::Duration::from_millis(upstream.config.timeout_ms);
         let cancel = CancellationToken::new();
         let _stop = cancel.clone().drop_guard();
-        let asked = live.converse(method, params, &[], &self.shared.asks, asker.run_id, &cancel);
+        let client = super::live::Asker { asks: &self.shared.asks, run_id: asker.run_id, cancel: &cancel };
+        let asked = live.converse(question, None, &[], client);
         let answer = tokio::time::timeout(patience, asked).await;
         drop(under);
         match answer {
             Ok(answer) => answer.map_err(RpcError::from),
-            Err(_) => Err(RpcError::new(crate::jsonrpc::INTERNAL_ERROR, format!("{} took too long", upstream.name))),
+            Err(_) => Err(RpcError::new(INTERNAL_ERROR, format!("{} took too long", upstream.name))),
         }
     }
+}
+
+/// Reads an answer of a server.
+fn understood<T: DeserializeOwned>(upstream: &Upstream, answer: Value) -> Result<T, RpcError> {
+    let broken = |error| format!("the answer of {} cannot be read: {error}", upstream.name);
+    serde_json::from_value(answer).map_err(|error| RpcError::new(INTERNAL_ERROR, broken(error)))
 }
 
 fn is_missing(error: &RpcError) -> bool {

@@ -2,9 +2,13 @@
 //! the hash of each tool definition that was approved, so that a changed one is noticed.
 
 use super::terms::HookInterest;
+use crate::wire::{
+    Payload,
+    upstream::{ForwardedPrompt, ForwardedResource, ForwardedTemplate},
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc};
 use toolyard_engine::{Store, store::StoreError};
 
@@ -15,10 +19,10 @@ const PINS: &str = "mcp-pins";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Seen {
-    pub(crate) tools: Vec<Map<String, Value>>,
-    pub(crate) prompts: Vec<Value>,
-    pub(crate) resources: Vec<Value>,
-    pub(crate) templates: Vec<Value>,
+    pub(crate) tools: Vec<Payload>,
+    pub(crate) prompts: Vec<ForwardedPrompt>,
+    pub(crate) resources: Vec<ForwardedResource>,
+    pub(crate) templates: Vec<ForwardedTemplate>,
     pub(crate) server: Value,
     pub(crate) hooks: Vec<HookInterest>,
     pub(crate) health: Value,
@@ -61,7 +65,8 @@ impl Memory {
 
     /// What [`Self::all_seen`] gave of one.
     pub(crate) fn read_seen(bytes: &[u8]) -> Option<Seen> {
-        serde_json::from_slice(bytes).ok()
+        let read = serde_json::from_slice(bytes);
+        read.inspect_err(|error| tracing::warn!(%error, "what an upstream server offered before cannot be read")).ok()
     }
 
     pub(crate) fn keep_seen(&self, server: &str, seen: &Seen) -> Result<(), StoreError> {
@@ -70,7 +75,10 @@ impl Memory {
     }
 
     pub(crate) fn pins(&self, server: &str) -> Result<Option<Pins>, StoreError> {
-        Ok(self.0.get(PINS, server)?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+        let Some(bytes) = self.0.get(PINS, server)? else { return Ok(None) };
+        // Without its pins a server would be a new one, whose tools nobody has to approve.
+        let pins = serde_json::from_slice(&bytes);
+        pins.map(Some).map_err(|e| StoreError(format!("the approved tools of {server} cannot be read: {e}")))
     }
 
     /// Keeps the pins, and returns when they are durable: a definition that is not pinned yet when the process ends would

@@ -171,11 +171,12 @@ impl Upstream {
         let offers = lock(&self.offers);
         let waits = attempts.not_before.and_then(|at| at.checked_duration_since(Instant::now()));
         let need = self.auth.as_ref().and_then(|auth| auth.need()).map(|(need, _)| need);
+        let said = offers.health.get("status").and_then(Value::as_str);
         let status = match (&live, &attempts.error) {
             (None, Some(_)) => Health::Unavailable,
             _ if need.is_some() => Health::Degraded,
-            _ if offers.health.get("status").and_then(Value::as_str) == Some("unavailable") => Health::Unavailable,
-            _ if offers.health.get("status").and_then(Value::as_str) == Some("degraded") => Health::Degraded,
+            _ if said == Some("unavailable") => Health::Unavailable,
+            _ if said == Some("degraded") => Health::Degraded,
             _ if !offers.withheld.is_empty() || !offers.left_out.is_empty() => Health::Degraded,
             _ => Health::Healthy,
         };

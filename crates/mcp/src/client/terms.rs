@@ -1,8 +1,8 @@
 //! What a plugin's manifest says about its process and its tools. A configured server has no terms: its tools are all
 //! taken, under its name.
 
+use crate::wire::Payload;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use toolyard_catalog::Profile;
 
@@ -14,7 +14,7 @@ pub enum Dialect {
     /// The plugins' own line protocol; this is what `start` is told.
     Line {
         /// The parameters of `start`.
-        start: Map<String, Value>,
+        start: Payload,
     },
 }
 

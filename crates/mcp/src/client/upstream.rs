@@ -11,10 +11,18 @@ use super::{
     terms::{Dialect, PluginTerms},
     weigh::Offers,
 };
-use crate::{RpcError, server::Change};
+use crate::{
+    RpcError,
+    server::Change,
+    wire::{
+        self, Empty, Payload,
+        upstream::{NoRoots, ResourceUpdated},
+    },
+};
 use arc_swap::ArcSwapOption;
 use futures_util::future::BoxFuture;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
@@ -268,7 +276,7 @@ impl Upstream {
     }
 
     /// A request of the plugins' line protocol.
-    pub(crate) async fn line(&self, method: &str, params: Value) -> Result<Value, Failure> {
+    pub(crate) async fn line(&self, method: &str, params: &impl Serialize) -> Result<Value, Failure> {
         let live = self.live().await?;
         let cancel = tokio_util::sync::CancellationToken::new();
         let _stop = cancel.clone().drop_guard();
@@ -326,6 +334,16 @@ impl Upstream {
         }
     }
 
+    /// Passes on how far a call has come.
+    fn progressed(&self, told: wire::upstream::Progress) {
+        let token = told.progress_token.as_u64();
+        let Some(progress) = token.and_then(|token| lock(&self.progress).get(&token).cloned()) else { return };
+        match wire::object(&told.step) {
+            Ok(step) => progress.report(told.message.unwrap_or_default(), Some(step)),
+            Err(error) => tracing::warn!(server = self.name, error = error.message, "progress is not passed on"),
+        }
+    }
+
     /// The run a request of the server belongs to, as far as that can be known.
     fn whose(&self) -> Option<RunId> {
         let runs: BTreeMap<u64, RunId> = lock(&self.in_flight).iter().map(|(k, v)| (*k, *v)).collect();
@@ -335,42 +353,35 @@ impl Upstream {
 }
 
 impl Inbox for Upstream {
-    fn notified(&self, method: &str, params: Map<String, Value>) {
+    fn notified(&self, method: &str, params: Payload) {
         match method {
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => self.refresh(),
-            "notifications/progress" => {
-                let token = params.get("progressToken").and_then(Value::as_u64);
-                let progress = token.and_then(|token| lock(&self.progress).get(&token).cloned());
-                if let Some(progress) = progress {
-                    let message = params.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
-                    let kept = ["progress", "total"].into_iter();
-                    let payload = kept.filter_map(|k| Some((k.to_owned(), params.get(k)?.clone()))).collect();
-                    progress.report(message, Some(payload));
-                }
-            }
+            "notifications/progress" => match wire::read(method, params) {
+                Ok(progress) => self.progressed(progress),
+                Err(error) => tracing::debug!(server = self.name, error = error.message, "progress cannot be read"),
+            },
             "notifications/message" => {
                 if let Some(run_id) = self.whose() {
                     self.shared.asks.tell(run_id, method, Value::Object(params));
                 }
             }
-            "notifications/resources/updated" => {
-                if let Some(uri) = params.get("uri").and_then(Value::as_str) {
-                    self.shared.tell(Change::Resource(super::offers::outer_uri(self, uri)));
-                }
-            }
+            "notifications/resources/updated" => match wire::read::<ResourceUpdated>(method, params) {
+                Ok(updated) => self.shared.tell(Change::Resource(super::offers::outer_uri(self, &updated.uri))),
+                Err(error) => tracing::debug!(server = self.name, error = error.message, "a change cannot be read"),
+            },
             _ => {}
         }
     }
 
-    fn asked<'a>(&'a self, method: &'a str, params: Map<String, Value>) -> BoxFuture<'a, Result<Value, RpcError>> {
+    fn asked<'a>(&'a self, method: &'a str, params: Payload) -> BoxFuture<'a, Result<Value, RpcError>> {
         Box::pin(async move {
             match method {
-                "ping" => Ok(json!({})),
+                "ping" => wire::value(&Empty {}),
                 "elicitation/create" | "sampling/createMessage" | "roots/list" => match self.whose() {
                     Some(run_id) => self.shared.asks.ask(run_id, method, Value::Object(params)).await,
-                    None if method == "roots/list" => Ok(json!({"roots": []})),
+                    None if method == "roots/list" => wire::value(&NoRoots::default()),
                     None => Err(RpcError::new(
                         crate::jsonrpc::METHOD_NOT_FOUND,
                         "there is no client this question could be put to",

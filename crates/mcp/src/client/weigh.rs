@@ -10,9 +10,17 @@ use super::{
     terms::HookInterest,
     upstream::{Upstream, lock},
 };
-use crate::{RpcError, headers::Mirrored, server::Change};
+use crate::{
+    RpcError,
+    headers::Mirrored,
+    server::Change,
+    wire::{
+        self, Payload,
+        upstream::{ForwardedPrompt, ForwardedResource, ForwardedTemplate, ToolDetails},
+    },
+};
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::{
     collections::HashSet,
     sync::{Arc, atomic::Ordering},
@@ -31,9 +39,9 @@ const LISTS_FRESH: Duration = Duration::from_secs(30);
 pub(super) struct Offers {
     /// Sorted by the name in the catalog.
     pub(super) tools: Vec<(ToolName, Kept)>,
-    pub(super) prompts: Arc<Vec<Value>>,
-    pub(super) resources: Arc<Vec<Value>>,
-    pub(super) templates: Arc<Vec<Value>>,
+    pub(super) prompts: Arc<Vec<ForwardedPrompt>>,
+    pub(super) resources: Arc<Vec<ForwardedResource>>,
+    pub(super) templates: Arc<Vec<ForwardedTemplate>>,
     pub(super) withheld: Vec<Withheld>,
     pub(super) left_out: Vec<LeftOut>,
     pub(super) hooks: Vec<HookInterest>,
@@ -60,8 +68,11 @@ pub(crate) struct Known {
 
 impl Known {
     /// What the catalog does not hold.
-    pub(crate) fn extras(&self) -> Option<Arc<Map<String, Value>>> {
-        serde_json::from_str(self.extras.as_ref()?).ok().map(Arc::new)
+    pub(crate) fn extras(&self) -> Option<Arc<ToolDetails>> {
+        let read = serde_json::from_str(self.extras.as_ref()?);
+        read.inspect_err(|error| tracing::error!(%error, "what a server says of a tool cannot be read back"))
+            .ok()
+            .map(Arc::new)
     }
 }
 
@@ -101,7 +112,7 @@ impl Upstream {
         let mut entries = Vec::new();
         let (mut names, mut texts) = (HashSet::new(), HashSet::new());
         for tool in &seen.tools {
-            let original = tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let original = name_of(tool).unwrap_or_default().to_owned();
             let leave_out = |offers: &mut Offers, reason: String| {
                 tracing::info!(server = self.name, tool = original, reason, "an upstream tool is left out");
                 offers.left_out.push(LeftOut { tool: original.chars().take(128).collect(), reason });
@@ -138,13 +149,16 @@ impl Upstream {
             let kept = Kept {
                 original: (self.without_prefix(&name) != Some(&original)).then(|| original.into()),
                 mirrored: if mirrored.is_empty() { Arc::default() } else { mirrored.into() },
-                extras: (!extras.is_empty()).then(|| shared(&mut texts, Value::Object(extras).to_string())),
+                extras: match extras {
+                    none if none == ToolDetails::default() => None,
+                    some => Some(shared(&mut texts, wire::text(&some).map_err(internal)?)),
+                },
             };
             offers.tools.push((name, kept));
             entries.push(entry);
         }
         for missing in self.terms.iter().flat_map(|terms| &terms.expected) {
-            if !seen.tools.iter().any(|tool| tool.get("name").and_then(Value::as_str) == Some(missing)) {
+            if !seen.tools.iter().any(|tool| name_of(tool) == Some(missing)) {
                 let reason = "declared in contracts.tools, but the plugin did not register it".to_owned();
                 offers.left_out.push(LeftOut { tool: missing.clone(), reason });
             }
@@ -277,11 +291,11 @@ impl Upstream {
     }
 
     /// Lists, as last seen. Old ones are asked for again, for the next time.
-    pub(crate) fn prompts(&self) -> Arc<Vec<Value>> {
+    pub(crate) fn prompts(&self) -> Arc<Vec<ForwardedPrompt>> {
         self.refresh_if_old();
         lock(&self.offers).prompts.clone()
     }
-    pub(crate) fn resources(&self) -> (Arc<Vec<Value>>, Arc<Vec<Value>>) {
+    pub(crate) fn resources(&self) -> (Arc<Vec<ForwardedResource>>, Arc<Vec<ForwardedTemplate>>) {
         self.refresh_if_old();
         let offers = lock(&self.offers);
         (offers.resources.clone(), offers.templates.clone())
@@ -331,6 +345,15 @@ impl Upstream {
             }
         });
     }
+}
+
+/// The name a server knows a tool by.
+fn name_of(tool: &Payload) -> Option<&str> {
+    tool.get("name").and_then(Value::as_str)
+}
+
+fn internal(error: RpcError) -> Failure {
+    Failure::new(ErrorCode::InternalError, error.message)
 }
 
 /// One copy of each text.

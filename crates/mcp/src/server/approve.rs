@@ -4,6 +4,10 @@
 //! decides by a setting whether that word counts ([`ClientApprovals`]); it holds for one call and is recorded as what it
 //! is. Anybody else who can approve (the console, another client) still may; the first answer wins.
 
+use crate::{
+    RpcError,
+    wire::{self, answers::ElicitationForm},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,6 +20,8 @@ use toolyard_protocol::{ErrorCode, Failure};
 
 /// The name of the question in an `InputRequiredResult`.
 pub(crate) const KEY: &str = "approval";
+/// The answer that means yes.
+const ALLOW_ONCE: &str = "allow-once";
 /// Characters of the description that are shown.
 const MAX_SHOWN: usize = 2000;
 /// No person reads a form and declines it faster than this: a client that does has asked nobody.
@@ -60,26 +66,37 @@ impl From<HttpClientApprovals> for ClientApprovals {
 }
 
 /// The form a person is shown.
-pub(crate) fn form(approval: &Approval) -> Value {
+pub(crate) fn form(approval: &Approval) -> Result<Value, RpcError> {
     let request = &approval.request;
     let description: String = request.description.chars().take(MAX_SHOWN).collect();
     let message = format!("{}\n\n{description}\n\nTool: {}", request.title, request.tool);
-    json!({
-        "mode": "form", "message": message,
-        "requestedSchema": {"type": "object", "required": ["decision"], "properties": {"decision": {
-            "type": "string", "title": "Decision", "enum": ["allow-once", "deny"],
-            "description": "allow-once: this call only. deny: do not run it.",
-        }}},
-    })
+    let requested_schema = json!({"type": "object", "required": ["decision"], "properties": {"decision": {
+        "type": "string", "title": "Decision", "enum": [ALLOW_ONCE, "deny"],
+        "description": "allow-once: this call only. deny: do not run it.",
+    }}});
+    wire::value(&ElicitationForm { mode: "form", message, requested_schema })
+}
+
+/// A client's answer to the form. One that cannot be read is no answer.
+#[derive(Default, Deserialize)]
+struct FormAnswer {
+    action: Option<String>,
+    content: Option<FormContent>,
+}
+
+#[derive(Deserialize)]
+struct FormContent {
+    decision: Option<String>,
 }
 
 /// What a client's answer to the form means. Anything but a clear yes is a no. `None` where the client did not answer.
 pub(crate) fn read(answer: Option<&Value>, after: Duration) -> ClientAnswer {
     let nobody = |why: String| ClientAnswer::NobodyAsked(format!("The client cannot ask anybody: {why}."));
     let Some(answer) = answer else { return nobody("it did not answer the question".to_owned()) };
-    let word = answer.get("content").and_then(|c| c.get("decision")).and_then(Value::as_str);
-    match answer.get("action").and_then(Value::as_str) {
-        Some("accept") if word == Some("allow-once") => ClientAnswer::AllowOnce,
+    let answer = FormAnswer::deserialize(answer).unwrap_or_default();
+    let word = answer.content.as_ref().and_then(|content| content.decision.as_deref());
+    match answer.action.as_deref() {
+        Some("accept") if word == Some(ALLOW_ONCE) => ClientAnswer::AllowOnce,
         Some("accept") => ClientAnswer::Deny,
         Some(action @ ("decline" | "cancel")) if after < FASTER_THAN_A_PERSON => {
             let ms = after.as_millis();

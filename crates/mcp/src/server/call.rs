@@ -10,8 +10,13 @@ use crate::{
     Revision, RpcError,
     asks::{Ask, ClientBound, OpenWay},
     jsonrpc::INTERNAL_ERROR,
+    wire::{
+        self, Arguments,
+        answers::{InputRequest, InputRequired, Outcome, Progress, ReadResourceResult, Suggested},
+        requests::InputResponses,
+    },
 };
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
@@ -33,63 +38,54 @@ const SUSPENDED_FOR: Duration = Duration::from_secs(600);
 /// What to do.
 pub(crate) enum Work {
     /// Call a tool.
-    Tool { name: String, arguments: Map<String, Value> },
+    Tool { name: String, arguments: Arguments },
     /// Get a prompt.
-    Prompt { name: String, arguments: Map<String, Value>, sources: Vec<Arc<dyn PromptSource>> },
+    Prompt { name: String, arguments: Arguments, sources: Vec<Arc<dyn PromptSource>> },
     /// Read a resource.
     Resource { uri: String, sources: Vec<Arc<dyn ResourceSource>>, not_found: RpcError },
 }
 
 impl Work {
     /// The same for the same request: an answer to a question belongs to the request that raised it.
-    fn digest(&self) -> String {
+    fn digest(&self) -> Result<String, RpcError> {
         let what = match self {
-            Self::Tool { name, arguments } => json!(["tools/call", name, arguments]),
-            Self::Prompt { name, arguments, .. } => json!(["prompts/get", name, arguments]),
-            Self::Resource { uri, .. } => json!(["resources/read", uri]),
-        };
-        canonical::hash(&what).unwrap_or_else(|_| what.to_string())
+            Self::Tool { name, arguments } => wire::value(&("tools/call", name, arguments)),
+            Self::Prompt { name, arguments, .. } => wire::value(&("prompts/get", name, arguments)),
+            Self::Resource { uri, .. } => wire::value(&("resources/read", uri)),
+        }?;
+        Ok(canonical::hash(&what).unwrap_or_else(|_| what.to_string()))
     }
 }
 
 /// How a request ends, for now.
 pub(crate) enum Ended {
     /// With its result.
-    Result(Map<String, Value>),
+    Result(Outcome),
     /// With questions that its repetition must answer.
-    NeedsInput(Map<String, Value>),
+    NeedsInput(InputRequired),
 }
 
 /// What the client sends along to answer earlier questions.
 #[derive(Default)]
 pub(crate) struct InputAnswers {
-    answers: Map<String, Value>,
+    answers: InputResponses,
     state: Option<String>,
 }
 
 impl InputAnswers {
-    pub(crate) fn read(exchange: &Exchange, params: &mut Map<String, Value>) -> Result<Self, RpcError> {
+    /// Only revisions without a handshake send answers along.
+    pub(crate) fn new(exchange: &Exchange, answers: Option<InputResponses>, state: Option<String>) -> Self {
         if exchange.revision.has_handshake() {
-            return Ok(Self::default());
+            return Self::default();
         }
-        let answers = match params.remove("inputResponses") {
-            None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(answers)) if answers.values().all(Value::is_object) => answers,
-            Some(_) => return Err(RpcError::params("inputResponses must be an object of objects")),
-        };
-        let state = match params.remove("requestState") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(state)) => Some(state),
-            Some(_) => return Err(RpcError::params("requestState must be the string we sent")),
-        };
-        Ok(Self { answers, state })
+        Self { answers: answers.unwrap_or_default(), state }
     }
 }
 
 /// Work under way.
 struct Running {
     run_id: RunId,
-    work: Carried<Result<Map<String, Value>, RpcError>>,
+    work: Carried<Result<Outcome, RpcError>>,
     cancel: CancellationToken,
     way: Option<OpenWay>,
     approvals: Option<(broadcast::Receiver<ApprovalEvent>, ApproverPresence)>,
@@ -100,7 +96,7 @@ struct Running {
     /// Questions the client has been sent and has not answered.
     waiting: Vec<(String, Ask)>,
     /// Answers that came before their questions.
-    given: Map<String, Value>,
+    given: InputResponses,
     questions: usize,
     /// Stops the work when the client goes away, where going away means that.
     _stops: Option<DropGuard>,
@@ -121,15 +117,14 @@ impl Inner {
     pub(crate) async fn run(
         self: &Arc<Self>,
         exchange: &Exchange,
-        params: &Map<String, Value>,
         work: Work,
         input: InputAnswers,
     ) -> Result<Ended, RpcError> {
         // Only where answers come with another request must that request be told from others.
-        let digest = if exchange.revision.has_handshake() { String::new() } else { work.digest() };
+        let digest = if exchange.revision.has_handshake() { String::new() } else { work.digest()? };
         let mut running = match &input.state {
             None => {
-                let mut running = self.start(exchange, params, work);
+                let mut running = self.start(exchange, work);
                 running.given = input.answers;
                 running
             }
@@ -149,7 +144,7 @@ impl Inner {
         }
     }
 
-    fn start(self: &Arc<Self>, exchange: &Exchange, params: &Map<String, Value>, work: Work) -> Running {
+    fn start(self: &Arc<Self>, exchange: &Exchange, work: Work) -> Running {
         let engine = &self.engine;
         let run_id = engine.new_run_id();
         let cancel = engine.call_token();
@@ -165,7 +160,7 @@ impl Inner {
             let approvals = engine.approvals();
             (approvals.subscribe(), approvals.approver_connected())
         });
-        let token = params.get("_meta").and_then(|meta| meta.get("progressToken"));
+        let token = exchange.progress_token.as_ref();
         let progress = token.filter(|t| t.is_string() || t.is_number()).map(|token| {
             let subscription = Subscription { run_id: Some(run_id), session: None };
             (engine.bus().subscribe(subscription), token.clone())
@@ -185,7 +180,7 @@ impl Inner {
             progress,
             last_progress: 0.0,
             waiting: Vec::new(),
-            given: Map::new(),
+            given: InputResponses::new(),
             questions: 0,
             _stops: stops,
         }
@@ -197,7 +192,7 @@ impl Inner {
         run_id: RunId,
         work: Work,
         cancel: CancellationToken,
-    ) -> Result<Map<String, Value>, RpcError> {
+    ) -> Result<Outcome, RpcError> {
         let asker = Asker { engine: self.engine.clone(), caller: caller.clone(), run_id: Some(run_id) };
         match work {
             Work::Tool { name, arguments } => {
@@ -210,13 +205,13 @@ impl Inner {
                     ..CallRequest::default()
                 };
                 let result = self.engine.call(caller.clone(), request).await.result;
-                tools::call_result(&self.engine, &caller, &name, result)
+                tools::call_result(&self.engine, &caller, &name, result).map(|result| Outcome::Tool(Box::new(result)))
             }
             Work::Prompt { name, arguments, sources } => {
                 let found = async {
                     for source in sources {
                         if let Some(result) = source.get(&asker, &name, &arguments).await? {
-                            return Ok(result);
+                            return Ok(Outcome::Prompt(result));
                         }
                     }
                     let shown: String = name.chars().take(128).collect();
@@ -228,7 +223,7 @@ impl Inner {
                 let found = async {
                     for source in sources {
                         if let Some(contents) = source.read(&asker, &uri).await? {
-                            return Ok(Map::from_iter([("contents".to_owned(), Value::Array(contents))]));
+                            return Ok(Outcome::Resource(ReadResourceResult { contents }));
                         }
                     }
                     Err(not_found)
@@ -239,11 +234,7 @@ impl Inner {
     }
 
     /// Waits for the result, passing on what comes up meanwhile. `None` when the client must answer first.
-    async fn drive(
-        self: &Arc<Self>,
-        exchange: &Exchange,
-        running: &mut Running,
-    ) -> Result<Option<Map<String, Value>>, RpcError> {
+    async fn drive(self: &Arc<Self>, exchange: &Exchange, running: &mut Running) -> Result<Option<Outcome>, RpcError> {
         let mut taken_back = false;
         loop {
             tokio::select! {
@@ -287,7 +278,7 @@ impl Inner {
                 tokio::spawn(async move {
                     let params = shaped(&ask.method, ask.params, session.revision());
                     let outcome = session.ask(&outlet, &ask.method, &params, &give_up).await;
-                    let _ = ask.answer.send(outcome);
+                    answered(ask.answer, outcome);
                 });
                 false
             }
@@ -300,9 +291,7 @@ impl Inner {
                 };
                 let more = ask.more;
                 match running.given.remove(&key) {
-                    Some(answer) => {
-                        let _ = ask.answer.send(Ok(answer));
-                    }
+                    Some(answer) => answered(ask.answer, Ok(Value::Object(answer))),
                     None => running.waiting.push((key, ask)),
                 }
                 more == 0 && !running.waiting.is_empty()
@@ -326,7 +315,13 @@ impl Inner {
                 let (answer, answered) = oneshot::channel();
                 let key = format!("{APPROVAL_ID}{}", approval.request.id);
                 running.asked.insert(key.clone(), running.cancel.child_token());
-                let params = approve::form(&approval);
+                let params = match approve::form(&approval) {
+                    Ok(params) => params,
+                    Err(error) => {
+                        tracing::error!(error = error.message, "a client cannot be asked for an approval");
+                        return None;
+                    }
+                };
                 let (engine, caller, asked_at) = (self.engine.clone(), exchange.caller.clone(), Instant::now());
                 tokio::spawn(async move {
                     // A client that cannot answer after all has not said yes.
@@ -351,12 +346,12 @@ impl Inner {
     fn suspend(self: &Arc<Self>, exchange: &Exchange, mut running: Running, digest: String) -> Result<Ended, RpcError> {
         // Nobody waits for it until then, and its deadlines still pass.
         running.work.detach();
-        let requests: Map<String, Value> = running
+        let input_requests = running
             .waiting
             .iter()
             .map(|(key, ask)| {
                 let params = shaped(&ask.method, ask.params.clone(), Revision::V20260728);
-                (key.clone(), json!({"method": ask.method, "params": params}))
+                (key.clone(), InputRequest { method: ask.method.clone(), params })
             })
             .collect();
         let state = uuid::Uuid::new_v4().simple().to_string();
@@ -376,17 +371,14 @@ impl Inner {
                 lock(&inner.suspended.0).remove(&id);
             }
         });
-        let mut result = Map::new();
-        result.insert("resultType".to_owned(), "input_required".into());
-        result.insert("inputRequests".to_owned(), Value::Object(requests));
-        result.insert("requestState".to_owned(), state.into());
-        Ok(Ended::NeedsInput(result))
+        Ok(Ended::NeedsInput(InputRequired { input_requests, request_state: state }))
     }
 
     fn wake(&self, exchange: &Exchange, state: &str, digest: &str) -> Result<Running, RpcError> {
         let unknown = || {
+            let suggestion = "Send the request again without requestState.";
             RpcError::params("requestState is unknown, has expired, or belongs to another request")
-                .with(json!({"suggestion": "Send the request again without requestState."}))
+                .with(&Suggested { suggestion })
         };
         let mut all = lock(&self.suspended.0);
         // The state is unguessable; whoever holds it must still be who it was given to, asking for the same.
@@ -402,13 +394,11 @@ impl Inner {
 const APPROVAL_ID: &str = "\0approval:";
 
 impl Running {
-    fn take_answers(&mut self, mut answers: Map<String, Value>) {
+    fn take_answers(&mut self, mut answers: InputResponses) {
         let waiting = std::mem::take(&mut self.waiting);
         for (key, ask) in waiting {
             match answers.remove(&key) {
-                Some(answer) => {
-                    let _ = ask.answer.send(Ok(answer));
-                }
+                Some(answer) => answered(ask.answer, Ok(Value::Object(answer))),
                 None => self.waiting.push((key, ask)),
             }
         }
@@ -423,14 +413,13 @@ impl Running {
         // It must grow, whatever the tool says.
         let told = number("progress").filter(|p| *p > self.last_progress);
         self.last_progress = told.unwrap_or(self.last_progress + 1.0);
-        let mut params = json!({"progressToken": token, "progress": whole(self.last_progress)});
-        if let Some(total) = number("total") {
-            params["total"] = whole(total);
-        }
-        if !event.message.is_empty() {
-            params["message"] = event.message.as_str().into();
-        }
-        exchange.outlet.tell("notifications/progress", params);
+        let progress = Progress {
+            progress_token: token,
+            progress: whole(self.last_progress),
+            total: number("total").map(whole),
+            message: &event.message,
+        };
+        exchange.outlet.tell("notifications/progress", Some(&progress));
     }
 
     /// What was reported before the result goes out before it.
@@ -472,7 +461,14 @@ fn pass_on(exchange: &Exchange, method: &str, params: Value) {
             return;
         }
     }
-    exchange.outlet.tell(method, params);
+    exchange.outlet.tell(method, Some(&params));
+}
+
+/// Gives a question's answer to whoever asked it.
+fn answered(asker: oneshot::Sender<Result<Value, RpcError>>, answer: Result<Value, RpcError>) {
+    if asker.send(answer).is_err() {
+        tracing::debug!("whoever asked the client does not wait for the answer");
+    }
 }
 
 async fn next_bound(way: &mut Option<OpenWay>) -> Option<ClientBound> {

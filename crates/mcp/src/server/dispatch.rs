@@ -2,17 +2,23 @@
 
 use super::{
     Asker, Change, Exchange, Inner,
-    call::{Ended, InputAnswers},
+    call::{Ended, InputAnswers, Work},
     notice, session,
-    tools::with_meta,
 };
 use crate::{
     Revision, RpcError,
     jsonrpc::{self, RESOURCE_NOT_FOUND},
-    revision::{META_SERVER, META_SUBSCRIPTION},
+    wire::{
+        self, Item, Payload,
+        answers::{
+            Acknowledged, AfterTools, Answer, CacheScope, Changed, Completed, Completion, Discovered, Initialized,
+            Missing, PromptList, ResourceList, ResultMeta, ResultType, ServerCapabilities, Suggested, TemplateList,
+        },
+        requests::{Complete, Listen, ListenFilter, Listing, NamedCall, ReadResource, Reference, SetLevel, Subscribe},
+    },
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
 use toolyard_engine::authority;
@@ -22,6 +28,8 @@ use toolyard_protocol::Failure;
 const LIST_TTL_MS: u64 = 60_000;
 /// Sources' resources on one page are gathered until there are this many.
 const RESOURCES_PAGE: usize = 1000;
+/// A result that says nothing.
+const NOTHING: &str = "{}";
 
 /// Whether an answer may be kept by whoever asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,92 +45,90 @@ impl Inner {
         self: &Arc<Self>,
         exchange: &Exchange,
         method: &str,
-        params: Map<String, Value>,
+        params: Payload,
     ) -> Result<String, RpcError> {
         let demand = super::authority::demand(method).ok_or_else(|| RpcError::method(method))?;
         authority::decide(&exchange.caller, demand).map_err(Failure::from)?;
         let handshake = exchange.revision.has_handshake();
         match method {
             "server/discover" if !handshake => self.discover(exchange).await,
-            "ping" if handshake => Ok("{}".to_owned()),
-            "logging/setLevel" if handshake => set_level(exchange, &params),
-            "tools/list" => self.tools_list(exchange, &params).await,
-            "tools/call" => self.tools_call(exchange, params).await,
-            "resources/list" => self.resources_list(exchange, &params).await,
+            "ping" if handshake => Ok(NOTHING.to_owned()),
+            "logging/setLevel" if handshake => set_level(exchange, wire::read(method, params)?),
+            "tools/list" => self.tools_list(exchange, wire::read(method, params)?).await,
+            "tools/call" => self.tools_call(exchange, wire::read(method, params)?).await,
+            "resources/list" => self.resources_list(exchange, wire::read(method, params)?).await,
             "resources/templates/list" => self.templates_list(exchange).await,
-            "resources/read" => self.resources_read(exchange, params).await,
-            "resources/subscribe" if handshake => self.subscribe(exchange, &params, true),
-            "resources/unsubscribe" if handshake => self.subscribe(exchange, &params, false),
+            "resources/read" => self.resources_read(exchange, wire::read(method, params)?).await,
+            "resources/subscribe" if handshake => self.subscribe(exchange, &wire::read(method, params)?),
+            "resources/unsubscribe" if handshake => unsubscribe(exchange, &wire::read(method, params)?),
             "prompts/list" => self.prompts_list(exchange).await,
-            "prompts/get" => self.prompts_get(exchange, params).await,
-            "completion/complete" => self.complete(exchange, &params).await,
-            "subscriptions/listen" if !handshake => self.subscriptions_listen(exchange, &params).await,
+            "prompts/get" => self.prompts_get(exchange, wire::read(method, params)?).await,
+            "completion/complete" => self.complete(exchange, &wire::read(method, params)?).await,
+            "subscriptions/listen" if !handshake => self.listen(exchange, wire::read(method, params)?).await,
             _ => Err(RpcError::method(method)),
         }
     }
 
     /// What `initialize` answers.
     pub(crate) async fn initialize(&self, exchange: &Exchange) -> Result<String, RpcError> {
-        let mut result = Map::new();
-        result.insert("protocolVersion".to_owned(), exchange.revision.as_str().into());
-        result.insert("capabilities".to_owned(), self.capabilities(true));
-        result.insert("serverInfo".to_owned(), self.info.to_value());
-        if let Some(text) = self.instructions(exchange).await {
-            result.insert("instructions".to_owned(), text.into());
-        }
-        Ok(Value::Object(result).to_string())
+        wire::text(&Initialized {
+            protocol_version: exchange.revision.as_str(),
+            capabilities: ServerCapabilities::new(true),
+            server_info: &self.info,
+            instructions: self.instructions(exchange).await,
+        })
     }
 
     async fn discover(&self, exchange: &Exchange) -> Result<String, RpcError> {
-        let mut result = Map::new();
-        result.insert("supportedVersions".to_owned(), json!(Revision::names()));
-        result.insert("capabilities".to_owned(), self.capabilities(false));
-        if let Some(text) = self.instructions(exchange).await {
-            result.insert("instructions".to_owned(), text.into());
-        }
-        Ok(self.written(exchange, result, Keep::For(LIST_TTL_MS)))
-    }
-
-    fn capabilities(&self, handshake: bool) -> Value {
-        let mut all = json!({
-            "tools": {"listChanged": true}, "resources": {"subscribe": true, "listChanged": true},
-            "prompts": {"listChanged": true}, "completions": {}, "logging": {},
-        });
-        if !handshake && let Some(map) = all.as_object_mut() {
-            map.remove("logging"); // by _meta there, and deprecated
-        }
-        all
+        let result = Discovered {
+            supported_versions: Revision::names(),
+            capabilities: ServerCapabilities::new(false),
+            instructions: self.instructions(exchange).await,
+        };
+        self.written(exchange, result, Keep::For(LIST_TTL_MS))
     }
 
     async fn instructions(&self, exchange: &Exchange) -> Option<String> {
-        self.tool_list(&exchange.caller).await.ok()?.instructions.clone()
+        let list = self.tool_list(&exchange.caller).await;
+        list.inspect_err(|failure| tracing::warn!(%failure, "a client begins without instructions"))
+            .ok()?
+            .instructions
+            .clone()
     }
 
     /// A result with what its revision adds to every result.
-    fn written(&self, exchange: &Exchange, mut result: Map<String, Value>, keep: Keep) -> String {
-        if !exchange.revision.has_handshake() {
-            result.entry("resultType").or_insert_with(|| "complete".into());
-            if let Keep::For(ttl) = keep {
-                result.insert("ttlMs".to_owned(), ttl.into());
-                result.insert("cacheScope".to_owned(), "private".into());
-            }
-            result = with_meta(result, META_SERVER, self.info.to_value());
-        }
-        Value::Object(result).to_string()
+    fn written(&self, exchange: &Exchange, result: impl Serialize, keep: Keep) -> Result<String, RpcError> {
+        self.written_with(exchange, result, ResultType::Complete, ResultMeta::default(), keep)
     }
 
-    async fn tools_list(&self, exchange: &Exchange, params: &Map<String, Value>) -> Result<String, RpcError> {
-        let page = match cursor(params)? {
+    fn written_with(
+        &self,
+        exchange: &Exchange,
+        result: impl Serialize,
+        result_type: ResultType,
+        meta: ResultMeta,
+        keep: Keep,
+    ) -> Result<String, RpcError> {
+        if exchange.revision.has_handshake() {
+            return wire::text(&Answer { result, result_type: None, ttl_ms: None, cache_scope: None, meta });
+        }
+        let (ttl_ms, cache_scope) = match keep {
+            Keep::Never => (None, None),
+            Keep::For(ttl) => (Some(ttl), Some(CacheScope::Private)),
+        };
+        let meta = meta.with_server(self.info.clone());
+        wire::text(&Answer { result, result_type: Some(result_type), ttl_ms, cache_scope, meta })
+    }
+
+    async fn tools_list(&self, exchange: &Exchange, listing: Listing) -> Result<String, RpcError> {
+        let page = match decoded(listing)? {
             None => 0,
             Some(text) => text.parse::<usize>().map_err(|_| bad_cursor())?,
         };
         let list = self.tool_list(&exchange.caller).await?;
         let tools = list.pages.get(page).ok_or_else(bad_cursor)?;
-        let mut rest = Map::new();
-        if page + 1 < list.pages.len() {
-            rest.insert("nextCursor".to_owned(), encoded(&(page + 1).to_string()).into());
-        }
-        let rest = self.written(exchange, rest, Keep::For(LIST_TTL_MS));
+        let next_cursor = (page + 1 < list.pages.len()).then(|| encoded(&(page + 1).to_string()));
+        let rest = self.written(exchange, AfterTools { next_cursor }, Keep::For(LIST_TTL_MS))?;
         // `{"tools":[…]` and then whatever stands in `rest`, without its opening brace.
         let mut text = String::with_capacity(tools.len() + rest.len() + 16);
         text.push_str("{\"tools\":");
@@ -134,26 +140,23 @@ impl Inner {
         Ok(text)
     }
 
-    async fn tools_call(self: &Arc<Self>, exchange: &Exchange, params: Map<String, Value>) -> Result<String, RpcError> {
-        let mut params = params;
-        let Some(Value::String(name)) = params.remove("name") else {
-            return Err(RpcError::params("tools/call needs a name"));
-        };
-        let arguments = match params.remove("arguments") {
-            None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(arguments)) => arguments,
-            Some(_) => return Err(RpcError::params("arguments must be an object")),
-        };
-        let answers = InputAnswers::read(exchange, &mut params)?;
-        let work = super::call::Work::Tool { name, arguments };
-        let ended = self.run(exchange, &params, work, answers).await?;
-        Ok(self.ended(exchange, ended, Keep::Never))
+    async fn tools_call(self: &Arc<Self>, exchange: &Exchange, call: NamedCall) -> Result<String, RpcError> {
+        let NamedCall { name, arguments, input_responses, request_state } = call;
+        let work = Work::Tool { name, arguments: arguments.unwrap_or_default() };
+        let ended = self.run(exchange, work, InputAnswers::new(exchange, input_responses, request_state)).await?;
+        self.ended(exchange, ended, Keep::Never)
     }
 
-    fn ended(&self, exchange: &Exchange, ended: Ended, keep: Keep) -> String {
+    fn ended(&self, exchange: &Exchange, ended: Ended, keep: Keep) -> Result<String, RpcError> {
         match ended {
-            Ended::Result(result) => self.written(exchange, result, keep),
-            Ended::NeedsInput(result) => self.written(exchange, result, Keep::Never),
+            Ended::Result(mut result) => {
+                let meta = result.take_meta();
+                self.written_with(exchange, result, ResultType::Complete, meta, keep)
+            }
+            Ended::NeedsInput(questions) => {
+                let meta = ResultMeta::default();
+                self.written_with(exchange, questions, ResultType::InputRequired, meta, Keep::Never)
+            }
         }
     }
 
@@ -161,9 +164,9 @@ impl Inner {
         Asker { engine: self.engine.clone(), caller: exchange.caller.clone(), run_id: None }
     }
 
-    async fn resources_list(&self, exchange: &Exchange, params: &Map<String, Value>) -> Result<String, RpcError> {
+    async fn resources_list(&self, exchange: &Exchange, listing: Listing) -> Result<String, RpcError> {
         let asker = self.asker(exchange);
-        let (from, mut inner) = match cursor(params)? {
+        let (from, mut inner) = match decoded(listing)? {
             None => (None, None),
             Some(text) => {
                 let (source, rest) = text.split_once('\t').ok_or_else(bad_cursor)?;
@@ -200,63 +203,40 @@ impl Inner {
                 break;
             }
         }
-        let mut result = Map::new();
-        result.insert("resources".to_owned(), Value::Array(items));
-        if let Some(next) = next {
-            result.insert("nextCursor".to_owned(), encoded(&next).into());
-        }
-        Ok(self.written(exchange, result, Keep::For(0)))
+        let result = ResourceList { resources: items, next_cursor: next.as_deref().map(encoded) };
+        self.written(exchange, result, Keep::For(0))
     }
 
     async fn templates_list(&self, exchange: &Exchange) -> Result<String, RpcError> {
         let asker = self.asker(exchange);
-        let mut templates = Vec::new();
+        let mut resource_templates = Vec::new();
         for source in &self.resources {
             match source.templates(&asker).await {
-                Ok(some) => templates.extend(some),
+                Ok(some) => resource_templates.extend(some),
                 Err(error) => tracing::warn!(source = source.name(), error = error.message, "no templates"),
             }
         }
-        let mut result = Map::new();
-        result.insert("resourceTemplates".to_owned(), Value::Array(templates));
-        Ok(self.written(exchange, result, Keep::For(LIST_TTL_MS)))
+        self.written(exchange, TemplateList { resource_templates }, Keep::For(LIST_TTL_MS))
     }
 
-    async fn resources_read(
-        self: &Arc<Self>,
-        exchange: &Exchange,
-        mut params: Map<String, Value>,
-    ) -> Result<String, RpcError> {
-        let Some(Value::String(uri)) = params.remove("uri") else {
-            return Err(RpcError::params("resources/read needs a uri"));
-        };
-        let answers = InputAnswers::read(exchange, &mut params)?;
+    async fn resources_read(self: &Arc<Self>, exchange: &Exchange, read: ReadResource) -> Result<String, RpcError> {
+        let ReadResource { uri, input_responses, request_state } = read;
         let sources = self.resources.iter().filter(|s| s.owns(&uri)).cloned().collect();
         let not_found = {
             let shown: String = uri.chars().take(256).collect();
             let code = if exchange.revision.has_handshake() { RESOURCE_NOT_FOUND } else { jsonrpc::INVALID_PARAMS };
-            RpcError::new(code, "Resource not found").with(json!({"uri": shown}))
+            RpcError::new(code, "Resource not found").with(&Missing { uri: &shown })
         };
-        let work = super::call::Work::Resource { uri, sources, not_found };
-        let ended = self.run(exchange, &params, work, answers).await?;
-        Ok(self.ended(exchange, ended, Keep::For(0)))
+        let work = Work::Resource { uri, sources, not_found };
+        let ended = self.run(exchange, work, InputAnswers::new(exchange, input_responses, request_state)).await?;
+        self.ended(exchange, ended, Keep::For(0))
     }
 
-    fn subscribe(
-        self: &Arc<Self>,
-        exchange: &Exchange,
-        params: &Map<String, Value>,
-        wanted: bool,
-    ) -> Result<String, RpcError> {
-        let uri = params.get("uri").and_then(Value::as_str).ok_or_else(|| RpcError::params("a uri is needed"))?;
+    fn subscribe(self: &Arc<Self>, exchange: &Exchange, wanted: &Subscribe) -> Result<String, RpcError> {
         let session = exchange.session.as_ref().ok_or_else(|| RpcError::method("resources/subscribe"))?;
-        if wanted {
-            session.subscribe(uri)?;
-            self.watch_notes();
-        } else {
-            session.unsubscribe(uri);
-        }
-        Ok("{}".to_owned())
+        session.subscribe(&wanted.uri)?;
+        self.watch_notes();
+        Ok(NOTHING.to_owned())
     }
 
     async fn prompts_list(&self, exchange: &Exchange) -> Result<String, RpcError> {
@@ -270,95 +250,53 @@ impl Inner {
                 }
             }
         }
-        let mut result = Map::new();
-        result.insert("prompts".to_owned(), Value::Array(prompts));
-        Ok(self.written(exchange, result, Keep::For(0)))
+        self.written(exchange, PromptList { prompts }, Keep::For(0))
     }
 
-    async fn prompts_get(
-        self: &Arc<Self>,
-        exchange: &Exchange,
-        mut params: Map<String, Value>,
-    ) -> Result<String, RpcError> {
-        let Some(Value::String(name)) = params.remove("name") else {
-            return Err(RpcError::params("prompts/get needs a name"));
-        };
-        let arguments = match params.remove("arguments") {
-            None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(arguments)) => arguments,
-            Some(_) => return Err(RpcError::params("arguments must be an object")),
-        };
-        let answers = InputAnswers::read(exchange, &mut params)?;
-        let work = super::call::Work::Prompt { name, arguments, sources: self.prompts.clone() };
-        let ended = self.run(exchange, &params, work, answers).await?;
-        Ok(self.ended(exchange, ended, Keep::Never))
+    async fn prompts_get(self: &Arc<Self>, exchange: &Exchange, call: NamedCall) -> Result<String, RpcError> {
+        let NamedCall { name, arguments, input_responses, request_state } = call;
+        let sources = self.prompts.clone();
+        let work = Work::Prompt { name, arguments: arguments.unwrap_or_default(), sources };
+        let ended = self.run(exchange, work, InputAnswers::new(exchange, input_responses, request_state)).await?;
+        self.ended(exchange, ended, Keep::Never)
     }
 
-    async fn complete(&self, exchange: &Exchange, params: &Map<String, Value>) -> Result<String, RpcError> {
-        let kind = params.get("ref").and_then(|r| r.get("type")).and_then(Value::as_str);
-        if params.get("argument").and_then(|a| a.get("name")).and_then(Value::as_str).is_none() {
-            return Err(RpcError::params("completion/complete needs an argument with a name"));
-        }
+    async fn complete(&self, exchange: &Exchange, wanted: &Complete) -> Result<String, RpcError> {
         let asker = self.asker(exchange);
         let mut found = None;
-        match kind {
-            Some("ref/prompt") => {
+        match wanted.reference {
+            Reference::Prompt { .. } => {
                 for source in &self.prompts {
-                    found = source.complete(&asker, params).await?;
+                    found = source.complete(&asker, wanted).await?;
                     if found.is_some() {
                         break;
                     }
                 }
             }
-            Some("ref/resource") => {
+            Reference::Resource { .. } => {
                 for source in &self.resources {
-                    found = source.complete(&asker, params).await?;
+                    found = source.complete(&asker, wanted).await?;
                     if found.is_some() {
                         break;
                     }
                 }
             }
-            _ => return Err(RpcError::params("ref must be a ref/prompt or a ref/resource")),
         }
-        let completion = found.unwrap_or_else(|| json!({"values": [], "total": 0, "hasMore": false}));
-        let mut result = Map::new();
-        result.insert("completion".to_owned(), completion);
-        Ok(self.written(exchange, result, Keep::Never))
+        let completion = found.unwrap_or_else(|| Item::Own(Completion::default()));
+        self.written(exchange, Completed { completion }, Keep::Never)
     }
 
     /// Tells of changes until the client takes the request back; then answers.
-    async fn subscriptions_listen(
-        self: &Arc<Self>,
-        exchange: &Exchange,
-        params: &Map<String, Value>,
-    ) -> Result<String, RpcError> {
-        let filter = params.get("notifications").and_then(Value::as_object);
-        let filter = filter.ok_or_else(|| RpcError::params("subscriptions/listen needs notifications"))?;
-        let wants = |key: &str| filter.get(key).and_then(Value::as_bool).unwrap_or_default();
-        let lists = [
-            (Change::Tools, "toolsListChanged"),
-            (Change::Prompts, "promptsListChanged"),
-            (Change::Resources, "resourcesListChanged"),
-        ];
-        let uris: Vec<String> = filter
-            .get("resourceSubscriptions")
-            .and_then(Value::as_array)
-            .map(|list| list.iter().filter_map(Value::as_str).take(RESOURCES_PAGE).map(str::to_owned).collect())
-            .unwrap_or_default();
+    async fn listen(self: &Arc<Self>, exchange: &Exchange, wanted: Listen) -> Result<String, RpcError> {
+        let mut filter = wanted.notifications;
+        filter.resource_subscriptions.truncate(RESOURCES_PAGE);
         let mut changes = self.changes.subscribe();
-        if !uris.is_empty() {
+        if !filter.resource_subscriptions.is_empty() {
             self.watch_notes();
         }
-        let mut agreed = Map::new();
-        for (_, key) in lists.iter().filter(|(_, key)| wants(key)) {
-            agreed.insert((*key).to_owned(), true.into());
-        }
-        if !uris.is_empty() {
-            agreed.insert("resourceSubscriptions".to_owned(), json!(uris));
-        }
-        let meta = json!({META_SUBSCRIPTION: exchange.id});
-        let acknowledged = json!({"_meta": meta, "notifications": agreed});
-        let text = jsonrpc::notification("notifications/subscriptions/acknowledged", acknowledged);
+        let meta = ResultMeta::of_subscription(exchange.id.clone());
+        let acknowledged = Acknowledged { meta: &meta, notifications: &filter };
+        let text = jsonrpc::notification("notifications/subscriptions/acknowledged", Some(&acknowledged));
         exchange.outlet.send(text).await;
         loop {
             let change = tokio::select! {
@@ -366,50 +304,55 @@ impl Inner {
                 () = exchange.cancel.cancelled() => break,
             };
             let told = match change {
-                Ok(Change::Resource(uri)) if uris.contains(&uri) => {
-                    vec![(notice(&Change::Resource(String::new())), json!({"_meta": meta, "uri": uri}))]
-                }
-                Ok(Change::Resource(_)) => continue,
-                Ok(change) => lists
-                    .iter()
-                    .filter(|(list, key)| *list == change && wants(key))
-                    .map(|(list, _)| (notice(list), json!({"_meta": meta})))
-                    .collect(),
-                Err(RecvError::Lagged(_)) => {
-                    let wanted = lists.iter().filter(|(_, key)| wants(key));
-                    wanted.map(|(list, _)| (notice(list), json!({"_meta": meta}))).collect()
-                }
+                Ok(change) => Vec::from([change]),
+                // Which changes were missed is not known: all lists may be others.
+                Err(RecvError::Lagged(_)) => Vec::from([Change::Tools, Change::Prompts, Change::Resources]),
                 Err(RecvError::Closed) => break,
             };
-            for (method, params) in told {
-                if !exchange.outlet.send(jsonrpc::notification(method, params)).await {
+            for change in told.iter().filter(|change| filter.wants(change)) {
+                let uri = if let Change::Resource(uri) = change { Some(uri.as_str()) } else { None };
+                let text = jsonrpc::notification(notice(change), Some(&Changed { meta: Some(&meta), uri }));
+                if !exchange.outlet.send(text).await {
                     break;
                 }
             }
         }
-        let result = with_meta(Map::new(), META_SUBSCRIPTION, exchange.id.clone());
-        Ok(self.written(exchange, result, Keep::Never))
+        let nothing = wire::Empty {};
+        self.written_with(exchange, nothing, ResultType::Complete, meta, Keep::Never)
     }
 }
 
-fn set_level(exchange: &Exchange, params: &Map<String, Value>) -> Result<String, RpcError> {
-    let level = params.get("level").and_then(Value::as_str).and_then(session::level);
+impl ListenFilter {
+    fn wants(&self, change: &Change) -> bool {
+        match change {
+            Change::Tools => self.tools_list_changed,
+            Change::Prompts => self.prompts_list_changed,
+            Change::Resources => self.resources_list_changed,
+            Change::Resource(uri) => self.resource_subscriptions.contains(uri),
+        }
+    }
+}
+
+fn unsubscribe(exchange: &Exchange, wanted: &Subscribe) -> Result<String, RpcError> {
+    let session = exchange.session.as_ref().ok_or_else(|| RpcError::method("resources/unsubscribe"))?;
+    session.unsubscribe(&wanted.uri);
+    Ok(NOTHING.to_owned())
+}
+
+fn set_level(exchange: &Exchange, wanted: SetLevel) -> Result<String, RpcError> {
+    let level = session::level(&wanted.level);
     let level = level.ok_or_else(|| RpcError::params("level must be one of debug, info, … emergency"))?;
     if let Some(session) = &exchange.session {
         session.set_log_level(level);
     }
-    Ok("{}".to_owned())
+    Ok(NOTHING.to_owned())
 }
 
-fn cursor(params: &Map<String, Value>) -> Result<Option<String>, RpcError> {
-    match params.get("cursor") {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => {
-            let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| bad_cursor())?;
-            String::from_utf8(bytes).map(Some).map_err(|_| bad_cursor())
-        }
-        Some(_) => Err(bad_cursor()),
-    }
+/// What a cursor of ours stands for; `None` for the beginning.
+fn decoded(listing: Listing) -> Result<Option<String>, RpcError> {
+    let Some(cursor) = listing.cursor else { return Ok(None) };
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| bad_cursor())?;
+    String::from_utf8(bytes).map(Some).map_err(|_| bad_cursor())
 }
 
 fn encoded(cursor: &str) -> String {
@@ -417,5 +360,6 @@ fn encoded(cursor: &str) -> String {
 }
 
 fn bad_cursor() -> RpcError {
-    RpcError::params("the cursor is not one of ours").with(json!({"suggestion": "List again without a cursor."}))
+    let suggestion = "List again without a cursor.";
+    RpcError::params("the cursor is not one of ours").with(&Suggested { suggestion })
 }

@@ -6,7 +6,7 @@
 use super::{
     Client, Exchange, Inner, McpServer, forward_changes, listen,
     session::{self, Outlet, Session, lock},
-    stdio::{modern, opening},
+    stdio::{modern, opening, unsupported},
 };
 use crate::{
     Revision, RpcError, headers,
@@ -14,12 +14,16 @@ use crate::{
         self, HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, Incoming, METHOD_NOT_FOUND, MISSING_CAPABILITY,
         UNSUPPORTED_REVISION,
     },
-    revision::{META_CAPABILITIES, META_VERSION},
+    revision::META_VERSION,
+    wire::{
+        Payload,
+        requests::{Request, RequestMeta},
+    },
 };
 use bytes::Bytes;
 use futures_util::{Stream, future::BoxFuture, stream};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use serde_json::{Map, Value, json};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use serde_json::Value;
 use std::{
     collections::{HashMap, VecDeque},
     pin::Pin,
@@ -85,7 +89,7 @@ impl McpServer {
 
 impl HttpDoor {
     /// What a request is for. What cannot be read is a call: it is refused there.
-    pub fn kind(request: &Request<Bytes>) -> RequestKind {
+    pub fn kind(request: &http::Request<Bytes>) -> RequestKind {
         /// The members that tell messages apart.
         #[derive(serde::Deserialize)]
         struct Shape {
@@ -103,7 +107,7 @@ impl HttpDoor {
     }
 
     /// Answers one request.
-    pub async fn handle(&self, client: Client, request: Request<Bytes>) -> Response<HttpBody> {
+    pub async fn handle(&self, client: Client, request: http::Request<Bytes>) -> Response<HttpBody> {
         match *request.method() {
             Method::POST => self.post(client, request).await,
             Method::GET => self.listen(&client, request.headers()),
@@ -116,7 +120,7 @@ impl HttpDoor {
         }
     }
 
-    async fn post(&self, client: Client, request: Request<Bytes>) -> Response<HttpBody> {
+    async fn post(&self, client: Client, request: http::Request<Bytes>) -> Response<HttpBody> {
         let (parts, body) = request.into_parts();
         let is_json = text_of(&parts.headers, header::CONTENT_TYPE.as_str()).is_some_and(|kind| {
             kind.split(';').next().is_some_and(|k| k.trim().eq_ignore_ascii_case("application/json"))
@@ -133,26 +137,26 @@ impl HttpDoor {
         match Incoming::read(&body) {
             Err(bad) => error(StatusCode::BAD_REQUEST, &bad.id, &bad.error),
             Ok(Incoming::Request { id, method, params }) => {
+                let request = Request::new(id, method, params);
                 // A handshake is one of the older revisions', unless it says in so many words that it is not.
-                let modern =
-                    if method == "initialize" { says_modern(&params) } else { is_modern(&parts.headers, &params) };
-                if modern {
-                    self.modern_request(client, &parts.headers, id, method, params).await
+                let modern = if request.method == "initialize" {
+                    request.meta.says_modern()
                 } else {
-                    self.legacy_request(client, &parts.headers, id, method, params).await
+                    is_modern(&parts.headers, &request.meta)
+                };
+                if modern {
+                    self.modern_request(client, &parts.headers, request).await
+                } else {
+                    self.legacy_request(client, &parts.headers, request).await
                 }
             }
-            Ok(Incoming::Notification { method, params }) => {
-                if is_modern(&parts.headers, &params) {
+            Ok(Incoming::Notification { method, mut params }) => {
+                if is_modern(&parts.headers, &RequestMeta::take(&mut params)) {
                     return accepted_empty();
                 }
                 match self.session(&client, &parts.headers) {
                     Ok(session) => {
-                        if method == "notifications/cancelled"
-                            && let Some(id) = params.get("requestId")
-                        {
-                            session.cancel(id);
-                        }
+                        session.notified(&method, params);
                         accepted_empty()
                     }
                     Err(response) => response,
@@ -168,22 +172,15 @@ impl HttpDoor {
         }
     }
 
-    async fn modern_request(
-        &self,
-        client: Client,
-        headers: &HeaderMap,
-        id: Value,
-        method: String,
-        params: Map<String, Value>,
-    ) -> Response<HttpBody> {
-        let known = match checked(headers, &method, &params) {
+    async fn modern_request(&self, client: Client, headers: &HeaderMap, request: Request) -> Response<HttpBody> {
+        let known = match checked(headers, &request) {
             Ok(known) => known,
-            Err(bad) => return error(StatusCode::BAD_REQUEST, &id, &bad),
+            Err(bad) => return error(StatusCode::BAD_REQUEST, &request.id, &bad),
         };
-        if method == "tools/call"
-            && let Err(bad) = self.mirrored(headers, &params)
+        if request.method == "tools/call"
+            && let Err(bad) = self.mirrored(headers, &request.params)
         {
-            return error(StatusCode::BAD_REQUEST, &id, &bad);
+            return error(StatusCode::BAD_REQUEST, &request.id, &bad);
         }
         let (outlet, messages) = Outlet::new();
         let exchange = Exchange {
@@ -195,18 +192,19 @@ impl HttpDoor {
             cancel: self.stop.child_token(),
             session: None,
             log_level: known.log_level,
-            id: id.clone(),
+            progress_token: request.meta.progress_token,
+            id: request.id.clone(),
         };
-        self.respond(exchange, id, method, params, messages, None).await
+        self.respond(exchange, request.method, request.params, messages, None).await
     }
 
     /// Arguments that the tool's schema mirrors into headers stand there as they stand in the body.
-    fn mirrored(&self, headers: &HeaderMap, params: &Map<String, Value>) -> Result<(), RpcError> {
+    fn mirrored(&self, headers: &HeaderMap, params: &Payload) -> Result<(), RpcError> {
         let Some(name) = params.get("name").and_then(Value::as_str) else { return Ok(()) };
         let tools = self.inner.engine.tools();
         let Some(entry) = tools.snapshot.get(name) else { return Ok(()) };
         let Ok(mirrored) = headers::mirrored_in(&entry.definition().input_schema) else { return Ok(()) };
-        let empty = Map::new();
+        let empty = Payload::new();
         let arguments = params.get("arguments").and_then(Value::as_object).unwrap_or(&empty);
         for argument in mirrored {
             let name = argument.name();
@@ -226,16 +224,10 @@ impl HttpDoor {
         Ok(())
     }
 
-    async fn legacy_request(
-        &self,
-        client: Client,
-        headers: &HeaderMap,
-        id: Value,
-        method: String,
-        params: Map<String, Value>,
-    ) -> Response<HttpBody> {
+    async fn legacy_request(&self, client: Client, headers: &HeaderMap, request: Request) -> Response<HttpBody> {
+        let Request { id, method, meta, params } = request;
         if method == "initialize" {
-            return self.initialize(client, id, &params).await;
+            return self.initialize(client, id, params).await;
         }
         let session = match self.session(&client, headers) {
             Ok(session) => session,
@@ -247,8 +239,9 @@ impl HttpDoor {
             return error(StatusCode::TOO_MANY_REQUESTS, &id, &bad);
         };
         let (outlet, messages) = Outlet::new();
-        let exchange = self.exchange(&client, &session, outlet, token, &id);
-        self.respond(exchange, id, method, params, messages, Some(in_flight)).await
+        let exchange =
+            Exchange { progress_token: meta.progress_token, ..self.exchange(&client, &session, outlet, token, &id) };
+        self.respond(exchange, method, params, messages, Some(in_flight)).await
     }
 
     fn exchange(
@@ -268,11 +261,12 @@ impl HttpDoor {
             cancel,
             session: Some(session.clone()),
             log_level: None,
+            progress_token: None,
             id: id.clone(),
         }
     }
 
-    async fn initialize(&self, client: Client, id: Value, params: &Map<String, Value>) -> Response<HttpBody> {
+    async fn initialize(&self, client: Client, id: Value, params: Payload) -> Response<HttpBody> {
         let (revision, capabilities) = match opening(params) {
             Ok(opening) => opening,
             Err(bad) => return error(StatusCode::BAD_REQUEST, &id, &bad),
@@ -339,9 +333,8 @@ impl HttpDoor {
     async fn respond(
         &self,
         exchange: Exchange,
-        id: Value,
         method: String,
-        params: Map<String, Value>,
+        params: Payload,
         mut messages: mpsc::Receiver<String>,
         in_flight: Option<session::InFlight>,
     ) -> Response<HttpBody> {
@@ -350,7 +343,7 @@ impl HttpDoor {
         let mut work: BoxFuture<'static, (Option<i64>, String)> = Box::pin(async move {
             let answer = inner.answer(&exchange, &method, params).await;
             drop(in_flight);
-            (answer.as_ref().err().map(|e| e.code), jsonrpc::answer_text(&id, answer))
+            (answer.as_ref().err().map(|e| e.code), jsonrpc::answer_text(&exchange.id, answer))
         });
         let mut first = VecDeque::new();
         tokio::select! {
@@ -409,24 +402,19 @@ impl HttpDoor {
     }
 }
 
-fn says_modern(params: &Map<String, Value>) -> bool {
-    let meta = params.get("_meta").and_then(Value::as_object);
-    meta.is_some_and(|meta| meta.contains_key(META_VERSION) || meta.contains_key(META_CAPABILITIES))
-}
-
 /// Whether a request is of a revision without a handshake: it says so in its body, or in a header that names no other.
-fn is_modern(headers: &HeaderMap, params: &Map<String, Value>) -> bool {
-    let says_so = says_modern(params);
+fn is_modern(headers: &HeaderMap, meta: &RequestMeta) -> bool {
     let header = text_of(headers, VERSION_HEADER);
     let has_session = headers.contains_key(SESSION_HEADER);
     // Older than any spoken here, but such clients begin with a handshake too.
     let is_old = |version: &str| Revision::parse(version).is_some_and(Revision::has_handshake) || version < "2026";
-    says_so || header.is_some_and(|version| !is_old(version) && !has_session)
+    meta.says_modern() || header.is_some_and(|version| !is_old(version) && !has_session)
 }
 
 /// Checks what 2026-07-28 wants of headers and `_meta`.
-fn checked(headers: &HeaderMap, method: &str, params: &Map<String, Value>) -> Result<super::stdio::Modern, RpcError> {
-    let body_version = params.get("_meta").and_then(|m| m.get(META_VERSION)).and_then(Value::as_str);
+fn checked(headers: &HeaderMap, request: &Request) -> Result<super::stdio::Modern, RpcError> {
+    let Request { method, meta, params, .. } = request;
+    let body_version = meta.version.as_ref().and_then(Value::as_str);
     let header_version = text_of(headers, VERSION_HEADER);
     match (header_version, body_version) {
         (None, _) => return Err(mismatch("the header MCP-Protocol-Version is missing".to_owned())),
@@ -439,18 +427,17 @@ fn checked(headers: &HeaderMap, method: &str, params: &Map<String, Value>) -> Re
         && let Some(requested) = header_version
         && Revision::parse(requested).is_none()
     {
-        let data = json!({"supported": Revision::names(), "requested": requested});
-        return Err(RpcError::new(UNSUPPORTED_REVISION, "Unsupported protocol version").with(data));
+        return Err(unsupported(requested));
     }
-    let known = modern(params)?.ok_or_else(|| RpcError::params(format!("_meta lacks {META_VERSION}")))?;
+    let known = modern(meta)?.ok_or_else(|| RpcError::params(format!("_meta lacks {META_VERSION}")))?;
     match text_of(headers, "mcp-method") {
         None => return Err(mismatch("the header Mcp-Method is missing".to_owned())),
-        Some(header) if header != method => {
+        Some(header) if header != method.as_str() => {
             return Err(mismatch(format!("Mcp-Method says {header:?}, the body {method:?}")));
         }
         Some(_) => {}
     }
-    let key = match method {
+    let key = match method.as_str() {
         "tools/call" | "prompts/get" => "name",
         "resources/read" => "uri",
         _ => return Ok(known),

@@ -18,7 +18,8 @@ mod tools;
 
 use crate::{
     Asks,
-    revision::{ClientCapabilities, Implementation, Revision},
+    revision::{ClientCapabilities, Revision},
+    wire::{Empty, Implementation, answers::Changed},
 };
 use serde_json::Value;
 use session::{Outlet, Session, lock};
@@ -33,7 +34,10 @@ use toolyard_protocol::EventType;
 
 pub use approve::{ClientApprovals, HttpClientApprovals};
 pub use notes::{VaultNotes, note_uri};
-pub use shelf::{Asker, Everything, Page, PromptSource, ResourceSource, Shelf, Shown, ShownTool, ToolExtras};
+pub use shelf::{
+    Asker, Completing, Everything, ListedPrompt, ListedTemplate, Page, PromptSource, ReadContents, ResourceSource,
+    Shelf, Shown, ShownTool, ToolExtras,
+};
 pub use skills::Skills;
 
 /// Changes a client may miss before it is told of a whole list instead.
@@ -157,7 +161,7 @@ impl McpServer {
                 let now = inner.engine.tools().snapshot.version().to_owned();
                 if now != version {
                     version = now;
-                    let _ = inner.changes.send(Change::Tools);
+                    tell_all(&inner.changes, Change::Tools);
                 }
             }
         });
@@ -166,7 +170,7 @@ impl McpServer {
 
     /// Tells clients that something changed that the engine does not know of.
     pub fn changed(&self, change: Change) {
-        let _ = self.inner.changes.send(change);
+        tell_all(&self.inner.changes, change);
     }
 
     /// A way to tell of changes without holding the server.
@@ -201,10 +205,17 @@ impl Inner {
                 }
                 let effects = event.payload.as_ref().and_then(|p| p.get("effects"));
                 for path in effects.into_iter().flat_map(touched) {
-                    let _ = changes.send(Change::Resource(note_uri(path)));
+                    tell_all(&changes, Change::Resource(note_uri(path)));
                 }
             }
         });
+    }
+}
+
+/// Tells whoever listens of a change.
+pub(crate) fn tell_all(changes: &broadcast::Sender<Change>, change: Change) {
+    if changes.send(change).is_err() {
+        tracing::trace!("nobody listens for changes");
     }
 }
 
@@ -229,6 +240,8 @@ pub(crate) struct Exchange {
     pub(crate) session: Option<Arc<Session>>,
     /// How loud a log message must be to be sent; `None` for none at all.
     pub(crate) log_level: Option<usize>,
+    /// What progress is reported with, where the client wants to hear of it.
+    pub(crate) progress_token: Option<Value>,
     /// The request's id, by which a subscription is known.
     pub(crate) id: Value,
 }
@@ -244,13 +257,13 @@ pub(crate) async fn forward_changes(inner: Arc<Inner>, session: Arc<Session>) {
         match change {
             Ok(Change::Resource(uri)) => {
                 if session.is_subscribed(&uri) {
-                    session.tell("notifications/resources/updated", serde_json::json!({"uri": uri}));
+                    session.tell("notifications/resources/updated", Some(&Changed { meta: None, uri: Some(&uri) }));
                 }
             }
-            Ok(change) => session.tell(notice(&change), Value::Null),
+            Ok(change) => session.tell(notice(&change), None::<&Empty>),
             Err(broadcast::error::RecvError::Lagged(_)) => {
                 for change in [Change::Tools, Change::Prompts, Change::Resources] {
-                    session.tell(notice(&change), Value::Null);
+                    session.tell(notice(&change), None::<&Empty>);
                 }
             }
             Err(broadcast::error::RecvError::Closed) => return,

@@ -1,11 +1,18 @@
 //! The vault's notes as resources: `vault:///folder/note.md`. Lists and reads by the vault's own tools, so that policy
 //! and record hold here as well.
 
-use super::shelf::{Asker, Page, ResourceSource};
-use crate::RpcError;
-use serde_json::{Map, Value, json};
+use super::shelf::{Asker, ListedTemplate, Page, ReadContents, ResourceSource};
+use crate::{
+    RpcError,
+    jsonrpc::INTERNAL_ERROR,
+    wire::{
+        self, Item,
+        answers::{ContentsMeta, Resource, ResourceBody, ResourceContents, Template},
+    },
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use toolyard_engine::BoxFuture;
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::{ErrorCode, Failure, ToolResult};
 
 /// The beginning of every note's URI.
 const SCHEME: &str = "vault:///";
@@ -30,58 +37,60 @@ impl ResourceSource for VaultNotes {
                 None => 0,
                 Some(text) => text.parse().map_err(|_| RpcError::params("the cursor is not one of ours"))?,
             };
-            let args = object(json!({"recursive": true, "extensions": ["md"], "limit": PAGE, "offset": offset}));
+            let args = wire::object(&ListFiles { recursive: true, extensions: ["md"], limit: PAGE, offset })?;
             let result = match asker.call("vault.listFiles", args).await {
                 Ok(result) => result,
                 // Who may not list notes has none to list.
                 Err(failure) if is_hidden(&failure) => return Ok(Page::default()),
                 Err(failure) => return Err(failure.into()),
             };
-            let data = result.data.clone().unwrap_or_default();
-            let files = data.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
-            let items = files.iter().filter_map(note).collect();
-            let next = data.get("nextOffset").and_then(Value::as_u64).map(|offset| offset.to_string());
-            Ok(Page { items, next })
+            let Files { items, next_offset } = answer_of("vault.listFiles", result)?;
+            let items = items.into_iter().map(|file| Item::Own(note(file))).collect();
+            Ok(Page { items, next: next_offset.map(|offset| offset.to_string()) })
         })
     }
 
-    fn templates<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<Value>, RpcError>> {
+    fn templates<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedTemplate>, RpcError>> {
         Box::pin(async {
-            Ok(vec![json!({
-                "uriTemplate": "vault:///{+path}", "name": "note", "title": "A file of the vault",
-                "description": "A note or any other file, by its path in the vault.",
+            Ok(vec![Item::Own(Template {
+                uri_template: format!("{SCHEME}{{+path}}"),
+                name: "note".to_owned(),
+                title: Some("A file of the vault".to_owned()),
+                description: Some("A note or any other file, by its path in the vault.".to_owned()),
             })])
         })
     }
 
-    fn read<'a>(&'a self, asker: &'a Asker, uri: &'a str) -> BoxFuture<'a, Result<Option<Vec<Value>>, RpcError>> {
+    fn read<'a>(
+        &'a self,
+        asker: &'a Asker,
+        uri: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Vec<ReadContents>>, RpcError>> {
         Box::pin(async move {
             let Some(path) = uri.strip_prefix(SCHEME).and_then(decoded).filter(|path| !path.is_empty()) else {
                 return Ok(None);
             };
             let is_text = mime(&path).starts_with("text/") || mime(&path) == "application/json";
+            let arguments = |form| wire::object(&ReadFile { path: &path, form });
             let form = if is_text { "text" } else { "base64" };
-            let mut read = asker.call("vault.readFile", object(json!({"path": path, "as": form}))).await;
+            let mut read = asker.call("vault.readFile", arguments(form)?).await;
             if is_text && read.as_ref().is_err_and(|failure| failure.code == ErrorCode::ValidationError) {
                 // Not text after all.
-                read = asker.call("vault.readFile", object(json!({"path": path, "as": "base64"}))).await;
+                read = asker.call("vault.readFile", arguments("base64")?).await;
             }
             let result = match read {
                 Ok(result) => result,
                 Err(failure) if failure.code == ErrorCode::NotFound || is_hidden(&failure) => return Ok(None),
                 Err(failure) => return Err(failure.into()),
             };
-            let data = result.data.clone().unwrap_or_default();
-            let content = data.get("content").cloned().unwrap_or_default();
-            let is_base64 = data.get("encoding").and_then(Value::as_str) == Some("base64");
-            let key = if is_base64 { "blob" } else { "text" };
-            let mut meta = Map::new();
-            for field in ["etag", "truncated"] {
-                if let Some(value) = data.get(field) {
-                    meta.insert(format!("dev.toolyard/{field}"), value.clone());
-                }
-            }
-            Ok(Some(vec![json!({"uri": uri, "mimeType": mime(&path), key: content, "_meta": meta})]))
+            let FileRead { content, encoding, etag, truncated } = answer_of("vault.readFile", result)?;
+            let body = match encoding.as_deref() {
+                Some("base64") => ResourceBody::Blob(content),
+                _ => ResourceBody::Text(content),
+            };
+            let meta = ContentsMeta { etag, truncated };
+            let mime_type = mime(&path).to_owned();
+            Ok(Some(vec![Item::Own(ResourceContents { uri: uri.to_owned(), mime_type, body, meta })]))
         })
     }
 }
@@ -114,15 +123,15 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn note(file: &Value) -> Option<Value> {
-    let path = file.get("path")?.as_str()?;
-    let name = path.rsplit('/').next().unwrap_or(path);
-    let title = name.strip_suffix(".md").unwrap_or(name);
-    let mut note = json!({"uri": note_uri(path), "name": path, "title": title, "mimeType": mime(path)});
-    if let Some(size) = file.get("sizeBytes") {
-        note["size"] = size.clone();
+fn note(file: File) -> Resource {
+    let name = file.path.rsplit('/').next().unwrap_or(&file.path);
+    Resource {
+        uri: note_uri(&file.path),
+        title: Some(name.strip_suffix(".md").unwrap_or(name).to_owned()),
+        mime_type: Some(mime(&file.path).to_owned()),
+        size: file.size_bytes,
+        name: file.path,
     }
-    Some(note)
 }
 
 fn mime(path: &str) -> &'static str {
@@ -147,11 +156,51 @@ fn is_hidden(failure: &Failure) -> bool {
         || (failure.code == ErrorCode::NotFound && failure.message.contains("vault.listFiles"))
 }
 
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        _ => Map::new(),
-    }
+/// The arguments of `vault.listFiles`.
+#[derive(Serialize)]
+struct ListFiles {
+    recursive: bool,
+    extensions: [&'static str; 1],
+    limit: u64,
+    offset: u64,
+}
+
+/// What `vault.listFiles` answers.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Files {
+    items: Vec<File>,
+    next_offset: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct File {
+    path: String,
+    size_bytes: Option<u64>,
+}
+
+/// The arguments of `vault.readFile`.
+#[derive(Serialize)]
+struct ReadFile<'a> {
+    path: &'a str,
+    #[serde(rename = "as")]
+    form: &'a str,
+}
+
+/// What `vault.readFile` answers.
+#[derive(Deserialize)]
+struct FileRead {
+    content: String,
+    encoding: Option<String>,
+    etag: Option<String>,
+    truncated: Option<bool>,
+}
+
+/// What a tool of the vault answered.
+fn answer_of<T: DeserializeOwned>(tool: &str, result: ToolResult) -> Result<T, RpcError> {
+    let data = result.into_parts().data.unwrap_or_default();
+    T::deserialize(data).map_err(|e| RpcError::new(INTERNAL_ERROR, format!("the answer of {tool} cannot be read: {e}")))
 }
 
 #[cfg(test)]

@@ -1,11 +1,17 @@
 //! MCP's words for other doors: a bridged session is shown its tools, and gets its results, exactly as an MCP client does.
 
 use super::{McpServer, tools};
-use crate::RpcError;
-use serde_json::{Map, Value, json};
+use crate::{
+    RpcError,
+    wire::{
+        self, Payload,
+        answers::{CallToolResult, Content},
+    },
+};
+use serde_json::Value;
 use std::sync::Arc;
 use toolyard_engine::{CallRequest, Caller};
-use toolyard_protocol::Failure;
+use toolyard_protocol::{ErrorCode, Failure};
 
 impl McpServer {
     /// The tools a caller is shown, as `tools/list` lists them, and what a model should read beside them.
@@ -13,29 +19,33 @@ impl McpServer {
         let list = self.inner.tool_list(caller).await?;
         let mut tools: Vec<Value> = Vec::new();
         for page in &list.pages {
-            tools.extend(serde_json::from_str::<Vec<Value>>(page).unwrap_or_default());
+            let page: Vec<Value> = serde_json::from_str(page).map_err(|error| {
+                Failure::new(ErrorCode::InternalError, format!("the list of tools cannot be read back: {error}"))
+            })?;
+            tools.extend(page);
         }
         Ok((tools, list.instructions.clone()))
     }
 
     /// Calls a tool down the engine's road. The answer is a `CallToolResult`, also where an MCP client would be answered
     /// with an error: whoever asks here has no such thing.
-    pub async fn call_rendered(&self, caller: Arc<Caller>, request: CallRequest) -> Map<String, Value> {
+    pub async fn call_rendered(&self, caller: Arc<Caller>, request: CallRequest) -> Payload {
         let name = request.tool.clone();
         let engine = &self.inner.engine;
         let result = engine.call(caller.clone(), request).await.result;
-        tools::call_result(engine, &caller, &name, result).unwrap_or_else(|error| refused(&error))
+        let result = tools::call_result(engine, &caller, &name, result).unwrap_or_else(|error| refused(&error));
+        wire::object(&result).unwrap_or_else(|error| {
+            tracing::error!(error = error.message, tool = name, "a result cannot be written");
+            Payload::new()
+        })
     }
 }
 
-fn refused(error: &RpcError) -> Map<String, Value> {
+fn refused(error: &RpcError) -> CallToolResult {
     let mut text = error.message.clone();
     if let Some(suggestion) = error.data.as_ref().and_then(|data| data.get("suggestion")).and_then(Value::as_str) {
         text.push('\n');
         text.push_str(suggestion);
     }
-    Map::from_iter([
-        ("content".to_owned(), json!([{"type": "text", "text": text}])),
-        ("isError".to_owned(), Value::Bool(true)),
-    ])
+    CallToolResult::failed(Content::text(text))
 }

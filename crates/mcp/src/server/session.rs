@@ -3,7 +3,9 @@
 use crate::{
     jsonrpc::{self, INTERNAL_ERROR, RpcError},
     revision::{ClientCapabilities, Revision},
+    wire::{self, Cancelled, Payload, requests::CancelledRequest},
 };
+use serde::Serialize;
 use serde_json::Value;
 use std::{
     collections::{HashMap, HashSet},
@@ -49,8 +51,10 @@ impl Outlet {
     }
 
     /// Sends what can be missed.
-    pub(crate) fn tell(&self, method: &str, params: Value) {
-        let _ = self.0.try_send(jsonrpc::notification(method, params));
+    pub(crate) fn tell(&self, method: &str, params: Option<&impl Serialize>) {
+        if self.0.try_send(jsonrpc::notification(method, params)).is_err() {
+            tracing::debug!(method, "a notification was dropped: the client is slow or gone");
+        }
     }
 }
 
@@ -145,7 +149,7 @@ impl Session {
     }
 
     /// Sends what belongs to no request, if the client listens.
-    pub(crate) fn tell(&self, method: &str, params: Value) {
+    pub(crate) fn tell(&self, method: &str, params: Option<&impl Serialize>) {
         if let Some(outlet) = &*lock(&self.listener) {
             outlet.tell(method, params);
         }
@@ -169,11 +173,22 @@ impl Session {
         }
     }
 
+    /// The client says something that wants no answer. Only taking a request back means anything here.
+    pub(crate) fn notified(&self, method: &str, params: Payload) {
+        if method != "notifications/cancelled" {
+            return;
+        }
+        match wire::read::<CancelledRequest>(method, params) {
+            Ok(CancelledRequest { request_id }) => self.cancel(&request_id),
+            Err(error) => tracing::debug!(error = error.message, "a client takes back a request that it does not name"),
+        }
+    }
+
     /// The client answers a question.
     pub(crate) fn answered(&self, id: &Value, outcome: Result<Value, RpcError>) {
         let waiter = lock(&self.pending).remove(&id.to_string());
-        if let Some(waiter) = waiter {
-            let _ = waiter.send(outcome);
+        if waiter.is_some_and(|waiter| waiter.send(outcome).is_err()) {
+            tracing::debug!("a client answered a question that was withdrawn");
         }
     }
 
@@ -199,7 +214,7 @@ impl Session {
             () = self.ended.cancelled() => return Err(gone()),
             () = tokio::time::sleep(ANSWER_WITHIN) => "took too long",
         };
-        outlet.tell("notifications/cancelled", serde_json::json!({"requestId": id, "reason": why}));
+        outlet.tell("notifications/cancelled", Some(&Cancelled { request_id: &id, reason: why }));
         Err(RpcError::new(INTERNAL_ERROR, format!("the question was withdrawn: {why}")))
     }
 

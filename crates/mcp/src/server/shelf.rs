@@ -1,8 +1,16 @@
 //! What a client is shown: [`Shelf`] chooses the tools, [`ResourceSource`] and [`PromptSource`] bring the rest. The
 //! binary decides what stands behind them.
 
-use crate::RpcError;
-use serde_json::{Map, Value};
+use crate::{
+    RpcError,
+    wire::{
+        Arguments, Item, Payload,
+        answers::{Completion, Prompt, PromptResult, Resource, ResourceContents, Template},
+        requests::Complete,
+        upstream::{ForwardedPrompt, ForwardedResource, ForwardedTemplate, ToolDetails},
+    },
+};
+use serde_json::Value;
 use std::sync::Arc;
 use toolyard_catalog::{Snapshot, ToolEntry};
 use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine};
@@ -16,7 +24,7 @@ pub struct ShownTool {
     /// What it does; the catalog's words where nothing else is said.
     pub description: Option<String>,
     /// The schema of its arguments; the catalog's where no other is given.
-    pub input_schema: Option<Map<String, Value>>,
+    pub input_schema: Option<Payload>,
     /// Its id in the catalog, where it has one.
     pub id: Option<String>,
 }
@@ -58,8 +66,8 @@ impl Shelf for Everything {
 
 /// Knows more about tools than the catalog holds: what an upstream server said of its own.
 pub trait ToolExtras: Send + Sync + 'static {
-    /// `annotations`, `icons`, `_meta`, `outputSchema` and the like, to be added to the tool with this id.
-    fn extras(&self, id: &str) -> Option<Arc<Map<String, Value>>>;
+    /// What is to be added to the tool with this id on lists.
+    fn extras(&self, id: &str) -> Option<Arc<ToolDetails>>;
 }
 
 /// Who asks for a resource or prompt, and how to answer with the help of tools.
@@ -75,7 +83,7 @@ pub struct Asker {
 
 impl Asker {
     /// Calls a tool on the asker's behalf: the road, the policy and the record are those of any call.
-    pub async fn call(&self, tool: &str, args: Map<String, Value>) -> Result<ToolResult, Failure> {
+    pub async fn call(&self, tool: &str, args: Arguments) -> Result<ToolResult, Failure> {
         let request = CallRequest { tool: tool.to_owned(), args, run_id: self.run_id, ..CallRequest::default() };
         let result = self.engine.call(self.caller.clone(), request).await.result;
         match &result.error {
@@ -85,11 +93,20 @@ impl Asker {
     }
 }
 
+/// A URI template on a list.
+pub type ListedTemplate = Item<Template, ForwardedTemplate>;
+/// A prompt on a list.
+pub type ListedPrompt = Item<Prompt, ForwardedPrompt>;
+/// Contents of a resource.
+pub type ReadContents = Item<ResourceContents>;
+/// Suggestions for an argument.
+pub type Completing = Item<Completion, Value>;
+
 /// One page of a list.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
-    /// What is on it, as on the wire.
-    pub items: Vec<Value>,
+    /// What is on it.
+    pub items: Vec<Item<Resource, ForwardedResource>>,
     /// Where the next begins.
     pub next: Option<String>,
 }
@@ -103,19 +120,14 @@ pub trait ResourceSource: Send + Sync + 'static {
     /// A page of what there is.
     fn list<'a>(&'a self, asker: &'a Asker, cursor: Option<&'a str>) -> BoxFuture<'a, Result<Page, RpcError>>;
     /// URI templates.
-    fn templates<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<Value>, RpcError>> {
-        let _ = asker;
+    fn templates<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedTemplate>, RpcError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
-    /// The contents of one, as on the wire; `None` when there is no such resource.
-    fn read<'a>(&'a self, asker: &'a Asker, uri: &'a str) -> BoxFuture<'a, Result<Option<Vec<Value>>, RpcError>>;
+    /// The contents of one; `None` when there is no such resource.
+    fn read<'a>(&'a self, asker: &'a Asker, uri: &'a str)
+    -> BoxFuture<'a, Result<Option<Vec<ReadContents>>, RpcError>>;
     /// Suggestions for an argument of a template.
-    fn complete<'a>(
-        &'a self,
-        asker: &'a Asker,
-        params: &'a Map<String, Value>,
-    ) -> BoxFuture<'a, Result<Option<Value>, RpcError>> {
-        let _ = (asker, params);
+    fn complete<'a>(&'a self, _: &'a Asker, _: &'a Complete) -> BoxFuture<'a, Result<Option<Completing>, RpcError>> {
         Box::pin(async { Ok(None) })
     }
 }
@@ -124,22 +136,17 @@ pub trait ResourceSource: Send + Sync + 'static {
 pub trait PromptSource: Send + Sync + 'static {
     /// A short name, unique among sources; part of cursors.
     fn name(&self) -> &str;
-    /// What there is, as on the wire.
-    fn list<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<Value>, RpcError>>;
+    /// What there is.
+    fn list<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedPrompt>, RpcError>>;
     /// The result of `prompts/get`; `None` when there is no such prompt.
     fn get<'a>(
         &'a self,
         asker: &'a Asker,
         name: &'a str,
-        arguments: &'a Map<String, Value>,
-    ) -> BoxFuture<'a, Result<Option<Map<String, Value>>, RpcError>>;
+        arguments: &'a Arguments,
+    ) -> BoxFuture<'a, Result<Option<Item<PromptResult>>, RpcError>>;
     /// Suggestions for an argument.
-    fn complete<'a>(
-        &'a self,
-        asker: &'a Asker,
-        params: &'a Map<String, Value>,
-    ) -> BoxFuture<'a, Result<Option<Value>, RpcError>> {
-        let _ = (asker, params);
+    fn complete<'a>(&'a self, _: &'a Asker, _: &'a Complete) -> BoxFuture<'a, Result<Option<Completing>, RpcError>> {
         Box::pin(async { Ok(None) })
     }
 }

@@ -4,9 +4,16 @@
 //! A `SKILL.md` is opened beneath the folder it belongs to. In a plugin's package no symbolic link is followed; in a folder
 //! that the configuration names, links are followed that stay in that folder.
 
-use super::shelf::{Asker, PromptSource};
-use crate::RpcError;
-use serde_json::{Map, Value, json};
+use super::shelf::{Asker, ListedPrompt, PromptSource};
+use crate::{
+    RpcError,
+    jsonrpc::INTERNAL_ERROR,
+    wire::{
+        Arguments, Item,
+        answers::{Prompt, PromptArgument, PromptMessage, PromptResult, TextContent},
+    },
+};
+use serde_json::Value;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -52,6 +59,19 @@ struct Skill {
     folder: PathBuf,
 }
 
+impl Skill {
+    /// As it stands on a list of prompts.
+    fn listed(self) -> ListedPrompt {
+        let description = "What to do, in your own words.";
+        Item::Own(Prompt {
+            title: self.name.replace(['-', '_'], " "),
+            name: self.name,
+            description: self.description,
+            arguments: vec![PromptArgument { name: ARGUMENT, description, required: false }],
+        })
+    }
+}
+
 impl Skills {
     /// Folders of skills that the configuration names.
     pub fn new(folders: Vec<PathBuf>) -> Arc<Self> {
@@ -70,9 +90,10 @@ impl Skills {
         super::session::lock(&self.sources).retain(|source| source.owner.as_deref() != Some(owner));
     }
 
-    async fn all(&self) -> BTreeMap<String, Skill> {
+    async fn all(&self) -> Result<BTreeMap<String, Skill>, RpcError> {
         let sources = super::session::lock(&self.sources).clone();
-        tokio::task::spawn_blocking(move || read_all(&sources)).await.unwrap_or_default()
+        let read = tokio::task::spawn_blocking(move || read_all(&sources)).await;
+        read.map_err(|error| RpcError::new(INTERNAL_ERROR, format!("the skills could not be read: {error}")))
     }
 }
 
@@ -81,26 +102,18 @@ impl PromptSource for Skills {
         "skills"
     }
 
-    fn list<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<Value>, RpcError>> {
-        Box::pin(async move {
-            let prompt = |skill: Skill| {
-                json!({
-                    "name": skill.name, "title": skill.name.replace(['-', '_'], " "), "description": skill.description,
-                    "arguments": [{"name": ARGUMENT, "description": "What to do, in your own words.", "required": false}],
-                })
-            };
-            Ok(self.all().await.into_values().map(prompt).collect())
-        })
+    fn list<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedPrompt>, RpcError>> {
+        Box::pin(async move { Ok(self.all().await?.into_values().map(Skill::listed).collect()) })
     }
 
     fn get<'a>(
         &'a self,
         _: &'a Asker,
         name: &'a str,
-        arguments: &'a Map<String, Value>,
-    ) -> BoxFuture<'a, Result<Option<Map<String, Value>>, RpcError>> {
+        arguments: &'a Arguments,
+    ) -> BoxFuture<'a, Result<Option<Item<PromptResult>>, RpcError>> {
         Box::pin(async move {
-            let Some(skill) = self.all().await.remove(name) else { return Ok(None) };
+            let Some(skill) = self.all().await?.remove(name) else { return Ok(None) };
             let said = match arguments.get(ARGUMENT) {
                 None => "",
                 Some(Value::String(text)) => text,
@@ -114,11 +127,8 @@ impl PromptSource for Skills {
                 format!("{}\n\n{said}", skill.body.trim_end())
             };
             let text = format!("{text}\n\nThis skill's folder: {}", skill.folder.display());
-            let mut result = Map::new();
-            result.insert("description".to_owned(), skill.description.into());
-            let message = json!([{"role": "user", "content": {"type": "text", "text": text}}]);
-            result.insert("messages".to_owned(), message);
-            Ok(Some(result))
+            let messages = vec![PromptMessage { role: "user", content: TextContent { text } }];
+            Ok(Some(Item::Own(PromptResult { description: skill.description, messages })))
         })
     }
 }
@@ -156,8 +166,11 @@ impl SkillSource {
                 return Vec::new();
             }
         };
-        let mut names: Vec<String> =
-            folder.entries().unwrap_or_default().into_iter().filter_map(skill_folder).collect();
+        let entries = folder.entries().unwrap_or_else(|error| {
+            tracing::warn!(folder = %place.display(), %error, "a folder of skills could not be listed");
+            Vec::new()
+        });
+        let mut names: Vec<String> = entries.into_iter().filter_map(skill_folder).collect();
         names.sort();
         let own = read(&folder, "SKILL.md", links, &place);
         let inner =

@@ -9,10 +9,18 @@ use crate::{
     Revision, RpcError,
     jsonrpc::{self, INVALID_REQUEST, Incoming, UNSUPPORTED_REVISION},
     revision::{ClientCapabilities, META_CAPABILITIES, META_LOG_LEVEL, META_VERSION},
+    wire::{
+        self, Payload,
+        answers::Unsupported,
+        requests::{Initialize, Request, RequestMeta},
+    },
 };
 use futures_util::StreamExt;
-use serde_json::{Map, Value, json};
-use std::sync::{Arc, Mutex};
+use serde_json::Value;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_util::{
     codec::{FramedRead, LinesCodec, LinesCodecError},
@@ -23,6 +31,8 @@ use tokio_util::{
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// Answers are gathered up to this size before they are written.
 const WRITE_BATCH: usize = 64 << 10;
+/// How long the last answers may take once the client is done.
+const LAST_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 impl McpServer {
     /// Serves one client until its input ends or `stop` fires. What is under way then is stopped.
@@ -72,7 +82,13 @@ impl McpServer {
         process.session.end();
         drop(process);
         // What is stopped still answers; the last task drops the last sender, and the writer ends.
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(5), writer).await;
+        match tokio::time::timeout(LAST_ANSWERS_WITHIN, writer).await {
+            Ok(Ok(Ok(()))) => {}
+            // A client that hangs up need not wait for its answers.
+            Ok(Ok(Err(error))) => tracing::debug!(%error, "the last answers could not be written"),
+            Ok(Err(error)) => tracing::error!(%error, "writing to the client ended unexpectedly"),
+            Err(_) => tracing::info!("calls that did not stop in time are left without an answer"),
+        }
         Ok(())
     }
 }
@@ -115,24 +131,19 @@ impl Process {
                 self.outlet.send(jsonrpc::error_text(&bad.id, &bad.error)).await;
             }
             Ok(Incoming::Response { id, outcome }) => self.session.answered(&id, outcome),
-            Ok(Incoming::Notification { method, params }) => {
-                if method == "notifications/cancelled"
-                    && let Some(id) = params.get("requestId")
-                {
-                    self.session.cancel(id);
-                }
-            }
-            Ok(Incoming::Request { id, method, params }) => self.request(id, method, params).await,
+            Ok(Incoming::Notification { method, params }) => self.session.notified(&method, params),
+            Ok(Incoming::Request { id, method, params }) => self.request(Request::new(id, method, params)).await,
         }
     }
 
-    async fn request(self: &Arc<Self>, id: Value, method: String, params: Map<String, Value>) {
-        if method == "initialize" {
-            let answer = self.initialize(&id, &params).await;
-            self.outlet.send(jsonrpc::answer_text(&id, answer)).await;
+    async fn request(self: &Arc<Self>, request: Request) {
+        if request.method == "initialize" {
+            let answer = self.initialize(&request.id, request.params).await;
+            self.outlet.send(jsonrpc::answer_text(&request.id, answer)).await;
             return;
         }
-        let exchange = match self.exchange(&id, &method, &params) {
+        let Request { id, method, meta, params } = request;
+        let exchange = match self.exchange(&id, &method, meta) {
             Ok(exchange) => exchange,
             Err(error) => {
                 self.outlet.send(jsonrpc::error_text(&id, &error)).await;
@@ -156,10 +167,10 @@ impl Process {
         });
     }
 
-    async fn initialize(self: &Arc<Self>, id: &Value, params: &Map<String, Value>) -> Result<String, RpcError> {
+    async fn initialize(self: &Arc<Self>, id: &Value, params: Payload) -> Result<String, RpcError> {
         let (revision, capabilities) = opening(params)?;
         self.session.agree(revision, capabilities);
-        let answer = self.inner.initialize(&self.legacy(id)).await?;
+        let answer = self.inner.initialize(&self.legacy(id, None)).await?;
         let was_open = std::mem::replace(&mut *session::lock(&self.is_open), true);
         if !was_open {
             listen(&self.session, self.outlet.clone());
@@ -168,8 +179,8 @@ impl Process {
         Ok(answer)
     }
 
-    fn exchange(&self, id: &Value, method: &str, params: &Map<String, Value>) -> Result<Exchange, RpcError> {
-        if let Some(modern) = modern(params)? {
+    fn exchange(&self, id: &Value, method: &str, meta: RequestMeta) -> Result<Exchange, RpcError> {
+        if let Some(modern) = modern(&meta)? {
             return Ok(Exchange {
                 revision: Revision::V20260728,
                 capabilities: Arc::new(modern.capabilities),
@@ -179,6 +190,7 @@ impl Process {
                 cancel: self.session.ended.child_token(),
                 session: None,
                 log_level: modern.log_level,
+                progress_token: meta.progress_token,
                 id: id.clone(),
             });
         }
@@ -186,10 +198,10 @@ impl Process {
         if !*session::lock(&self.is_open) && method != "ping" {
             return Err(not_open(method));
         }
-        Ok(self.legacy(id))
+        Ok(self.legacy(id, meta.progress_token))
     }
 
-    fn legacy(&self, id: &Value) -> Exchange {
+    fn legacy(&self, id: &Value, progress_token: Option<Value>) -> Exchange {
         Exchange {
             revision: self.session.revision(),
             capabilities: self.session.capabilities(),
@@ -199,6 +211,7 @@ impl Process {
             cancel: self.session.ended.child_token(),
             session: Some(self.session.clone()),
             log_level: None,
+            progress_token,
             id: id.clone(),
         }
     }
@@ -211,23 +224,21 @@ pub(crate) struct Modern {
 }
 
 /// Reads `_meta`; `None` for a request of a revision with a handshake.
-pub(crate) fn modern(params: &Map<String, Value>) -> Result<Option<Modern>, RpcError> {
-    let Some(meta) = params.get("_meta").and_then(Value::as_object) else { return Ok(None) };
-    let Some(version) = meta.get(META_VERSION) else {
-        if meta.contains_key(META_CAPABILITIES) {
+pub(crate) fn modern(meta: &RequestMeta) -> Result<Option<Modern>, RpcError> {
+    let Some(version) = &meta.version else {
+        if meta.capabilities.is_some() {
             return Err(RpcError::params(format!("_meta lacks {META_VERSION}")));
         }
         return Ok(None);
     };
     let version = version.as_str().ok_or_else(|| RpcError::params(format!("{META_VERSION} must be a string")))?;
     if Revision::parse(version).is_none_or(Revision::has_handshake) {
-        let data = json!({"supported": Revision::names(), "requested": version});
-        return Err(RpcError::new(UNSUPPORTED_REVISION, "Unsupported protocol version").with(data));
+        return Err(unsupported(version));
     }
-    let Some(capabilities) = meta.get(META_CAPABILITIES).filter(|c| c.is_object()) else {
+    let Some(capabilities) = meta.capabilities.as_ref().filter(|c| c.is_object()) else {
         return Err(RpcError::params(format!("_meta lacks {META_CAPABILITIES}")));
     };
-    let log_level = match meta.get(META_LOG_LEVEL) {
+    let log_level = match &meta.log_level {
         None => None,
         Some(level) => {
             let level = level.as_str().and_then(session::level);
@@ -238,10 +249,15 @@ pub(crate) fn modern(params: &Map<String, Value>) -> Result<Option<Modern>, RpcE
 }
 
 /// Reads the parameters of `initialize`.
-pub(crate) fn opening(params: &Map<String, Value>) -> Result<(Revision, ClientCapabilities), RpcError> {
-    let version = params.get("protocolVersion").and_then(Value::as_str);
-    let version = version.ok_or_else(|| RpcError::params("initialize needs a protocolVersion"))?;
-    Ok((Revision::negotiate(version), ClientCapabilities::read(params.get("capabilities"))))
+pub(crate) fn opening(params: Payload) -> Result<(Revision, ClientCapabilities), RpcError> {
+    let Initialize { protocol_version, capabilities } = wire::read("initialize", params)?;
+    Ok((Revision::negotiate(&protocol_version), ClientCapabilities::read(capabilities.as_ref())))
+}
+
+/// A revision that is not spoken here.
+pub(crate) fn unsupported(requested: &str) -> RpcError {
+    let supported = Revision::names();
+    RpcError::new(UNSUPPORTED_REVISION, "Unsupported protocol version").with(&Unsupported { supported, requested })
 }
 
 fn not_open(method: &str) -> RpcError {

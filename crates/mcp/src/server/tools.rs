@@ -8,8 +8,13 @@ use super::{
 use crate::{
     RpcError,
     jsonrpc::{INVALID_PARAMS, MISSING_CAPABILITY},
+    wire::{
+        self, Item, Payload,
+        answers::{CallToolResult, Content, ListedTool, ResultMeta, Suggested, ToolAnnotations},
+        upstream::ToolDetails,
+    },
 };
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use std::{
     collections::HashMap,
     sync::Arc,
@@ -25,11 +30,6 @@ const MAX_KEPT_LISTS: usize = 64;
 pub(crate) const LIST_KEPT_FOR: Duration = Duration::from_secs(5);
 /// Tools on one page. Many clients never ask for a second one, so a page holds what people really have.
 pub(crate) const TOOLS_PAGE: usize = 10_000;
-/// In `_meta` of a result: the failure with its code and suggestion.
-const META_ERROR: &str = "dev.toolyard/error";
-/// In `_meta` of a result: the run to look it up by.
-const META_RUN: &str = "dev.toolyard/runId";
-
 /// A caller's tools, written.
 pub(crate) struct ToolList {
     /// JSON texts, each an array, one a page.
@@ -70,7 +70,8 @@ impl Inner {
             return Ok(list);
         }
         let Shown { tools, instructions } = self.shelf.show(&self.engine, caller).await?;
-        let pages = tools.chunks(TOOLS_PAGE).map(|page| self.write_page(page)).collect::<Vec<_>>();
+        let pages = tools.chunks(TOOLS_PAGE).map(|page| self.write_page(page)).collect::<Result<Vec<_>, _>>();
+        let pages = pages.map_err(|error| Failure::new(ErrorCode::InternalError, error.message))?;
         let pages = if pages.is_empty() { vec!["[]".to_owned()] } else { pages };
         let list = Arc::new(ToolList { pages, instructions });
         let mut lists = lock(&self.lists);
@@ -83,55 +84,48 @@ impl Inner {
         Ok(list)
     }
 
-    fn write_page(&self, tools: &[ShownTool]) -> String {
+    fn write_page(&self, tools: &[ShownTool]) -> Result<String, RpcError> {
         let snapshot = self.engine.tools().snapshot.clone();
         let mut text = String::from("[");
         // One at a time: thousands of tools as values would take many times the memory of their text.
         for tool in tools {
             let entry = tool.id.as_deref().and_then(|id| snapshot.get(id));
             let extras = tool.id.as_deref().and_then(|id| self.extras.as_ref()?.extras(id));
-            let map = shown(tool, entry.map(|e| &**e), extras.as_deref());
             if text.len() > 1 {
                 text.push(',');
             }
-            text.push_str(&Value::Object(map).to_string());
+            text.push_str(&wire::text(&shown(tool, entry.map(|e| &**e), extras.as_deref()))?);
         }
         text.push(']');
         text.shrink_to_fit();
-        text
+        Ok(text)
     }
 }
 
-fn shown(tool: &ShownTool, entry: Option<&ToolEntry>, extras: Option<&Map<String, Value>>) -> Map<String, Value> {
-    let mut map = Map::new();
-    map.insert("name".to_owned(), tool.name.as_str().into());
-    if let Some(entry) = entry {
-        map.insert("title".to_owned(), entry.definition().title.as_str().into());
-    }
+fn shown<'a>(tool: &'a ShownTool, entry: Option<&'a ToolEntry>, details: Option<&ToolDetails>) -> ListedTool<'a> {
     let definition = entry.map(ToolEntry::definition);
     let description = tool.description.as_deref().or_else(|| definition.map(|d| d.description.as_str()));
-    map.insert("description".to_owned(), description.unwrap_or_default().into());
-    let schema = match &tool.input_schema {
-        Some(schema) => Value::Object(schema.clone()),
-        None => definition.map_or_else(|| json!({"type": "object"}), |d| d.input_schema.value()),
-    };
-    map.insert("inputSchema".to_owned(), schema);
-    match entry {
-        Some(entry) => {
-            if let Some(schema) = structured_schema(entry.definition()) {
-                map.insert("outputSchema".to_owned(), schema);
-            }
-            map.insert("annotations".to_owned(), annotations(entry));
-        }
-        // Control tools look, and call others that have annotations of their own.
-        None => {
-            map.insert("annotations".to_owned(), json!({"openWorldHint": true}));
-        }
+    let details = details.cloned().unwrap_or_default();
+    ListedTool {
+        name: &tool.name,
+        title: definition.map(|d| d.title.as_str()),
+        description: description.unwrap_or_default(),
+        input_schema: match (&tool.input_schema, definition) {
+            (Some(schema), _) => Value::Object(schema.clone()),
+            (None, Some(definition)) => definition.input_schema.value(),
+            (None, None) => Value::Object(Payload::from_iter([("type".to_owned(), "object".into())])),
+        },
+        output_schema: details.output_schema.or_else(|| structured_schema(definition?)),
+        annotations: match (details.annotations, entry) {
+            (Some(said), _) => Item::Forwarded(said),
+            (None, Some(entry)) => Item::Own(annotations(entry)),
+            // What is not in the catalog finds and calls tools that may do anything.
+            (None, None) => Item::Own(ToolAnnotations { open_world_hint: true, ..ToolAnnotations::default() }),
+        },
+        icons: details.icons,
+        execution: details.execution,
+        meta: details.meta,
     }
-    if let Some(extras) = extras {
-        map.extend(extras.iter().map(|(key, value)| (key.clone(), value.clone())));
-    }
-    map
 }
 
 /// The schema of `structuredContent`. A tool whose data is `{content, structuredContent}` already (it came by MCP or from
@@ -146,17 +140,17 @@ fn structured_schema(definition: &ToolDefinition) -> Option<Value> {
     }
 }
 
-fn annotations(entry: &ToolEntry) -> Value {
+fn annotations(entry: &ToolEntry) -> ToolAnnotations {
     let d = entry.definition();
     let reads = d.risk_level == RiskLevel::ReadOnly;
-    let again = matches!(d.idempotency, Idempotency::Pure | Idempotency::Idempotent);
-    let outside = entry.source().kind != SourceKind::Core || d.risk_level == RiskLevel::Commands;
-    let mut map = json!({"title": d.title, "readOnlyHint": reads, "idempotentHint": again, "openWorldHint": outside});
-    if !reads {
+    ToolAnnotations {
+        title: Some(d.title.clone()),
+        read_only_hint: Some(reads),
         // What can be taken back destroys nothing.
-        map["destructiveHint"] = (d.undo == Undo::None).into();
+        destructive_hint: (!reads).then_some(d.undo == Undo::None),
+        idempotent_hint: Some(matches!(d.idempotency, Idempotency::Pure | Idempotency::Idempotent)),
+        open_world_hint: entry.source().kind != SourceKind::Core || d.risk_level == RiskLevel::Commands,
     }
-    map
 }
 
 /// A call's result as `CallToolResult`. `Err` only where MCP wants a protocol error.
@@ -165,11 +159,13 @@ pub(crate) fn call_result(
     caller: &Caller,
     name: &str,
     result: ToolResult,
-) -> Result<Map<String, Value>, RpcError> {
+) -> Result<CallToolResult, RpcError> {
     let parts = result.into_parts();
-    let run_id = Value::from(parts.run_id.to_string());
+    let run_id = parts.run_id;
     if let Some(data) = parts.data {
-        return Ok(with_meta(rendered(data), META_RUN, run_id));
+        let mut result = rendered(data)?;
+        result.meta = result.meta.with_run(run_id);
+        return Ok(result);
     }
     let failure = parts.error.unwrap_or_else(|| {
         Failure::new(ErrorCode::InternalError, parts.user_message.unwrap_or_else(|| "skipped".to_owned()))
@@ -180,7 +176,7 @@ pub(crate) fn call_result(
         let near = failure.suggestion.filter(|_| failure.code == ErrorCode::NotFound);
         let error = RpcError::new(INVALID_PARAMS, format!("Unknown tool: {shown}"));
         return Err(match near {
-            Some(near) => error.with(json!({"suggestion": near})),
+            Some(near) => error.with(&Suggested { suggestion: &near }),
             None => error,
         });
     }
@@ -193,7 +189,9 @@ pub(crate) fn call_result(
         let data = details.and_then(|d| d.get("rpcData")).cloned();
         return Err(RpcError { code, message: failure.message, data });
     }
-    Ok(with_meta(failed(&failure), META_RUN, run_id))
+    let mut result = failed(failure);
+    result.meta = result.meta.with_run(run_id);
+    Ok(result)
 }
 
 fn is_visible(engine: &Engine, caller: &Caller, name: &str) -> bool {
@@ -201,93 +199,84 @@ fn is_visible(engine: &Engine, caller: &Caller, name: &str) -> bool {
     tools.snapshot.get(name).is_some_and(|entry| !engine.policy_for(caller).decide(entry, None).is_denied())
 }
 
-fn rendered(mut data: Map<String, Value>) -> Map<String, Value> {
+fn rendered(mut data: Payload) -> Result<CallToolResult, RpcError> {
     let shaped = data
         .get("content")
         .and_then(Value::as_array)
         .is_some_and(|parts| parts.iter().all(|part| part.get("type").is_some_and(Value::is_string)));
-    let mut map = Map::new();
-    if shaped {
-        map.insert("content".to_owned(), data.remove("content").unwrap_or_default());
-        let structured = data.remove("structuredContent").or_else(|| data.remove("details"));
-        if let Some(structured) = structured.filter(|s| s.as_object().is_some_and(|o| !o.is_empty())) {
-            map.insert("structuredContent".to_owned(), structured);
-        }
-        if let Some(meta) = data.remove("_meta").filter(Value::is_object) {
-            map.insert("_meta".to_owned(), meta);
-        }
-        return map;
+    if !shaped {
+        // Clients that know no structured content read the text.
+        let text = wire::text(&data)?;
+        let structured_content = Some(Value::Object(data));
+        return Ok(CallToolResult { structured_content, ..CallToolResult::of(Content::text(text)) });
     }
-    // Clients that know no structured content read the text.
-    let text = serde_json::to_string(&data).unwrap_or_default();
-    map.insert("content".to_owned(), json!([{"type": "text", "text": text}]));
-    map.insert("structuredContent".to_owned(), Value::Object(data));
-    map
+    let content = data.remove("content").unwrap_or_default();
+    let structured = data.remove("structuredContent").or_else(|| data.remove("details"));
+    let meta = match data.remove("_meta") {
+        Some(Value::Object(meta)) => ResultMeta::forwarding(meta),
+        _ => ResultMeta::default(),
+    };
+    Ok(CallToolResult {
+        structured_content: structured.filter(|s| s.as_object().is_some_and(|o| !o.is_empty())),
+        meta,
+        ..CallToolResult::of(Content::Forwarded(content))
+    })
 }
 
-fn failed(failure: &Failure) -> Map<String, Value> {
-    let mut map = Map::new();
-    // What the tool itself said about its failure stays as it said it.
-    let own = failure.details.as_ref().and_then(|d| d.get("content")).filter(|c| c.is_array()).cloned();
-    let content = own.unwrap_or_else(|| {
-        let mut text = format!("{}: {}", failure.code, failure.message);
-        if let Some(suggestion) = &failure.suggestion {
-            text.push('\n');
-            text.push_str(suggestion);
+fn failed(mut failure: Failure) -> CallToolResult {
+    let said = failure.details.as_mut().and_then(|details| details.remove("content"));
+    let content = match said {
+        // What the tool itself said about its failure stays as it said it.
+        Some(own @ Value::Array(_)) => Content::Forwarded(own),
+        _ => {
+            let mut text = format!("{}: {}", failure.code, failure.message);
+            if let Some(suggestion) = &failure.suggestion {
+                text.push('\n');
+                text.push_str(suggestion);
+            }
+            if let Some(errors) = failure.details.as_ref().and_then(|d| d.get("errors")) {
+                text.push('\n');
+                text.push_str(&errors.to_string());
+            }
+            Content::text(text)
         }
-        if let Some(errors) = failure.details.as_ref().and_then(|d| d.get("errors")) {
-            text.push('\n');
-            text.push_str(&errors.to_string());
-        }
-        json!([{"type": "text", "text": text}])
-    });
-    map.insert("content".to_owned(), content);
-    map.insert("isError".to_owned(), true.into());
-    let mut shown = failure.clone();
-    if let Some(details) = shown.details.as_mut() {
-        details.remove("content"); // it stands above
-    }
-    with_meta(map, META_ERROR, serde_json::to_value(shown).unwrap_or_default())
-}
-
-pub(crate) fn with_meta(mut map: Map<String, Value>, key: &str, value: Value) -> Map<String, Value> {
-    let meta = map.entry("_meta").or_insert_with(|| json!({}));
-    if let Some(meta) = meta.as_object_mut() {
-        meta.insert(key.to_owned(), value);
-    }
-    map
+    };
+    CallToolResult { meta: ResultMeta::default().with_error(failure), ..CallToolResult::failed(content) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
-    fn object(value: Value) -> Map<String, Value> {
-        value.as_object().unwrap().clone()
+    /// The result of data, as a client gets it.
+    fn result(data: Value) -> Value {
+        serde_json::to_value(rendered(data.as_object().unwrap().clone()).unwrap()).unwrap()
     }
 
     #[test]
     fn data_becomes_text_and_structure_and_content_stays_content() {
-        let plain = rendered(object(json!({"path": "a.md", "content": "text"})));
+        let plain = result(json!({"path": "a.md", "content": "text"}));
         assert_eq!(plain["structuredContent"]["content"], "text");
         assert!(plain["content"][0]["text"].as_str().unwrap().contains("a.md"));
-        let shaped = rendered(object(json!({"content": [{"type": "image", "data": "AA==", "mimeType": "image/png"}]})));
+        let shaped = result(json!({"content": [{"type": "image", "data": "AA==", "mimeType": "image/png"}]}));
         assert_eq!(shaped["content"][0]["type"], "image");
-        assert!(!shaped.contains_key("structuredContent"));
-        let detailed = rendered(object(json!({"content": [{"type": "text", "text": "x"}], "details": {"a": 1}})));
+        assert_eq!(shaped.get("structuredContent"), None);
+        let detailed = result(json!({"content": [{"type": "text", "text": "x"}], "details": {"a": 1}}));
         assert_eq!(detailed["structuredContent"]["a"], 1);
     }
 
     #[test]
     fn a_failure_is_a_result_that_says_what_to_do() {
         let failure = Failure::new(ErrorCode::Conflict, "changed meanwhile").suggest("Read it again.");
-        let map = failed(&failure);
-        assert_eq!(map["isError"], true);
-        assert_eq!(map["content"][0]["text"], "CONFLICT: changed meanwhile\nRead it again.");
-        assert_eq!(map["_meta"][META_ERROR]["code"], "CONFLICT");
-        let own = failed(
-            &Failure::new(ErrorCode::InternalError, "x").detail("content", json!([{"type": "text", "text": "own"}])),
-        );
+        let told = serde_json::to_value(failed(failure)).unwrap();
+        assert_eq!(told["isError"], true);
+        assert_eq!(told["content"], json!([{"type": "text", "text": "CONFLICT: changed meanwhile\nRead it again."}]));
+        assert_eq!(told["_meta"]["dev.toolyard/error"]["code"], "CONFLICT");
+        let own =
+            Failure::new(ErrorCode::InternalError, "x").detail("content", json!([{"type": "text", "text": "own"}]));
+        let own = serde_json::to_value(failed(own)).unwrap();
         assert_eq!(own["content"][0]["text"], "own");
+        assert_eq!(own["_meta"]["dev.toolyard/error"]["details"].get("content"), None, "it stands above");
     }
 }

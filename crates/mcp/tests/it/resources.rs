@@ -1,12 +1,17 @@
 //! Resources from any source that stands behind the trait: lists over several sources, reading, watching.
 
 use crate::harness::{Lab, meta};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use toolyard_engine::BoxFuture;
 use toolyard_mcp::{
     RpcError,
-    server::{Asker, Change, Page, ResourceSource},
+    server::{Asker, Change, Completing, ListedTemplate, Page, ReadContents, ResourceSource},
+    wire::{
+        Item,
+        answers::{Completion, ContentsMeta, Resource, ResourceBody, ResourceContents, Template},
+        requests::{Complete, Reference},
+    },
 };
 
 /// Numbered resources, some to a page.
@@ -33,30 +38,45 @@ impl ResourceSource for Numbers {
             }
             let from: usize = cursor.map_or(Ok(0), str::parse).map_err(|_| RpcError::params("no cursor of ours"))?;
             let to = self.count.min(from + self.page);
-            let items =
-                (from..to).map(|n| json!({"uri": format!("{}://{n}", self.name), "name": n.to_string()})).collect();
+            let resource = |n: usize| Resource {
+                uri: format!("{}://{n}", self.name),
+                name: n.to_string(),
+                title: None,
+                mime_type: None,
+                size: None,
+            };
+            let items = (from..to).map(|n| Item::Own(resource(n))).collect();
             Ok(Page { items, next: (to < self.count).then(|| to.to_string()) })
         })
     }
 
-    fn templates<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<Value>, RpcError>> {
-        Box::pin(async move { Ok(vec![json!({"uriTemplate": format!("{}://{{n}}", self.name), "name": self.name})]) })
+    fn templates<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedTemplate>, RpcError>> {
+        let uri_template = format!("{}://{{n}}", self.name);
+        let template = Template { uri_template, name: self.name.to_owned(), title: None, description: None };
+        Box::pin(async move { Ok(vec![Item::Own(template)]) })
     }
 
-    fn read<'a>(&'a self, _: &'a Asker, uri: &'a str) -> BoxFuture<'a, Result<Option<Vec<Value>>, RpcError>> {
+    fn read<'a>(&'a self, _: &'a Asker, uri: &'a str) -> BoxFuture<'a, Result<Option<Vec<ReadContents>>, RpcError>> {
         Box::pin(async move {
             let number = uri.rsplit('/').next().and_then(|n| n.parse::<usize>().ok()).filter(|n| *n < self.count);
-            Ok(number.map(|n| vec![json!({"uri": uri, "mimeType": "text/plain", "text": format!("number {n}")})]))
+            let contents = |n: usize| ResourceContents {
+                uri: uri.to_owned(),
+                mime_type: "text/plain".to_owned(),
+                body: ResourceBody::Text(format!("number {n}")),
+                meta: ContentsMeta::default(),
+            };
+            Ok(number.map(|n| vec![Item::Own(contents(n))]))
         })
     }
 
     fn complete<'a>(
         &'a self,
         _: &'a Asker,
-        params: &'a Map<String, Value>,
-    ) -> BoxFuture<'a, Result<Option<Value>, RpcError>> {
-        let ours = params["ref"]["uri"].as_str().is_some_and(|uri| self.owns(uri));
-        Box::pin(async move { Ok(ours.then(|| json!({"values": ["1", "2"], "total": 2, "hasMore": false}))) })
+        wanted: &'a Complete,
+    ) -> BoxFuture<'a, Result<Option<Completing>, RpcError>> {
+        let ours = matches!(&wanted.reference, Reference::Resource { uri, .. } if self.owns(uri));
+        let numbers = Completion { values: vec!["1".to_owned(), "2".to_owned()], total: 2, has_more: false };
+        Box::pin(async move { Ok(ours.then_some(Item::Own(numbers))) })
     }
 }
 

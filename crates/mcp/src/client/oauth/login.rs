@@ -12,7 +12,6 @@ use super::{
     token::{self, Asked, Given, Refusal},
     union,
 };
-use crate::RpcError;
 use crate::client::{
     child::Plain,
     config::{GrantKind, ServerConfig},
@@ -21,9 +20,10 @@ use crate::client::{
     mux::{Inbox, unknown},
     terms::Dialect,
 };
+use crate::{RpcError, wire::Payload};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use futures_util::future::BoxFuture;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::{fmt, path::Path, sync::Arc};
 use toolyard_protocol::{ErrorCode, Failure};
@@ -292,9 +292,9 @@ fn code_challenge(verifier: &str) -> String {
 struct Nobody;
 
 impl Inbox for Nobody {
-    fn notified(&self, _: &str, _: Map<String, Value>) {}
+    fn notified(&self, _: &str, _: Payload) {}
 
-    fn asked<'a>(&'a self, method: &'a str, _: Map<String, Value>) -> BoxFuture<'a, Result<Value, RpcError>> {
+    fn asked<'a>(&'a self, method: &'a str, _: Payload) -> BoxFuture<'a, Result<Value, RpcError>> {
         Box::pin(async move { Err(unknown(method)) })
     }
 }

@@ -302,11 +302,14 @@ impl Authorizer {
             }
             Err(Refusal::Invalid(why)) => {
                 // It will not count the next time either.
-                let _ = self.change_locked(|record| {
+                let forgotten = self.change_locked(|record| {
                     if let Some(grant) = &mut record.grant {
                         grant.refresh = None;
                     }
                 });
+                if let Err(error) = forgotten {
+                    tracing::warn!(server = self.server, error, "a refresh token that does not count is still kept");
+                }
                 Err(Refusal::Invalid(why))
             }
             Err(trouble) => Err(trouble),
@@ -356,7 +359,9 @@ impl Authorizer {
 
     /// Grows with every other token, whoever brought it.
     pub(crate) fn version(&self) -> u64 {
-        let _ = self.record();
+        if let Err(error) = self.record() {
+            tracing::warn!(server = self.server, error, "the tokens of a server cannot be read");
+        }
         self.known().version
     }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::client::config::OauthConfig;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// How a client shows at the token endpoint that it is itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,6 +143,17 @@ pub(super) async fn choose(
     }
 }
 
+/// What a client says of itself when it registers (RFC 7591).
+#[derive(Serialize)]
+struct Registration<'a> {
+    client_name: &'static str,
+    redirect_uris: [&'a str; 1],
+    grant_types: [&'static str; 2],
+    response_types: [&'static str; 1],
+    application_type: &'static str,
+    token_endpoint_auth_method: Proof,
+}
+
 #[derive(Deserialize)]
 struct Registered {
     client_id: String,
@@ -159,15 +170,16 @@ async fn register(
     redirect: &str,
 ) -> Result<Client, String> {
     let asked = Proof::to_register(server)?;
-    let body = json!({
-        "client_name": "Toolyard",
-        "redirect_uris": [redirect],
-        "grant_types": ["authorization_code", "refresh_token"],
-        "response_types": ["code"],
-        "application_type": "native",
-        "token_endpoint_auth_method": asked.as_str(),
-    });
-    let answer = fetcher.post(endpoint, "application/json", None, body.to_string()).await?;
+    let wanted = Registration {
+        client_name: "Toolyard",
+        redirect_uris: [redirect],
+        grant_types: ["authorization_code", "refresh_token"],
+        response_types: ["code"],
+        application_type: "native",
+        token_endpoint_auth_method: asked,
+    };
+    let body = serde_json::to_string(&wanted).map_err(|e| e.to_string())?;
+    let answer = fetcher.post(endpoint, "application/json", None, body).await?;
     if !answer.status.is_success() {
         return Err(format!(
             "{} refused to register a client: {}",

@@ -162,8 +162,11 @@ impl TokenFile {
             .open(&beside)
             .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
             .and_then(|()| fs::rename(&beside, &self.path));
-        if written.is_err() {
-            let _ = fs::remove_file(&beside);
+        if written.is_err()
+            && let Err(error) = fs::remove_file(&beside)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(file = %beside.display(), %error, "a file with a token could not be removed");
         }
         written.map_err(broken)
     }

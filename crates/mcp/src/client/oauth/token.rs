@@ -73,9 +73,11 @@ pub(super) async fn ask(
     let form = "application/x-www-form-urlencoded";
     let answer = fetcher.post(asked.endpoint, form, authorization, body).await.map_err(Refusal::Trouble)?;
     if !answer.status.is_success() {
-        let error = answer.body.as_ref().and_then(|body| body.get("error")).and_then(Value::as_str);
-        let is_final =
-            matches!(error, Some("invalid_grant" | "invalid_client" | "unauthorized_client" | "invalid_scope"));
+        let refused = Refused::read(answer.body.as_ref());
+        let is_final = matches!(
+            refused.error.as_deref(),
+            Some("invalid_grant" | "invalid_client" | "unauthorized_client" | "invalid_scope")
+        );
         let why = format!("no token was given out: {}", said(answer.status, answer.body.as_ref()));
         return Err(if is_final { Refusal::Invalid(why) } else { Refusal::Trouble(why) });
     }
@@ -154,10 +156,24 @@ fn issued(body: Value) -> Result<Issued, String> {
     })
 }
 
+/// An error answer (RFC 6749).
+#[derive(Default, Deserialize)]
+struct Refused {
+    error: Option<String>,
+    error_description: Option<String>,
+}
+
+impl Refused {
+    /// One that is written otherwise says nothing.
+    fn read(body: Option<&Value>) -> Self {
+        body.and_then(|body| Self::deserialize(body).ok()).unwrap_or_default()
+    }
+}
+
 /// What an authorisation server said about a failure, in its own words, cut short.
 pub(super) fn said(status: StatusCode, body: Option<&Value>) -> String {
-    let text = |key: &str| body.and_then(|body| body.get(key)).and_then(Value::as_str).map(shorten);
-    match (text("error"), text("error_description")) {
+    let Refused { error, error_description } = Refused::read(body);
+    match (error.as_deref().map(shorten), error_description.as_deref().map(shorten)) {
         (Some(error), Some(description)) => format!("{error} ({description})"),
         (Some(error), None) => error,
         _ => format!("it answered {status}"),

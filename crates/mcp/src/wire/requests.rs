@@ -1,0 +1,179 @@
+//! What clients ask of us: `_meta` and the parameters of each method.
+
+use super::{Arguments, Payload};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What `_meta` of a request says about the request itself. Values are read later, so that a wrong one is refused with a
+/// message of its own.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct RequestMeta {
+    /// The revision (2026-07-28).
+    #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
+    pub(crate) version: Option<Value>,
+    /// What the client can do (2026-07-28).
+    #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
+    pub(crate) capabilities: Option<Value>,
+    /// How loud a log message must be to be sent (2026-07-28).
+    #[serde(rename = "io.modelcontextprotocol/logLevel")]
+    pub(crate) log_level: Option<Value>,
+    /// What progress is reported with.
+    #[serde(rename = "progressToken")]
+    pub(crate) progress_token: Option<Value>,
+}
+
+impl RequestMeta {
+    /// Takes `_meta` out of a request's parameters. One that is no object says nothing.
+    pub(crate) fn take(params: &mut Payload) -> Self {
+        params.remove("_meta").and_then(|meta| serde_json::from_value(meta).ok()).unwrap_or_default()
+    }
+
+    /// Whether the request belongs to a revision without a handshake, by its own words.
+    pub(crate) fn says_modern(&self) -> bool {
+        self.version.is_some() || self.capabilities.is_some()
+    }
+}
+
+/// A request, with what its `_meta` says taken apart.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) id: Value,
+    pub(crate) method: String,
+    pub(crate) meta: RequestMeta,
+    /// The parameters without `_meta`.
+    pub(crate) params: Payload,
+}
+
+impl Request {
+    pub(crate) fn new(id: Value, method: String, mut params: Payload) -> Self {
+        let meta = RequestMeta::take(&mut params);
+        Self { id, method, meta, params }
+    }
+}
+
+/// `initialize`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Initialize {
+    pub(crate) protocol_version: String,
+    pub(crate) capabilities: Option<Value>,
+}
+
+/// `notifications/cancelled`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CancelledRequest {
+    pub(crate) request_id: Value,
+}
+
+/// `logging/setLevel`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SetLevel {
+    pub(crate) level: String,
+}
+
+/// `tools/list`, `resources/list` and the like.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Listing {
+    pub(crate) cursor: Option<String>,
+}
+
+/// What a request sends along to answer the questions of an earlier one (2026-07-28).
+pub(crate) type InputResponses = BTreeMap<String, Payload>;
+
+/// `tools/call` and `prompts/get`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NamedCall {
+    pub(crate) name: String,
+    pub(crate) arguments: Option<Arguments>,
+    pub(crate) input_responses: Option<InputResponses>,
+    pub(crate) request_state: Option<String>,
+}
+
+/// `resources/read`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ReadResource {
+    pub(crate) uri: String,
+    pub(crate) input_responses: Option<InputResponses>,
+    pub(crate) request_state: Option<String>,
+}
+
+/// `resources/subscribe` and `resources/unsubscribe`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Subscribe {
+    pub(crate) uri: String,
+}
+
+/// `subscriptions/listen` (2026-07-28), in either direction.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Listen {
+    pub(crate) notifications: ListenFilter,
+}
+
+/// What a client wants to hear of, and, in our answer, what it will.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ListenFilter {
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) tools_list_changed: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) prompts_list_changed: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) resources_list_changed: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) resource_subscriptions: Vec<String>,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// `completion/complete`. It may be passed on to an upstream server, with members that are not known here.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct Complete {
+    /// What has the argument.
+    #[serde(rename = "ref")]
+    pub reference: Reference,
+    /// The argument.
+    pub argument: CompletedArgument,
+    /// The rest, passed on as it came.
+    #[serde(flatten)]
+    pub rest: Payload,
+}
+
+/// What has an argument that can be completed.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(tag = "type")]
+pub enum Reference {
+    /// A prompt.
+    #[serde(rename = "ref/prompt")]
+    Prompt {
+        /// Its name.
+        name: String,
+        /// The rest, passed on as it came.
+        #[serde(flatten)]
+        rest: Payload,
+    },
+    /// A resource template.
+    #[serde(rename = "ref/resource")]
+    Resource {
+        /// Its URI template.
+        uri: String,
+        /// The rest, passed on as it came.
+        #[serde(flatten)]
+        rest: Payload,
+    },
+}
+
+/// An argument that can be completed.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct CompletedArgument {
+    /// Its name.
+    pub name: String,
+    /// Its value so far and whatever else is said of it, passed on as it came.
+    #[serde(flatten)]
+    pub rest: Payload,
+}

@@ -1,0 +1,139 @@
+//! A plugin as people are shown it: what it is, what it may touch, and how its processes are.
+
+use super::Loaded;
+use crate::{
+    host::line_name,
+    manifest::Permissions,
+    settings::{Grant, SandboxMode},
+};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use toolyard_mcp::{
+    Upstreams,
+    client::{Health, LeftOut, ServerStatus},
+};
+use toolyard_sandbox::launch::{MissingWall, Walls};
+
+/// A plugin as people are shown it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginInfo {
+    /// Its id.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// Its version.
+    pub version: String,
+    /// Where it came from.
+    pub source: String,
+    /// Where it lies.
+    pub folder: PathBuf,
+    /// Whether it is used.
+    pub enabled: bool,
+    /// `healthy`, `degraded` or `unavailable`.
+    pub status: Health,
+    /// What is wrong.
+    pub problems: Vec<String>,
+    /// Tools it declares.
+    pub declared: Vec<String>,
+    /// Tools that can be called.
+    pub tools: usize,
+    /// Tools left out, and why.
+    pub left_out: Vec<LeftOut>,
+    /// Tools its hooks look at; `*` for all.
+    pub hooks: Vec<String>,
+    /// Skills folders.
+    pub skills: Vec<String>,
+    /// What it says it needs to touch; absent when it does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asks: Option<Permissions>,
+    /// What it may touch.
+    pub grant: Grant,
+    /// Whether its processes run within walls.
+    pub confined: bool,
+    /// Walls that this kernel cannot put up, and what follows from that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_walls: Vec<MissingWall>,
+    /// Its processes.
+    pub processes: Vec<ServerStatus>,
+}
+
+/// What a plugin's process says of its own health.
+#[derive(Deserialize)]
+struct ReportedHealth {
+    notes: Option<Vec<String>>,
+    checks: Option<Vec<HealthCheck>>,
+}
+
+#[derive(Deserialize)]
+struct HealthCheck {
+    name: Option<String>,
+    status: Option<String>,
+    message: Option<String>,
+}
+
+impl ReportedHealth {
+    fn problems(self) -> impl Iterator<Item = String> {
+        let failed = self.checks.into_iter().flatten().filter(|check| check.status.as_deref() != Some("healthy"));
+        let told =
+            |check: HealthCheck| format!("{}: {}", check.name.unwrap_or_default(), check.message.unwrap_or_default());
+        self.notes.into_iter().flatten().chain(failed.map(told))
+    }
+}
+
+impl Loaded {
+    pub(super) fn info(
+        &self,
+        id: &str,
+        statuses: &[ServerStatus],
+        upstreams: &Upstreams,
+        sandbox: SandboxMode,
+    ) -> PluginInfo {
+        let processes: Vec<ServerStatus> =
+            statuses.iter().filter(|status| self.processes.contains(&status.name)).cloned().collect();
+        let mut problems: Vec<String> = self.problem.iter().map(|failure| failure.message.clone()).collect();
+        for process in &processes {
+            problems.extend(process.error.clone());
+            match Option::<ReportedHealth>::deserialize(&process.health) {
+                Ok(health) => problems.extend(health.into_iter().flat_map(ReportedHealth::problems)),
+                Err(error) => problems.push(format!("what it says of its health cannot be read: {error}")),
+            }
+        }
+        // A plugin is as well as the worst of its parts.
+        let status = if self.problem.is_some() || processes.iter().any(|p| p.status == Health::Unavailable) {
+            Health::Unavailable
+        } else if processes.iter().any(|p| p.status == Health::Degraded) {
+            Health::Degraded
+        } else {
+            Health::Healthy
+        };
+        let manifest = self.manifest.clone().unwrap_or_default();
+        let mut hooks: Vec<String> = Vec::new();
+        for hook in upstreams.hooks(&line_name(id)).into_iter().filter(|_| !self.processes.is_empty()) {
+            if hook.matcher.is_empty() { hooks.push("*".to_owned()) } else { hooks.extend(hook.matcher) }
+        }
+        PluginInfo {
+            id: id.to_owned(),
+            name: if manifest.name.is_empty() { id.to_owned() } else { manifest.name.clone() },
+            description: manifest.description.clone(),
+            version: self.version.clone(),
+            source: self.source.clone(),
+            folder: self.folder.clone(),
+            enabled: self.enabled,
+            status,
+            problems,
+            declared: manifest.contracts.tools.clone(),
+            tools: processes.iter().map(|p| p.tools).sum(),
+            left_out: processes.iter().flat_map(|p| p.left_out.clone()).collect(),
+            hooks,
+            skills: manifest.skills.clone(),
+            asks: manifest.permissions.clone(),
+            grant: self.grant.clone(),
+            confined: sandbox == SandboxMode::Require,
+            missing_walls: if sandbox == SandboxMode::Require { Walls::here().missing } else { Vec::new() },
+            processes,
+        }
+    }
+}
