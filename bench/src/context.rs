@@ -14,7 +14,8 @@ use toolyard_context::{
     ContextConfig, ContextStore,
     find::{
         search::{self, Find},
-        trace::{Traces, Wanted},
+        query_config::ResourceType,
+        trace::{Hit, Search, Selected, Speaker, Stats, Trace, Traces, Trigger, Wanted},
     },
     store::resources::NewResource,
 };
@@ -101,7 +102,7 @@ pub(crate) fn import(setup: &Setup) -> Result<Report> {
     let ask = |query: &str, limit: usize| {
         let asked =
             Find { query: query.to_owned(), targets: vec!["viking://resources".to_owned()], limit, ..Find::default() };
-        search::find(&account, &who, &asked, false).map_err(failed)
+        search::find(&account, &who, &asked).map_err(failed)
     };
     ask("anything", 1)?;
     let (cpu, began) = (cpu_micros(Whose::Ours)?, Instant::now());
@@ -112,7 +113,7 @@ pub(crate) fn import(setup: &Setup) -> Result<Report> {
         host_paths: true,
         ..NewResource::default()
     };
-    let told = store.import(&account, &who, &new).map_err(failed)?;
+    let imported = store.import(&account, &who, &new).map_err(failed)?;
     // Descriptions above the import are made with the first question.
     ask("anything", 1)?;
     let (cpu, wall) = ((cpu_micros(Whose::Ours)? - cpu) / 1e6, began.elapsed().as_secs_f64());
@@ -122,7 +123,7 @@ pub(crate) fn import(setup: &Setup) -> Result<Report> {
         let began = Instant::now();
         let found = ask(snippet, 10)?;
         times.push(began.elapsed().as_secs_f64() * 1e3);
-        let first = found["resources"][0]["uri"].as_str().unwrap_or_default();
+        let first = found.first().map(|hit| hit.uri.as_str()).unwrap_or_default();
         hits += usize::from(first.contains(&format!("/{name}/")));
     }
     Ok(Report::new("ctx-import", "cpu_s", Good::Below, 4.0)
@@ -133,7 +134,7 @@ pub(crate) fn import(setup: &Setup) -> Result<Report> {
         .figure("find_p50_ms", median(&times))
         .figure("find_p99_ms", quantile(&times, 0.99))
         .figure("hit1", hits as f64 / snippets.len() as f64)
-        .value("contexts", told["context_count"].clone())
+        .value("contexts", (imported.files + 2 * imported.folders).into())
         .value("files", FILES.into()))
 }
 
@@ -142,15 +143,35 @@ pub(crate) fn traces(setup: &Setup) -> Result<Report> {
     let config = ContextConfig { trace_recall_dir: Some(dir.path().to_owned()), ..ContextConfig::default() };
     let now = jiff::Timestamp::now().as_millisecond();
     let kept = Traces::open(&config, dir.path());
-    let trace = |n: usize| {
-        json!({
-            "schemaVersion": "1.0", "traceId": format!("ov_search-{n}"), "ts": now - (TRACES - n) as i64, "sessionKey": format!("agent:main:s{}", n % 500),
-            "source": if n.is_multiple_of(3) { "memory_recall" } else { "ov_search" }, "operationType": "semantic_find", "resourceTypes": ["resource", "agent"],
-            "trigger": {"query": format!("question number {n} about something that was said before")},
-            "searches": [{"resourceType": "resource", "limit": 10, "durationMs": 3, "total": 1, "results": [{"uri": "viking://resources/a/b.md", "score": 0.7}]}],
-            "selected": [{"uri": "viking://resources/a/b.md", "score": 0.7, "displayed": true}],
-            "stats": {"candidateCount": 1, "selectedCount": 1, "injectedCount": 0},
-        })
+    let uri = "viking://resources/a/b.md";
+    let hit = Hit {
+        uri: uri.to_owned(),
+        resource_type: ResourceType::Resource,
+        category: None,
+        score: Some(0.7),
+        level: Some(2),
+        abstract_preview: String::new(),
+        result_type: "resource".to_owned(),
+    };
+    let selected: Selected = serde_json::from_value(json!({
+        "uri": uri, "resourceType": "resource", "score": 0.7, "displayed": true,
+    }))?;
+    let search = Search { duration_ms: 3, total: 1, results: vec![hit], ..Search::new(ResourceType::Resource, 10) };
+    let trace = |n: usize| Trace {
+        schema_version: "1.0".to_owned(),
+        trace_id: format!("ov_search-{n}"),
+        ts: now - (TRACES - n) as i64,
+        speaker: Speaker { session_key: Some(format!("agent:main:s{}", n % 500)), ..Speaker::default() },
+        source: if n.is_multiple_of(3) { "memory_recall" } else { "ov_search" }.to_owned(),
+        operation_type: "semantic_find".to_owned(),
+        resource_types: vec![ResourceType::Resource, ResourceType::Agent],
+        trigger: Trigger {
+            query: format!("question number {n} about something that was said before"),
+            ..Trigger::default()
+        },
+        searches: vec![search.clone()],
+        selected: vec![selected.clone()],
+        stats: Stats { candidate_count: 1, selected_count: 1, ..Stats::default() },
     };
     for n in 0..TRACES {
         kept.record("default/default", trace(n));

@@ -1,5 +1,6 @@
 //! `[context]` in config.toml: the store, its tools and what they remember.
 
+use crate::find::query_config::ResourceType;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -187,6 +188,11 @@ impl Default for ContextConfig {
 }
 
 impl ContextConfig {
+    /// What is recalled when nothing is said. [`Self::check`] has refused words that mean nothing.
+    pub(crate) fn recall_types(&self) -> Vec<ResourceType> {
+        ResourceType::parse_all(self.recall_target_types.iter().map(String::as_str)).unwrap_or_default()
+    }
+
     /// What is wrong with it, if anything.
     pub fn check(&self) -> Result<(), String> {
         let range = |key: &str, value: f64, least: f64, most: f64| {
@@ -213,15 +219,8 @@ impl ContextConfig {
         if !self.target_uri.starts_with(crate::store::uri::SCHEME) {
             return Err("context.targetUri must start with viking://".to_owned());
         }
-        let unknown: Vec<&str> = self
-            .recall_target_types
-            .iter()
-            .map(String::as_str)
-            .filter(|t| !crate::find::query_config::RESOURCE_TYPES.contains(t))
-            .collect();
-        if !unknown.is_empty() {
-            return Err(format!("context.recallTargetTypes: invalid resourceTypes: {}", unknown.join(", ")));
-        }
+        ResourceType::parse_all(self.recall_target_types.iter().map(String::as_str))
+            .map_err(|why| format!("context.recallTargetTypes: {why}"))?;
         if let Some(llm) = &self.llm {
             range("llm.timeoutMs", llm.timeout_ms as f64, 1000.0, 600_000.0)?;
         }

@@ -5,7 +5,6 @@ use crate::{
     store::host_paths::HostPaths,
     wire::tools::{self, Session},
 };
-use serde_json::{Map, json};
 use std::sync::Arc;
 use toolyard_engine::{BoxFuture, CallContext, Caller, Failed, Output, Prepared, Provider};
 use toolyard_protocol::{ErrorCode, Failure, ToolCall};
@@ -60,12 +59,7 @@ impl Provider for ContextProvider {
                 }
             };
             match outcome {
-                Ok(Ok(answer)) => {
-                    let mut data = Map::new();
-                    data.insert("content".to_owned(), json!([{"type": "text", "text": answer.text}]));
-                    data.insert("details".to_owned(), answer.details);
-                    Ok(Output::data(data))
-                }
+                Ok(Ok(answer)) => Ok(Output::data(answer.into_data())),
                 Ok(Err(thrown)) => Err(Failure::new(thrown.code, thrown.message).retryable(false).into()),
                 Err(_) => Err(Failed::new(ErrorCode::InternalError, "the tool ended unexpectedly")),
             }

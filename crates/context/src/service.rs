@@ -7,7 +7,7 @@ use crate::{
     sessions::{
         archive::{self, Retain},
         model::Model,
-        tasks::Tasks,
+        tasks::{Ended, Tasks},
         writer::Writer,
     },
     store::{
@@ -16,7 +16,6 @@ use crate::{
         uri::Identity,
     },
 };
-use serde_json::{Value, json};
 use std::{
     collections::HashMap,
     path::PathBuf,
@@ -134,23 +133,20 @@ impl ContextStore {
     }
 
     /// Archives a session, and begins to summarise it. With `wait`, that is done before this returns.
-    pub fn commit(self: &Arc<Self>, who: &Identity, session: &str, retain: Retain, wait: bool) -> Result<Value> {
+    pub fn commit(self: &Arc<Self>, who: &Identity, session: &str, retain: Retain, wait: bool) -> Result<Commit> {
         let account = self.account(who)?;
         let owner = format!("{}/{}", who.account, who.user);
         let task = self.tasks.begin("session_commit", session, &owner);
         let committed = archive::commit(&account, who, session, retain, &task);
-        let failed = |error: &ApiError| crate::sessions::tasks::Ended {
-            error: Some(error.message.clone()),
-            ..Default::default()
+        let committed = committed.inspect_err(|error| self.tasks.end(&task, Ended::failed(error)))?;
+        let commit = Commit {
+            session: session.to_owned(),
+            archive: committed.archive_uri.map(|uri| NewArchive { uri, task: task.clone() }),
+            active_tokens: committed.active_tokens,
         };
-        let committed = committed.inspect_err(|error| self.tasks.end(&task, failed(error)))?;
         let Some(pending) = committed.pending else {
-            self.tasks.end(&task, crate::sessions::tasks::Ended::default());
-            return Ok(json!({
-                "session_id": session, "status": "skipped", "reason": "no_messages", "task_id": null,
-                "archive_uri": null, "archived": false, "effective_enable_working_memory": false, "trace_id": "",
-                "estimated_active_tokens": committed.active_tokens, "budget_exceeded": false,
-            }));
+            self.tasks.end(&task, Ended::default());
+            return Ok(commit);
         };
         let this = self.clone();
         let finish = move || this.tasks.end(&pending.task, archive::finish(&account, &pending, &this.writer));
@@ -158,17 +154,26 @@ impl ContextStore {
             Ok(runtime) if !wait => drop(runtime.spawn_blocking(finish)),
             _ => finish(),
         }
-        Ok(json!({
-            "session_id": session, "status": "accepted", "task_id": task, "archive_uri": committed.archive_uri,
-            "archived": true, "effective_enable_working_memory": false, "trace_id": "",
-            "estimated_active_tokens": committed.active_tokens, "budget_exceeded": false,
-        }))
+        Ok(commit)
     }
+}
 
-    /// For `status`: what is there.
-    pub fn summary(&self) -> Value {
-        let accounts = lock(&self.accounts);
-        let indexed: usize = accounts.values().map(|account| account.library.len()).sum();
-        json!({"accounts": accounts.len(), "indexed": indexed, "folder": self.root.display().to_string()})
-    }
+/// What a commit did at once.
+#[derive(Debug, Clone)]
+pub struct Commit {
+    /// The session.
+    pub session: String,
+    /// The archive; unset where there were no messages to archive.
+    pub archive: Option<NewArchive>,
+    /// Tokens of the messages that stayed live.
+    pub active_tokens: u64,
+}
+
+/// An archive that was made.
+#[derive(Debug, Clone)]
+pub struct NewArchive {
+    /// Its folder.
+    pub uri: String,
+    /// The task that summarises it.
+    pub task: String,
 }

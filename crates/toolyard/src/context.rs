@@ -79,13 +79,19 @@ pub(crate) fn register(engine: &Engine, config: &ContextConfig, provider: Arc<dy
     engine.register(entries, provider).map_err(wiring::refused)
 }
 
+/// What is read of a session that the gateway keeps.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KnownSession {
+    session_id: String,
+}
+
 /// The gateway's own ids of its sessions.
 fn session_ids(engine: &Engine) -> SessionIds {
     let store = engine.store().clone();
     Arc::new(move |key: &str| {
         let bytes = store.get(SESSIONS, key).ok().flatten()?;
-        let session: Value = serde_json::from_slice(&bytes).ok()?;
-        session["sessionId"].as_str().map(str::to_owned)
+        serde_json::from_slice::<KnownSession>(&bytes).ok().map(|session| session.session_id)
     })
 }
 
@@ -161,7 +167,7 @@ struct Params {
     text: String,
     session: Option<String>,
     prompt: Option<String>,
-    messages: Vec<Value>,
+    messages: Vec<turns::TurnMessage>,
     token_budget: Option<u64>,
 }
 

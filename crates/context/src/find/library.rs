@@ -9,7 +9,7 @@ use crate::{
         disk,
         layers::{ABSTRACT, Layers, OVERVIEW},
         memory::Fields,
-        resources::SOURCE,
+        origin::{self, Origin},
         uri::{Identity, Kind, Place},
     },
 };
@@ -46,7 +46,7 @@ struct State {
 
 /// One result of a search.
 #[derive(Debug, Clone)]
-pub(crate) struct Hit {
+pub struct Hit {
     /// Where it is; L0 and L1 are their files.
     pub uri: String,
     /// What it is.
@@ -63,6 +63,13 @@ pub(crate) struct Hit {
     pub tags: Vec<String>,
     /// The kind of memory.
     pub category: Option<String>,
+}
+
+impl Hit {
+    /// The score in four digits, which say all there is and print the same everywhere.
+    pub(crate) fn rounded_score(&self) -> f64 {
+        (f64::from(self.score) * 10_000.0).round() / 10_000.0
+    }
 }
 
 /// What is looked for.
@@ -323,10 +330,6 @@ impl Library {
         Ok(hits)
     }
 
-    /// How many files and descriptions are indexed.
-    pub(crate) fn len(&self) -> usize {
-        self.read().known.len()
-    }
 }
 
 /// The share of a memory's words that a question says.
@@ -468,8 +471,8 @@ impl State {
             } else if found.name == ABSTRACT || found.name == OVERVIEW {
                 let text = disk::read_text(&path.join(&found.name)).unwrap_or_default();
                 described[usize::from(found.name == OVERVIEW)] = Some(crate::store::layers::body(&text).to_owned());
-            } else if found.name == SOURCE {
-                let labels = crate::store::resources::labels_at(&path);
+            } else if found.name == origin::FILE {
+                let labels = Origin::tags_at(&path);
                 if !labels.is_empty() {
                     self.label(folder, labels);
                 }

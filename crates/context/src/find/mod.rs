@@ -2,8 +2,9 @@
 //! patterns (`scan.rs`), the parameters of a query (`query_config.rs`) and the traces of what was recalled (`trace/`).
 
 pub(crate) mod learned;
-pub(crate) mod library;
-pub(crate) mod query_config;
+pub mod library;
+pub mod query_config;
+pub(crate) mod recall;
 pub mod scan;
 pub mod search;
 pub mod trace;

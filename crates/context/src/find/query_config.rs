@@ -6,67 +6,246 @@ use crate::{
     store::{account::lock, disk},
 };
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, path::PathBuf, sync::Mutex, time::SystemTime};
 use toolyard_recall::index::RankingWeights;
 
-/// What can be recalled.
-pub(crate) const RESOURCE_TYPES: [&str; 3] = ["resource", "user", "agent"];
+/// Recalled memories for each candidate that is looked at, unless said otherwise.
+const CANDIDATE_MULTIPLIER: usize = 4;
+/// Results of `ov_search`, unless said otherwise.
+const OV_SEARCH_LIMIT: usize = 10;
 
-/// The weights that can be set, with their defaults.
-const WEIGHTS: [(&str, f64); 5] =
-    [("baseScore", 1.0), ("leaf", 0.12), ("event", 0.10), ("preference", 0.08), ("lexicalOverlapMax", 0.20)];
+/// What can be recalled, in the plugin's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResourceType {
+    /// Documents.
+    Resource,
+    /// What is remembered about the user.
+    User,
+    /// The same, asked for as an agent's; and skills.
+    Agent,
+    /// Conversations; only traces name them.
+    Session,
+    /// Archived conversations; only traces name them.
+    Archive,
+}
+
+impl ResourceType {
+    /// Those that somebody can ask for.
+    const RECALLED: [Self; 3] = [Self::Resource, Self::User, Self::Agent];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Resource => "resource",
+            Self::User => "user",
+            Self::Agent => "agent",
+            Self::Session => "session",
+            Self::Archive => "archive",
+        }
+    }
+
+    /// Reads the words that somebody asks for. Words that mean nothing are named in the error.
+    pub(crate) fn parse_all<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Vec<Self>, String> {
+        let (mut types, mut unknown) = (Vec::new(), Vec::new());
+        for word in words {
+            match Self::RECALLED.into_iter().find(|known| known.as_str() == word) {
+                Some(known) => types.push(known),
+                None => unknown.push(word),
+            }
+        }
+        if unknown.is_empty() { Ok(types) } else { Err(format!("invalid resourceTypes: {}", unknown.join(", "))) }
+    }
+
+    /// The same from a text with commas or spaces between.
+    pub(crate) fn parse_text(text: &str) -> Result<Vec<Self>, String> {
+        Self::parse_all(text.split([',', ' ', '\n']).map(str::trim).filter(|word| !word.is_empty()))
+    }
+}
+
+/// How much each sign counts in the order of memories.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Weights {
+    base_score: f64,
+    leaf: f64,
+    event: f64,
+    preference: f64,
+    lexical_overlap_max: f64,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self { base_score: 1.0, leaf: 0.12, event: 0.10, preference: 0.08, lexical_overlap_max: 0.20 }
+    }
+}
+
+impl Weights {
+    fn field(&mut self, name: &str) -> Option<&mut f64> {
+        Some(match name {
+            "baseScore" => &mut self.base_score,
+            "leaf" => &mut self.leaf,
+            "event" => &mut self.event,
+            "preference" => &mut self.preference,
+            "lexicalOverlapMax" => &mut self.lexical_overlap_max,
+            _ => return None,
+        })
+    }
+}
+
+/// Numbers by name.
+type Numbers = BTreeMap<String, f64>;
+
+/// What a request, a session or a claw sets.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct QueryParams {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) recall_limit: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) candidate_multiplier: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) candidate_limit: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) score_threshold: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_injected_chars: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ov_search_limit: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) recall_prefer_abstract: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) resource_types: Option<Vec<ResourceType>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) target_uri: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ranking_weights: Option<Numbers>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) resource_type_weights: Option<Numbers>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) category_weights: Option<Numbers>,
+}
+
+/// Reads a value that was written as JSON in a command.
+fn read<T: DeserializeOwned>(name: &str, text: &str, what: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|_| format!("{name} must be {what}"))
+}
+
+impl QueryParams {
+    /// Sets a parameter from a command's text, brought into its range.
+    pub(crate) fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
+        let number = || read::<f64>(name, text, "a number");
+        let count = |least: f64, most: f64| number().map(|n| Some(n.floor().clamp(least, most) as usize));
+        match name {
+            "recallLimit" => self.recall_limit = count(1.0, 50.0)?,
+            "candidateMultiplier" => self.candidate_multiplier = count(1.0, 20.0)?,
+            "candidateLimit" => self.candidate_limit = count(1.0, 200.0)?,
+            "maxInjectedChars" => self.max_injected_chars = count(100.0, 50_000.0)?,
+            "ovSearchLimit" => self.ov_search_limit = count(1.0, 100.0)?,
+            "scoreThreshold" => self.score_threshold = Some(number()?.clamp(0.0, 1.0)),
+            "recallPreferAbstract" => self.recall_prefer_abstract = Some(read(name, text, "true or false")?),
+            "resourceTypes" => self.resource_types = Some(ResourceType::parse_text(text)?),
+            "targetUri" if text.starts_with(crate::store::uri::SCHEME) => self.target_uri = Some(text.to_owned()),
+            "targetUri" => return Err("targetUri must start with viking://".to_owned()),
+            "rankingWeights" => {
+                let weights = numbers(name, text, 0.0)?;
+                if let Some(key) = weights.keys().find(|key| Weights::default().field(key).is_none()) {
+                    return Err(format!("{name} has no weight {key}"));
+                }
+                self.ranking_weights = Some(weights);
+            }
+            "resourceTypeWeights" => self.resource_type_weights = Some(numbers(name, text, -1.0)?),
+            "categoryWeights" => self.category_weights = Some(numbers(name, text, -1.0)?),
+            _ => return Err(format!("unknown query config field: {name}")),
+        }
+        Ok(())
+    }
+
+    /// Takes a parameter out. A name that there is not is as good as unset.
+    pub(crate) fn unset(&mut self, name: &str) {
+        match name {
+            "recallLimit" => self.recall_limit = None,
+            "candidateMultiplier" => self.candidate_multiplier = None,
+            "candidateLimit" => self.candidate_limit = None,
+            "maxInjectedChars" => self.max_injected_chars = None,
+            "ovSearchLimit" => self.ov_search_limit = None,
+            "scoreThreshold" => self.score_threshold = None,
+            "recallPreferAbstract" => self.recall_prefer_abstract = None,
+            "resourceTypes" => self.resource_types = None,
+            "targetUri" => self.target_uri = None,
+            "rankingWeights" => self.ranking_weights = None,
+            "resourceTypeWeights" => self.resource_type_weights = None,
+            "categoryWeights" => self.category_weights = None,
+            _ => {}
+        }
+    }
+}
+
+fn numbers(name: &str, text: &str, least: f64) -> Result<Numbers, String> {
+    let given: Numbers = read(name, text, "an object of numbers")?;
+    Ok(given.into_iter().map(|(key, n)| (key, n.clamp(least, 2.0))).collect())
+}
 
 /// Everything at its effective value.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Effective {
     pub(crate) recall_limit: usize,
     pub(crate) candidate_multiplier: usize,
     pub(crate) candidate_limit: usize,
     pub(crate) score_threshold: f64,
     pub(crate) max_injected_chars: usize,
+    #[serde(rename = "recallPreferAbstract")]
     pub(crate) prefer_abstract: bool,
-    pub(crate) resource_types: Vec<String>,
+    pub(crate) resource_types: Vec<ResourceType>,
     pub(crate) ov_search_limit: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) target_uri: Option<String>,
-    pub(crate) weights: Map<String, Value>,
-    pub(crate) resource_type_weights: Map<String, Value>,
-    pub(crate) category_weights: Map<String, Value>,
-    sources: Map<String, Value>,
+    #[serde(rename = "rankingWeights")]
+    pub(crate) weights: Weights,
+    pub(crate) resource_type_weights: Numbers,
+    pub(crate) category_weights: Numbers,
+    /// Where each value comes from: `request`, `session`, `claw`, `static` (the configuration) or `default`.
+    sources: BTreeMap<&'static str, &'static str>,
     pub(crate) warnings: Vec<String>,
 }
 
 impl Effective {
-    pub(crate) fn to_value(&self) -> Value {
-        let mut value = json!({
-            "recallLimit": self.recall_limit, "candidateMultiplier": self.candidate_multiplier,
-            "candidateLimit": self.candidate_limit, "scoreThreshold": self.score_threshold,
-            "maxInjectedChars": self.max_injected_chars, "recallPreferAbstract": self.prefer_abstract,
-            "resourceTypes": self.resource_types, "ovSearchLimit": self.ov_search_limit,
-        });
-        if let Some(uri) = &self.target_uri {
-            value["targetUri"] = uri.as_str().into();
-        }
-        value["rankingWeights"] = Value::Object(self.weights.clone());
-        value["resourceTypeWeights"] = Value::Object(self.resource_type_weights.clone());
-        value["categoryWeights"] = Value::Object(self.category_weights.clone());
-        value["sources"] = Value::Object(self.sources.clone());
-        value["warnings"] = self.warnings.clone().into();
-        value
-    }
-
     /// As the index weighs.
     pub(crate) fn ranking(&self) -> RankingWeights {
-        let weight = |name: &str| self.weights.get(name).and_then(Value::as_f64).unwrap_or_default() as f32;
         RankingWeights {
-            base_score: weight("baseScore"),
-            leaf: weight("leaf"),
-            event: weight("event"),
-            preference: weight("preference"),
-            lexical_overlap_max: weight("lexicalOverlapMax"),
+            base_score: self.weights.base_score as f32,
+            leaf: self.weights.leaf as f32,
+            event: self.weights.event as f32,
+            preference: self.weights.preference as f32,
+            lexical_overlap_max: self.weights.lexical_overlap_max as f32,
             ..RankingWeights::default()
         }
+    }
+}
+
+/// The parameters of all scopes, the nearest first, and where each value was taken from.
+struct Layers<'a> {
+    layers: [(&'static str, &'a QueryParams); 3],
+    sources: BTreeMap<&'static str, &'static str>,
+}
+
+impl Layers<'_> {
+    fn find<T>(&self, of: impl Fn(&QueryParams) -> Option<T>) -> Option<(&'static str, T)> {
+        self.layers.iter().find_map(|(from, params)| of(params).map(|value| (*from, value)))
+    }
+
+    /// The nearest value, or another one that comes from `source`.
+    fn pick<T>(
+        &mut self,
+        name: &'static str,
+        of: impl Fn(&QueryParams) -> Option<T>,
+        (source, fallback): (&'static str, T),
+    ) -> T {
+        let (from, value) = self.find(of).unwrap_or((source, fallback));
+        self.sources.insert(name, from);
+        value
     }
 }
 
@@ -74,7 +253,7 @@ impl Effective {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Entry {
-    params: Map<String, Value>,
+    params: QueryParams,
     updated_at: String,
     updated_by: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -124,10 +303,10 @@ impl QueryConfigs {
             && let Ok(modified) = std::fs::metadata(path).and_then(|meta| meta.modified())
             && state.1 != Some(modified)
         {
-            match disk::read_text(path).ok().and_then(|text| serde_json::from_str(&text).ok()) {
-                Some(file) => *state = (file, Some(modified)),
-                None => {
-                    tracing::warn!(path = %path.display(), "the query configuration cannot be read and is left as it was")
+            match disk::read_text(path).map_err(serde_json::Error::io).and_then(|text| serde_json::from_str(&text)) {
+                Ok(file) => *state = (file, Some(modified)),
+                Err(error) => {
+                    tracing::warn!(%error, path = %path.display(), "the query configuration cannot be read and is left as it was");
                 }
             }
         }
@@ -140,97 +319,70 @@ impl QueryConfigs {
         config: &ContextConfig,
         session: Option<&str>,
         claw: &str,
-        request: &Map<String, Value>,
+        request: &QueryParams,
     ) -> Effective {
         let file = self.current();
-        let empty = Map::new();
-        let of = |entry: Option<&Entry>| entry.map_or_else(Map::new, |e| e.params.clone());
-        let session = of(session.and_then(|key| file.sessions.get(key)));
-        let claw = of(file.claws.get(claw));
-        let layers = [("request", request), ("session", &session), ("claw", &claw), ("static", &empty)];
-        let mut sources = Map::new();
-        let mut pick = |name: &str, fallback: Value, source: &str| -> Value {
-            let found = layers.iter().find_map(|(from, map)| map.get(name).map(|value| (*from, value.clone())));
-            let (from, value) = found.unwrap_or((source, fallback));
-            if name != "targetUri" || !value.is_null() {
-                sources.insert(name.to_owned(), from.into());
-            }
-            value
-        };
-        let count = |value: &Value, least: u64, most: u64| {
-            let n = value.as_f64().unwrap_or_default().floor().clamp(least as f64, most as f64);
-            n as usize
-        };
-        let recall_limit = count(&pick("recallLimit", config.recall_limit.into(), "static"), 1, 50);
-        let multiplier = count(&pick("candidateMultiplier", 4.into(), "default"), 1, 20);
-        let set = layers.iter().find_map(|(from, map)| map.get("candidateLimit").map(|v| (*from, v.clone())));
-        let mut warnings = Vec::new();
-        let computed = (recall_limit * multiplier).clamp(20, 200);
-        let candidate_limit = match &set {
-            Some((_, value)) => {
-                let given = count(value, 1, 200);
-                if given < recall_limit {
-                    warnings.push("candidateLimit was raised to recallLimit".to_owned());
-                }
-                given.max(recall_limit)
-            }
-            None => computed.max(recall_limit),
-        };
-        // Computed from something that was set, it comes from where that was set.
-        let limit_source = set.map_or_else(
-            || {
-                let from = |name: &str| layers.iter().find_map(|(from, map)| map.contains_key(name).then_some(*from));
-                from("recallLimit").or_else(|| from("candidateMultiplier")).unwrap_or("default")
-            },
-            |(from, _)| from,
-        );
-        pick("candidateLimit", candidate_limit.into(), limit_source);
-        let score_threshold = pick("scoreThreshold", config.recall_score_threshold.into(), "static");
-        let max_injected = pick("maxInjectedChars", config.recall_max_injected_chars.into(), "static");
-        let prefer_abstract = pick("recallPreferAbstract", config.recall_prefer_abstract.into(), "static");
-        let mut types = config.recall_target_types.clone();
-        if config.recall_resources && !types.iter().any(|t| t == "resource") {
-            types.push("resource".to_owned());
+        let none = QueryParams::default();
+        let of = |entry: Option<&Entry>| entry.map_or(none.clone(), |entry| entry.params.clone());
+        let (session, claw) = (of(session.and_then(|key| file.sessions.get(key))), of(file.claws.get(claw)));
+        let layers = [("request", request), ("session", &session), ("claw", &claw)];
+        let mut layers = Layers { layers, sources: BTreeMap::new() };
+        let recall_limit = layers.pick("recallLimit", |p| p.recall_limit, ("static", config.recall_limit)).clamp(1, 50);
+        let candidate_multiplier = layers
+            .pick("candidateMultiplier", |p| p.candidate_multiplier, ("default", CANDIDATE_MULTIPLIER))
+            .clamp(1, 20);
+        let (candidate_limit, warnings) = candidates(&mut layers, recall_limit, candidate_multiplier);
+        let mut types = config.recall_types();
+        if config.recall_resources && !types.contains(&ResourceType::Resource) {
+            types.push(ResourceType::Resource);
         }
-        let resource_types = pick("resourceTypes", types.into(), "static");
-        let ov_search_limit = pick("ovSearchLimit", 10.into(), "default");
-        let target_uri = pick("targetUri", Value::Null, "default");
-        let mut weights: Map<String, Value> =
-            WEIGHTS.iter().map(|(name, value)| ((*name).to_owned(), number(*value))).collect();
-        if let Value::Object(set) = pick("rankingWeights", json!({}), "default") {
-            weights.extend(set);
+        let target_uri = layers.find(|p| p.target_uri.clone());
+        if let Some((from, _)) = &target_uri {
+            layers.sources.insert("targetUri", from);
         }
-        let object = |value: Value| if let Value::Object(map) = value { map } else { Map::new() };
-        let maps = |name: &str| object(layers.iter().find_map(|(_, map)| map.get(name).cloned()).unwrap_or_default());
+        let mut weights = Weights::default();
+        for (name, weight) in layers.pick("rankingWeights", |p| p.ranking_weights.clone(), ("default", Numbers::new()))
+        {
+            if let Some(field) = weights.field(&name) {
+                *field = weight;
+            }
+        }
         Effective {
             recall_limit,
-            candidate_multiplier: multiplier,
+            candidate_multiplier,
             candidate_limit,
-            score_threshold: score_threshold.as_f64().unwrap_or_default().clamp(0.0, 1.0),
-            max_injected_chars: count(&max_injected, 100, 50_000),
-            prefer_abstract: prefer_abstract.as_bool().unwrap_or_default(),
-            resource_types: resource_types
-                .as_array()
-                .map(|all| all.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect())
-                .unwrap_or_default(),
-            ov_search_limit: count(&ov_search_limit, 1, 100),
-            target_uri: target_uri.as_str().map(str::to_owned),
+            score_threshold: layers
+                .pick("scoreThreshold", |p| p.score_threshold, ("static", config.recall_score_threshold))
+                .clamp(0.0, 1.0),
+            max_injected_chars: layers
+                .pick("maxInjectedChars", |p| p.max_injected_chars, ("static", config.recall_max_injected_chars))
+                .clamp(100, 50_000),
+            prefer_abstract: layers.pick(
+                "recallPreferAbstract",
+                |p| p.recall_prefer_abstract,
+                ("static", config.recall_prefer_abstract),
+            ),
+            resource_types: layers.pick("resourceTypes", |p| p.resource_types.clone(), ("static", types)),
+            ov_search_limit: layers
+                .pick("ovSearchLimit", |p| p.ov_search_limit, ("default", OV_SEARCH_LIMIT))
+                .clamp(1, 100),
+            target_uri: target_uri.map(|(_, uri)| uri),
             weights,
-            resource_type_weights: maps("resourceTypeWeights"),
-            category_weights: maps("categoryWeights"),
-            sources,
+            resource_type_weights: layers.find(|p| p.resource_type_weights.clone()).map(|f| f.1).unwrap_or_default(),
+            category_weights: layers.find(|p| p.category_weights.clone()).map(|f| f.1).unwrap_or_default(),
+            sources: layers.sources,
             warnings,
         }
     }
 
-    /// Changes a scope's parameters. Keys are those of [`QueryConfigs::session_key`] and peers' ids.
+    /// Changes a scope's parameters. Keys are those of sessions (`ov:<id>`) and peers' ids.
     pub(crate) fn change(
         &self,
         scope: Scope,
         key: &str,
         by: &str,
-        change: impl FnOnce(&mut Map<String, Value>),
-    ) -> Result<Map<String, Value>, String> {
+        change: impl FnOnce(&mut QueryParams),
+    ) -> Result<QueryParams, String> {
         self.current();
         let mut state = lock(&self.state);
         let now = Timestamp::now().to_string();
@@ -246,11 +398,11 @@ impl QueryConfigs {
             entry.peer_id = key.to_owned();
         }
         let params = entry.params.clone();
-        if params.is_empty() {
+        if params == QueryParams::default() {
             entries.remove(key);
         }
         if let Some(path) = &self.path {
-            let text = serde_json::to_vec_pretty(&state.0).unwrap_or_default();
+            let text = serde_json::to_vec_pretty(&state.0).map_err(|e| e.to_string())?;
             if let Some(folder) = path.parent() {
                 std::fs::create_dir_all(folder).map_err(|e| e.to_string())?;
             }
@@ -261,93 +413,43 @@ impl QueryConfigs {
     }
 }
 
-fn number(value: f64) -> Value {
-    // 1 rather than 1.0, as it is written in configurations.
-    if value.fract() == 0.0 { json!(value as i64) } else { json!(value) }
-}
-
-/// Checks a parameter that somebody wants to set, and brings it into its range.
-pub(crate) fn checked(name: &str, given: &Value) -> Result<Value, String> {
-    let bad = |what: &str| Err(format!("{name} must be {what}"));
-    let parsed = match given {
-        // Commands give text.
-        Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| given.clone()),
-        other => other.clone(),
-    };
-    let count = |least: f64, most: f64| match parsed.as_f64() {
-        Some(n) => Ok(json!(n.floor().clamp(least, most) as i64)),
-        None => bad("a number"),
-    };
-    match name {
-        "recallLimit" => count(1.0, 50.0),
-        "candidateMultiplier" => count(1.0, 20.0),
-        "candidateLimit" => count(1.0, 200.0),
-        "maxInjectedChars" => count(100.0, 50_000.0),
-        "ovSearchLimit" => count(1.0, 100.0),
-        "scoreThreshold" => match parsed.as_f64() {
-            Some(n) => Ok(number(n.clamp(0.0, 1.0))),
-            None => bad("a number"),
-        },
-        "recallPreferAbstract" => match parsed.as_bool() {
-            Some(flag) => Ok(flag.into()),
-            None => bad("true or false"),
-        },
-        "resourceTypes" => resource_types(given).map(Value::from),
-        "targetUri" => match given.as_str() {
-            Some(uri) if uri.starts_with(crate::store::uri::SCHEME) => Ok(uri.into()),
-            _ => Err("targetUri must start with viking://".to_owned()),
-        },
-        "rankingWeights" | "resourceTypeWeights" | "categoryWeights" => {
-            let Value::Object(map) = parsed else { return bad("an object of numbers") };
-            let least = if name == "rankingWeights" { 0.0 } else { -1.0 };
-            let mut out = Map::new();
-            for (key, value) in map {
-                if name == "rankingWeights" && !WEIGHTS.iter().any(|(known, _)| *known == key) {
-                    return Err(format!("{name} has no weight {key}"));
-                }
-                let Some(n) = value.as_f64() else { return bad("an object of numbers") };
-                out.insert(key, number(n.clamp(least, 2.0)));
-            }
-            Ok(Value::Object(out))
-        }
-        _ => Err(format!("unknown query config field: {name}")),
+/// How many candidates are looked at, and what is to be said about it.
+fn candidates(layers: &mut Layers<'_>, recall_limit: usize, multiplier: usize) -> (usize, Vec<String>) {
+    if let Some((from, given)) = layers.find(|p| p.candidate_limit) {
+        layers.sources.insert("candidateLimit", from);
+        let given = given.clamp(1, 200);
+        let raised = (given < recall_limit).then(|| "candidateLimit was raised to recallLimit".to_owned());
+        return (given.max(recall_limit), raised.into_iter().collect());
     }
-}
-
-/// Reads resource types from a list or a text with commas.
-pub(crate) fn resource_types(given: &Value) -> Result<Vec<String>, String> {
-    let words: Vec<String> = match given {
-        Value::String(text) => {
-            text.split([',', ' ', '\n']).map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned).collect()
-        }
-        Value::Array(all) => all.iter().map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).collect(),
-        _ => Vec::new(),
-    };
-    let unknown: Vec<&str> = words.iter().map(String::as_str).filter(|w| !RESOURCE_TYPES.contains(w)).collect();
-    if unknown.is_empty() { Ok(words) } else { Err(format!("invalid resourceTypes: {}", unknown.join(", "))) }
+    // Computed from something that was set, it comes from where that was set.
+    let from = layers.find(|p| p.recall_limit).or_else(|| layers.find(|p| p.candidate_multiplier));
+    layers.sources.insert("candidateLimit", from.map_or("default", |(from, _)| from));
+    ((recall_limit * multiplier).clamp(20, 200).max(recall_limit), Vec::new())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn limit(n: usize) -> impl FnOnce(&mut QueryParams) {
+        move |params| params.recall_limit = Some(n)
+    }
+
     #[test]
     fn layers_go_request_session_claw_static_and_the_candidates_follow_the_limit() {
         let configs = QueryConfigs::open(None);
         let config = ContextConfig::default();
-        let plain = configs.effective(&config, None, "main", &Map::new());
+        let nothing = QueryParams::default();
+        let plain = configs.effective(&config, None, "main", &nothing);
         assert_eq!((plain.recall_limit, plain.candidate_limit), (6, 24));
         assert_eq!(plain.sources["candidateLimit"], "default");
-        configs.change(Scope::Claw, "main", "t", |p| drop(p.insert("recallLimit".into(), 9.into()))).unwrap();
-        configs.change(Scope::Session, "ov:s", "t", |p| drop(p.insert("recallLimit".into(), 3.into()))).unwrap();
-        let set = configs.effective(&config, Some("ov:s"), "main", &Map::new());
+        configs.change(Scope::Claw, "main", "t", limit(9)).unwrap();
+        configs.change(Scope::Session, "ov:s", "t", limit(3)).unwrap();
+        let set = configs.effective(&config, Some("ov:s"), "main", &nothing);
         assert_eq!((set.recall_limit, set.candidate_limit), (3, 20));
-        assert_eq!(
-            (&set.sources["recallLimit"], &set.sources["candidateLimit"]),
-            (&json!("session"), &json!("session"))
-        );
-        assert_eq!(configs.effective(&config, None, "main", &Map::new()).recall_limit, 9);
-        let request = Map::from_iter([("recallLimit".to_owned(), json!(999)), ("candidateLimit".to_owned(), json!(2))]);
+        assert_eq!((set.sources["recallLimit"], set.sources["candidateLimit"]), ("session", "session"));
+        assert_eq!(configs.effective(&config, None, "main", &nothing).recall_limit, 9);
+        let request = QueryParams { recall_limit: Some(999), candidate_limit: Some(2), ..QueryParams::default() };
         let asked = configs.effective(&config, Some("ov:s"), "main", &request);
         assert_eq!((asked.recall_limit, asked.candidate_limit), (50, 50));
         assert_eq!(asked.warnings, ["candidateLimit was raised to recallLimit"]);
@@ -355,16 +457,22 @@ mod tests {
 
     #[test]
     fn values_are_checked_and_kept_in_a_file_that_others_may_change() {
-        assert_eq!(checked("scoreThreshold", &json!("0.3")), Ok(json!(0.3)));
-        assert_eq!(checked("recallLimit", &json!(99)), Ok(json!(50)));
-        assert!(checked("targetUri", &json!("x")).unwrap_err().contains("viking://"));
-        assert_eq!(checked("resourceTypes", &json!("user,session")), Err("invalid resourceTypes: session".to_owned()));
-        assert!(checked("nope", &json!(1)).is_err());
+        let mut params = QueryParams::default();
+        params.set("scoreThreshold", "0.3").unwrap();
+        params.set("recallLimit", "99").unwrap();
+        params.set("rankingWeights", r#"{"leaf": 5}"#).unwrap();
+        assert_eq!((params.score_threshold, params.recall_limit), (Some(0.3), Some(50)));
+        assert_eq!(params.ranking_weights.as_ref().unwrap()["leaf"], 2.0);
+        assert!(params.set("targetUri", "x").unwrap_err().contains("viking://"));
+        assert_eq!(params.set("resourceTypes", "user,session"), Err("invalid resourceTypes: session".to_owned()));
+        assert!(params.set("nope", "1").is_err() && params.set("recallLimit", "many").is_err());
+        assert!(params.set("rankingWeights", r#"{"nope": 1}"#).is_err());
+        params.unset("recallLimit");
+        assert_eq!(params.recall_limit, None);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("q.json");
-        let configs = QueryConfigs::open(Some(path.clone()));
-        configs.change(Scope::Claw, "main", "t", |p| drop(p.insert("recallLimit".into(), 2.into()))).unwrap();
+        QueryConfigs::open(Some(path.clone())).change(Scope::Claw, "main", "t", limit(2)).unwrap();
         let again = QueryConfigs::open(Some(path));
-        assert_eq!(again.effective(&ContextConfig::default(), None, "main", &Map::new()).recall_limit, 2);
+        assert_eq!(again.effective(&ContextConfig::default(), None, "main", &QueryParams::default()).recall_limit, 2);
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 use regex::RegexBuilder;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 /// A pattern is at most this long.
 const MAX_PATTERN_BYTES: usize = 4096;
@@ -40,8 +40,34 @@ pub struct Grep<'a> {
     pub exclude: Option<Place>,
 }
 
-/// What `grep` answers.
-pub fn grep(account: &Account, who: &Identity, place: &Place, how: &Grep<'_>) -> Result<Value> {
+/// A line that fits.
+#[derive(Debug, Clone, Serialize)]
+pub struct GrepMatch {
+    /// Its number, from 1 on.
+    pub line: usize,
+    /// Its file.
+    pub uri: String,
+    /// What it says.
+    pub content: String,
+    /// The lines before it, where they were asked for,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before_context: Option<Vec<String>>,
+    /// and those after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_context: Option<Vec<String>>,
+}
+
+/// The lines that fit, and how many files were looked through.
+#[derive(Debug, Clone, Default)]
+pub struct Grepped {
+    /// In the order of the files.
+    pub matches: Vec<GrepMatch>,
+    /// Files that were read.
+    pub files_scanned: usize,
+}
+
+/// Looks for a pattern in files.
+pub fn grep(account: &Account, who: &Identity, place: &Place, how: &Grep<'_>) -> Result<Grepped> {
     if how.pattern.len() > MAX_PATTERN_BYTES {
         return Err(ApiError::argument(format!("pattern is longer than {MAX_PATTERN_BYTES} bytes")));
     }
@@ -50,8 +76,8 @@ pub fn grep(account: &Account, who: &Identity, place: &Place, how: &Grep<'_>) ->
         .size_limit(MAX_PATTERN_MEMORY)
         .build()
         .map_err(|error| ApiError::argument(format!("Invalid regular expression: {error}")))?;
-    let mut matches = Vec::new();
-    let mut scanned = 0usize;
+    let mut found = Grepped::default();
+    let context = |lines: &[&str]| Some(lines.iter().map(|line| (*line).to_owned()).collect());
     files(account, who, place, how.level_limit, &mut |file| {
         if how.exclude.as_ref().is_some_and(|out| file.is_within(out)) {
             return Ok(true);
@@ -60,32 +86,31 @@ pub fn grep(account: &Account, who: &Identity, place: &Place, how: &Grep<'_>) ->
         if disk::look(&path)?.is_none_or(|found| found.size > MAX_SEARCHED_BYTES) {
             return Ok(true);
         }
-        scanned += 1;
+        found.files_scanned += 1;
         let Ok(whole) = disk::read_text(&path) else { return Ok(true) };
         let text = Library::readable(file, &whole);
         let lines: Vec<&str> = text.lines().collect();
         for (at, line) in lines.iter().enumerate().filter(|(_, line)| pattern.is_match(line)) {
-            let mut found = json!({"line": at + 1, "uri": file.to_string(), "content": line});
-            if how.before > 0 {
-                found["before_context"] = lines[at.saturating_sub(how.before.min(MAX_CONTEXT))..at].into();
-            }
-            if how.after > 0 {
-                let end = (at + 1 + how.after.min(MAX_CONTEXT)).min(lines.len());
-                found["after_context"] = lines[at + 1..end].into();
-            }
-            matches.push(found);
-            if matches.len() >= how.node_limit {
+            let before = &lines[at.saturating_sub(how.before.min(MAX_CONTEXT))..at];
+            let after = &lines[at + 1..(at + 1 + how.after.min(MAX_CONTEXT)).min(lines.len())];
+            found.matches.push(GrepMatch {
+                line: at + 1,
+                uri: file.to_string(),
+                content: (*line).to_owned(),
+                before_context: if how.before > 0 { context(before) } else { None },
+                after_context: if how.after > 0 { context(after) } else { None },
+            });
+            if found.matches.len() >= how.node_limit {
                 return Ok(false);
             }
         }
         Ok(true)
     })?;
-    let count = matches.len();
-    Ok(json!({"matches": matches, "count": count, "match_count": count, "files_scanned": scanned}))
+    Ok(found)
 }
 
-/// What `glob` answers.
-pub fn glob(account: &Account, who: &Identity, place: &Place, pattern: &str, limit: usize) -> Result<Value> {
+/// The files whose path below a place fits a pattern.
+pub fn glob(account: &Account, who: &Identity, place: &Place, pattern: &str, limit: usize) -> Result<Vec<String>> {
     if pattern.len() > MAX_PATTERN_BYTES {
         return Err(ApiError::argument(format!("pattern is longer than {MAX_PATTERN_BYTES} bytes")));
     }
@@ -105,10 +130,7 @@ pub fn glob(account: &Account, who: &Identity, place: &Place, pattern: &str, lim
         }
         Ok(matches.len() < limit)
     })?;
-    Ok(json!({"count": matches.len(), "matches": matches})).map(|told| {
-        // The original's order of keys.
-        json!({"matches": told["matches"], "count": told["count"]})
-    })
+    Ok(matches)
 }
 
 /// Goes through files that are not hidden, until told to stop.

@@ -4,7 +4,7 @@
 use crate::{
     error::{ApiError, Result},
     find::library::Wanted,
-    sessions::{self, archives, jsonl, message_tokens, next_archive, place, tasks::Ended, writer::Writer},
+    sessions::{self, Message, Role, archives, jsonl, next_archive, place, tasks::Ended, writer::Writer},
     store::{
         account::{Account, lock},
         disk::{self, Keep},
@@ -15,9 +15,8 @@ use crate::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use toolyard_recall::extract::{self, Change, Known, Memory, Message, Options};
+use toolyard_recall::extract::{self, Change, Known, Memory, Options};
 
 /// Memories that are compared with a new one.
 const COMPARED: usize = 8;
@@ -42,6 +41,68 @@ impl Pending {
     pub(crate) fn session(&self) -> &str {
         &self.session
     }
+}
+
+/// What is noted beside an archive's messages.
+#[derive(Serialize)]
+struct ArchiveMeta<'a> {
+    session_id: &'a str,
+    archive_id: &'a str,
+    created_at: String,
+    message_count: usize,
+    task_id: &'a str,
+    first_message_id: Option<&'a str>,
+    last_message_id: Option<&'a str>,
+    tokens: u64,
+}
+
+/// What became of one memory.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct MemoryChange {
+    /// What was done.
+    pub change: Done,
+    /// The memory's file.
+    pub uri: String,
+    /// What sort of memory it is.
+    pub category: String,
+}
+
+/// What was done with a memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Done {
+    /// It is new.
+    Create,
+    /// It stands in the place of one that it corrects.
+    Replace,
+    /// It was known; now it is known that it was said again.
+    Repeat,
+}
+
+/// The changes that an archive made to memories, kept beside it.
+#[derive(Serialize)]
+struct MemoryDiff<'a> {
+    changes: &'a [MemoryChange],
+}
+
+/// What the second phase of a commit did.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Extraction {
+    /// The session.
+    pub session_id: String,
+    /// The archive; unset where a crash left nothing to archive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub archive_uri: Option<String>,
+    /// Whether there is an archive.
+    pub archived: bool,
+    /// Memories by category; what was said again counts.
+    pub memories_extracted: BTreeMap<String, u64>,
+    /// What a language model should have done and did not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
+    /// What became of each memory.
+    #[serde(skip)]
+    pub changes: Vec<MemoryChange>,
 }
 
 /// What the first phase did.
@@ -82,18 +143,18 @@ impl Retain {
         Self { turns: Some(count.unwrap_or(KEPT_TURNS)), ..Self::default() }
     }
 
-    fn count(&self, messages: &[Value]) -> usize {
+    fn count(&self, messages: &[Message]) -> usize {
         match self.turns {
             _ if self.reset => 0,
             None => self.messages,
             Some(turns) => {
                 let (mut kept, mut seen, mut used) = (0, 0, 0);
                 for (at, message) in messages.iter().enumerate().rev() {
-                    used += message_tokens(message);
+                    used += message.tokens();
                     if seen >= turns || (used > KEPT_TOKENS && seen > 0) {
                         break;
                     }
-                    if message["role"] == "user" {
+                    if message.role == Role::User {
                         seen += 1;
                         kept = messages.len() - at;
                     }
@@ -131,17 +192,22 @@ pub(crate) fn commit(account: &Account, who: &Identity, id: &str, retain: Retain
     };
     // First what says that there is something to finish, then the archive, then the live messages: whatever a crash
     // leaves undone can be told from what is there.
-    disk::write(&marker(account, &pending), &serde_json::to_vec(&pending).unwrap_or_default(), Keep::Durable)?;
+    disk::write(&marker(account, &pending), &serde_json::to_vec(&pending)?, Keep::Durable)?;
     let folder = account.path(&place(who, id));
     let (archived, kept) = session.messages.split_at(count);
     let staged = account.staging()?;
-    std::fs::write(staged.join("messages.jsonl"), jsonl::lines(archived))?;
-    let meta = json!({
-        "session_id": id, "archive_id": archive, "created_at": Timestamp::now().to_string(), "message_count": count,
-        "task_id": task, "first_message_id": archived.first().map(|m| &m["id"]), "last_message_id": archived.last().map(|m| &m["id"]),
-        "tokens": archived.iter().map(message_tokens).sum::<u64>(),
-    });
-    std::fs::write(staged.join(".meta.json"), meta.to_string())?;
+    std::fs::write(staged.join("messages.jsonl"), jsonl::lines(archived)?)?;
+    let meta = ArchiveMeta {
+        session_id: id,
+        archive_id: &archive,
+        created_at: Timestamp::now().to_string(),
+        message_count: count,
+        task_id: task,
+        first_message_id: archived.first().map(|message| message.id.as_str()),
+        last_message_id: archived.last().map(|message| message.id.as_str()),
+        tokens: archived.iter().map(Message::tokens).sum(),
+    };
+    std::fs::write(staged.join(".meta.json"), serde_json::to_vec(&meta)?)?;
     for name in ["messages.jsonl", ".meta.json"] {
         std::fs::File::open(staged.join(name))?.sync_data()?;
     }
@@ -150,9 +216,9 @@ pub(crate) fn commit(account: &Account, who: &Identity, id: &str, retain: Retain
     disk::make_folders(&history)?;
     std::fs::rename(&staged, history.join(&archive))?;
     disk::sync_folder(&history)?;
-    disk::write(&folder.join("messages.jsonl"), jsonl::lines(kept).as_bytes(), Keep::Durable)?;
+    disk::write(&folder.join("messages.jsonl"), jsonl::lines(kept)?.as_bytes(), Keep::Durable)?;
     let kept = kept.to_vec();
-    session.pending_tokens = kept.iter().map(message_tokens).sum();
+    session.pending_tokens = kept.iter().map(Message::tokens).sum();
     session.messages = kept;
     session.meta.commit_count += 1;
     session.meta.archived_messages += count as u64;
@@ -170,24 +236,21 @@ pub(crate) fn commit(account: &Account, who: &Identity, id: &str, retain: Retain
 
 /// What a message says, and to whose memories it belongs.
 struct Said {
-    role: String,
+    role: Role,
     speaker: Option<String>,
     text: String,
     time_ms: Option<i64>,
     peer: Option<String>,
 }
 
-fn said(message: &Value) -> Said {
-    let parts = message["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let texts: Vec<&str> = parts.iter().filter(|p| p["type"] == "text").filter_map(|p| p["text"].as_str()).collect();
-    let text = |key: &str| message[key].as_str().map(str::to_owned);
-    let role = text("role").unwrap_or_default();
+fn said(message: &Message) -> Said {
     Said {
-        speaker: Some(text("peer_id").unwrap_or_else(|| role.clone())),
-        role,
-        text: texts.join("\n"),
-        time_ms: message["created_at"].as_str().and_then(parse_time),
-        peer: text("peer_id"),
+        role: message.role,
+        // A role is not a name.
+        speaker: message.peer_id.clone().filter(|name| !matches!(name.as_str(), "user" | "assistant")),
+        text: message.text(),
+        time_ms: parse_time(&message.created_at),
+        peer: message.peer_id.clone(),
     }
 }
 
@@ -195,7 +258,7 @@ fn said(message: &Value) -> Said {
 pub(crate) fn finish(account: &Account, pending: &Pending, writer: &Writer) -> Ended {
     let done = finish_archive(account, pending, writer);
     let ended = match &done {
-        Ok(result) => Ended { result: Some(result.clone()), error: None },
+        Ok(extraction) => Ended { result: Some(extraction.clone()), error: None },
         Err(error) => Ended { result: None, error: Some(error.message.clone()) },
     };
     if done.is_ok() {
@@ -208,17 +271,17 @@ pub(crate) fn finish(account: &Account, pending: &Pending, writer: &Writer) -> E
     ended
 }
 
-fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Result<Value> {
+fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Result<Extraction> {
     let who = Identity::new(&account.name, &pending.user, None)?;
     let home = place(&who, &pending.session).child("history").child(&pending.archive);
     let folder = account.path(&home);
     if disk::look(&folder)?.is_none() {
         // The archive was never put in place: the messages are still live.
-        return Ok(json!({"session_id": pending.session, "archived": false}));
+        return Ok(Extraction { session_id: pending.session.clone(), ..Extraction::default() });
     }
-    let messages = jsonl::parse(&disk::read_text(&folder.join("messages.jsonl"))?);
+    let messages: Vec<Message> = jsonl::parse(&disk::read_text(&folder.join("messages.jsonl"))?);
     let all: Vec<Said> = messages.iter().map(said).collect();
-    let spoken: Vec<Message<'_>> = all.iter().map(as_message).collect();
+    let spoken: Vec<extract::Message<'_>> = all.iter().map(as_message).collect();
     let mut notices = Vec::new();
     let summary = writer.summary(&pending.archive, &spoken, &mut notices);
     for (name, body) in [(layers::OVERVIEW, &summary.overview), (layers::ABSTRACT, &summary.summary)] {
@@ -227,47 +290,61 @@ fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Resu
         );
         disk::write(&folder.join(name), text.as_bytes(), Keep::Derived)?;
     }
-    let mut counted: BTreeMap<String, u64> = BTreeMap::new();
-    let mut diff = Vec::new();
+    let mut changes = Vec::new();
     let mut by_peer: BTreeMap<Option<&str>, Vec<&Said>> = BTreeMap::new();
-    for said in all.iter().filter(|said| !said.text.trim().is_empty() && said.role != "system" && said.role != "tool") {
+    let speaks = |said: &&Said| !said.text.trim().is_empty() && !matches!(said.role, Role::System | Role::Tool);
+    for said in all.iter().filter(speaks) {
         by_peer.entry(said.peer.as_deref()).or_default().push(said);
     }
     for (peer, said) in by_peer {
-        let spoken: Vec<Message<'_>> = said.iter().map(|said| as_message(said)).collect();
+        let spoken: Vec<extract::Message<'_>> = said.iter().map(|said| as_message(said)).collect();
         let options = Options { keep_unmatched: pending.keep_all };
         let found = writer.memories(&spoken, &options, &mut notices);
         let root = match peer {
             Some(peer) => who.home().child("peers").child(peer).child("memories"),
             None => who.home().child("memories"),
         };
-        remember(account, &who, &root, found, &home, &mut counted, &mut diff)?;
+        changes.extend(remember(account, &who, &root, found, &home)?);
     }
-    disk::write(&folder.join("memory_diff.json"), json!({"changes": diff}).to_string().as_bytes(), Keep::Derived)?;
+    let diff = serde_json::to_vec(&MemoryDiff { changes: &changes })?;
+    disk::write(&folder.join("memory_diff.json"), &diff, Keep::Derived)?;
     disk::write(&folder.join(".done"), b"", Keep::Durable)?;
-    if let Ok(session) = account.sessions.open(account, &who, &pending.session) {
-        let mut session = lock(&session);
-        for (category, count) in &counted {
-            *session.meta.memories_extracted.entry(category.clone()).or_default() += count;
-        }
-        if session.exists {
-            session.save(&account.path(&place(&who, &pending.session)))?;
-        }
+    let mut counted: BTreeMap<String, u64> = BTreeMap::new();
+    for change in &changes {
+        // What was said again is remembered as well; it only needed no file of its own.
+        *counted.entry(change.category.clone()).or_default() += 1;
     }
-    let extracted: Map<String, Value> = counted.into_iter().map(|(k, v)| (k, v.into())).collect();
-    let mut result = json!({
-        "session_id": pending.session, "archive_uri": home.to_string(), "archived": true, "memories_extracted": extracted,
-    });
-    if !notices.is_empty() {
-        result["notices"] = notices.into();
-    }
-    Ok(result)
+    count_memories(account, &who, &pending.session, &counted)?;
+    Ok(Extraction {
+        session_id: pending.session.clone(),
+        archive_uri: Some(home.to_string()),
+        archived: true,
+        memories_extracted: counted,
+        notices,
+        changes,
+    })
 }
 
-fn as_message(said: &Said) -> Message<'_> {
-    // "user" is a role, not a name.
-    let speaker = said.speaker.as_deref().filter(|name| !matches!(*name, "user" | "assistant"));
-    Message { role: &said.role, speaker, text: &said.text, time_ms: said.time_ms }
+/// Adds to what is noted about a session. It may have been removed meanwhile; then there is nothing to note.
+fn count_memories(account: &Account, who: &Identity, id: &str, counted: &BTreeMap<String, u64>) -> Result<()> {
+    let session = account.sessions.open(account, who, id)?;
+    let mut session = lock(&session);
+    if !session.exists {
+        return Ok(());
+    }
+    for (category, count) in counted {
+        *session.meta.memories_extracted.entry(category.clone()).or_default() += count;
+    }
+    session.save(&account.path(&place(who, id)))
+}
+
+fn as_message(said: &Said) -> extract::Message<'_> {
+    extract::Message {
+        role: said.role.as_str(),
+        speaker: said.speaker.as_deref(),
+        text: &said.text,
+        time_ms: said.time_ms,
+    }
 }
 
 /// Writes what is new, replaces what is corrected, counts what was said again.
@@ -277,11 +354,9 @@ fn remember(
     root: &Place,
     found: Vec<Memory>,
     source: &Place,
-    counted: &mut BTreeMap<String, u64>,
-    diff: &mut Vec<Value>,
-) -> Result<()> {
+) -> Result<Vec<MemoryChange>> {
     if found.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     // One at a time for each user: what is decided here depends on what is there.
     let _held = account.remember(&who.user);
@@ -306,42 +381,51 @@ fn remember(
         }
     }
     let now = Timestamp::now().to_string();
+    let mut changes = Vec::new();
     for change in extract::reconcile(&known, &found) {
-        let (word, uri, category) = match change {
-            Change::Create(memory) => {
-                let name = file_name(&memory);
-                let place = root.child(memory.category.name()).child(&name);
-                let fields = fields_of(&memory, source, &now, &now);
-                account.put(&place, &fields.join(&memory.rendered()))?;
-                ("create", place.to_string(), memory.category.name())
-            }
-            Change::Replace { id, memory } => {
-                let place = Place::parse(&id, who)?;
-                let before = disk::read_text(&account.path(&place)).unwrap_or_default();
-                let created = Fields::split(&before).1.created_at;
-                let created = if created.is_empty() { now.clone() } else { created };
-                let fields = fields_of(&memory, source, &created, &now);
-                account.put(&place, &fields.join(&memory.rendered()))?;
-                ("replace", id, memory.category.name())
-            }
-            Change::Skip { id, memory } => {
-                let place = Place::parse(&id, who)?;
-                // Gone meanwhile: it was forgotten, and stays so.
-                let Ok(before) = disk::read_text(&account.path(&place)) else { continue };
-                let (body, mut fields) = Fields::split(&before);
-                if fields.source.as_deref() != Some(&source.to_string()) {
-                    fields.mentions += 1;
-                    fields.updated_at.clone_from(&now);
-                    account.put(&place, &fields.join(body))?;
-                }
-                ("repeat", id, memory.category.name())
-            }
-        };
-        // What was said again is remembered as well; it only needed no file of its own.
-        *counted.entry(category.to_owned()).or_default() += 1;
-        diff.push(json!({"change": word, "uri": uri, "category": category}));
+        changes.extend(apply(account, who, root, source, change, &now)?);
     }
-    Ok(())
+    Ok(changes)
+}
+
+/// Writes one change. Nothing where the memory was forgotten meanwhile: it stays so.
+fn apply(
+    account: &Account,
+    who: &Identity,
+    root: &Place,
+    source: &Place,
+    change: Change,
+    now: &str,
+) -> Result<Option<MemoryChange>> {
+    let (change, uri, category) = match change {
+        Change::Create(memory) => {
+            let place = root.child(memory.category.name()).child(&file_name(&memory));
+            let fields = fields_of(&memory, source, now, now);
+            account.put(&place, &fields.join(&memory.rendered())?)?;
+            (Done::Create, place.to_string(), memory.category.name())
+        }
+        Change::Replace { id, memory } => {
+            let place = Place::parse(&id, who)?;
+            let before = disk::read_if_there(&account.path(&place))?.unwrap_or_default();
+            let created = Fields::split(&before).1.created_at;
+            let created = if created.is_empty() { now } else { &created };
+            let fields = fields_of(&memory, source, created, now);
+            account.put(&place, &fields.join(&memory.rendered())?)?;
+            (Done::Replace, id, memory.category.name())
+        }
+        Change::Skip { id, memory } => {
+            let place = Place::parse(&id, who)?;
+            let Some(before) = disk::read_if_there(&account.path(&place))? else { return Ok(None) };
+            let (body, mut fields) = Fields::split(&before);
+            if fields.source.as_deref() != Some(&source.to_string()) {
+                fields.mentions += 1;
+                now.clone_into(&mut fields.updated_at);
+                account.put(&place, &fields.join(body)?)?;
+            }
+            (Done::Repeat, id, memory.category.name())
+        }
+    };
+    Ok(Some(MemoryChange { change, uri, category: category.to_owned() }))
 }
 
 /// The same memory gets the same name, so that an interrupted extraction can be repeated.
@@ -371,9 +455,13 @@ pub(crate) fn unfinished(account: &Account) -> Result<Vec<Pending>> {
     let folder = account.folder.join("_system/pending");
     let mut all = Vec::new();
     for found in disk::list(&folder)? {
-        match disk::read_text(&folder.join(&found.name)).ok().and_then(|text| serde_json::from_str(&text).ok()) {
-            Some(pending) => all.push(pending),
-            None => disk::discard(&folder.join(&found.name)),
+        let path = folder.join(&found.name);
+        match serde_json::from_str(&disk::read_text(&path)?) {
+            Ok(pending) => all.push(pending),
+            Err(error) => {
+                tracing::warn!(%error, name = found.name, "the marker of an unfinished archive cannot be read");
+                disk::discard(&path);
+            }
         }
     }
     Ok(all)

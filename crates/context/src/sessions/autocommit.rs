@@ -10,7 +10,6 @@ use crate::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 
 /// When a session is archived without being asked.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -40,15 +39,27 @@ impl Default for AutoCommit {
     }
 }
 
+/// What somebody says of a policy; the rest stays as it was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PolicyPatch {
+    pending_token_threshold: Option<u64>,
+    message_count_threshold: Option<u64>,
+    idle_timeout_seconds: Option<u64>,
+    keep_recent_count: Option<u64>,
+    min_commit_interval_seconds: Option<u64>,
+}
+
 impl AutoCommit {
     /// This with what somebody says of it, kept within bounds.
-    pub(crate) fn with(self, told: &Map<String, Value>) -> Result<Self> {
-        let mut fields = serde_json::to_value(self).unwrap_or_default();
-        for (key, value) in told {
-            fields[key] = value.clone();
-        }
-        let read: Self = serde_json::from_value(fields)
-            .map_err(|error| ApiError::argument(format!("Invalid auto_commit_policy: {error}")))?;
+    pub(crate) fn with(self, told: &PolicyPatch) -> Result<Self> {
+        let read = Self {
+            pending_token_threshold: told.pending_token_threshold.unwrap_or(self.pending_token_threshold),
+            message_count_threshold: told.message_count_threshold.unwrap_or(self.message_count_threshold),
+            idle_timeout_seconds: told.idle_timeout_seconds.unwrap_or(self.idle_timeout_seconds),
+            keep_recent_count: told.keep_recent_count.unwrap_or(self.keep_recent_count),
+            min_commit_interval_seconds: told.min_commit_interval_seconds.unwrap_or(self.min_commit_interval_seconds),
+        };
         if (1..300).contains(&read.idle_timeout_seconds) {
             return Err(ApiError::argument("Invalid auto_commit_policy: idle_timeout_seconds is 0 or at least 300"));
         }
@@ -67,11 +78,11 @@ impl AutoCommit {
 pub(crate) enum Policy {
     Same,
     Off,
-    Merge(Map<String, Value>),
+    Merge(PolicyPatch),
 }
 
-/// `PATCH /sessions/{id}/config`, and what a new session is given.
-pub(crate) fn configure(account: &Account, who: &Identity, id: &str, policy: &Policy) -> Result<Value> {
+/// Changes a session's policy. Gives the one that holds afterwards.
+pub(crate) fn configure(account: &Account, who: &Identity, id: &str, policy: &Policy) -> Result<Option<AutoCommit>> {
     let session = account.sessions.open(account, who, id)?;
     let mut session = lock(&session);
     if !session.exists {
@@ -86,10 +97,7 @@ pub(crate) fn configure(account: &Account, who: &Identity, id: &str, policy: &Po
     if session.meta.auto_commit != before {
         session.save(&account.path(&place(who, id)))?;
     }
-    Ok(json!({
-        "session_id": id, "auto_commit_policy": session.meta.auto_commit,
-        "memory_extraction_config": {"events": {"tags": []}},
-    }))
+    Ok(session.meta.auto_commit)
 }
 
 /// How many messages stay live if the session is to be archived now. Notes that it is.

@@ -2,6 +2,7 @@
 
 use crate::{
     error::{ApiError, Result},
+    sessions::message::{KeptOutput, Message, Part, Reason},
     store::{
         account::Account,
         digest::collapse,
@@ -9,7 +10,8 @@ use crate::{
         uri::{Identity, Place},
     },
 };
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use toolyard_protocol::canonical::sha256_hex;
 
 /// An output longer than this is kept apart.
@@ -30,96 +32,140 @@ pub(crate) fn folder(who: &Identity, session: &str) -> Place {
     who.home().child("sessions").child(session).child("tool-results")
 }
 
-fn text<'a>(part: &'a Map<String, Value>, key: &str) -> &'a str {
-    part.get(key).and_then(Value::as_str).unwrap_or_default()
+/// What is noted about a kept result.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Metadata {
+    pub(crate) tool_result_id: String,
+    pub(crate) session_id: String,
+    pub(crate) message_id: String,
+    pub(crate) tool_id: String,
+    pub(crate) tool_name: String,
+    pub(crate) user_id: String,
+    pub(crate) peer_id: Option<String>,
+    pub(crate) created_at: String,
+    pub(crate) original_chars: usize,
+    pub(crate) preview_chars: usize,
+    pub(crate) sha256: String,
+    pub(crate) mime_type: String,
+    pub(crate) synopsis_kind: String,
+    pub(crate) synopsis: Synopsis,
+    pub(crate) storage_uri: String,
+    pub(crate) output_uri: String,
+    pub(crate) offset_unit: String,
 }
 
-/// Moves large outputs of a message's parts into files. The message must not be acknowledged before this is done.
-pub(crate) fn outputs(account: &Account, who: &Identity, session: &str, message: &mut Value) -> Result<()> {
-    let id = message["id"].as_str().unwrap_or_default().to_owned();
-    let created = message["created_at"].as_str().unwrap_or_default().to_owned();
-    let peer = message.get("peer_id").cloned().unwrap_or(Value::Null);
-    let Some(parts) = message.get_mut("parts").and_then(Value::as_array_mut) else { return Ok(()) };
-    let lengths: Vec<usize> = parts
-        .iter()
-        .map(|part| part.get("tool_output").and_then(Value::as_str).map_or(0, |output| output.chars().count()))
-        .collect();
-    let total: usize = lengths.iter().sum();
-    let mut reasons: Vec<Option<&str>> =
-        lengths.iter().map(|n| (*n > THRESHOLD_CHARS).then_some("single_threshold")).collect();
+/// A kept result in few words.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Synopsis {
+    kind: String,
+    title: String,
+    summary: Vec<String>,
+    structure: Vec<String>,
+    notable_items: Vec<String>,
+    sample: String,
+}
+
+/// Why each output of a message is kept apart, if it is; and the characters of all outputs together.
+fn reasons(message: &Message) -> (Vec<Option<Reason>>, usize) {
+    let length = |part: &Part| if let Part::Tool(tool) = part { tool.tool_output.chars().count() } else { 0 };
+    let lengths: Vec<usize> = message.parts.iter().map(length).collect();
+    let mut reasons: Vec<Option<Reason>> =
+        lengths.iter().map(|n| (*n > THRESHOLD_CHARS).then_some(Reason::SingleThreshold)).collect();
     let mut inline: usize = lengths.iter().zip(&reasons).filter(|(_, r)| r.is_none()).map(|(n, _)| n).sum();
     let mut by_size: Vec<usize> = (0..lengths.len()).collect();
     by_size.sort_by_key(|at| std::cmp::Reverse(lengths[*at]));
     for at in by_size {
         if inline > TURN_BUDGET_CHARS && reasons[at].is_none() && lengths[at] > PREVIEW_CHARS {
-            reasons[at] = Some("turn_budget");
+            reasons[at] = Some(Reason::TurnBudget);
             inline -= lengths[at];
         }
     }
-    for ((part, reason), length) in parts.iter_mut().zip(reasons).zip(lengths) {
-        let (Some(reason), Some(part)) = (reason, part.as_object_mut()) else { continue };
+    (reasons, lengths.iter().sum())
+}
+
+/// Moves large outputs of a message's parts into files. The message must not be acknowledged before this is done.
+pub(crate) fn outputs(account: &Account, who: &Identity, session: &str, message: &mut Message) -> Result<()> {
+    let (reasons, total) = reasons(message);
+    let (id, created, peer) = (message.id.clone(), message.created_at.clone(), message.peer_id.clone());
+    for (part, reason) in message.parts.iter_mut().zip(reasons) {
+        let (Some(reason), Part::Tool(tool)) = (reason, part) else { continue };
         // What was read back from a kept result is there already.
-        if text(part, "tool_name") == "openviking_tool_result_read" {
-            part.insert("tool_output_externalized_reason".to_owned(), "source_read".into());
+        if tool.tool_name == "openviking_tool_result_read" {
+            tool.reason = Some(Reason::SourceRead);
             continue;
         }
-        let output = text(part, "tool_output").to_owned();
+        let output = std::mem::take(&mut tool.tool_output);
         let hash = sha256_hex(output.as_bytes());
-        let tool_id = text(part, "tool_id");
-        let safe: String = tool_id
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' })
-            .take(MAX_ID_CHARS)
-            .collect();
-        let name = if safe.is_empty() { format!("tr_{}", &hash[..24]) } else { format!("tr_{safe}_{}", &hash[..16]) };
+        let name = result_name(&tool.tool_id, &hash);
         let place = folder(who, session).child(&name);
         let kind = kind_of(&output);
-        let synopsis = synopsis(kind, &output);
-        let metadata = json!({
-            "tool_result_id": name, "session_id": session, "message_id": id, "tool_id": tool_id,
-            "tool_name": text(part, "tool_name"), "user_id": who.user, "peer_id": peer, "created_at": created,
-            "original_chars": length, "preview_chars": PREVIEW_CHARS, "sha256": hash,
-            "mime_type": if kind == "json" { "application/json" } else { "text/plain" },
-            "synopsis_kind": kind, "synopsis": synopsis, "storage_uri": place.to_string(),
-            "output_uri": place.child("output.txt").to_string(), "offset_unit": UNIT,
-        });
+        let metadata = Metadata {
+            session_id: session.to_owned(),
+            message_id: id.clone(),
+            tool_id: tool.tool_id.clone(),
+            tool_name: tool.tool_name.clone(),
+            user_id: who.user.clone(),
+            peer_id: peer.clone(),
+            created_at: created.clone(),
+            original_chars: output.chars().count(),
+            preview_chars: PREVIEW_CHARS,
+            sha256: hash.clone(),
+            mime_type: if kind == "json" { "application/json" } else { "text/plain" }.to_owned(),
+            synopsis_kind: kind.to_owned(),
+            synopsis: synopsis(kind, &output),
+            storage_uri: place.to_string(),
+            output_uri: place.child("output.txt").to_string(),
+            offset_unit: UNIT.to_owned(),
+            tool_result_id: name,
+        };
         let path = account.path(&place);
         disk::make_folders(&path)?;
         disk::write(&path.join("output.txt"), output.as_bytes(), Keep::Durable)?;
-        disk::write(&path.join("metadata.json"), metadata.to_string().as_bytes(), Keep::Durable)?;
-        let stub = stub(&metadata, reason);
-        part.insert("tool_output_ref".to_owned(), place.to_string().into());
-        part.insert("tool_output_truncated".to_owned(), true.into());
-        part.insert("tool_output_original_chars".to_owned(), length.into());
-        part.insert("tool_output_preview_chars".to_owned(), stub.chars().count().into());
-        part.insert("tool_output_sha256".to_owned(), hash.into());
-        part.insert("tool_output_storage_uri".to_owned(), place.to_string().into());
-        part.insert("tool_output_group_id".to_owned(), id.clone().into());
-        part.insert("tool_output_externalized_reason".to_owned(), reason.into());
-        part.insert("tool_output_group_original_chars".to_owned(), total.into());
-        part.insert("tool_output_group_budget_chars".to_owned(), TURN_BUDGET_CHARS.into());
-        part.insert("tool_output".to_owned(), stub.into());
+        disk::write(&path.join("metadata.json"), &serde_json::to_vec(&metadata)?, Keep::Durable)?;
+        tool.tool_output = stub(&metadata, reason);
+        tool.reason = Some(reason);
+        tool.kept = Some(KeptOutput {
+            reference: reference(session, &metadata.tool_result_id),
+            truncated: true,
+            original_chars: metadata.original_chars,
+            preview_chars: tool.tool_output.chars().count(),
+            sha256: hash,
+            storage_uri: metadata.storage_uri,
+            group_id: id.clone(),
+            group_original_chars: total,
+            group_budget_chars: TURN_BUDGET_CHARS,
+        });
     }
     Ok(())
 }
 
-/// A kept result's name in the only form that the plugin reads back. It is no canonical URI, so only references have it.
-pub(crate) fn client_name(session: &str, id: &str) -> String {
+fn result_name(tool_id: &str, hash: &str) -> String {
+    let safe: String = tool_id
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' })
+        .take(MAX_ID_CHARS)
+        .collect();
+    if safe.is_empty() { format!("tr_{}", &hash[..24]) } else { format!("tr_{safe}_{}", &hash[..16]) }
+}
+
+/// What a kept result is called everywhere it is named. It is no canonical URI: only the tools that read results back and
+/// OpenViking's plugin know this form.
+pub(crate) fn reference(session: &str, id: &str) -> String {
     format!("viking://session/{session}/tool-results/{id}")
 }
 
-/// Puts references of messages, and those in their stubs, into the form that the plugin reads back.
-pub(crate) fn name_for_clients(messages: &mut Value) {
-    let messages = messages.as_array_mut().into_iter().flatten();
-    for part in messages.filter_map(|message| message["parts"].as_array_mut()).flatten() {
-        let Some(part) = part.as_object_mut() else { continue };
-        let canonical = text(part, "tool_output_ref").to_owned();
-        let names: Vec<&str> = canonical.split('/').collect();
+/// Messages that an older version wrote name kept results by their canonical URI; afterwards they have [`reference`]s.
+pub(crate) fn rename_references(messages: &mut [Message]) {
+    for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
+        let Part::Tool(tool) = part else { continue };
+        let Some(kept) = &mut tool.kept else { continue };
+        let names: Vec<&str> = kept.reference.split('/').collect();
         let [.., "sessions", session, "tool-results", id] = names.as_slice() else { continue };
-        let named = client_name(session, id);
-        let output = text(part, "tool_output").replacen(&canonical, &named, 1);
-        part.insert("tool_output".to_owned(), output.into());
-        part.insert("tool_output_ref".to_owned(), named.into());
+        let named = reference(session, id);
+        tool.tool_output = tool.tool_output.replacen(&kept.reference, &named, 1);
+        kept.reference = named;
     }
 }
 
@@ -148,51 +194,52 @@ fn looks_logged(line: &str) -> bool {
         || (head.chars().take(4).all(|c| c.is_ascii_digit()) && head.chars().nth(4) == Some('-'))
 }
 
-fn synopsis(kind: &str, output: &str) -> Value {
+/// Fields of an object that a synopsis names.
+const SHOWN_FIELDS: usize = 20;
+
+fn structure(output: &str) -> Vec<String> {
+    let fields = |prefix: &str, map: &serde_json::Map<String, serde_json::Value>| -> Vec<String> {
+        map.iter().take(SHOWN_FIELDS).map(|(key, value)| format!("{prefix}{key}: {}", type_name(value))).collect()
+    };
+    if let Ok(map) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(output) {
+        return fields("", &map);
+    }
+    let Ok(items) = serde_json::from_str::<Vec<Value>>(output) else { return Vec::new() };
+    let mut lines = vec![format!("array of {} items", items.len())];
+    lines.extend(items.first().and_then(Value::as_object).map(|first| fields("[].", first)).unwrap_or_default());
+    lines
+}
+
+fn synopsis(kind: &str, output: &str) -> Synopsis {
     let chars = output.chars().count();
     let head: String = collapse(&output.chars().take(EXCERPT_CHARS).collect::<String>());
     let tail: String = collapse(&output.chars().skip(chars.saturating_sub(EXCERPT_CHARS)).collect::<String>());
     let headings: Vec<&str> = output.lines().filter(|l| l.starts_with('#')).take(8).collect();
     let headers = if headings.is_empty() { "none detected".to_owned() } else { headings.join("; ") };
-    let mut structure = Vec::new();
-    if kind == "json" {
-        match serde_json::from_str::<Value>(output) {
-            Ok(Value::Object(map)) => {
-                structure.extend(map.iter().take(20).map(|(key, value)| format!("{key}: {}", type_name(value))));
-            }
-            Ok(Value::Array(items)) => {
-                structure.push(format!("array of {} items", items.len()));
-                if let Some(Value::Object(first)) = items.first() {
-                    structure
-                        .extend(first.iter().take(20).map(|(key, value)| format!("[].{key}: {}", type_name(value))));
-                }
-            }
-            _ => {}
-        }
-    }
-    let notable: Vec<String> = output
-        .lines()
-        .filter(|l| {
-            let l = l.to_ascii_lowercase();
-            kind == "log" && (l.contains("error") || l.contains("fail") || l.contains("panic"))
-        })
-        .take(5)
-        .map(|l| l.trim().chars().take(160).collect())
-        .collect();
+    let notable = |line: &&str| {
+        let line = line.to_ascii_lowercase();
+        kind == "log" && (line.contains("error") || line.contains("fail") || line.contains("panic"))
+    };
     let mut title = kind.to_owned();
     if let Some(first) = title.get_mut(..1) {
         first.make_ascii_uppercase();
     }
-    json!({
-        "kind": kind, "title": format!("{title} output"),
-        "summary": [
-            format!("{title} exploration summary:"), format!("Characters: {chars}."),
-            format!("Words: {}.", output.split_whitespace().count()), format!("Lines: {}.", output.lines().count()),
-            format!("Detected section headers: {headers}."), format!("Opening excerpt: {head}."),
+    Synopsis {
+        kind: kind.to_owned(),
+        summary: vec![
+            format!("{title} exploration summary:"),
+            format!("Characters: {chars}."),
+            format!("Words: {}.", output.split_whitespace().count()),
+            format!("Lines: {}.", output.lines().count()),
+            format!("Detected section headers: {headers}."),
+            format!("Opening excerpt: {head}."),
             format!("Closing excerpt: {tail}."),
         ],
-        "structure": structure, "notable_items": notable, "sample": "",
-    })
+        title: format!("{title} output"),
+        structure: if kind == "json" { structure(output) } else { Vec::new() },
+        notable_items: output.lines().filter(notable).take(5).map(|l| l.trim().chars().take(160).collect()).collect(),
+        sample: String::new(),
+    }
 }
 
 fn type_name(value: &Value) -> &'static str {
@@ -206,24 +253,26 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-fn stub(metadata: &Value, reason: &str) -> String {
-    let word = |key: &str| metadata[key].as_str().unwrap_or_default();
+fn stub(metadata: &Metadata, reason: Reason) -> String {
     let mut out = format!(
         "[OpenViking tool result externalized]\ntool_name: {}\nkind: {}\noriginal_chars: {}\npreview_chars: {PREVIEW_CHARS}\nref: {}\n\
-         sha256: {}\nreason: {reason}\n\nSynopsis:\n",
-        word("tool_name"),
-        word("synopsis_kind"),
-        metadata["original_chars"],
-        word("storage_uri"),
-        &word("sha256")[..word("sha256").len().min(16)],
+         sha256: {}\nreason: {}\n\nSynopsis:\n",
+        metadata.tool_name,
+        metadata.synopsis_kind,
+        metadata.original_chars,
+        reference(&metadata.session_id, &metadata.tool_result_id),
+        metadata.sha256.get(..16).unwrap_or(&metadata.sha256),
+        reason.as_str(),
     );
-    for (heading, key) in [("", "summary"), ("Structure:", "structure"), ("Notable items:", "notable_items")] {
-        let items = metadata["synopsis"][key].as_array().map(Vec::as_slice).unwrap_or_default();
+    let synopsis = &metadata.synopsis;
+    for (heading, items) in
+        [("", &synopsis.summary), ("Structure:", &synopsis.structure), ("Notable items:", &synopsis.notable_items)]
+    {
         if !items.is_empty() && !heading.is_empty() {
             out.push_str(&format!("\n{heading}\n"));
         }
         for item in items {
-            out.push_str(&format!("- {}\n", item.as_str().unwrap_or_default()));
+            out.push_str(&format!("- {item}\n"));
         }
     }
     let explore = "\nExplore:\n- openviking_tool_result_search finds words in it.\n- openviking_tool_result_read reads it by offset and limit.";
@@ -240,56 +289,78 @@ pub(crate) fn list(
     session: &str,
     tool: Option<&str>,
     limit: usize,
-) -> Result<Vec<Value>> {
-    let place = folder(who, session);
-    let path = account.path(&place);
+) -> Result<Vec<Metadata>> {
+    let path = account.path(&folder(who, session));
     if disk::look(&path)?.is_none() {
         return Ok(Vec::new());
     }
-    let mut all: Vec<Value> = disk::list(&path)?
-        .iter()
-        .filter(|found| found.is_folder)
-        .filter_map(|found| disk::read_text(&path.join(&found.name).join("metadata.json")).ok())
-        .filter_map(|text| serde_json::from_str(&text).ok())
-        .filter(|meta: &Value| tool.is_none_or(|tool| meta["tool_name"] == tool))
-        .collect();
-    all.sort_by(|a, b| a["created_at"].as_str().cmp(&b["created_at"].as_str()));
+    let mut all = Vec::new();
+    for found in disk::list(&path)?.iter().filter(|found| found.is_folder) {
+        // A crash can leave a folder without its metadata; its message was never acknowledged.
+        let Ok(text) = disk::read_text(&path.join(&found.name).join("metadata.json")) else { continue };
+        match serde_json::from_str::<Metadata>(&text) {
+            Ok(metadata) => all.push(metadata),
+            Err(error) => tracing::warn!(%error, name = found.name, "the metadata of a tool result cannot be read"),
+        }
+    }
+    all.retain(|metadata| tool.is_none_or(|tool| metadata.tool_name == tool));
+    all.sort_by(|a, b| a.created_at.cmp(&b.created_at));
     all.truncate(limit);
     Ok(all)
 }
 
 /// A kept result: its text and what is noted about it.
-pub(crate) fn load(account: &Account, who: &Identity, session: &str, id: &str) -> Result<(String, Value)> {
+pub(crate) fn load(account: &Account, who: &Identity, session: &str, id: &str) -> Result<(String, Metadata)> {
     let fits = !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-    let place = folder(who, session).child(if fits { id } else { "unknown" });
     let missing = || ApiError::no_file(&folder(who, session).child(id).child("metadata.json").to_string());
     if !fits {
         return Err(missing());
     }
-    let path = account.path(&place);
+    let path = account.path(&folder(who, session).child(id));
     let metadata = disk::read_text(&path.join("metadata.json")).map_err(|_| missing())?;
     let output = disk::read_text(&path.join("output.txt")).map_err(|_| missing())?;
-    Ok((output, serde_json::from_str(&metadata).unwrap_or_default()))
+    Ok((output, serde_json::from_str(&metadata)?))
+}
+
+/// A part of a kept result.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Chunk {
+    pub(crate) tool_result_id: String,
+    pub(crate) content: String,
+    pub(crate) offset: usize,
+    pub(crate) limit: i64,
+    pub(crate) offset_unit: &'static str,
+    pub(crate) total_chars: usize,
+    pub(crate) has_more: bool,
 }
 
 /// A part of a kept result. `limit` -1 means all.
-pub(crate) fn read(id: &str, output: &str, metadata: Option<Value>, offset: usize, limit: i64) -> Value {
+pub(crate) fn read(id: &str, output: &str, offset: usize, limit: i64) -> Chunk {
     let total = output.chars().count();
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     let content: String = output.chars().skip(offset).take(most).collect();
     let end = offset.saturating_add(content.chars().count());
-    let mut told = json!({
-        "tool_result_id": id, "content": content, "offset": offset, "limit": limit, "offset_unit": UNIT,
-        "total_chars": total, "has_more": end < total,
-    });
-    if let Some(metadata) = metadata {
-        told["metadata"] = metadata;
+    Chunk {
+        tool_result_id: id.to_owned(),
+        content,
+        offset,
+        limit,
+        offset_unit: UNIT,
+        total_chars: total,
+        has_more: end < total,
     }
-    told
+}
+
+/// Where an exact text stands in a kept result.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Match {
+    pub(crate) offset: usize,
+    pub(crate) offset_unit: &'static str,
+    pub(crate) snippet: String,
 }
 
 /// Where an exact text stands, one after the other, with what is around it.
-pub(crate) fn search(id: &str, output: &str, query: &str, limit: usize, context: usize) -> Value {
+pub(crate) fn search(output: &str, query: &str, limit: usize, context: usize) -> Vec<Match> {
     let mut matches = Vec::new();
     let chars: Vec<char> = output.chars().collect();
     let length = query.chars().count();
@@ -302,11 +373,11 @@ pub(crate) fn search(id: &str, output: &str, query: &str, limit: usize, context:
         let start = counted.saturating_sub(context);
         let end = (counted + length).saturating_add(context).min(chars.len());
         let snippet: String = chars[start..end].iter().collect();
-        matches.push(json!({"offset": counted, "offset_unit": UNIT, "snippet": snippet}));
+        matches.push(Match { offset: counted, offset_unit: UNIT, snippet });
         counted += length;
         from += at + query.len();
     }
-    json!({"tool_result_id": id, "matches": matches})
+    matches
 }
 
 #[cfg(test)]
@@ -316,20 +387,39 @@ mod tests {
     #[test]
     fn searching_is_exact_and_counts_characters() {
         let text = "aé error aé error";
-        let told = search("t", text, "error", 10, 2);
-        let offsets: Vec<u64> =
-            told["matches"].as_array().unwrap().iter().map(|m| m["offset"].as_u64().unwrap()).collect();
-        assert_eq!(offsets, [3, 12]);
-        assert_eq!(told["matches"][0]["snippet"], "é error a");
-        assert_eq!(search("t", text, "Error", 10, 2)["matches"], json!([]));
+        let found = search(text, "error", 10, 2);
+        assert_eq!(found.iter().map(|m| m.offset).collect::<Vec<_>>(), [3, 12]);
+        assert_eq!(found[0].snippet, "é error a");
+        assert!(search(text, "Error", 10, 2).is_empty());
     }
 
     #[test]
     fn reading_goes_by_characters_and_says_whether_there_is_more() {
-        let told = read("t", "äbcdef", None, 1, 3);
-        assert_eq!((told["content"].as_str(), &told["has_more"]), (Some("bcd"), &json!(true)));
-        assert_eq!(read("t", "abc", None, 0, -1)["has_more"], json!(false));
-        assert_eq!(read("t", "abc", None, 9, 5)["content"], "");
+        let chunk = read("t", "äbcdef", 1, 3);
+        assert_eq!((chunk.content.as_str(), chunk.has_more), ("bcd", true));
+        assert!(!read("t", "abc", 0, -1).has_more);
+        assert_eq!(read("t", "abc", 9, 5).content, "");
+    }
+
+    #[test]
+    fn the_structure_of_json_is_told_by_its_fields() {
+        assert_eq!(structure(r#"{"a": 1, "b": [1]}"#), ["a: number", "b: array"]);
+        assert_eq!(structure(r#"[{"a": null}, 2]"#), ["array of 2 items", "[].a: null"]);
+        assert!(structure("7").is_empty());
+    }
+
+    #[test]
+    fn references_of_an_older_version_get_the_form_that_everything_prints() {
+        let old = "viking://user/anna/sessions/s1/tool-results/tr_1";
+        let line = format!(
+            r#"{{"id":"m","role":"assistant","parts":[{{"type":"tool","tool_output":"ref: {old}","tool_output_ref":"{old}","tool_output_truncated":true,"tool_output_original_chars":1,"tool_output_preview_chars":1,"tool_output_sha256":"x","tool_output_storage_uri":"{old}","tool_output_group_id":"m","tool_output_group_original_chars":1,"tool_output_group_budget_chars":1}}]}}"#
+        );
+        let mut messages: Vec<Message> = crate::sessions::jsonl::parse(&line);
+        rename_references(&mut messages);
+        let tool = messages[0].tools().next().unwrap();
+        assert_eq!(tool.tool_output, "ref: viking://session/s1/tool-results/tr_1");
+        assert_eq!(tool.kept.as_ref().unwrap().reference, "viking://session/s1/tool-results/tr_1");
+        assert_eq!(tool.kept.as_ref().unwrap().storage_uri, old);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One JSON value a line, with a space after `:` and `,`: as the original writes it, and easier on the eye.
 
-use serde::Serialize;
-use serde_json::{Value, ser::Formatter};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::ser::Formatter;
 use std::io;
 
 struct Spaced;
@@ -18,22 +18,24 @@ impl Formatter for Spaced {
     }
 }
 
-/// A value on one line, without the line's end.
-pub(crate) fn line(value: &Value) -> String {
-    let mut bytes = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Spaced);
-    if value.serialize(&mut serializer).is_err() {
-        return String::new();
-    }
-    String::from_utf8(bytes).unwrap_or_default()
-}
-
 /// Values on lines.
-pub(crate) fn lines(values: &[Value]) -> String {
-    values.iter().map(|value| line(value) + "\n").collect()
+pub(crate) fn lines<T: Serialize>(values: &[T]) -> serde_json::Result<String> {
+    let mut bytes = Vec::new();
+    for value in values {
+        value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, Spaced))?;
+        bytes.push(b'\n');
+    }
+    String::from_utf8(bytes).map_err(serde::ser::Error::custom)
 }
 
-/// Reads lines; what cannot be read is left out.
-pub(crate) fn parse(text: &str) -> Vec<Value> {
-    text.lines().filter(|l| !l.trim().is_empty()).filter_map(|l| serde_json::from_str(l).ok()).collect()
+/// Reads lines. A crash can cut a line short, so a line that cannot be read is left out with a warning.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Vec<T> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines
+        .filter_map(|line| {
+            serde_json::from_str(line)
+                .inspect_err(|error| tracing::warn!(%error, "a line of a session's messages cannot be read"))
+                .ok()
+        })
+        .collect()
 }

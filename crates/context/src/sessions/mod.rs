@@ -2,26 +2,28 @@
 
 pub(crate) mod archive;
 pub(crate) mod autocommit;
+pub mod context;
 pub(crate) mod externalise;
 pub(crate) mod jsonl;
+pub mod message;
 pub(crate) mod model;
 pub(crate) mod tasks;
 pub(crate) mod writer;
 
 use crate::{
-    error::{ApiError, Code, Result},
+    error::{ApiError, Code, Details, Result},
     store::{
         account::{Account, lock},
         disk::{self, Keep},
         uri::{Identity, Place},
     },
 };
+pub use context::{Archive, Context, archive, context};
 use jiff::Timestamp;
+pub use message::{Message, NewMessage, Part, Role};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 use std::{
     collections::{HashMap, HashSet},
-    path::PathBuf,
     sync::{Arc, Mutex},
 };
 
@@ -31,8 +33,6 @@ const MAX_ID_BYTES: usize = 200;
 pub const MAX_MESSAGE_BYTES: usize = 32 << 20;
 /// Sessions held in memory; beyond it, those nobody uses are let go.
 const MAX_HELD: usize = 1024;
-/// Who may speak.
-const ROLES: [&str; 4] = ["user", "assistant", "system", "tool"];
 
 /// By user and id.
 type Held = HashMap<(String, String), Arc<Mutex<Session>>>;
@@ -67,7 +67,7 @@ pub(crate) struct Meta {
 pub(crate) struct Session {
     pub(crate) exists: bool,
     pub(crate) meta: Meta,
-    pub(crate) messages: Vec<Value>,
+    pub(crate) messages: Vec<Message>,
     pub(crate) pending_tokens: u64,
 }
 
@@ -85,22 +85,6 @@ pub fn tokens(text: &str) -> f64 {
             _ => 0.25,
         })
         .sum()
-}
-
-/// Tokens of a message.
-pub(crate) fn message_tokens(message: &Value) -> u64 {
-    let Some(parts) = message["parts"].as_array() else { return 0 };
-    let sum: f64 = parts
-        .iter()
-        .map(|part| {
-            let words = ["text", "abstract", "tool_name", "tool_output"]
-                .iter()
-                .map(|key| part[*key].as_str().map_or(0.0, tokens))
-                .sum::<f64>();
-            words + part.get("tool_input").filter(|i| !i.is_null()).map_or(0.0, |input| tokens(&jsonl::line(input)))
-        })
-        .sum();
-    sum.ceil() as u64
 }
 
 /// Whether an id can name a session. What could leave the folder, or be read in two ways, cannot.
@@ -133,19 +117,24 @@ impl Session {
         if disk::look(&folder)?.is_none() {
             return Ok(Self::default());
         }
-        let meta = disk::read_text(&folder.join(".meta.json")).ok();
-        let meta = meta.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-        let text = disk::read_text(&folder.join("messages.jsonl")).unwrap_or_default();
-        let mut messages = jsonl::parse(&text);
+        let meta = match disk::read_if_there(&folder.join(".meta.json"))? {
+            None => Meta::default(),
+            Some(text) => serde_json::from_str(&text).unwrap_or_else(|error| {
+                tracing::warn!(%error, session = id, "what is noted about a session cannot be read; its messages can");
+                Meta::default()
+            }),
+        };
+        let text = disk::read_if_there(&folder.join("messages.jsonl"))?.unwrap_or_default();
+        let mut messages: Vec<Message> = jsonl::parse(&text);
+        externalise::rename_references(&mut messages);
         // A crash between archiving and clearing leaves messages in both; they are archived.
         if let Some(last) = archives(account, who, id)?.last() {
-            let archived =
-                disk::read_text(&folder.join("history").join(last).join("messages.jsonl")).unwrap_or_default();
-            let ids: HashSet<String> =
-                jsonl::parse(&archived).iter().filter_map(|m| m["id"].as_str().map(str::to_owned)).collect();
-            messages.retain(|m| m["id"].as_str().is_none_or(|id| !ids.contains(id)));
+            let path = folder.join("history").join(last).join("messages.jsonl");
+            let archived: Vec<Message> = jsonl::parse(&disk::read_if_there(&path)?.unwrap_or_default());
+            let ids: HashSet<&str> = archived.iter().map(|message| message.id.as_str()).collect();
+            messages.retain(|message| message.id.is_empty() || !ids.contains(message.id.as_str()));
         }
-        let pending_tokens = messages.iter().map(message_tokens).sum();
+        let pending_tokens = messages.iter().map(Message::tokens).sum();
         Ok(Self { exists: true, meta, messages, pending_tokens })
     }
 
@@ -159,7 +148,7 @@ impl Session {
     }
 
     pub(crate) fn save(&self, folder: &std::path::Path) -> Result<()> {
-        let text = serde_json::to_vec(&self.meta).unwrap_or_default();
+        let text = serde_json::to_vec(&self.meta)?;
         Ok(disk::write(&folder.join(".meta.json"), &text, Keep::Durable)?)
     }
 }
@@ -212,96 +201,53 @@ impl Sessions {
     }
 }
 
-/// `POST /sessions`.
-pub fn create(account: &Account, who: &Identity, id: &str) -> Result<Value> {
+/// Begins a session.
+pub fn create(account: &Account, who: &Identity, id: &str) -> Result<()> {
     let session = account.sessions.open(account, who, id)?;
     let mut session = lock(&session);
     if session.exists {
-        return Err(ApiError::new(Code::AlreadyExists, format!("Session {id} already exists"))
-            .with(json!({"resource": id, "type": "session"})));
+        let details = Details { kind: Some("session"), resource: Some(id.to_owned()), ..Details::default() };
+        return Err(ApiError::new(Code::AlreadyExists, format!("Session {id} already exists")).with(details));
     }
-    session.create(account, who, id)?;
-    Ok(json!({
-        "session_id": id, "uri": place(who, id).to_string(),
-        "user": {"account_id": who.account, "user_id": who.user},
-        "auto_commit_policy": null, "memory_extraction_config": {"events": {"tags": []}},
-    }))
-}
-
-/// A message as it comes in.
-#[derive(Debug, Clone, Default)]
-pub struct NewMessage {
-    /// Who speaks.
-    pub role: String,
-    /// Text, tool calls, context.
-    pub parts: Vec<Value>,
-    /// Which peer speaks or is spoken of.
-    pub peer_id: Option<String>,
-    /// When; now if unset.
-    pub created_at: Option<String>,
-}
-
-/// Brings a part into the stored form.
-fn stored_part(part: &Value) -> Result<Value> {
-    let bad = |why: &str| Err(ApiError::argument(format!("Invalid message part: {why}")));
-    let Some(map) = part.as_object() else { return bad("each part is an object") };
-    let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
-    match map.get("type").and_then(Value::as_str).unwrap_or("text") {
-        "text" => Ok(json!({"type": "text", "text": text("text")})),
-        "context" => Ok(json!({
-            "type": "context", "uri": text("uri"), "context_type": text("context_type"), "abstract": text("abstract"),
-        })),
-        "tool" => {
-            let status = map.get("tool_status").and_then(Value::as_str).unwrap_or("completed");
-            let mut stored = Map::new();
-            stored.insert("type".to_owned(), "tool".into());
-            for key in ["tool_id", "tool_name", "tool_uri", "skill_uri"] {
-                stored.insert(key.to_owned(), text(key).into());
-            }
-            stored.insert("tool_status".to_owned(), status.into());
-            stored.insert("tool_input".to_owned(), map.get("tool_input").cloned().unwrap_or(Value::Null));
-            let output = match map.get("tool_output") {
-                None | Some(Value::Null) => String::new(),
-                Some(Value::String(output)) => output.clone(),
-                Some(other) => other.to_string(),
-            };
-            stored.insert("tool_output".to_owned(), output.into());
-            Ok(Value::Object(stored))
-        }
-        "image" => Ok(part.clone()),
-        other => bad(&format!("type {other:?} is none of text, context, tool, image")),
-    }
+    session.create(account, who, id)
 }
 
 /// A message in the stored form.
-fn stored(who: &Identity, new: &NewMessage) -> Result<Value> {
-    if !ROLES.contains(&new.role.as_str()) {
-        return Err(ApiError::argument(format!("Invalid role {:?}: use one of {}", cut(&new.role), ROLES.join(", "))));
-    }
-    let parts = new.parts.iter().map(stored_part).collect::<Result<Vec<_>>>()?;
+fn stored(who: &Identity, new: &NewMessage) -> Result<Message> {
     if let Some(peer) = &new.peer_id {
         Identity::new(&who.account, &who.user, Some(peer))?;
     }
-    let mut message = json!({
-        "id": format!("msg_{}", uuid::Uuid::new_v4().simple()), "role": new.role, "parts": parts,
-        "created_at": new.created_at.clone().unwrap_or_else(now_micros),
-    });
-    if let Some(peer) = &new.peer_id {
-        message["peer_id"] = peer.as_str().into();
-    }
-    if jsonl::line(&message).len() > MAX_MESSAGE_BYTES {
+    let message = Message {
+        id: format!("msg_{}", uuid::Uuid::new_v4().simple()),
+        role: new.role,
+        parts: new.parts.clone(),
+        created_at: new.created_at.clone().unwrap_or_else(now_micros),
+        peer_id: new.peer_id.clone(),
+    };
+    if jsonl::lines(std::slice::from_ref(&message))?.len() > MAX_MESSAGE_BYTES {
         return Err(ApiError::new(Code::ResourceExhausted, format!("a message has at most {MAX_MESSAGE_BYTES} bytes")));
     }
     Ok(message)
 }
 
+/// How a session stands after messages were added.
+#[derive(Debug, Clone, Serialize)]
+pub struct Added {
+    /// The session.
+    pub session_id: String,
+    /// Live messages.
+    pub message_count: usize,
+    /// Their tokens.
+    pub pending_tokens: u64,
+}
+
 /// Adds a message. A session that does not exist is begun.
-pub fn add_message(account: &Account, who: &Identity, id: &str, new: &NewMessage) -> Result<Value> {
+pub fn add_message(account: &Account, who: &Identity, id: &str, new: &NewMessage) -> Result<Added> {
     add_messages(account, who, id, std::slice::from_ref(new))
 }
 
 /// Adds several messages, one after the other; none if something is wrong with one.
-pub fn add_messages(account: &Account, who: &Identity, id: &str, new: &[NewMessage]) -> Result<Value> {
+pub fn add_messages(account: &Account, who: &Identity, id: &str, new: &[NewMessage]) -> Result<Added> {
     let mut messages = new.iter().map(|new| stored(who, new)).collect::<Result<Vec<_>>>()?;
     let session = account.sessions.open(account, who, id)?;
     let mut session = lock(&session);
@@ -311,17 +257,15 @@ pub fn add_messages(account: &Account, who: &Identity, id: &str, new: &[NewMessa
     for message in &mut messages {
         externalise::outputs(account, who, id, message)?;
     }
-    let lines: String = messages.iter().map(|message| jsonl::line(message) + "\n").collect();
+    let lines = jsonl::lines(&messages)?;
     disk::append(&account.path(&place(who, id)).join("messages.jsonl"), lines.as_bytes())?;
-    session.pending_tokens += messages.iter().map(message_tokens).sum::<u64>();
+    session.pending_tokens += messages.iter().map(Message::tokens).sum::<u64>();
     session.messages.extend(messages);
-    Ok(json!({
-        "session_id": id, "message_count": session.messages.len(), "pending_tokens": session.pending_tokens,
-    }))
-}
-
-fn cut(text: &str) -> String {
-    text.chars().take(40).collect()
+    Ok(Added {
+        session_id: id.to_owned(),
+        message_count: session.messages.len(),
+        pending_tokens: session.pending_tokens,
+    })
 }
 
 /// Now, with microseconds and a zone, as the original writes it.
@@ -329,58 +273,56 @@ pub(crate) fn now_micros() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string()
 }
 
-/// `GET /sessions/{id}`.
-pub fn describe(account: &Account, who: &Identity, id: &str) -> Result<Value> {
+/// What is known of a session.
+pub(crate) struct Description {
+    pub(crate) meta: Meta,
+    pub(crate) message_count: usize,
+    pub(crate) pending_tokens: u64,
+    pub(crate) last_message_at: String,
+    pub(crate) updated_at: String,
+}
+
+/// What is known of a session that exists.
+pub(crate) fn describe(account: &Account, who: &Identity, id: &str) -> Result<Description> {
     let session = account.sessions.open(account, who, id)?;
     let session = lock(&session);
     if !session.exists {
         return Err(unknown(id));
     }
-    let meta = &session.meta;
-    let last = session.messages.last().and_then(|m| m["created_at"].as_str()).unwrap_or_default();
-    let updated = disk::look(&account.path(&place(who, id)).join("messages.jsonl"))?
-        .map_or_else(|| meta.created_at.clone(), |found| crate::store::fs::millis(found.modified));
-    let total: u64 = meta.memories_extracted.values().sum();
-    let mut extracted = json!({"total": total});
-    for (category, count) in &meta.memories_extracted {
-        extracted[category] = (*count).into();
-    }
-    Ok(json!({
-        "session_id": id, "created_at": meta.created_at, "updated_at": updated,
-        "created_by_account_id": who.account, "created_by_user_id": who.user,
-        "message_count": session.messages.len(), "commit_count": meta.commit_count,
-        "memories_extracted": extracted, "last_commit_at": meta.last_commit_at,
-        "llm_token_usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0, "cached_tokens": 0, "reasoning_tokens": 0},
-        "embedding_token_usage": {"total_tokens": 0}, "pending_tokens": session.pending_tokens,
-        "keep_recent_count": meta.keep_recent_count, "retention_mode": meta.retention_mode,
-        "keep_recent_turn_count": meta.keep_recent_turn_count,
-        "retained_message_token_budget": 0, "min_raw_tail_steps": 1, "memory_policy": null,
-        "auto_commit_policy": meta.auto_commit, "last_message_at": last, "last_auto_commit_at": meta.last_auto_commit_at, "last_idle_commit_accepted_at": "",
-        "total_message_count": meta.archived_messages + session.messages.len() as u64,
-        "uri": place(who, id).to_string(), "user": {"account_id": who.account, "user_id": who.user},
-        "memory_extraction_config": {"events": {"tags": []}},
-    }))
+    let updated_at = disk::look(&account.path(&place(who, id)).join("messages.jsonl"))?
+        .map_or_else(|| session.meta.created_at.clone(), |found| crate::store::fs::millis(found.modified));
+    Ok(Description {
+        meta: session.meta.clone(),
+        message_count: session.messages.len(),
+        pending_tokens: session.pending_tokens,
+        last_message_at: session.messages.last().map(|message| message.created_at.clone()).unwrap_or_default(),
+        updated_at,
+    })
 }
 
-/// `GET /sessions`: the newest first.
-pub fn list(account: &Account, who: &Identity) -> Result<Value> {
+/// A session as lists show it.
+pub(crate) struct Listed {
+    pub(crate) id: String,
+    pub(crate) place: Place,
+    pub(crate) modified: Timestamp,
+}
+
+/// The caller's sessions, the newest first.
+pub(crate) fn list(account: &Account, who: &Identity) -> Result<Vec<Listed>> {
     let root = who.home().child("sessions");
     let mut all = disk::list(&account.path(&root))?;
     all.retain(|found| found.is_folder);
     all.sort_by_key(|found| std::cmp::Reverse(found.modified));
-    Ok(all
-        .iter()
-        .map(|found| {
-            json!({
-                "session_id": found.name, "uri": root.child(&found.name).to_string(), "is_dir": true,
-                "mod_time": found.modified.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            })
-        })
-        .collect())
+    let listed = all.into_iter().map(|found| Listed {
+        place: root.child(&found.name),
+        id: found.name,
+        modified: found.modified,
+    });
+    Ok(listed.collect())
 }
 
-/// `DELETE /sessions/{id}`.
-pub fn delete(account: &Account, who: &Identity, id: &str) -> Result<Value> {
+/// Removes a session with its archives.
+pub fn delete(account: &Account, who: &Identity, id: &str) -> Result<()> {
     let session = account.sessions.open(account, who, id)?;
     let mut session = lock(&session);
     if !session.exists {
@@ -389,147 +331,12 @@ pub fn delete(account: &Account, who: &Identity, id: &str) -> Result<Value> {
     account.take_away(&place(who, id))?;
     *session = Session::default();
     account.sessions.drop_held(who, id);
-    Ok(json!({"session_id": id}))
-}
-
-/// The folder of an archive, if it is there.
-pub(crate) fn archive_folder(account: &Account, who: &Identity, id: &str, archive: &str) -> Result<PathBuf> {
-    check_id(id)?;
-    let missing = || ApiError::none_such(format!("Archive {archive} not found"));
-    let fits = archive.len() < 40
-        && archive.strip_prefix("archive_").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
-    if !fits {
-        return Err(missing());
-    }
-    let folder = account.path(&place(who, id)).join("history").join(archive);
-    if disk::look(&folder)?.is_some_and(|found| found.is_folder) { Ok(folder) } else { Err(missing()) }
-}
-
-/// `GET /sessions/{id}/archives/{archive}`: also while it is still being summarised.
-pub fn archive(account: &Account, who: &Identity, id: &str, archive: &str) -> Result<Value> {
-    let folder = archive_folder(account, who, id, archive)?;
-    let text = |name: &str| {
-        disk::read_text(&folder.join(name)).map(|text| crate::store::layers::body(&text).to_owned()).unwrap_or_default()
-    };
-    let messages = jsonl::parse(&disk::read_text(&folder.join("messages.jsonl"))?);
-    Ok(json!({
-        "archive_id": archive, "abstract": text(crate::store::layers::ABSTRACT), "overview": text(crate::store::layers::OVERVIEW),
-        "messages": messages,
-    }))
-}
-
-/// Tool calls and results of one id that stand in different messages; they come or go together.
-fn pairs(messages: &[Value]) -> Vec<Vec<String>> {
-    messages
-        .iter()
-        .map(|message| {
-            let parts = message["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
-            parts
-                .iter()
-                .filter(|part| part["type"] == "tool")
-                .filter_map(|part| part["tool_id"].as_str().filter(|id| !id.is_empty()).map(str::to_owned))
-                .collect()
-        })
-        .collect()
-}
-
-/// The first message that is kept so that the rest fits, without tearing a call from its result.
-fn first_kept(messages: &[Value], budget: u64) -> usize {
-    let mut used = 0;
-    let mut first = messages.len();
-    for (at, message) in messages.iter().enumerate().rev() {
-        used += message_tokens(message);
-        if used > budget {
-            break;
-        }
-        first = at;
-    }
-    let ids = pairs(messages);
-    while first < messages.len() {
-        let dropped: HashSet<&String> = ids[..first].iter().flatten().collect();
-        if first == 0 || !ids[first..].iter().flatten().any(|id| dropped.contains(id)) {
-            break;
-        }
-        // The last kept message that shares an id with a dropped one goes too, and all before it.
-        let last = (first..messages.len()).rev().find(|at| ids[*at].iter().any(|id| dropped.contains(id)));
-        first = last.map_or(messages.len(), |at| at + 1);
-    }
-    first
-}
-
-/// `GET /sessions/{id}/context`: the newest archive's overview, abstracts of those before, live messages; within a
-/// budget, the newest first.
-pub fn context(account: &Account, who: &Identity, id: &str, budget: u64) -> Result<Value> {
-    let session = account.sessions.open(account, who, id)?;
-    let session = lock(&session);
-    if !session.exists {
-        return Err(unknown(id));
-    }
-    let mut names = archives(account, who, id)?;
-    names.retain(|name| number(name) > session.meta.reset_after);
-    let first = first_kept(&session.messages, budget);
-    let messages = &session.messages[first..];
-    let active: u64 = messages.iter().map(message_tokens).sum();
-    let mut left = budget.saturating_sub(active);
-    let history = account.path(&place(who, id)).join("history");
-    let told = |name: &str, file: &str| {
-        disk::read_text(&history.join(name).join(file))
-            .map(|t| crate::store::layers::body(&t).to_owned())
-            .unwrap_or_default()
-    };
-    let (mut overview, mut abstracts, mut included) = (String::new(), Vec::new(), 0);
-    let mut archive_tokens = 0;
-    for (back, name) in names.iter().rev().enumerate() {
-        let text = told(name, if back == 0 { crate::store::layers::OVERVIEW } else { crate::store::layers::ABSTRACT });
-        let cost = tokens(&text).ceil() as u64;
-        if cost > left || text.is_empty() {
-            if cost > left {
-                break;
-            }
-            continue;
-        }
-        left -= cost;
-        archive_tokens += cost;
-        included += 1;
-        if back == 0 {
-            overview = text;
-        } else {
-            abstracts.push(json!({"archive_id": name, "abstract": text}));
-        }
-    }
-    abstracts.reverse();
-    let failed = names.iter().filter(|n| history.join(n).join(".failed.json").exists()).count();
-    Ok(json!({
-        "latest_archive_overview": overview, "pre_archive_abstracts": abstracts, "messages": messages,
-        "estimatedTokens": active + archive_tokens,
-        "stats": {
-            "totalArchives": names.len(), "includedArchives": included, "droppedArchives": names.len() - included,
-            "failedArchives": failed, "activeTokens": active, "archiveTokens": archive_tokens,
-        },
-    }))
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn text(n: usize) -> Value {
-        json!({"parts": [{"type": "text", "text": "x".repeat(n)}]})
-    }
-    fn tool(id: &str, n: usize) -> Value {
-        json!({"parts": [{"type": "tool", "tool_id": id, "tool_output": "x".repeat(n)}]})
-    }
-
-    #[test]
-    fn the_oldest_messages_go_first_and_calls_stay_with_their_results() {
-        let messages = [text(400), text(400), text(400)];
-        assert_eq!(first_kept(&messages, 250), 1);
-        assert_eq!(first_kept(&messages, 10_000), 0);
-        assert_eq!(first_kept(&messages, 10), 3);
-        let torn = [text(400), tool("a", 400), tool("a", 400), text(400)];
-        assert_eq!(first_kept(&torn, 200), 3, "the result goes with its call");
-        assert_eq!(first_kept(&torn, 300), 1);
-    }
 
     #[test]
     fn tokens_are_estimated_by_script() {

@@ -2,7 +2,7 @@
 //! does not answer, because the messages are archived before it is asked.
 
 use crate::config::{LlmConfig, LlmKind};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
 use toolyard_recall::{
     extract::{MAX_ABSTRACT_CHARS, MAX_OVERVIEW_CHARS, Memory, Message, Summary},
@@ -17,6 +17,99 @@ const MAX_ANSWER_BYTES: usize = 1 << 20;
 const MAX_MEMORIES: usize = 200;
 /// Characters of a memory.
 const MAX_MEMORY_CHARS: usize = 2_000;
+
+/// A question in the chat form that both interfaces take.
+#[derive(Serialize)]
+struct Turn<'a> {
+    role: &'static str,
+    content: &'a str,
+}
+
+/// What Ollama is sent.
+#[derive(Serialize)]
+struct OllamaChat<'a> {
+    model: &'a str,
+    messages: [Turn<'a>; 2],
+    stream: bool,
+    format: &'static str,
+    options: OllamaOptions,
+}
+
+#[derive(Serialize)]
+struct OllamaOptions {
+    temperature: u8,
+}
+
+/// What a server with OpenAI's interface is sent.
+#[derive(Serialize)]
+struct OpenAiChat<'a> {
+    model: &'a str,
+    messages: [Turn<'a>; 2],
+    temperature: u8,
+    response_format: ResponseFormat,
+}
+
+#[derive(Serialize)]
+struct ResponseFormat {
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+/// What either interface answers: Ollama one message, OpenAI a list of choices.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ChatAnswer {
+    message: Spoken,
+    choices: Vec<Choice>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Choice {
+    message: Spoken,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Spoken {
+    content: Option<String>,
+}
+
+/// A field that a model was asked for: a text, or something else that it said instead.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Field {
+    Text(String),
+    Other(serde::de::IgnoredAny),
+}
+
+impl Field {
+    /// The text without spaces around it, cut; unless there is none.
+    fn text(field: Option<&Self>, most: usize) -> Option<String> {
+        let Some(Self::Text(text)) = field else { return None };
+        let text: String = text.trim().chars().take(most).collect();
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+#[derive(Deserialize)]
+struct SummaryAnswer {
+    #[serde(rename = "abstract")]
+    abstract_: Option<Field>,
+    overview: Option<Field>,
+}
+
+#[derive(Deserialize)]
+struct MemoriesAnswer {
+    memories: Option<Vec<MemoryAnswer>>,
+}
+
+/// A memory that a model names. What cannot be read as one is left out.
+#[derive(Deserialize)]
+struct MemoryAnswer {
+    category: Option<Field>,
+    text: Option<Field>,
+}
 
 /// See the module's description.
 pub(crate) struct Model {
@@ -41,84 +134,90 @@ impl Model {
     }
 
     pub(crate) fn summary(&self, messages: &[Message<'_>]) -> Result<Summary, String> {
-        let answer = self.ask(
+        let answer: SummaryAnswer = self.ask(
             "Summarise the conversation. Answer with one JSON object: {\"abstract\": one or two sentences, at most 250 characters, \
              \"overview\": Markdown that begins with a title line '# ', then what was asked, decided, done and left open}. \
              Use only what was said.",
             messages,
         )?;
-        let text = |key: &str, most: usize| {
-            let text: String = answer[key].as_str().unwrap_or_default().trim().chars().take(most).collect();
-            if text.is_empty() { Err(format!("the model gave no {key}")) } else { Ok(text) }
+        let given = |key: &str, field: Option<&Field>, most: usize| {
+            Field::text(field, most).ok_or_else(|| format!("the model gave no {key}"))
         };
-        Ok(Summary { summary: text("abstract", MAX_ABSTRACT_CHARS)?, overview: text("overview", MAX_OVERVIEW_CHARS)? })
+        Ok(Summary {
+            summary: given("abstract", answer.abstract_.as_ref(), MAX_ABSTRACT_CHARS)?,
+            overview: given("overview", answer.overview.as_ref(), MAX_OVERVIEW_CHARS)?,
+        })
     }
 
     pub(crate) fn memories(&self, messages: &[Message<'_>]) -> Result<Vec<Memory>, String> {
-        let answer = self.ask(
+        let answer: MemoriesAnswer = self.ask(
             "List what is worth remembering for later conversations. Answer with one JSON object: {\"memories\": [{\"category\": \
              \"profile\" | \"preferences\" | \"entities\" | \"events\" | \"cases\", \"text\": one self-contained sentence}]}. Use only what \
              was said; an empty list is fine.",
             messages,
         )?;
-        let list = answer["memories"].as_array().ok_or("the model gave no list of memories")?;
+        let list = answer.memories.ok_or("the model gave no list of memories")?;
         let said_ms = messages.iter().filter_map(|m| m.time_ms).max();
         Ok(list
             .iter()
             .take(MAX_MEMORIES)
             .filter_map(|item| {
-                let category = Category::of_name(item["category"].as_str()?)?;
-                let text: String = item["text"].as_str()?.trim().chars().take(MAX_MEMORY_CHARS).collect();
-                (!text.is_empty()).then(|| Memory { said_ms, ..Memory::plain(category, text) })
+                let category = Category::of_name(&Field::text(item.category.as_ref(), MAX_MEMORY_CHARS)?)?;
+                let text = Field::text(item.text.as_ref(), MAX_MEMORY_CHARS)?;
+                Some(Memory { said_ms, ..Memory::plain(category, text) })
             })
             .collect())
     }
 
-    fn ask(&self, task: &str, messages: &[Message<'_>]) -> Result<Value, String> {
+    fn ask<T: DeserializeOwned>(&self, task: &str, messages: &[Message<'_>]) -> Result<T, String> {
         let told: String = messages.iter().map(|m| format!("{}: {}\n", m.speaker.unwrap_or(m.role), m.text)).collect();
         let skip = told.chars().count().saturating_sub(MAX_SENT_CHARS);
         let told: String = told.chars().skip(skip).collect();
-        let words = json!([{"role": "system", "content": task}, {"role": "user", "content": told}]);
-        let base = self.config.url.trim_end_matches('/');
-        let (url, body) = match self.config.kind {
-            LlmKind::Ollama => (
-                format!("{base}/api/chat"),
-                json!({"model": self.config.model, "messages": words, "stream": false, "format": "json", "options": {"temperature": 0}}),
-            ),
-            LlmKind::Openai => (
-                format!("{base}/chat/completions"),
-                json!({"model": self.config.model, "messages": words, "temperature": 0, "response_format": {"type": "json_object"}}),
-            ),
+        let messages = [Turn { role: "system", content: task }, Turn { role: "user", content: &told }];
+        let (base, model) = (self.config.url.trim_end_matches('/'), self.config.model.as_str());
+        let request = match self.config.kind {
+            LlmKind::Ollama => self.client.post(format!("{base}/api/chat")).json(&OllamaChat {
+                model,
+                messages,
+                stream: false,
+                format: "json",
+                options: OllamaOptions { temperature: 0 },
+            }),
+            LlmKind::Openai => self.client.post(format!("{base}/chat/completions")).json(&OpenAiChat {
+                model,
+                messages,
+                temperature: 0,
+                response_format: ResponseFormat { kind: "json_object" },
+            }),
         };
         let key = self.config.api_key_env.as_ref().and_then(|name| std::env::var(name).ok());
-        let answer = self.runtime.block_on(self.send(&url, &body, key))?;
-        let content = match self.config.kind {
-            LlmKind::Ollama => &answer["message"]["content"],
-            LlmKind::Openai => &answer["choices"][0]["message"]["content"],
+        let request = match key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
         };
-        let text = content.as_str().ok_or("the model's answer has no content")?;
-        let start = text.find('{').ok_or("the model's answer is no JSON object")?;
-        let end = text.rfind('}').ok_or("the model's answer is no JSON object")?;
-        serde_json::from_str(text.get(start..=end).unwrap_or_default())
-            .map_err(|_| "the model's answer is no JSON object".to_owned())
+        let answer = self.runtime.block_on(send(request))?;
+        let spoken = match self.config.kind {
+            LlmKind::Ollama => answer.message,
+            LlmKind::Openai => answer.choices.into_iter().next().unwrap_or_default().message,
+        };
+        let text = spoken.content.ok_or("the model's answer has no content")?;
+        let json = text.find('{').zip(text.rfind('}')).and_then(|(start, end)| text.get(start..=end));
+        let json = json.ok_or("the model's answer is no JSON object")?;
+        serde_json::from_str(json).map_err(|_| "the model's answer is no JSON object".to_owned())
     }
+}
 
-    async fn send(&self, url: &str, body: &Value, key: Option<String>) -> Result<Value, String> {
-        let mut request = self.client.post(url).json(body);
-        if let Some(key) = key {
-            request = request.bearer_auth(key);
-        }
-        let mut response = request.send().await.map_err(|_| "the model could not be reached".to_owned())?;
-        if !response.status().is_success() {
-            return Err(format!("the model's server answered {}", response.status().as_u16()));
-        }
-        let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|_| "the model's answer broke off".to_owned())? {
-            if bytes.len() + chunk.len() > MAX_ANSWER_BYTES {
-                return Err("the model's answer is too long".to_owned());
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        serde_json::from_slice(&bytes).map_err(|_| "the model's answer is not JSON".to_owned())
+async fn send(request: reqwest::RequestBuilder) -> Result<ChatAnswer, String> {
+    let mut response = request.send().await.map_err(|_| "the model could not be reached".to_owned())?;
+    if !response.status().is_success() {
+        return Err(format!("the model's server answered {}", response.status().as_u16()));
     }
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|_| "the model's answer broke off".to_owned())? {
+        if bytes.len() + chunk.len() > MAX_ANSWER_BYTES {
+            return Err("the model's answer is too long".to_owned());
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    serde_json::from_slice(&bytes).map_err(|_| "the model's answer is not JSON".to_owned())
 }

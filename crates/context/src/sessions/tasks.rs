@@ -2,10 +2,9 @@
 
 use crate::{
     error::{ApiError, Result},
-    sessions::now_micros,
+    sessions::{archive::Extraction, now_micros},
     store::account::lock,
 };
-use serde_json::{Value, json};
 use std::{
     collections::{HashMap, VecDeque},
     sync::Mutex,
@@ -18,8 +17,39 @@ const MAX_TASKS: usize = 10_000;
 /// How a task stands.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ended {
-    pub(crate) result: Option<Value>,
+    pub(crate) result: Option<Extraction>,
     pub(crate) error: Option<String>,
+}
+
+/// A task as callers see it.
+#[derive(Debug, Clone)]
+pub(crate) struct TaskState {
+    pub(crate) id: String,
+    pub(crate) kind: &'static str,
+    pub(crate) resource: String,
+    /// Seconds since 1970, and the same as text.
+    pub(crate) created: (f64, String),
+    pub(crate) updated: (f64, String),
+    pub(crate) seconds: f64,
+    /// Unset while it runs.
+    pub(crate) ended: Option<Ended>,
+}
+
+impl TaskState {
+    /// The word on the wire.
+    pub(crate) fn status(&self) -> &'static str {
+        match &self.ended {
+            None => "running",
+            Some(Ended { error: Some(_), .. }) => "failed",
+            Some(_) => "completed",
+        }
+    }
+}
+
+impl Ended {
+    pub(crate) fn failed(error: &ApiError) -> Self {
+        Self { error: Some(error.message.clone()), ..Self::default() }
+    }
 }
 
 struct Task {
@@ -83,37 +113,33 @@ impl Tasks {
         }
     }
 
-    pub(crate) fn get(&self, id: &str, owner: &str) -> Result<Value> {
+    pub(crate) fn get(&self, id: &str, owner: &str) -> Result<TaskState> {
         let inner = lock(&self.inner);
         let task = inner.0.get(id).filter(|task| task.owner == owner);
-        task.map(|task| task.told(id)).ok_or_else(|| {
+        task.map(|task| task.state(id)).ok_or_else(|| {
             let shown: String = id.chars().take(80).collect();
             ApiError::none_such(format!("Task {shown} not found"))
         })
     }
 
     /// The newest first.
-    pub(crate) fn list(&self, owner: &str, limit: usize) -> Value {
+    pub(crate) fn list(&self, owner: &str, limit: usize) -> Vec<TaskState> {
         let inner = lock(&self.inner);
         let own = inner.1.iter().rev().filter_map(|id| inner.0.get(id).map(|task| (id, task)));
-        own.filter(|(_, task)| task.owner == owner).take(limit).map(|(id, task)| task.told(id)).collect()
+        own.filter(|(_, task)| task.owner == owner).take(limit).map(|(id, task)| task.state(id)).collect()
     }
 }
 
 impl Task {
-    fn told(&self, id: &str) -> Value {
-        let status = match &self.ended {
-            None => "running",
-            Some(Ended { error: Some(_), .. }) => "failed",
-            Some(_) => "completed",
-        };
-        let ended = self.ended.clone().unwrap_or_default();
-        json!({
-            "task_id": id, "task_type": self.kind, "status": status, "created_at": self.created.0,
-            "updated_at": self.updated.0,
-            "processing_seconds": self.seconds.unwrap_or_else(|| self.started.elapsed().as_secs_f64()),
-            "resource_id": self.resource, "meta": {}, "stage": null, "result": ended.result, "error": ended.error,
-            "created_at_iso": self.created.1, "updated_at_iso": self.updated.1,
-        })
+    fn state(&self, id: &str) -> TaskState {
+        TaskState {
+            id: id.to_owned(),
+            kind: self.kind,
+            resource: self.resource.clone(),
+            created: self.created.clone(),
+            updated: self.updated.clone(),
+            seconds: self.seconds.unwrap_or_else(|| self.started.elapsed().as_secs_f64()),
+            ended: self.ended.clone(),
+        }
     }
 }

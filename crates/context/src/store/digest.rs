@@ -140,7 +140,7 @@ pub(crate) fn yaml_text(text: &str) -> String {
     if plain || text.starts_with("http") && !text.contains([' ', '#', '\n']) {
         text.to_owned()
     } else {
-        serde_json::to_string(text).unwrap_or_default()
+        serde_json::to_string(text).unwrap_or_else(|_| format!("{text:?}"))
     }
 }
 

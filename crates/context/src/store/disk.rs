@@ -55,7 +55,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8], keep: Keep) -> io::Result<()> {
         fs::rename(&staged, path)
     })();
     if let Err(error) = written {
-        let _ = fs::remove_file(&staged);
+        discard(&staged);
         return Err(error);
     }
     if keep == Keep::Durable { sync_folder(folder) } else { Ok(()) }
@@ -83,7 +83,7 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
         Ok(true) => sync_folder(folder).map(|()| true),
         Ok(false) => Ok(false),
         Err(error) => {
-            let _ = fs::remove_file(&staged);
+            discard(&staged);
             Err(error)
         }
     }
@@ -129,6 +129,15 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let bytes = read(path)?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+}
+
+/// A file's text, where there is such a file.
+pub(crate) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
+    match read_text(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Takes a file or folder away at once and durably; what it held is removed afterwards.

@@ -1,18 +1,17 @@
-//! What can be done with places: list, look, read, write, make, move, remove. Every answer has the contract's form.
+//! What can be done with places: list, look, read, write, make, move, copy, remove.
 
 use crate::{
-    error::{ApiError, Code, Result},
+    error::{ApiError, Code, Details, Result},
     find::library::Library,
     store::{
         account::Account,
         disk::{self, Found},
         layers::{self, ABSTRACT, Layers, OVERVIEW},
         memory::{self, Fields},
-        resources,
+        origin::Origin,
         uri::{Identity, Kind, Place},
     },
 };
-use serde_json::{Value, json};
 
 /// A file that is written through the interface is at most this long.
 pub const MAX_WRITE_BYTES: usize = 16 << 20;
@@ -24,12 +23,8 @@ pub const MAX_READ_BYTES: u64 = 64 << 20;
 pub struct Listing {
     /// Everything below, not only what lies directly there.
     pub recursive: bool,
-    /// URIs only.
-    pub simple: bool,
-    /// `original` (names, modes) instead of `agent` (abstracts).
-    pub original: bool,
-    /// Characters of an abstract.
-    pub abs_limit: usize,
+    /// Characters of the abstracts of folders; unset: none are made.
+    pub abstracts: Option<usize>,
     /// Hidden files too.
     pub hidden: bool,
     /// Entries, at most.
@@ -38,22 +33,17 @@ pub struct Listing {
     pub offset: usize,
     /// How far down.
     pub level_limit: usize,
-    /// Whether `rel_path` is told.
-    pub rel_path: bool,
 }
 
 impl Default for Listing {
     fn default() -> Self {
         Self {
             recursive: false,
-            simple: false,
-            original: false,
-            abs_limit: layers::MAX_ABSTRACT,
+            abstracts: Some(layers::MAX_ABSTRACT),
             hidden: false,
             node_limit: 1000,
             offset: 0,
             level_limit: usize::MAX,
-            rel_path: false,
         }
     }
 }
@@ -73,12 +63,33 @@ pub(crate) fn folder(account: &Account, place: &Place) -> Result<()> {
     }
 }
 
-/// What `ls` and `tree` answer, and whether there is more.
-pub fn list(account: &Account, who: &Identity, place: &Place, how: &Listing) -> Result<(Value, bool)> {
+/// A file or folder in a list.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Where it is.
+    pub uri: String,
+    /// Its own name,
+    pub name: String,
+    /// and its path from where the list begins.
+    pub path: String,
+    /// Whether it is a folder.
+    pub is_folder: bool,
+    /// In bytes.
+    pub size: u64,
+    /// As the file system has it.
+    pub mode: u32,
+    /// When it was last changed.
+    pub modified: jiff::Timestamp,
+    /// A folder in few words, where that was asked for.
+    pub abstract_: String,
+}
+
+/// What lies in a folder, and whether there is more.
+pub fn list(account: &Account, who: &Identity, place: &Place, how: &Listing) -> Result<(Vec<Entry>, bool)> {
     folder(account, place)?;
     let mut walk = Walk { account, who, how, left_out: how.offset, rows: Vec::new(), more: false };
     walk.folder(place, "", 1)?;
-    Ok((Value::Array(walk.rows), walk.more))
+    Ok((walk.rows, walk.more))
 }
 
 struct Walk<'a> {
@@ -86,7 +97,7 @@ struct Walk<'a> {
     who: &'a Identity,
     how: &'a Listing,
     left_out: usize,
-    rows: Vec<Value>,
+    rows: Vec<Entry>,
     more: bool,
 }
 
@@ -102,15 +113,16 @@ impl Walk<'_> {
                 continue;
             }
             let path = if above.is_empty() { found.name.clone() } else { format!("{above}/{}", found.name) };
-            self.row(&child, &found, &path)?;
-            if found.is_folder && self.how.recursive && depth < self.how.level_limit.min(MAX_DEPTH) {
+            let is_folder = found.is_folder;
+            self.row(&child, found, &path)?;
+            if is_folder && self.how.recursive && depth < self.how.level_limit.min(MAX_DEPTH) {
                 self.folder(&child, &path, depth + 1)?;
             }
         }
         Ok(())
     }
 
-    fn row(&mut self, child: &Place, found: &Found, path: &str) -> Result<()> {
+    fn row(&mut self, child: &Place, found: Found, path: &str) -> Result<()> {
         if self.left_out > 0 {
             self.left_out -= 1;
             return Ok(());
@@ -119,27 +131,20 @@ impl Walk<'_> {
             self.more = true;
             return Ok(());
         }
-        let uri = child.to_string();
-        if self.how.simple {
-            self.rows.push(uri.into());
-            return Ok(());
-        }
-        let mut row = if self.how.original {
-            json!({"name": found.name, "size": found.size, "mode": found.mode, "modTime": seconds(found.modified), "isDir": found.is_folder})
-        } else {
-            let size = if found.is_folder { 0 } else { found.size };
-            json!({"uri": uri, "size": size, "isDir": found.is_folder, "modTime": millis(found.modified)})
+        let abstract_ = match self.how.abstracts {
+            Some(most) if found.is_folder => cut(&layers_of(self.account, child)?.abstract_, most),
+            _ => String::new(),
         };
-        if self.how.recursive || self.how.rel_path {
-            row["rel_path"] = path.into();
-        }
-        if self.how.original {
-            row["uri"] = uri.into();
-        } else {
-            let told = if found.is_folder { layers_of(self.account, child)?.abstract_ } else { String::new() };
-            row["abstract"] = cut(&told, self.how.abs_limit).into();
-        }
-        self.rows.push(row);
+        self.rows.push(Entry {
+            uri: child.to_string(),
+            path: path.to_owned(),
+            is_folder: found.is_folder,
+            size: found.size,
+            mode: found.mode,
+            modified: found.modified,
+            abstract_,
+            name: found.name,
+        });
         Ok(())
     }
 }
@@ -152,22 +157,39 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 pub(crate) fn millis(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
-fn seconds(time: jiff::Timestamp) -> String {
+pub(crate) fn seconds(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// What `stat` answers.
-pub fn stat(account: &Account, place: &Place) -> Result<Value> {
+/// What is known of a file or folder without reading it.
+#[derive(Debug, Clone)]
+pub struct Stat {
+    /// Where it is.
+    pub uri: String,
+    /// Its name.
+    pub name: String,
+    /// In bytes.
+    pub size: u64,
+    /// As the file system has it.
+    pub mode: u32,
+    /// When it was last changed.
+    pub modified: jiff::Timestamp,
+    /// How many entries a folder has; unset for a file.
+    pub entries: Option<usize>,
+}
+
+/// Looks at a file or folder.
+pub fn stat(account: &Account, place: &Place) -> Result<Stat> {
     let path = account.path(place);
     let Some(found) = disk::look(&path)? else { return Err(ApiError::no_file(&place.to_string())) };
-    let mut told = json!({
-        "name": place.name(), "size": found.size, "mode": found.mode, "modTime": seconds(found.modified),
-        "isDir": found.is_folder, "uri": place.to_string(), "isLocked": false,
-    });
-    if found.is_folder {
-        told["count"] = disk::list(&path)?.len().into();
-    }
-    Ok(told)
+    Ok(Stat {
+        uri: place.to_string(),
+        name: place.name().to_owned(),
+        size: found.size,
+        mode: found.mode,
+        modified: found.modified,
+        entries: if found.is_folder { Some(disk::list(&path)?.len()) } else { None },
+    })
 }
 
 /// A file's text. Descriptions of folders are made when they are asked for.
@@ -197,7 +219,11 @@ pub fn read(account: &Account, place: &Place) -> Result<String> {
 
 fn not_a_file(uri: &str) -> ApiError {
     ApiError::argument(format!("Directory URI is not readable as a file: {uri}. List it first, then read a file URI."))
-        .with(json!({"resource": uri, "expected": "file", "actual": "directory"}))
+        .with(mismatch(uri, "file", "directory"))
+}
+
+fn mismatch(uri: &str, expected: &'static str, actual: &'static str) -> Details {
+    Details { resource: Some(uri.to_owned()), expected: Some(expected), actual: Some(actual), ..Details::default() }
 }
 
 /// So many lines from a line on; fewer than 0 means all.
@@ -216,8 +242,11 @@ pub fn described(account: &Account, place: &Place) -> Result<(String, String)> {
             let layers = layers_of(account, place)?;
             Ok((layers.abstract_, layers.overview))
         }
-        Some(_) => Err(ApiError::argument(format!("File URI has no abstract or overview: {place}"))
-            .with(json!({"resource": place.to_string(), "expected": "directory", "actual": "file"}))),
+        Some(_) => Err(ApiError::argument(format!("File URI has no abstract or overview: {place}")).with(mismatch(
+            &place.to_string(),
+            "directory",
+            "file",
+        ))),
         None => Err(ApiError::no_directory(&place.to_string())),
     }
 }
@@ -233,8 +262,8 @@ pub enum Mode {
     Create,
 }
 
-/// What `write` answers.
-pub fn write(account: &Account, place: &Place, content: &str, mode: Mode) -> Result<Value> {
+/// Writes a file. Gives how many bytes it has afterwards.
+pub fn write(account: &Account, place: &Place, content: &str, mode: Mode) -> Result<usize> {
     let uri = place.to_string();
     let Some(above) = place.parent().filter(|above| !place.is_fixed() && !above.is_root()) else {
         return Err(ApiError::argument(format!("{uri} is not a place for a file")));
@@ -256,8 +285,7 @@ pub fn write(account: &Account, place: &Place, content: &str, mode: Mode) -> Res
     }
     let before = match (mode, &there) {
         (Mode::Create, Some(_)) => {
-            return Err(ApiError::new(Code::AlreadyExists, format!("File already exists: {uri}"))
-                .with(json!({"resource": uri})));
+            return Err(ApiError::exists(&uri));
         }
         (Mode::Replace | Mode::Append, None) => return Err(ApiError::no_file(&uri)),
         (Mode::Create, None) => None,
@@ -272,7 +300,7 @@ pub fn write(account: &Account, place: &Place, content: &str, mode: Mode) -> Res
         }
         fields.updated_at = now;
         let whole = if mode == Mode::Append { format!("{old}{content}") } else { content.to_owned() };
-        fields.join(&whole)
+        fields.join(&whole)?
     } else if mode == Mode::Append {
         format!("{}{content}", before.unwrap_or_default())
     } else {
@@ -283,58 +311,41 @@ pub fn write(account: &Account, place: &Place, content: &str, mode: Mode) -> Res
             let _held = account.change(&above);
             disk::make_folders(&account.path(&above))?;
             if !disk::create(&path, text.as_bytes())? {
-                return Err(ApiError::new(Code::AlreadyExists, format!("File already exists: {uri}"))
-                    .with(json!({"resource": uri})));
+                return Err(ApiError::exists(&uri));
             }
         }
         account.changed(place, Some(&text));
     } else {
         account.put(place, &text)?;
     }
-    let word = match mode {
-        Mode::Replace => "replace",
-        Mode::Append => "append",
-        Mode::Create => "create",
-    };
-    Ok(json!({
-        "uri": uri, "root_uri": above.to_string(), "context_type": place.kind().as_str(), "mode": word,
-        "written_bytes": text.len(), "content_updated": true, "semantic_status": "complete", "vector_status": "complete",
-        "queue_status": queue_status(0, 1), "overview_status": "complete",
-    }))
-}
-
-/// Queues as the original reports them. Here everything is done before the answer, so nothing ever waits.
-pub(crate) fn queue_status(semantic: usize, embedding: usize) -> Value {
-    let queue = |processed: usize| json!({"processed": processed, "requeue_count": 0, "error_count": 0, "errors": []});
-    json!({"Semantic": queue(semantic), "Embedding": queue(embedding)})
+    Ok(text.len())
 }
 
 /// Makes a folder. `about` is what it is for.
-pub fn mkdir(account: &Account, place: &Place, about: Option<&str>) -> Result<Value> {
+pub fn mkdir(account: &Account, place: &Place, about: Option<&str>) -> Result<()> {
     let uri = place.to_string();
     let path = account.path(place);
     if place.kind() == Kind::Session || place.names().len() < 2 || place.name().starts_with('.') {
         return Err(ApiError::new(Code::PermissionDenied, format!("{uri} is not a place for a folder")));
     }
     if disk::look(&path)?.is_some() {
-        return Err(ApiError::new(Code::AlreadyExists, format!("Directory already exists: {uri}"))
-            .with(json!({"resource": uri})));
+        return Err(ApiError::new(Code::AlreadyExists, format!("Directory already exists: {uri}")).about(uri));
     }
     {
         let _held = account.change(&place.parent().unwrap_or_else(|| place.clone()));
         disk::make_folders(&path)?;
         if let Some(about) = about {
-            let note = json!({"kind": "data", "uri": "", "description": about}).to_string();
-            disk::write(&path.join(resources::SOURCE), note.as_bytes(), disk::Keep::Durable)?;
+            let note = Origin { description: Some(about.to_owned()), ..Origin::default() };
+            note.write(&path, disk::Keep::Durable)?;
         }
     }
     layers::invalidate(account, place);
     account.library.outdated(&place.child("new"));
-    Ok(json!({"uri": uri}))
+    Ok(())
 }
 
 /// Moves a file or folder.
-pub fn mv(account: &Account, from: &Place, to: &Place) -> Result<Value> {
+pub fn mv(account: &Account, from: &Place, to: &Place) -> Result<()> {
     let (old, new) = (account.path(from), account.path(to));
     for place in [from, to] {
         if place.is_fixed() || place.kind() == Kind::Session || place.names().len() < 2 {
@@ -351,8 +362,7 @@ pub fn mv(account: &Account, from: &Place, to: &Place) -> Result<Value> {
         let _held = account.restructure();
         let Some(found) = disk::look(&old)? else { return Err(ApiError::no_file(&from.to_string())) };
         if disk::look(&new)?.is_some() {
-            return Err(ApiError::new(Code::AlreadyExists, format!("File already exists: {to}"))
-                .with(json!({"resource": to.to_string()})));
+            return Err(ApiError::exists(&to.to_string()));
         }
         let above = to.parent().unwrap_or_else(|| to.clone());
         disk::make_folders(&account.path(&above))?;
@@ -366,16 +376,25 @@ pub fn mv(account: &Account, from: &Place, to: &Place) -> Result<Value> {
         }
         if found.is_folder {
             // Descriptions name the folder they were made for.
-            drop_descriptions(&new);
+            drop_descriptions(&new)?;
         }
     }
     account.library.forget(from);
     learn_below(account, to)?;
-    Ok(json!({"from": from.to_string(), "to": to.to_string()}))
+    Ok(())
+}
+
+/// What was copied.
+#[derive(Debug, Clone, Copy)]
+pub struct Copied {
+    /// Files.
+    pub files: usize,
+    /// Files that can be found.
+    pub indexed: usize,
 }
 
 /// Copies a file or folder to where nothing is yet. It appears as a whole.
-pub fn cp(account: &Account, from: &Place, to: &Place, recursive: bool) -> Result<Value> {
+pub fn cp(account: &Account, from: &Place, to: &Place, recursive: bool) -> Result<Copied> {
     let (old, new) = (account.path(from), account.path(to));
     for place in [from, to] {
         if place.is_fixed() || place.kind() == Kind::Session || place.names().len() < 2 || place.name().starts_with('.')
@@ -391,9 +410,7 @@ pub fn cp(account: &Account, from: &Place, to: &Place, recursive: bool) -> Resul
     }
     let Some(found) = disk::look(&old)? else { return Err(ApiError::no_file(&from.to_string())) };
     if found.is_folder && !recursive {
-        return Err(
-            ApiError::argument("Cannot copy directory without --recursive").with(json!({"resource": from.to_string()}))
-        );
+        return Err(ApiError::argument("Cannot copy directory without --recursive").about(from.to_string()));
     }
     folder(account, &to.parent().unwrap_or_else(|| to.clone()))?;
     let staged = account.staging()?;
@@ -407,8 +424,7 @@ pub fn cp(account: &Account, from: &Place, to: &Place, recursive: bool) -> Resul
     let placed = copied.and_then(|()| {
         let _held = account.restructure();
         if disk::look(&new)?.is_some() {
-            return Err(ApiError::new(Code::AlreadyExists, format!("File already exists: {to}"))
-                .with(json!({"resource": to.to_string()})));
+            return Err(ApiError::exists(&to.to_string()));
         }
         layers::invalidate(account, to);
         std::fs::rename(if found.is_folder { staged.clone() } else { staged.join("file") }, &new)?;
@@ -416,12 +432,7 @@ pub fn cp(account: &Account, from: &Place, to: &Place, recursive: bool) -> Resul
     });
     disk::discard(&staged);
     placed?;
-    let learned = learn_below(account, to)?;
-    Ok(json!({
-        "operation": "copy", "from": from.to_string(), "to": to.to_string(), "recursive": recursive, "phase": "completed",
-        "files_created": count, "vectors": {"scanned": learned, "written": learned, "deleted": 0, "restored": 0, "batches": 1},
-        "semantic_root_uri": to.parent().map(|p| p.to_string()), "semantic_status": "complete",
-    }))
+    Ok(Copied { files: count, indexed: learn_below(account, to)? })
 }
 
 fn copy_below(from: &std::path::Path, to: &std::path::Path, count: &mut usize) -> Result<()> {
@@ -439,15 +450,17 @@ fn copy_below(from: &std::path::Path, to: &std::path::Path, count: &mut usize) -
     Ok(())
 }
 
-fn drop_descriptions(path: &std::path::Path) {
+fn drop_descriptions(path: &std::path::Path) -> Result<()> {
     for name in [ABSTRACT, OVERVIEW] {
-        let _ = std::fs::remove_file(path.join(name));
-    }
-    for found in disk::list(path).unwrap_or_default() {
-        if found.is_folder {
-            drop_descriptions(&path.join(&found.name));
+        match std::fs::remove_file(path.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
         }
     }
+    for found in disk::list(path)?.iter().filter(|found| found.is_folder) {
+        drop_descriptions(&path.join(&found.name))?;
+    }
+    Ok(())
 }
 
 /// Takes a file, or everything below a folder, into the index.
@@ -464,7 +477,7 @@ fn collect(account: &Account, place: &Place, files: &mut Vec<(Place, String)>) -
     let path = account.path(place);
     match disk::look(&path)? {
         Some(found) if found.is_folder => {
-            let labels = resources::labels_at(&path);
+            let labels = Origin::tags_at(&path);
             if !labels.is_empty() {
                 account.library.label(place, labels);
             }
@@ -483,16 +496,16 @@ fn collect(account: &Account, place: &Place, files: &mut Vec<(Place, String)>) -
 /// Removes a file, or a folder with everything below it. Gives how many files there were.
 pub fn remove(account: &Account, place: &Place, recursive: bool) -> Result<usize> {
     if place.is_fixed() {
-        return Err(ApiError::new(Code::PermissionDenied, format!("{place} cannot be removed"))
-            .with(json!({"resource": place.to_string()})));
+        let error = ApiError::new(Code::PermissionDenied, format!("{place} cannot be removed"));
+        return Err(error.about(place.to_string()));
     }
     let _remember = (place.kind() == Kind::Memory).then(|| account.remember(place.names().get(1).map_or("", |u| u)));
     let path = account.path(place);
     let count = match disk::look(&path)? {
         None => return Ok(0),
         Some(found) if found.is_folder && !recursive => {
-            return Err(ApiError::argument("Cannot remove directory without --recursive")
-                .with(json!({"resource": place.to_string()})));
+            let error = ApiError::argument("Cannot remove directory without --recursive");
+            return Err(error.about(place.to_string()));
         }
         Some(found) if found.is_folder => count_files(&path)?,
         Some(_) => 1,

@@ -10,6 +10,7 @@ use crate::{
         account::Account,
         digest,
         disk::{self, Keep},
+        origin::Origin,
         uri::{Kind, Place},
     },
 };
@@ -62,13 +63,25 @@ pub(crate) fn invalidate(account: &Account, place: &Place) -> Vec<PathBuf> {
             break;
         }
         let path = account.path(&folder);
-        let abstracts = std::fs::remove_file(path.join(ABSTRACT)).is_ok();
-        if std::fs::remove_file(path.join(OVERVIEW)).is_ok() || abstracts {
+        let abstracts = take_away(&path.join(ABSTRACT));
+        if take_away(&path.join(OVERVIEW)) || abstracts {
             changed.push(path);
         }
         at = folder.parent();
     }
     changed
+}
+
+/// Whether there was such a file, which is gone now.
+fn take_away(path: &std::path::Path) -> bool {
+    match std::fs::remove_file(path) {
+        Ok(()) => true,
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => false,
+        Err(error) => {
+            tracing::warn!(%error, path = %path.display(), "the outdated description of a folder is still there");
+            false
+        }
+    }
 }
 
 /// A folder's abstract and overview.
@@ -98,18 +111,10 @@ fn read(account: &Account, place: &Place) -> Option<Layers> {
     Some(Layers { abstract_: body(&abstract_).to_owned(), overview: body(&overview).to_owned() })
 }
 
-/// Where imported content came from.
-#[derive(Debug, Clone)]
-pub(crate) struct Origin {
-    pub(crate) kind: &'static str,
-    pub(crate) uri: String,
-    pub(crate) description: Option<String>,
-}
-
 /// Makes them from what lies in the folder; `said` is what somebody said about it.
 pub(crate) fn make(account: &Account, place: &Place, trigger: &str, said: Option<&str>) -> Result<Layers> {
     let path = account.path(place);
-    let origin = origin(&path);
+    let origin = Origin::read(&path);
     // Who else has a folder here is nobody's business.
     let is_users = place.names().len() == 1 && place.name() == "user";
     let mut seen = if is_users { Vec::new() } else { disk::list(&path)? };
@@ -139,20 +144,6 @@ fn file_abstract(account: &Account, place: &Place) -> String {
     digest::abstract_of(place.name(), Library::readable(place, &text))
 }
 
-/// Which import a folder comes from: its own record, or that of the import above.
-fn origin(path: &std::path::Path) -> Option<Origin> {
-    let text = disk::read_text(&path.join(crate::store::resources::SOURCE)).ok()?;
-    let value: serde_json::Value = serde_json::from_str(&text).ok()?;
-    let kind = match value["kind"].as_str()? {
-        "url" => "url",
-        "git" => "git",
-        "data" => "data",
-        _ => "local",
-    };
-    let uri = value["uri"].as_str().unwrap_or_default().to_owned();
-    Some(Origin { kind, uri, description: value["description"].as_str().map(str::to_owned) })
-}
-
 fn write(
     account: &Account,
     place: &Place,
@@ -162,7 +153,7 @@ fn write(
     origin: Option<&Origin>,
 ) {
     let source = origin.filter(|origin| !origin.uri.is_empty()).map_or_else(String::new, |origin| {
-        format!("source:\n  kind: {}\n  uri: {}\n", origin.kind, digest::yaml_text(&origin.uri))
+        format!("source:\n  kind: {}\n  uri: {}\n", origin.kind.as_str(), digest::yaml_text(&origin.uri))
     });
     let head = format!(
         "---\ndirectory: {place}/\n{source}generated_by:\n  component: Extractor\n  trigger: {trigger}\nfreshness:\n  \

@@ -51,15 +51,19 @@ impl Fields {
         let Some(at) = text.rfind(OPEN) else { return (text, Self::default()) };
         let comment = text[at + OPEN.len()..].trim();
         let Some(json) = comment.strip_suffix(CLOSE) else { return (text, Self::default()) };
-        (text[..at].trim_end(), serde_json::from_str(json.trim()).unwrap_or_default())
+        let fields = serde_json::from_str(json.trim()).unwrap_or_else(|error| {
+            tracing::warn!(%error, "what is noted about a memory cannot be read; its text can");
+            Self::default()
+        });
+        (text[..at].trim_end(), fields)
     }
 
     /// The whole file. What looks like our comment in the text is broken up first.
-    pub(crate) fn join(&self, text: &str) -> String {
+    pub(crate) fn join(&self, text: &str) -> Result<String> {
         let text = text.replace(OPEN, "<!- MEMORY_FIELDS");
         // `-->` would end the comment early; in JSON it can only stand inside a string.
-        let json = serde_json::to_string(self).unwrap_or_default().replace("-->", "--\\u003e");
-        format!("{}\n\n{OPEN} {json} {CLOSE}\n", text.trim_end())
+        let json = serde_json::to_string(self)?.replace("-->", "--\\u003e");
+        Ok(format!("{}\n\n{OPEN} {json} {CLOSE}\n", text.trim_end()))
     }
 
     /// Its time in milliseconds.
@@ -110,7 +114,7 @@ mod tests {
     fn a_memory_reads_back_as_it_was_written_whatever_it_says() {
         let fields = Fields { category: "events".into(), speaker: Some("x --> y".into()), ..Fields::default() };
         for text in ["plain", "a <!-- MEMORY_FIELDS {} --> b", "# Title\n\nbody", ""] {
-            let file = fields.join(text);
+            let file = fields.join(text).unwrap();
             let (read, noted) = Fields::split(&file);
             assert_eq!(read, text.replace(OPEN, "<!- MEMORY_FIELDS"));
             assert_eq!(noted, fields);

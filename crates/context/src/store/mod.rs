@@ -10,6 +10,7 @@ pub mod fs;
 pub(crate) mod host_paths;
 pub(crate) mod layers;
 pub(crate) mod memory;
+pub(crate) mod origin;
 pub(crate) mod parse;
 pub mod resources;
 pub(crate) mod skills;

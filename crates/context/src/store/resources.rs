@@ -3,29 +3,28 @@
 
 use crate::{
     error::{ApiError, Code, Result},
-    service::ContextStore,
+    service::{Commit, ContextStore},
     sessions::{self, NewMessage, archive::Retain},
     store::{
         account::{Account, lock},
         disk::{self, Keep},
         fs, layers,
+        origin::{self, Origin},
         parse::{self, Parsed, Source},
         uri::{Identity, Kind, Place},
+        watches::Watch,
     },
 };
 use jiff::Timestamp;
-use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
 
 /// Uploads that wait to be imported, for each account; the oldest go first.
 const MAX_UPLOADS: usize = 1000;
-/// Where it is noted what a folder was brought in from.
-pub(crate) const SOURCE: &str = ".source.json";
 /// Labels of one resource, and characters of a label.
 const MAX_TAGS: usize = 64;
 const MAX_TAG_CHARS: usize = 128;
@@ -75,13 +74,6 @@ pub struct NewResource {
     pub cancel: CancellationToken,
 }
 
-/// The labels of a folder that was brought in.
-pub(crate) fn labels_at(folder: &Path) -> Vec<String> {
-    let noted = disk::read_text(&folder.join(SOURCE)).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
-    let labels = noted.as_ref().and_then(|noted| noted["tags"].as_array());
-    labels.into_iter().flatten().filter_map(|label| label.as_str().map(str::to_owned)).collect()
-}
-
 /// What becomes of labels that a folder has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TagMode {
@@ -95,6 +87,15 @@ pub enum TagMode {
 }
 
 impl TagMode {
+    /// The word on the wire.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Replace => "replace",
+            Self::Append => "append",
+            Self::Clear => "clear",
+        }
+    }
+
     fn apply(self, had: Vec<String>, new: &[String]) -> Vec<String> {
         let key = |tag: &str| tag.split_once('=').map(|(key, _)| key.trim().to_owned());
         let mut tags = match self {
@@ -111,8 +112,8 @@ impl TagMode {
     }
 }
 
-/// Puts labels on a folder of resources.
-pub(crate) fn set_tags(account: &Account, place: &Place, tags: &[String], mode: TagMode) -> Result<Value> {
+/// Puts labels on a folder of resources. Gives those it has afterwards.
+pub(crate) fn set_tags(account: &Account, place: &Place, tags: &[String], mode: TagMode) -> Result<Vec<String>> {
     check_tags(tags)?;
     fs::folder(account, place)?;
     if place.kind() != Kind::Resource || place.is_fixed() {
@@ -121,20 +122,13 @@ pub(crate) fn set_tags(account: &Account, place: &Place, tags: &[String], mode: 
     let path = account.path(place);
     let labels = {
         let _held = account.change(place);
-        let noted = disk::read_text(&path.join(SOURCE)).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
-        let mut noted = noted.filter(Value::is_object).unwrap_or_else(|| json!({"kind": "data", "uri": ""}));
-        let labels = mode.apply(labels_at(&path), tags);
-        noted["tags"] = labels.clone().into();
-        disk::write(&path.join(SOURCE), noted.to_string().as_bytes(), Keep::Durable)?;
-        labels
+        let mut origin = Origin::read(&path).unwrap_or_default();
+        origin.tags = mode.apply(origin.tags, tags);
+        origin.write(&path, Keep::Durable)?;
+        origin.tags
     };
     account.library.label(place, labels.clone());
-    let uri = place.to_string();
-    Ok(json!({
-        "uri": uri, "updated_uris": [uri], "root_uri": uri, "context_type": "resource", "tags": labels,
-        "mode": match mode { TagMode::Replace => "replace", TagMode::Append => "append", TagMode::Clear => "clear" },
-        "success_count": 1, "skipped_count": 0, "failed_count": 0, "tags_updated": true,
-    }))
+    Ok(labels)
 }
 
 fn check_tags(tags: &[String]) -> Result<()> {
@@ -209,9 +203,82 @@ pub(crate) fn is_remote(path: &str) -> bool {
     REMOTE.iter().any(|prefix| path.starts_with(prefix))
 }
 
+/// What was brought in.
+#[derive(Debug)]
+pub struct Imported {
+    /// Where it is.
+    pub root: Place,
+    /// What the source is called.
+    pub source: String,
+    /// The name it was given.
+    pub name: String,
+    /// Whether the source is a folder or an archive.
+    pub is_folder: bool,
+    /// Files of the source that were read, with their parsers,
+    pub processed: Vec<(String, String)>,
+    /// those that could not be read, with why,
+    pub failed: Vec<(String, String)>,
+    /// those that are not read at all,
+    pub unsupported: Vec<String>,
+    /// and those that were left out as asked.
+    pub skipped: Vec<String>,
+    /// What went otherwise than one might expect.
+    pub warnings: Vec<String>,
+    /// Files that were written,
+    pub files: usize,
+    /// folders that were described,
+    pub folders: usize,
+    /// and tokens of all files.
+    pub tokens: u64,
+    /// How long it took.
+    pub took: Duration,
+    /// The commit that remembers why it was brought in.
+    pub reason: Option<Commit>,
+    /// What looks at the source again.
+    pub watch: Option<Watch>,
+}
+
+/// A source, what it is called, and where it is.
+struct Named {
+    source: Source,
+    name: String,
+    kind: origin::Kind,
+    uri: String,
+}
+
+fn named(account: &Account, new: &NewResource) -> Result<Named> {
+    let (source, name, kind, uri) = match (&new.path, &new.upload) {
+        (_, Some(id)) => {
+            let path = upload_path(account, id)?;
+            let sent_as = || lock(&account.upload_names).get(id).cloned();
+            let name = new.source_name.clone().or_else(sent_as).unwrap_or_else(|| id.clone());
+            (Source::Upload { path, name: name.clone() }, name.clone(), origin::Kind::Local, name)
+        }
+        (Some(path), None) if is_remote(path) => {
+            (Source::Remote(path.clone()), path.clone(), origin::Kind::Url, path.clone())
+        }
+        (Some(path), None) if new.host_paths => {
+            let local = PathBuf::from(path);
+            let name = local.file_name().and_then(|n| n.to_str()).unwrap_or("resource").to_owned();
+            (Source::Local(local), name, origin::Kind::Local, path.clone())
+        }
+        (Some(path), None) => {
+            return Err(ApiError::new(
+                Code::PermissionDenied,
+                format!(
+                    "HTTP server does not accept host paths ({}); upload the file with temp_upload instead.",
+                    fs::cut(path, 200)
+                ),
+            ));
+        }
+        (None, None) => return Err(ApiError::argument("Either 'path' or 'temp_file_id' must be provided")),
+    };
+    Ok(Named { source, name, kind, uri })
+}
+
 impl ContextStore {
     /// Brings a resource in. When this returns, it is durable, described and indexed.
-    pub fn import(self: &Arc<Self>, account: &Account, who: &Identity, new: &NewResource) -> Result<Value> {
+    pub fn import(self: &Arc<Self>, account: &Account, who: &Identity, new: &NewResource) -> Result<Imported> {
         if new.to.is_some() && new.parent.is_some() {
             return Err(ApiError::argument("Cannot specify both 'to' and 'parent' at the same time."));
         }
@@ -220,57 +287,51 @@ impl ContextStore {
             fs::folder(account, &Place::parse(parent, who)?)?;
         }
         let started = Instant::now();
-        let (source, told, kind, uri) = match (&new.path, &new.upload) {
-            (_, Some(id)) => {
-                let path = upload_path(account, id)?;
-                let sent_as = || lock(&account.upload_names).get(id).cloned();
-                let name = new.source_name.clone().or_else(sent_as).unwrap_or_else(|| id.clone());
-                (Source::Upload { path, name: name.clone() }, name.clone(), "local", name)
-            }
-            (Some(path), None) if is_remote(path) => (Source::Remote(path.clone()), path.clone(), "url", path.clone()),
-            (Some(path), None) if new.host_paths => {
-                let local = PathBuf::from(path);
-                let name = local.file_name().and_then(|n| n.to_str()).unwrap_or("resource").to_owned();
-                (Source::Local(local), name, "local", path.clone())
-            }
-            (Some(path), None) => {
-                return Err(ApiError::new(
-                    Code::PermissionDenied,
-                    format!(
-                        "HTTP server does not accept host paths ({}); upload the file with temp_upload instead.",
-                        fs::cut(path, 200)
-                    ),
-                ));
-            }
-            (None, None) => return Err(ApiError::argument("Either 'path' or 'temp_file_id' must be provided")),
-        };
+        let named = named(account, new)?;
         let wanted = parse::Wanted {
             include: &new.include,
             exclude: &new.exclude,
             ignore: &new.ignore_dirs,
             hosts: &self.importer.allowed_hosts,
         };
-        let parsed = parse::parse(&source, &wanted, &new.cancel)?;
+        let parsed = parse::parse(&named.source, &wanted, &new.cancel)?;
         if parsed.files.is_empty() || (new.strict && !parsed.failed.is_empty()) {
             let why = parsed.failed.first().map_or_else(
-                || format!("{told} holds nothing that can be read as text"),
+                || format!("{} holds nothing that can be read as text", named.name),
                 |(path, why)| format!("{path} cannot be read: {why}"),
             );
             return Err(ApiError::new(Code::ProcessingError, why));
         }
-        let (root, files) = self.install(account, who, new, &parsed, kind, &uri)?;
+        let root = self.install(account, who, new, &parsed, &named)?;
         if let Some(id) = &new.upload {
             discard_upload(account, id);
         }
         let folders = if new.describe { describe_below(account, &root)? } else { 0 };
-        let mut told = self.imported(new, &parsed, &root, &told, (files, folders), started, &who.user);
-        if let Some(reason) = new.reason.as_ref().filter(|r| !r.trim().is_empty()) {
-            told["memory_linking"] = self.remember_reason(account, who, &root, reason)?;
-        }
-        if let (Some(minutes), Some(path)) = (new.watch_minutes, &new.path) {
-            told["watch"] = self.keep_watch(account, who, new, path, &root, minutes)?;
-        }
-        Ok(told)
+        let reason = match new.reason.as_deref().filter(|reason| !reason.trim().is_empty()) {
+            Some(reason) => Some(self.remember_reason(account, who, &root, reason)?),
+            None => None,
+        };
+        let watch = match (new.watch_minutes, &new.path) {
+            (Some(minutes), Some(path)) => Some(self.keep_watch(account, who, new, path, &root, minutes)?),
+            _ => None,
+        };
+        Ok(Imported {
+            root,
+            source: named.name,
+            files: parsed.files.len(),
+            folders,
+            tokens: parsed.files.iter().map(|(_, text)| sessions::tokens(text).ceil() as u64).sum(),
+            took: started.elapsed(),
+            name: parsed.name,
+            is_folder: parsed.is_folder,
+            processed: parsed.processed,
+            failed: parsed.failed,
+            unsupported: parsed.unsupported,
+            skipped: parsed.skipped,
+            warnings: parsed.warnings,
+            reason,
+            watch,
+        })
     }
 
     fn install(
@@ -279,9 +340,9 @@ impl ContextStore {
         who: &Identity,
         new: &NewResource,
         parsed: &Parsed,
-        kind: &str,
-        uri: &str,
-    ) -> Result<(Place, usize)> {
+        source: &Named,
+    ) -> Result<Place> {
+        let uri = source.uri.as_str();
         let shared = Place::parse("viking://resources", who)?;
         let named = |base: &Place| base.child(&parsed.name);
         let target = match (&new.to, &new.parent) {
@@ -297,13 +358,18 @@ impl ContextStore {
         }
         let staged = account.staging()?;
         let before = if new.to.is_some() { target.clone() } else { free_place(account, target.clone(), uri)? };
-        let tags = new.tag_mode.apply(labels_at(&account.path(&before)), &new.tags);
-        let source = json!({
-            "kind": kind, "uri": uri, "imported_at": Timestamp::now().to_string(), "reason": new.reason,
-            "instruction": new.instruction, "tags": tags,
-        });
-        let written = (|| {
-            disk::write(&staged.join(SOURCE), source.to_string().as_bytes(), Keep::Derived)?;
+        let tags = new.tag_mode.apply(Origin::tags_at(&account.path(&before)), &new.tags);
+        let origin = Origin {
+            kind: source.kind,
+            uri: uri.to_owned(),
+            imported_at: Some(Timestamp::now().to_string()),
+            reason: new.reason.clone(),
+            instruction: new.instruction.clone(),
+            tags,
+            ..Origin::default()
+        };
+        let written = (|| -> Result<()> {
+            origin.write(&staged, Keep::Derived)?;
             for (path, text) in &parsed.files {
                 let file = staged.join(path);
                 if let Some(folder) = file.parent() {
@@ -311,11 +377,11 @@ impl ContextStore {
                 }
                 std::fs::write(file, text)?;
             }
-            disk::sync_staged(&staged, parsed.files.len())
+            Ok(disk::sync_staged(&staged, parsed.files.len())?)
         })();
         if let Err(error) = written {
             disk::discard(&staged);
-            return Err(error.into());
+            return Err(error);
         }
         let place;
         {
@@ -330,58 +396,10 @@ impl ContextStore {
         account.library.forget(&place);
         let files: Vec<(Place, String)> =
             parsed.files.iter().map(|(path, text)| (place.below(path), text.clone())).collect();
-        let count = files.len();
         account.library.learn_all(files);
-        account.library.label(&place, tags);
+        account.library.label(&place, origin.tags);
         account.library.outdated(&place.child("new"));
-        Ok((place, count))
-    }
-
-    #[allow(clippy::too_many_arguments)] // the parts of one answer
-    fn imported(
-        &self,
-        new: &NewResource,
-        parsed: &Parsed,
-        root: &Place,
-        source: &str,
-        (files, folders): (usize, usize),
-        started: Instant,
-        user: &str,
-    ) -> Value {
-        let ms = (started.elapsed().as_secs_f64() * 1e6).round() / 1000.0;
-        let tokens: u64 = parsed.files.iter().map(|(_, text)| sessions::tokens(text).ceil() as u64).sum();
-        let usage = json!({"tokens": {"total": tokens, "embedding": {"total": tokens}, "stages": {"embed_resource": {"embedding": {"total": tokens}}}}});
-        let stamp = Timestamp::now().strftime("%m%d%H%M").to_string();
-        let meta = if parsed.is_folder {
-            json!({
-                "file_count": parsed.processed.len(), "dir_name": source, "total_processable": parsed.processed.len() + parsed.failed.len(),
-                "processed_files": parsed.processed.iter().map(|(path, parser)| json!({"path": path, "parser": parser})).collect::<Vec<_>>(),
-                "failed_files": parsed.failed.iter().map(|(path, why)| json!({"path": path, "error": why})).collect::<Vec<_>>(),
-                "unsupported_files": parsed.unsupported, "skipped_files": parsed.skipped,
-            })
-        } else {
-            json!({})
-        };
-        let contexts = files + 2 * folders;
-        let errors: Vec<String> = parsed.failed.iter().map(|(path, why)| format!("{path}: {why}")).collect();
-        let mut told = json!({
-            "status": "success", "errors": errors, "source_path": source, "meta": meta, "root_uri": root.to_string(),
-            "temp_uri": format!("viking://temp/{user}/{stamp}_{}/{}", crate::find::trace::base36(6), parsed.name),
-            "queue_status": fs::queue_status(folders, contexts), "context_count": contexts,
-            "telemetry": {"id": format!("tm_{}", uuid::Uuid::new_v4().simple()), "summary": {
-                "operation": "add_resource_job", "status": "ok", "duration_ms": ms,
-                "resource": {"total": {"duration_ms": ms}, "flags": {
-                    "wait": false, "build_index": true, "summarize": new.describe, "watch_enabled": new.watch_minutes.is_some(),
-                }},
-            }},
-        });
-        if !parsed.is_folder {
-            told["usage"] = usage;
-        }
-        if !parsed.warnings.is_empty() {
-            told["warnings"] = parsed.warnings.clone().into();
-        }
-        told
+        Ok(place)
     }
 
     /// Why something was brought in is remembered as if the user had said it.
@@ -391,19 +409,10 @@ impl ContextStore {
         who: &Identity,
         root: &Place,
         reason: &str,
-    ) -> Result<Value> {
-        let text = format!("{root} was added. Reason: {reason}");
-        let message = NewMessage {
-            role: "user".to_owned(),
-            parts: vec![json!({"type": "text", "text": text})],
-            ..NewMessage::default()
-        };
+    ) -> Result<Commit> {
+        let message = NewMessage::said(format!("{root} was added. Reason: {reason}"));
         sessions::add_message(account, who, REASONS, &message)?;
-        let committed = self.commit(who, REASONS, Retain::default(), false)?;
-        Ok(json!({
-            "status": committed["status"], "session_id": REASONS, "commit_task_id": committed["task_id"],
-            "archive_uri": committed["archive_uri"],
-        }))
+        self.commit(who, REASONS, Retain::default(), false)
     }
 }
 
@@ -416,9 +425,7 @@ fn free_place(account: &Account, target: Place, uri: &str) -> Result<Place> {
         if disk::look(&path)?.is_none() {
             return Ok(place);
         }
-        let source = disk::read_text(&path.join(SOURCE)).unwrap_or_default();
-        let source: Value = serde_json::from_str(&source).unwrap_or_default();
-        if source["uri"] == uri {
+        if Origin::read(&path).is_some_and(|origin| origin.uri == uri) {
             return Ok(place);
         }
     }

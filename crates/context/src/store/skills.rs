@@ -7,10 +7,11 @@ use crate::{
         digest,
         disk::{self, Keep},
         fs,
+        origin::{self, Origin},
         uri::{Identity, Place},
     },
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::{io, path::Path};
 use toolyard_beneath::{Folder, Kind, Links};
 
@@ -69,61 +70,85 @@ fn kebab(name: &str) -> String {
     out
 }
 
-/// Reads a dictionary: a skill's own fields, or an MCP tool.
-fn from_object(map: &serde_json::Map<String, Value>) -> Result<Skill> {
-    let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
-    let name = text("name");
-    if name.is_empty() {
-        return Err(bad("Skill must have 'name' field"));
-    }
-    let description = if text("description").is_empty() { name } else { text("description") };
-    let quoted = digest::yaml_text(&digest::collapse(description));
-    let Some(schema) = map.get("inputSchema") else {
-        check_name(name)?;
-        let content = text("content");
-        let body = if content.is_empty() { format!("# {name}\n\n{description}\n") } else { content.to_owned() };
-        return Ok(Skill {
-            name: name.to_owned(),
-            text: format!("---\nname: {name}\ndescription: {quoted}\n---\n\n{body}"),
-        });
-    };
-    let name = kebab(name);
-    check_name(&name)?;
-    let mut body = format!("---\nname: {name}\ndescription: {quoted}\n---\n\n# {name}\n\n{description}\n");
-    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    if let Some(properties) = schema["properties"].as_object().filter(|p| !p.is_empty()) {
-        body.push_str("\n## Parameters\n\n");
-        for (key, property) in properties {
-            let kind = property["type"].as_str().unwrap_or("any");
-            let need = if required.contains(&key.as_str()) { "required" } else { "optional" };
-            let about = property["description"].as_str().map(|d| format!(": {d}")).unwrap_or_default();
-            body.push_str(&format!("- **{key}** ({kind}, {need}){about}\n"));
+/// A skill that is handed over.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum SkillData {
+    /// The text of a SKILL.md.
+    Text(String),
+    /// A name, what it is for, and its text, which may be empty.
+    Described { name: String, description: String, content: String },
+    /// An MCP tool.
+    Tool { name: String, description: String, parameters: Vec<Parameter> },
+}
+
+/// A parameter of an MCP tool.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Parameter {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) required: bool,
+    pub(crate) description: Option<String>,
+}
+
+impl SkillData {
+    fn skill(&self) -> Result<Skill> {
+        let (name, description) = match self {
+            Self::Text(text) => return from_text(text),
+            Self::Described { name, description, .. } | Self::Tool { name, description, .. } => (name, description),
+        };
+        if name.is_empty() {
+            return Err(bad("Skill must have 'name' field"));
+        }
+        let description = if description.is_empty() { name } else { description };
+        let quoted = digest::yaml_text(&digest::collapse(description));
+        match self {
+            Self::Tool { parameters, .. } => {
+                let kebab = kebab(name);
+                check_name(&kebab)?;
+                let text = tool_text(&kebab, name, description, &quoted, parameters);
+                Ok(Skill { name: kebab, text })
+            }
+            Self::Described { content, .. } => {
+                check_name(name)?;
+                let body = if content.is_empty() { format!("# {name}\n\n{description}\n") } else { content.clone() };
+                let text = format!("---\nname: {name}\ndescription: {quoted}\n---\n\n{body}");
+                Ok(Skill { name: name.clone(), text })
+            }
+            Self::Text(text) => from_text(text),
         }
     }
-    body.push_str(&format!("\n## Usage\n\nCalled as the MCP tool `{}`.\n", text("name")));
-    Ok(Skill { name, text: body })
+}
+
+/// The SKILL.md of an MCP tool.
+fn tool_text(name: &str, tool: &str, description: &str, quoted: &str, parameters: &[Parameter]) -> String {
+    let mut body = format!("---\nname: {name}\ndescription: {quoted}\n---\n\n# {name}\n\n{description}\n");
+    if !parameters.is_empty() {
+        body.push_str("\n## Parameters\n\n");
+    }
+    for parameter in parameters {
+        let need = if parameter.required { "required" } else { "optional" };
+        let about = parameter.description.as_ref().map(|about| format!(": {about}")).unwrap_or_default();
+        body.push_str(&format!("- **{}** ({}, {need}){about}\n", parameter.name, parameter.kind));
+    }
+    body.push_str(&format!("\n## Usage\n\nCalled as the MCP tool `{tool}`.\n"));
+    body
 }
 
 /// Keeps a skill that came as data.
-pub(crate) fn add_data(account: &Account, who: &Identity, data: &Value) -> Result<Value> {
-    let skill = match data {
-        Value::String(text) => from_text(text)?,
-        Value::Object(map) => from_object(map)?,
-        _ => return Err(bad("Skill data must be SKILL.md content or an object")),
-    };
-    install(account, who, &skill, None)
+pub(crate) fn add_data(account: &Account, who: &Identity, data: &SkillData) -> Result<Installed> {
+    install(account, who, &data.skill()?, None)
 }
 
 /// Keeps a skill that lies in a file or folder on this machine.
-pub(crate) fn add_path(account: &Account, who: &Identity, path: &Path) -> Result<Value> {
+pub(crate) fn add_path(account: &Account, who: &Identity, path: &Path) -> Result<Installed> {
     let (skill, folder) = from_path(path)?;
     install(account, who, &skill, folder.as_ref().map(|folder| (path, folder)))
 }
 
 /// What a file or folder on this machine would bring in.
-pub(crate) fn inspect(path: &Path) -> Result<Value> {
+pub(crate) fn inspect(path: &Path) -> Result<About> {
     let (skill, _) = from_path(path)?;
-    Ok(json!({"skills": [told(&skill.name, &skill.text)], "total": 1}))
+    Ok(About::of(&skill.name, &skill.text))
 }
 
 /// Reads a skill from a file, or from the `SKILL.md` of a folder, which is given as well.
@@ -138,15 +163,28 @@ fn from_path(path: &Path) -> Result<(Skill, Option<Folder>)> {
 }
 
 /// What a skill says of itself.
-fn told(name: &str, text: &str) -> Value {
-    let front = digest::front_matter(text).0.unwrap_or_default();
-    json!({
-        "name": name, "description": digest::field(front, "description").unwrap_or_default(),
-        "tags": digest::list_field(front, "tags"), "allowed_tools": digest::list_field(front, "allowed_tools"),
-    })
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct About {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) tags: Vec<String>,
+    pub(crate) allowed_tools: Vec<String>,
 }
 
-fn roots(who: &Identity) -> Result<[Place; 2]> {
+impl About {
+    fn of(name: &str, text: &str) -> Self {
+        let front = digest::front_matter(text).0.unwrap_or_default();
+        Self {
+            name: name.to_owned(),
+            description: digest::field(front, "description").unwrap_or_default(),
+            tags: digest::list_field(front, "tags"),
+            allowed_tools: digest::list_field(front, "allowed_tools"),
+        }
+    }
+}
+
+/// Where skills lie: the user's own, and those that all share.
+pub(crate) fn roots(who: &Identity) -> Result<[Place; 2]> {
     Ok([who.home().child("skills"), Place::parse("viking://agent/skills", who)?])
 }
 
@@ -162,58 +200,61 @@ fn folder(account: &Account, who: &Identity, name: &str) -> Result<Place> {
     Err(ApiError::none_such(format!("Skill {name} not found")))
 }
 
-/// `GET /skills/{name}`.
-pub(crate) fn show(account: &Account, who: &Identity, name: &str, content: bool, files: bool) -> Result<Value> {
+/// A skill as a whole.
+pub(crate) struct Shown {
+    pub(crate) about: About,
+    pub(crate) place: Place,
+    pub(crate) abstract_: String,
+    pub(crate) overview: String,
+    /// SKILL.md.
+    pub(crate) text: String,
+    /// The names of its files and folders, and whether each is a folder.
+    pub(crate) files: Vec<(String, bool)>,
+}
+
+/// Reads a skill.
+pub(crate) fn show(account: &Account, who: &Identity, name: &str) -> Result<Shown> {
     let place = folder(account, who, name)?;
     let text = fs::read(account, &place.child("SKILL.md"))?;
     let layers = fs::layers_of(account, &place)?;
-    let mut skill = told(name, &text);
-    skill["type"] = "skill".into();
-    skill["uri"] = place.to_string().into();
-    skill["root_uri"] = place.to_string().into();
-    skill["skill_md_uri"] = place.child("SKILL.md").to_string().into();
-    skill["abstract"] = layers.abstract_.into();
-    skill["overview"] = layers.overview.into();
-    if content {
-        skill["content_sha256"] = toolyard_protocol::canonical::sha256_hex(text.as_bytes()).into();
-        skill["content"] = text.into();
-    }
-    if files {
-        let entries = disk::list(&account.path(&place))?
-            .into_iter()
-            .filter(|found| found.name != crate::store::resources::SOURCE);
-        let entries = entries.map(|found| {
-            let kind = match found.name.as_str() {
-                _ if found.is_folder => "directory",
-                "SKILL.md" => "definition",
-                name if name.starts_with('.') => "summary",
-                _ => "auxiliary",
-            };
-            let uri = place.child(&found.name).to_string();
-            json!({"name": found.name, "path": found.name, "uri": uri, "is_dir": found.is_folder, "kind": kind})
-        });
-        skill["files"] = entries.collect();
-    }
-    Ok(skill)
+    let files = disk::list(&account.path(&place))?.into_iter().filter(|found| found.name != origin::FILE);
+    Ok(Shown {
+        about: About::of(name, &text),
+        abstract_: layers.abstract_,
+        overview: layers.overview,
+        text,
+        files: files.map(|found| (found.name, found.is_folder)).collect(),
+        place,
+    })
 }
 
-/// `DELETE /skills/{name}`.
-pub(crate) fn remove(account: &Account, who: &Identity, name: &str) -> Result<Value> {
+/// Removes a skill. Gives where it was and how many files it had.
+pub(crate) fn remove(account: &Account, who: &Identity, name: &str) -> Result<(Place, usize)> {
     let place = folder(account, who, name)?;
     let count = fs::remove(account, &place, true)?;
-    Ok(json!({"name": name, "uri": place.to_string(), "root_uri": place.to_string(), "estimated_deleted_count": count}))
+    Ok((place, count))
 }
 
-fn install(account: &Account, who: &Identity, skill: &Skill, beside: Option<(&Path, &Folder)>) -> Result<Value> {
+/// A skill that was kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Installed {
+    pub(crate) name: String,
+    pub(crate) uri: String,
+    /// Files beside SKILL.md.
+    pub(crate) auxiliary_files: usize,
+    /// Files that can be found.
+    pub(crate) indexed: usize,
+}
+
+fn install(account: &Account, who: &Identity, skill: &Skill, beside: Option<(&Path, &Folder)>) -> Result<Installed> {
     let place = who.home().child("skills").child(&skill.name);
     let staged = account.staging()?;
-    let put = |path: &Path, bytes: &[u8]| disk::write(path, bytes, Keep::Derived);
-    put(&staged.join("SKILL.md"), skill.text.as_bytes())?;
-    let source = beside.map(|(path, _)| path.display().to_string()).unwrap_or_default();
-    put(
-        &staged.join(crate::store::resources::SOURCE),
-        json!({"kind": if beside.is_some() { "local" } else { "data" }, "uri": source}).to_string().as_bytes(),
-    )?;
+    disk::write(&staged.join("SKILL.md"), skill.text.as_bytes(), Keep::Derived)?;
+    let origin = match beside {
+        Some((path, _)) => Origin { kind: origin::Kind::Local, uri: path.display().to_string(), ..Origin::default() },
+        None => Origin::default(),
+    };
+    origin.write(&staged, Keep::Derived)?;
     let mut auxiliary = 0;
     if let Some((_, folder)) = beside {
         copy_below(folder, &staged, &mut auxiliary)?;
@@ -227,13 +268,9 @@ fn install(account: &Account, who: &Identity, skill: &Skill, beside: Option<(&Pa
         crate::store::layers::invalidate(account, &place);
     }
     account.library.forget(&place);
-    let files = fs::learn_below(account, &place)?;
+    let indexed = fs::learn_below(account, &place)?;
     fs::layers_of(account, &place)?;
-    let uri = place.to_string();
-    Ok(json!({
-        "status": "success", "root_uri": uri, "uri": uri, "name": skill.name, "auxiliary_files": auxiliary,
-        "queue_status": fs::queue_status(1, files + 2),
-    }))
+    Ok(Installed { name: skill.name.clone(), uri: place.to_string(), auxiliary_files: auxiliary, indexed })
 }
 
 /// Copies the files beside SKILL.md. Links and hidden files are left out.
@@ -271,22 +308,28 @@ fn too_large() -> ApiError {
     )
 }
 
-/// `GET /skills`.
-pub(crate) fn list(account: &Account, who: &Identity) -> Result<Value> {
-    let roots = roots(who)?;
+/// A skill as lists show it.
+pub(crate) struct Listed {
+    pub(crate) about: About,
+    pub(crate) uri: String,
+    pub(crate) modified: jiff::Timestamp,
+}
+
+/// All skills that the caller has.
+pub(crate) fn list(account: &Account, who: &Identity) -> Result<Vec<Listed>> {
     let mut skills = Vec::new();
-    for root in &roots {
-        for found in disk::list(&account.path(root))?.into_iter().filter(|found| found.is_folder) {
+    for root in roots(who)? {
+        for found in disk::list(&account.path(&root))?.into_iter().filter(|found| found.is_folder) {
             let place = root.child(&found.name);
-            let text = disk::read_text(&account.path(&place).join("SKILL.md")).unwrap_or_default();
-            let mut skill = told(&found.name, &text);
-            skill["uri"] = place.to_string().into();
-            skill["modTime"] = fs::millis(found.modified).into();
-            skills.push(skill);
+            let text = disk::read_if_there(&account.path(&place).join("SKILL.md"))?.unwrap_or_default();
+            skills.push(Listed {
+                about: About::of(&found.name, &text),
+                uri: place.to_string(),
+                modified: found.modified,
+            });
         }
     }
-    let total = skills.len();
-    Ok(json!({"root_uris": roots.map(|root| root.to_string()), "skills": skills, "total": total}))
+    Ok(skills)
 }
 
 #[cfg(test)]
@@ -298,9 +341,14 @@ mod tests {
         assert_eq!(from_text("no frontmatter").err().unwrap().message, "SKILL.md must have YAML frontmatter");
         assert!(from_text("---\nname: a\n---\nx").is_err());
         assert!(from_text("---\nname: ../a\ndescription: d\n---\nx").is_err());
-        let tool = json!({"name": "calcAdd_two", "description": "Add two: numbers", "inputSchema": {
-            "type": "object", "properties": {"a": {"type": "number", "description": "first"}}, "required": ["a"]}});
-        let skill = from_object(tool.as_object().unwrap()).unwrap();
+        let parameter =
+            Parameter { name: "a".into(), kind: "number".into(), required: true, description: Some("first".into()) };
+        let tool = SkillData::Tool {
+            name: "calcAdd_two".into(),
+            description: "Add two: numbers".into(),
+            parameters: vec![parameter],
+        };
+        let skill = tool.skill().unwrap();
         assert_eq!(skill.name, "calc-add-two");
         assert!(skill.text.contains("- **a** (number, required): first"));
         assert_eq!(from_text(&skill.text).unwrap().name, "calc-add-two");

@@ -1,7 +1,6 @@
 //! `viking://` URIs: text rules only. A [`Place`] is canonical, belongs to the caller and cannot leave its account.
 
-use crate::error::{ApiError, Code, Result};
-use serde_json::json;
+use crate::error::{ApiError, Code, Details, Result};
 use std::fmt;
 
 /// Every URI begins so.
@@ -103,8 +102,9 @@ impl Place {
     pub fn parse(text: &str, who: &Identity) -> Result<Self> {
         let bad = |reason: String| {
             let shown: String = text.chars().take(300).collect();
-            ApiError::new(Code::InvalidUri, format!("Invalid URI: {shown} ({reason})"))
-                .with(json!({"uri": shown, "reason": reason}))
+            let message = format!("Invalid URI: {shown} ({reason})");
+            let details = Details { uri: Some(shown), reason: Some(reason), ..Details::default() };
+            ApiError::new(Code::InvalidUri, message).with(details)
         };
         let Some(rest) = text.strip_prefix(SCHEME) else {
             return Err(bad("URI must start with 'viking://'".to_owned()));
@@ -153,7 +153,7 @@ impl Place {
             return Ok(());
         }
         Err(ApiError::new(Code::PermissionDenied, format!("Access denied: {self} belongs to somebody else"))
-            .with(json!({"resource": self.to_string()})))
+            .about(self.to_string()))
     }
 
     /// Whether the caller may know of it: not another user's, and not another peer's while a peer acts.

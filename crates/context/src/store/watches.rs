@@ -8,13 +8,12 @@ use crate::{
         account::{Account, lock},
         disk::{self, Keep},
         fs,
-        resources::NewResource,
+        resources::{Imported, NewResource},
         uri::{Identity, Place},
     },
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
@@ -23,14 +22,17 @@ use std::{
 /// Watches of one account.
 const MAX_WATCHES: usize = 200;
 
-/// Something that is looked at again.
+/// A source that is looked at again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Watch {
-    task_id: String,
+pub struct Watch {
+    /// Its id.
+    pub task_id: String,
     path: String,
-    to_uri: String,
+    /// The resource that it keeps up to date.
+    pub to_uri: String,
     user: String,
-    interval_minutes: f64,
+    /// How often it is looked at.
+    pub interval_minutes: f64,
     host_paths: bool,
     last_run: String,
     last_status: String,
@@ -63,25 +65,29 @@ impl Importer {
         account.folder.join("resources/.watch_tasks.json")
     }
 
-    fn load(account: &Account) -> Vec<Watch> {
-        disk::read_text(&Self::file(account)).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    fn load(account: &Account) -> Result<Vec<Watch>> {
+        match disk::read_if_there(&Self::file(account))? {
+            Some(text) => Ok(serde_json::from_str(&text)?),
+            None => Ok(Vec::new()),
+        }
     }
 
     fn change<T>(&self, account: &Account, change: impl FnOnce(&mut Vec<Watch>) -> Result<T>) -> Result<T> {
         let _held = lock(&self.watches);
-        let mut all = Self::load(account);
+        let mut all = Self::load(account)?;
         let changed = change(&mut all)?;
-        disk::write(&Self::file(account), &serde_json::to_vec_pretty(&all).unwrap_or_default(), Keep::Durable)?;
+        disk::write(&Self::file(account), &serde_json::to_vec_pretty(&all)?, Keep::Durable)?;
         Ok(changed)
     }
 
-    pub(crate) fn watches(&self, account: &Account) -> Result<Value> {
-        Ok(serde_json::to_value(Self::load(account)).unwrap_or_default())
+    pub(crate) fn watches(&self, account: &Account) -> Result<Vec<Watch>> {
+        Self::load(account)
     }
 
-    pub(crate) fn watch(&self, account: &Account, id: &str) -> Result<Value> {
-        let found = Self::load(account).into_iter().find(|watch| watch.task_id == id || watch.to_uri == id);
-        found.map(|watch| serde_json::to_value(watch).unwrap_or_default()).ok_or_else(|| no_watch(id))
+    /// The watch with an id, or the one that keeps a URI up to date.
+    pub(crate) fn watch(&self, account: &Account, id: &str) -> Result<Watch> {
+        let found = Self::load(account)?.into_iter().find(|watch| watch.is(id));
+        found.ok_or_else(|| no_watch(id))
     }
 
     /// Changes how often a source is looked at, or whether.
@@ -91,22 +97,27 @@ impl Importer {
         id: &str,
         minutes: Option<f64>,
         active: Option<bool>,
-    ) -> Result<Value> {
+    ) -> Result<Watch> {
         self.change(account, |all| {
-            let found = all.iter_mut().find(|watch| watch.task_id == id || watch.to_uri == id);
-            let watch = found.ok_or_else(|| no_watch(id))?;
+            let watch = all.iter_mut().find(|watch| watch.is(id)).ok_or_else(|| no_watch(id))?;
             watch.interval_minutes = minutes.map_or(watch.interval_minutes, |minutes| minutes.max(1.0));
             watch.is_active = active.unwrap_or(watch.is_active);
-            Ok(serde_json::to_value(watch).unwrap_or_default())
+            Ok(watch.clone())
         })
     }
 
-    pub(crate) fn unwatch(&self, account: &Account, id: &str) -> Result<Value> {
+    pub(crate) fn unwatch(&self, account: &Account, id: &str) -> Result<()> {
         self.change(account, |all| {
             let before = all.len();
-            all.retain(|watch| watch.task_id != id && watch.to_uri != id);
-            if all.len() == before { Err(no_watch(id)) } else { Ok(json!({"deleted": id})) }
+            all.retain(|watch| !watch.is(id));
+            if all.len() == before { Err(no_watch(id)) } else { Ok(()) }
         })
+    }
+}
+
+impl Watch {
+    fn is(&self, id: &str) -> bool {
+        self.task_id == id || self.to_uri == id
     }
 }
 
@@ -123,7 +134,7 @@ impl ContextStore {
         path: &str,
         root: &Place,
         minutes: f64,
-    ) -> Result<Value> {
+    ) -> Result<Watch> {
         let watch = Watch {
             task_id: uuid::Uuid::new_v4().to_string(),
             path: path.to_owned(),
@@ -138,28 +149,30 @@ impl ContextStore {
             exclude: new.exclude.clone(),
             ignore_dirs: new.ignore_dirs.clone(),
         };
-        let told =
-            json!({"task_id": watch.task_id, "to_uri": watch.to_uri, "interval_minutes": watch.interval_minutes});
         self.importer.change(account, |all| {
             all.retain(|known| known.to_uri != watch.to_uri);
             if all.len() >= MAX_WATCHES {
                 return Err(ApiError::new(Code::ResourceExhausted, format!("there are {MAX_WATCHES} watches already")));
             }
-            all.push(watch);
-            Ok(told)
+            all.push(watch.clone());
+            Ok(watch)
         })
     }
 
     /// Looks at a watched source again now.
-    pub fn trigger(self: &Arc<Self>, account: &Account, id: &str) -> Result<Value> {
-        let found = Importer::load(account).into_iter().find(|watch| watch.task_id == id || watch.to_uri == id);
-        self.look_again(account, &found.ok_or_else(|| no_watch(id))?)
+    pub fn trigger(self: &Arc<Self>, account: &Account, id: &str) -> Result<Imported> {
+        let watch = self.importer.watch(account, id)?;
+        self.look_again(account, &watch)
     }
 
     /// Looks at every watched source whose time has come. Called now and then by whoever serves.
     pub fn run_watches(self: &Arc<Self>) {
         for account in self.open_accounts() {
-            for watch in Importer::load(&account) {
+            let watches = Importer::load(&account).unwrap_or_else(|error| {
+                tracing::warn!(account = account.name, error = error.message, "the watched sources cannot be read");
+                Vec::new()
+            });
+            for watch in watches {
                 let last = watch.last_run.parse::<Timestamp>().unwrap_or_default();
                 let due = (Timestamp::now().as_second() - last.as_second()) as f64 >= watch.interval_minutes * 60.0;
                 if due
@@ -172,7 +185,7 @@ impl ContextStore {
         }
     }
 
-    fn look_again(self: &Arc<Self>, account: &Account, watch: &Watch) -> Result<Value> {
+    fn look_again(self: &Arc<Self>, account: &Account, watch: &Watch) -> Result<Imported> {
         let who = Identity::new(&account.name, &watch.user, None)?;
         let new = NewResource {
             path: Some(watch.path.clone()),

@@ -1,10 +1,14 @@
 //! Slash commands: what a person types where an agent would call a tool. Failures are texts, never errors.
 
 use crate::{
-    find::query_config::{self, Scope},
+    find::query_config::{Effective, QueryParams, ResourceType, Scope},
     service::ContextStore,
-    wire::tools::{Answer, Session},
+    wire::{
+        shapes::value,
+        tools::{Answer, Session},
+    },
 };
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -114,8 +118,18 @@ impl Line {
 /// Calls a tool for a command: the engine's road, which decides and records. `Err` says why not.
 pub type CallTool<'a> = &'a dyn Fn(&str, Map<String, Value>) -> Result<Answer, String>;
 
-/// Runs a command. Gives `{text, details?}`; `None` when it is none of these. May block.
-pub fn run(store: &Arc<ContextStore>, session: &Session, text: &str, call: CallTool<'_>) -> Option<Value> {
+/// What a command answers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Reply {
+    /// For a person.
+    pub text: String,
+    /// For programs.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub details: Value,
+}
+
+/// Runs a command; `None` when it is none of these. May block.
+pub fn run(store: &Arc<ContextStore>, session: &Session, text: &str, call: CallTool<'_>) -> Option<Reply> {
     let text = text.trim();
     let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let (title, done) = match name {
@@ -127,9 +141,8 @@ pub fn run(store: &Arc<ContextStore>, session: &Session, text: &str, call: CallT
         _ => return None,
     };
     Some(match done {
-        Ok(Answer { text, details }) if details.is_null() => json!({"text": text}),
-        Ok(Answer { text, details }) => json!({"text": text, "details": details}),
-        Err(why) => json!({"text": format!("OpenViking {title} failed: {why}")}),
+        Ok(Answer { text, details }) => Reply { text, details },
+        Err(why) => Reply { text: format!("OpenViking {title} failed: {why}"), details: Value::Null },
     })
 }
 
@@ -184,7 +197,7 @@ fn recall_trace(rest: &str, call: CallTool<'_>) -> Result<Answer, String> {
         args.extend(line.text(option).map(|value| (name.to_owned(), value.into())));
     }
     if let Some(types) = line.text("resource-types") {
-        args.insert("resourceTypes".to_owned(), query_config::resource_types(&types.into())?.into());
+        args.insert("resourceTypes".to_owned(), given_types(types)?);
     }
     for name in ["since", "until", "limit"] {
         args.extend(line.number(name)?.map(|n| (name.to_owned(), n)));
@@ -197,6 +210,21 @@ fn recall_trace(rest: &str, call: CallTool<'_>) -> Result<Answer, String> {
         details.shift_remove("action");
     }
     Ok(answer)
+}
+
+fn given_types(text: &str) -> Result<Value, String> {
+    Ok(ResourceType::parse_text(text)?.into_iter().map(ResourceType::as_str).collect())
+}
+
+/// What `/ov-query-config` answers.
+#[derive(Serialize)]
+struct ConfigShape {
+    scope: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    params: Option<QueryParams>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warnings: Option<Vec<String>>,
+    effective: Effective,
 }
 
 fn query_config(store: &Arc<ContextStore>, session: &Session, rest: &str) -> Result<Answer, String> {
@@ -213,48 +241,50 @@ fn query_config(store: &Arc<ContextStore>, session: &Session, rest: &str) -> Res
         Scope::Claw => claw.clone(),
         Scope::Session => own.clone().ok_or("there is no active session; use --scope claw")?,
     };
-    let effective = || store.queries.effective(config, own.as_deref(), &claw, &Map::new());
+    let effective = || store.queries.effective(config, own.as_deref(), &claw, &QueryParams::default());
     let action = if line.words.is_empty() { "get".to_owned() } else { line.words.remove(0) };
     let (text, params) = match action.as_str() {
         "get" => {
             line.check(&[])?;
-            let details = json!({"scope": scope.word(), "effective": effective().to_value()});
-            let text = serde_json::to_string_pretty(&details).unwrap_or_default();
-            return Ok(Answer { text, details });
+            let shape = ConfigShape { scope: scope.word(), params: None, warnings: None, effective: effective() };
+            let details = value(shape).map_err(|error| error.message)?;
+            return Ok(Answer { text: format!("{details:#}"), details });
         }
         "set" => {
-            let mut set = Map::new();
-            for (name, value) in &line.options {
-                set.insert(name.clone(), query_config::checked(name, value)?);
-            }
-            if set.is_empty() {
+            if line.options.is_empty() {
                 return Err("nothing to set; use --FIELD VALUE".to_owned());
             }
-            ("Updated", store.queries.change(scope, &key, "command", |params| params.extend(set))?)
+            let set = |params: &mut QueryParams| {
+                line.options.iter().try_for_each(|(name, value)| {
+                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    params.set(name, &text)
+                })
+            };
+            // All are checked before one is set.
+            set(&mut QueryParams::default())?;
+            let mut done = Ok(());
+            let params = store.queries.change(scope, &key, "command", |params| done = set(params))?;
+            done?;
+            ("Updated", params)
         }
         "unset" => {
             line.check(&[])?;
             if line.words.is_empty() {
                 return Err("nothing to unset; name the fields".to_owned());
             }
-            let words = &line.words;
-            (
-                "Updated",
-                store
-                    .queries
-                    .change(scope, &key, "command", |params| params.retain(|name, _| !words.contains(name)))?,
-            )
+            let unset = |params: &mut QueryParams| line.words.iter().for_each(|name| params.unset(name));
+            ("Updated", store.queries.change(scope, &key, "command", unset)?)
         }
         "reset" => {
             line.check(&[])?;
-            ("Reset", store.queries.change(scope, &key, "command", Map::clear)?)
+            ("Reset", store.queries.change(scope, &key, "command", |params| *params = QueryParams::default())?)
         }
         other => return Err(format!("unknown action {other}; use get, set, unset or reset")),
     };
     let effective = effective();
-    let details = json!({
-        "scope": scope.word(), "params": params, "warnings": effective.warnings, "effective": effective.to_value(),
-    });
+    let warnings = Some(effective.warnings.clone());
+    let shape = ConfigShape { scope: scope.word(), params: Some(params), warnings, effective };
+    let details = value(shape).map_err(|error| error.message)?;
     Ok(Answer { text: format!("{text} OpenViking query config ({}).", scope.word()), details })
 }
 

@@ -2,11 +2,20 @@
 //! session is compacted. The plugin does this with the HTTP interface; agents that are joined to Toolyard have it here.
 
 use crate::{
+    config::{ContextConfig, PeerRole},
+    error::Code,
     service::ContextStore,
-    sessions::{self, NewMessage, archive::Retain, tokens},
-    wire::tools::{self, Call, Session, Thrown},
+    sessions::{
+        self, Message, NewMessage, Part, Role, archive::Retain, context::ContextStats, message::ToolPart, tokens,
+    },
+    wire::{
+        given,
+        shapes::CommitShape,
+        tools::{self, Call, Session, Thrown},
+    },
 };
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// A question shorter than this recalls nothing.
@@ -39,54 +48,133 @@ pub fn sanitized(text: &str) -> String {
     without.replace("[Subagent Context]", "").trim().to_owned()
 }
 
+/// A message of a turn as an agent's host hands it over.
+#[derive(Debug, Clone, Deserialize)]
+pub struct TurnMessage {
+    #[serde(default = "user")]
+    role: String,
+    parts: Option<Vec<Value>>,
+    text: Option<String>,
+    content: Option<String>,
+    created_at: Option<String>,
+}
+
+fn user() -> String {
+    Role::User.as_str().to_owned()
+}
+
+impl TurnMessage {
+    fn message(&self, config: &ContextConfig, peer: Option<&String>) -> Result<NewMessage, Thrown> {
+        let role = Role::parse(&self.role)?;
+        let parts = match (&self.parts, self.text.as_ref().or(self.content.as_ref())) {
+            (Some(parts), _) => parts.iter().map(given::part).collect::<crate::error::Result<Vec<_>>>()?,
+            (None, Some(text)) => vec![Part::text(sanitized(text))],
+            (None, None) => return Err(Thrown::argument("each message has parts, text or content")),
+        };
+        let speaks =
+            matches!((config.peer_role, role), (PeerRole::Assistant, Role::Assistant) | (PeerRole::Person, Role::User));
+        let peer_id = peer.filter(|_| speaks).cloned();
+        Ok(NewMessage { role, parts, peer_id, created_at: self.created_at.clone() })
+    }
+}
+
+/// Why nothing was done.
+const BYPASSED: &str = "session_bypassed";
+
+/// What was kept of a turn.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Captured {
+    captured: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ov_session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<CommitShape>,
+}
+
 /// Keeps messages of a turn, and archives the session when it has grown past its share of the budget.
 pub fn capture(
     store: &Arc<ContextStore>,
     session: &Session,
-    messages: &[Value],
+    messages: &[TurnMessage],
     budget: Option<u64>,
-) -> Result<Value, Thrown> {
+) -> Result<Captured, Thrown> {
     let config = store.config();
     if tools::is_bypassed(config, session) {
-        return Ok(json!({"captured": 0, "reason": "session_bypassed"}));
+        return Ok(Captured { reason: Some(BYPASSED), ..Captured::default() });
     }
     let id = session.ov_id().ok_or_else(no_session)?;
     let who = store.identity(None);
     let account = store.account(&who)?;
     let peer = session.peer(config)?;
-    let mut captured = 0;
     let mut pending = 0;
     for message in messages {
-        let role = message["role"].as_str().unwrap_or("user").to_owned();
-        let parts = match (message["parts"].as_array(), message["text"].as_str().or(message["content"].as_str())) {
-            (Some(parts), _) => parts.clone(),
-            (None, Some(text)) => vec![json!({"type": "text", "text": sanitized(text)})],
-            (None, None) => return Err(Thrown::argument("each message has parts, text or content")),
-        };
-        let speaks = matches!(
-            (config.peer_role, role.as_str()),
-            (crate::config::PeerRole::Assistant, "assistant") | (crate::config::PeerRole::Person, "user")
-        );
-        let new = NewMessage {
-            role,
-            parts,
-            peer_id: peer.clone().filter(|_| speaks),
-            created_at: message["created_at"].as_str().map(str::to_owned),
-        };
-        let told = sessions::add_message(&account, &who, &id, &new)?;
-        pending = told["pending_tokens"].as_u64().unwrap_or_default();
-        captured += 1;
+        let new = message.message(config, peer.as_ref())?;
+        pending = sessions::add_message(&account, &who, &id, &new)?.pending_tokens;
     }
-    let mut told = json!({"captured": captured, "ovSessionId": id, "pendingTokens": pending});
     let threshold = (budget.unwrap_or(DEFAULT_BUDGET) as f64 * config.commit_token_threshold_ratio).floor() as u64;
-    if captured > 0 && pending >= threshold {
-        told["commit"] = store.commit(&who, &id, Retain::last(config.commit_keep_recent_count), false)?;
-    }
-    Ok(told)
+    let commit = if !messages.is_empty() && pending >= threshold {
+        let commit = store.commit(&who, &id, Retain::last(config.commit_keep_recent_count), false)?;
+        Some(CommitShape::new(commit, false, false))
+    } else {
+        None
+    };
+    Ok(Captured {
+        captured: messages.len(),
+        reason: None,
+        ov_session_id: Some(id),
+        pending_tokens: Some(pending),
+        commit,
+    })
 }
 
 fn no_session() -> Thrown {
     Thrown::argument("openviking: need sessionId or sessionKey for OV session path")
+}
+
+/// A message as models take it.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+enum Turn {
+    /// What was said.
+    Said { role: &'static str, content: String },
+    /// A tool call.
+    #[serde(rename_all = "camelCase")]
+    Call { role: &'static str, tool_call: ToolCall },
+    /// The result of the call before it.
+    #[serde(rename_all = "camelCase")]
+    Result { role: &'static str, tool_call_id: String, content: String, is_error: bool },
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct ToolCall {
+    id: String,
+    name: String,
+    input: Value,
+}
+
+/// What a model should see.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Assembled {
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ov_session_id: Option<String>,
+    messages: Vec<Turn>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_prompt_addition: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stats: Option<ContextStats>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recalled_tokens: Option<u64>,
 }
 
 /// Puts together what a model should see: the history in short, the live messages, and what is remembered about the
@@ -96,111 +184,153 @@ pub fn assemble(
     session: &Session,
     prompt: Option<&str>,
     budget: Option<u64>,
-) -> Result<Value, Thrown> {
+) -> Result<Assembled, Thrown> {
     let config = store.config();
+    let prompt_text = prompt.map(str::to_owned);
     if tools::is_bypassed(config, session) {
-        return Ok(json!({"reason": "session_bypassed", "messages": [], "prompt": prompt}));
+        return Ok(Assembled { reason: BYPASSED, prompt: prompt_text, ..Assembled::default() });
     }
     let id = session.ov_id().ok_or_else(no_session)?;
     let who = store.identity(session.peer(config)?);
     let account = store.account(&who)?;
     let budget = budget.unwrap_or(DEFAULT_BUDGET);
     let reserved = ((budget as f64 * RESERVED_SHARE) as u64).min(if budget >= 40_000 { RESERVED_MOST } else { budget });
-    let mut told = json!({"ovSessionId": id, "messages": []});
-    match sessions::context(&account, &who, &id, budget.saturating_sub(reserved)) {
-        Ok(context) => {
-            let mut messages = Vec::new();
-            if let Some(overview) = context["latest_archive_overview"].as_str().filter(|o| !o.is_empty()) {
-                messages.push(json!({"role": "user", "content": format!("[Session History Summary]\n{overview}")}));
-                told["systemPromptAddition"] =
-                    "Earlier messages were archived. Find details in them with ov_archive_search and read them with ov_archive_expand.".into();
-            }
-            for message in context["messages"].as_array().into_iter().flatten() {
-                messages.extend(turns(message));
-            }
-            told["reason"] = if messages.is_empty() { "no_ov_data" } else { "assembled" }.into();
-            told["messages"] = messages.into();
-            told["estimatedTokens"] = context["estimatedTokens"].clone();
-            told["stats"] = context["stats"].clone();
-        }
-        Err(error) if error.code == crate::error::Code::NotFound => told["reason"] = "session_not_found".into(),
+    let mut assembled = match sessions::context(&account, &who, &id, budget.saturating_sub(reserved)) {
+        Ok(context) => history(context),
+        Err(error) if error.code == Code::NotFound => Assembled { reason: "session_not_found", ..Assembled::default() },
         Err(error) => return Err(error.into()),
-    }
+    };
+    assembled.ov_session_id = Some(id);
+    assembled.prompt = prompt_text;
     if let Some(prompt) = prompt {
-        told["prompt"] = prompt.into();
         let query = sanitized(prompt);
         if config.auto_recall && query.chars().count() >= MIN_QUERY_CHARS && !prompt.contains("<relevant-memories>") {
             let cut: String = query.chars().take(MAX_QUERY_CHARS).collect();
             let args = Map::new();
             let call = Call { store, session, args: &args, who };
             if let Some(block) = tools::memory::auto_recall(&call, &query, &cut)? {
-                told["recalledTokens"] = (tokens(&block).ceil() as u64).into();
-                told["prompt"] = format!("{block}\n\n{prompt}").into();
+                assembled.recalled_tokens = Some(tokens(&block).ceil() as u64);
+                assembled.prompt = Some(format!("{block}\n\n{prompt}"));
             }
         }
     }
-    Ok(told)
+    Ok(assembled)
+}
+
+/// A session's history in short, and its live messages.
+fn history(context: sessions::Context) -> Assembled {
+    let mut assembled = Assembled {
+        estimated_tokens: Some(context.estimated_tokens),
+        stats: Some(context.stats),
+        ..Assembled::default()
+    };
+    if !context.latest_archive_overview.is_empty() {
+        let content = format!("[Session History Summary]\n{}", context.latest_archive_overview);
+        assembled.messages.push(Turn::Said { role: Role::User.as_str(), content });
+        assembled.system_prompt_addition = Some(
+            "Earlier messages were archived. Find details in them with ov_archive_search and read them with ov_archive_expand.",
+        );
+    }
+    assembled.messages.extend(context.messages.iter().flat_map(turns));
+    assembled.reason = if assembled.messages.is_empty() { "no_ov_data" } else { "assembled" };
+    assembled
 }
 
 /// A stored message as models take it: text, then each tool call with its result right after it.
-fn turns(message: &Value) -> Vec<Value> {
-    let role = message["role"].as_str().unwrap_or("user");
+fn turns(message: &Message) -> Vec<Turn> {
+    let role = message.role.as_str();
     let mut out = Vec::new();
-    let mut text = Vec::new();
-    for part in message["parts"].as_array().into_iter().flatten() {
-        match part["type"].as_str() {
-            Some("tool") => {
+    let mut text: Vec<&str> = Vec::new();
+    for part in &message.parts {
+        match part {
+            Part::Tool(tool) => {
                 if !text.is_empty() {
-                    out.push(json!({"role": role, "content": text.join("\n")}));
+                    out.push(Turn::Said { role, content: text.join("\n") });
                     text.clear();
                 }
-                out.push(json!({"role": "assistant", "toolCall": {"id": part["tool_id"], "name": part["tool_name"], "input": part["tool_input"]}}));
-                let mut output = part["tool_output"].as_str().unwrap_or_default().to_owned();
-                if let Some(uri) = part["tool_output_ref"].as_str() {
-                    output.push_str(&format!(
-                        "\n[tool-result-ref] {uri} original_chars={}",
-                        part["tool_output_original_chars"]
-                    ));
-                }
-                out.push(json!({"role": "toolResult", "toolCallId": part["tool_id"], "content": output, "isError": part["tool_status"] == "error"}));
+                out.extend(tool_turns(tool));
             }
-            Some("text") => text.extend(part["text"].as_str().map(str::to_owned)),
-            Some("context") => text.extend(part["abstract"].as_str().map(str::to_owned)),
-            _ => {}
+            Part::Text { text: said } => text.push(said),
+            Part::Context(context) => text.push(&context.abstract_),
+            Part::Image(_) => {}
         }
     }
     if !text.is_empty() {
-        out.push(json!({"role": role, "content": text.join("\n")}));
+        out.push(Turn::Said { role, content: text.join("\n") });
     }
     out
 }
 
+fn tool_turns(tool: &ToolPart) -> [Turn; 2] {
+    let mut content = tool.tool_output.clone();
+    if let Some(kept) = &tool.kept {
+        content.push_str(&format!("\n[tool-result-ref] {} original_chars={}", kept.reference, kept.original_chars));
+    }
+    let call = ToolCall { id: tool.tool_id.clone(), name: tool.tool_name.clone(), input: tool.tool_input.clone() };
+    [
+        Turn::Call { role: Role::Assistant.as_str(), tool_call: call },
+        Turn::Result {
+            role: "toolResult",
+            tool_call_id: tool.tool_id.clone(),
+            content,
+            is_error: tool.tool_status == "error",
+        },
+    ]
+}
+
+/// What became of a session that was to be compacted.
+#[derive(Debug, Serialize)]
+pub struct Compacted {
+    ok: bool,
+    compacted: bool,
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Compaction>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Compaction {
+    summary: String,
+    first_kept_entry_id: String,
+    tokens_before: u64,
+    tokens_after: u64,
+    details: CompactionDetails,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CompactionDetails {
+    archive_uri: String,
+}
+
 /// Archives everything and says what is left of it.
-pub fn compact(store: &Arc<ContextStore>, session: &Session) -> Result<Value, Thrown> {
+pub fn compact(store: &Arc<ContextStore>, session: &Session) -> Result<Compacted, Thrown> {
+    let nothing = |ok: bool, reason: &'static str| Ok(Compacted { ok, compacted: false, reason, result: None });
     if tools::is_bypassed(store.config(), session) {
-        return Ok(json!({"ok": true, "compacted": false, "reason": "session_bypassed"}));
+        return nothing(true, BYPASSED);
     }
     let id = session.ov_id().ok_or_else(no_session)?;
     let who = store.identity(None);
     let account = store.account(&who)?;
     let before = match sessions::describe(&account, &who, &id) {
-        Ok(told) => told["pending_tokens"].as_i64().unwrap_or(-1),
-        Err(_) => return Ok(json!({"ok": false, "compacted": false, "reason": "session_not_found"})),
+        Ok(session) => session.pending_tokens,
+        Err(error) if error.code == Code::NotFound => return nothing(false, "session_not_found"),
+        Err(error) => return Err(error.into()),
     };
-    let done = store.commit(&who, &id, Retain::default(), true)?;
-    let Some(uri) = done["archive_uri"].as_str() else {
-        return Ok(json!({"ok": true, "compacted": false, "reason": "commit_no_archive"}));
+    let Some(made) = store.commit(&who, &id, Retain::default(), true)?.archive else {
+        return nothing(true, "commit_no_archive");
     };
-    let name = uri.rsplit('/').next().unwrap_or_default();
-    let archive = sessions::archive(&account, &who, &id, name)?;
-    let overview = archive["overview"].as_str().unwrap_or_default();
-    Ok(json!({
-        "ok": true, "compacted": true, "reason": "commit_completed",
-        "result": {
-            "summary": overview, "firstKeptEntryId": name, "tokensBefore": before,
-            "tokensAfter": tokens(overview).ceil() as u64, "details": {"archiveUri": uri},
-        },
-    }))
+    let name = made.uri.rsplit('/').next().unwrap_or_default();
+    let overview = sessions::archive(&account, &who, &id, name)?.overview;
+    let result = Compaction {
+        tokens_after: tokens(&overview).ceil() as u64,
+        summary: overview,
+        first_kept_entry_id: name.to_owned(),
+        tokens_before: before,
+        details: CompactionDetails { archive_uri: made.uri.clone() },
+    };
+    Ok(Compacted { ok: true, compacted: true, reason: "commit_completed", result: Some(result) })
 }
 
 #[cfg(test)]
@@ -217,13 +347,21 @@ mod tests {
 
     #[test]
     fn calls_and_results_come_in_pairs() {
-        let message = json!({"role": "assistant", "parts": [
-            {"type": "text", "text": "I look."},
-            {"type": "tool", "tool_id": "c1", "tool_name": "Run", "tool_input": {"a": 1}, "tool_output": "out", "tool_status": "error"},
-        ]});
+        let tool = ToolPart {
+            tool_id: "c1".into(),
+            tool_name: "Run".into(),
+            tool_output: "out".into(),
+            tool_status: "error".into(),
+            ..ToolPart::default()
+        };
+        let message = Message {
+            role: Role::Assistant,
+            parts: vec![Part::text("I look."), Part::Tool(Box::new(tool))],
+            ..Message::default()
+        };
         let turns = turns(&message);
         assert_eq!(turns.len(), 3);
-        assert_eq!((&turns[1]["toolCall"]["id"], &turns[2]["toolCallId"]), (&json!("c1"), &json!("c1")));
-        assert_eq!(turns[2]["isError"], true);
+        assert!(matches!(&turns[1], Turn::Call { tool_call, .. } if tool_call.id == "c1"), "{turns:?}");
+        assert!(matches!(&turns[2], Turn::Result { tool_call_id, is_error: true, .. } if tool_call_id == "c1"));
     }
 }

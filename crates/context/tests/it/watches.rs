@@ -4,9 +4,9 @@ use crate::place::Store;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::path::Path;
-use toolyard_context::store::{resources::NewResource, uri::Identity};
+use toolyard_context::store::{resources::{Imported, NewResource}, uri::Identity};
 
-async fn watch(store: &Store, path: &Path, new: NewResource) -> Value {
+async fn watch(store: &Store, path: &Path, new: NewResource) -> Imported {
     let (context, path) = (store.context.clone(), path.display().to_string());
     tokio::task::spawn_blocking(move || {
         let who = Identity::default();
@@ -53,7 +53,7 @@ async fn a_watched_folder_is_followed_with_what_was_asked_of_it() {
         ..NewResource::default()
     };
     let made = watch(&store, &docs, new).await;
-    assert_eq!(made["root_uri"], "viking://resources/docs", "{made}");
+    assert_eq!(made.root.to_string(), "viking://resources/docs");
     assert_eq!(read(&store, "viking://resources/docs/secret/secret.md").await.0, 404);
 
     std::fs::write(docs.join("a.md"), "# A\n\nThe second zebra.\n").unwrap();
@@ -83,7 +83,7 @@ async fn a_watched_file_is_triggered_paused_and_let_go() {
     let file = docs.path().join("note.md");
     std::fs::write(&file, "# Note\n\nOne.\n").unwrap();
     let made = watch(&store, &file, NewResource::default()).await;
-    let id = made["watch"]["task_id"].as_str().unwrap().to_owned();
+    let id = made.watch.unwrap().task_id;
     let uri = "viking://resources/note/note.md";
     std::fs::write(&file, "# Note\n\nTwo.\n").unwrap();
     assert_eq!(store.post(&format!("/api/v1/watches/{id}/trigger"), json!({})).await.0, 200);

@@ -1,9 +1,10 @@
 //! Traces in files, one a day. What a line is about is kept in memory once somebody asked, so that a question reads only
 //! the lines that may answer it.
 
-use super::{Found, Wanted};
+use super::{Found, Trace, Wanted};
+use crate::find::query_config::ResourceType;
 use jiff::{Timestamp, civil::Date};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
     io::{BufRead, Seek, Write},
@@ -14,6 +15,23 @@ use std::{
 
 /// A day of traces beyond this is not looked through.
 const MAX_DAY_BYTES: u64 = 1 << 30;
+
+/// A line of a file.
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(flatten)]
+    trace: &'a Trace,
+    /// Whose trace it is: `account/user`.
+    owner: &'a str,
+}
+
+/// The same, read.
+#[derive(Deserialize)]
+struct Kept {
+    #[serde(flatten)]
+    trace: Trace,
+    owner: Option<String>,
+}
 
 /// One file a day.
 pub(super) struct Files {
@@ -38,8 +56,8 @@ impl Files {
         Self { folder, retention_days, open: None, known: HashMap::new() }
     }
 
-    pub(super) fn append(&mut self, trace: &Value) -> std::io::Result<()> {
-        let today = day(trace["ts"].as_i64().unwrap_or_default());
+    pub(super) fn append(&mut self, owner: &str, trace: &Trace) -> std::io::Result<()> {
+        let today = day(trace.ts);
         if self.open.as_ref().is_none_or(|(date, _)| *date != today) {
             std::fs::create_dir_all(&self.folder)?;
             let path = self.folder.join(format!("{today}.jsonl"));
@@ -48,7 +66,11 @@ impl Files {
             self.tidy(today);
         }
         match &mut self.open {
-            Some((_, file)) => file.write_all(format!("{trace}\n").as_bytes()),
+            Some((_, file)) => {
+                let mut line = serde_json::to_vec(&Written { trace, owner })?;
+                line.push(b'\n');
+                file.write_all(&line)
+            }
             None => Ok(()),
         }
     }
@@ -119,9 +141,8 @@ impl Files {
             if file.read_exact_at(&mut bytes, line.offset).is_err() {
                 continue;
             }
-            let Ok(mut trace) = serde_json::from_slice::<Value>(&bytes) else { continue };
-            let owner = trace.as_object_mut().and_then(|map| map.remove("owner"));
-            let own = wanted.owner.as_ref().is_none_or(|w| owner.as_ref().is_none_or(|o| o == w.as_str()));
+            let Ok(Kept { trace, owner }) = serde_json::from_slice::<Kept>(&bytes) else { continue };
+            let own = wanted.owner.as_ref().is_none_or(|w| owner.as_ref().is_none_or(|o| o == w));
             if own && wanted.fits(&trace) {
                 found.entries.push(Arc::new(trace));
             }
@@ -148,8 +169,6 @@ struct Line {
     types: u8,
 }
 
-const TYPES: [&str; 4] = ["resource", "session", "user", "agent"];
-
 fn hash(text: &str) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -157,14 +176,13 @@ fn hash(text: &str) -> u64 {
     hasher.finish()
 }
 
-fn type_bits<'a>(types: impl Iterator<Item = &'a str>) -> u8 {
-    types.filter_map(|t| TYPES.iter().position(|known| *known == t)).fold(0, |bits, at| bits | 1 << at)
+fn type_bits(types: &[ResourceType]) -> u8 {
+    types.iter().fold(0, |bits, about| bits | 1 << (*about as u8))
 }
 
 /// The part of a trace that is looked for. Read without the rest.
-#[derive(serde::Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
 struct Head {
     ts: i64,
     trace_id: String,
@@ -172,7 +190,7 @@ struct Head {
     session_id: String,
     session_key: String,
     ov_session_id: String,
-    resource_types: Vec<String>,
+    resource_types: Vec<ResourceType>,
 }
 
 impl Day {
@@ -201,7 +219,7 @@ impl Day {
                     ts: head.ts,
                     names: [head.trace_id, head.source, head.session_id, head.session_key, head.ov_session_id]
                         .map(|n| hash(&n)),
-                    types: type_bits(head.resource_types.iter().map(String::as_str)),
+                    types: type_bits(&head.resource_types),
                 }),
                 Err(_) => self.broken.push(self.numbered),
             }
@@ -220,8 +238,7 @@ struct Asked {
 impl Asked {
     fn of(wanted: &Wanted) -> Self {
         let names = [&wanted.trace_id, &wanted.source, &wanted.session_id, &wanted.session_key, &wanted.ov_session_id];
-        let types =
-            (!wanted.resource_types.is_empty()).then(|| type_bits(wanted.resource_types.iter().map(String::as_str)));
+        let types = (!wanted.resource_types.is_empty()).then(|| type_bits(&wanted.resource_types));
         Self { names: names.map(|n| n.as_deref().map(hash)), since: wanted.since, until: wanted.until, types }
     }
 

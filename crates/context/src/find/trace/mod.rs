@@ -1,22 +1,17 @@
 //! What was recalled, for what and why: the newest in memory, all of them in files (`files.rs`), for so many days.
 
 mod files;
+mod record;
 
-use crate::{config::ContextConfig, store::account::lock};
+use crate::{config::ContextConfig, find::query_config::ResourceType, store::account::lock};
 use files::Files;
-use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+pub(crate) use record::type_of;
+pub use record::{Hit, Search, Selected, Speaker, Stats, Trace, Trigger};
 use std::{
     collections::{HashMap, VecDeque},
     path::Path,
     sync::{Arc, Mutex},
 };
-
-/// Letters and digits of a trace's own part.
-const ID_CHARS: usize = 8;
-
-/// A trace, as it is shown and kept.
-pub type Trace = Value;
 
 /// Filters, all of which must hold.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +31,7 @@ pub struct Wanted {
     /// Not after, in milliseconds.
     pub until: Option<i64>,
     /// About any of these.
-    pub resource_types: Vec<String>,
+    pub resource_types: Vec<ResourceType>,
     /// At most.
     pub limit: usize,
     /// Only for this user: `account/user`.
@@ -72,23 +67,15 @@ struct Ring {
 impl Ring {
     fn push(&mut self, owner: &str, trace: Arc<Trace>, most: usize) {
         let number = self.first + self.all.len() as u64;
-        if let Some(id) = trace["traceId"].as_str() {
-            self.by_id.insert(id.to_owned(), number);
-        }
-        for key in SESSION_KEYS {
-            if let Some(session) = trace[key].as_str() {
-                self.by_session.entry(format!("{key}:{session}")).or_default().push_back(number);
-            }
+        self.by_id.insert(trace.trace_id.clone(), number);
+        for name in trace.speaker.names() {
+            self.by_session.entry(name).or_default().push_back(number);
         }
         self.all.push_back(Kept { owner: owner.to_owned(), trace });
         while self.all.len() > most {
             let Some(gone) = self.all.pop_front() else { break };
-            if let Some(id) = gone.trace["traceId"].as_str() {
-                self.by_id.remove(id);
-            }
-            for key in SESSION_KEYS {
-                let Some(session) = gone.trace[key].as_str() else { continue };
-                let name = format!("{key}:{session}");
+            self.by_id.remove(&gone.trace.trace_id);
+            for name in gone.trace.speaker.names() {
                 if let Some(numbers) = self.by_session.get_mut(&name) {
                     numbers.pop_front();
                     if numbers.is_empty() {
@@ -110,13 +97,13 @@ impl Ring {
         if let Some(id) = &wanted.trace_id {
             return self.by_id.get(id).and_then(|n| self.get(*n)).filter(fits).map(take).into_iter().collect();
         }
-        let session = [
-            ("sessionKey", &wanted.session_key),
-            ("sessionId", &wanted.session_id),
-            ("ovSessionId", &wanted.ov_session_id),
-        ]
-        .into_iter()
-        .find_map(|(key, value)| value.as_ref().map(|v| format!("{key}:{v}")));
+        let session = Speaker {
+            session_key: wanted.session_key.clone(),
+            session_id: wanted.session_id.clone(),
+            ov_session_id: wanted.ov_session_id.clone(),
+            ..Speaker::default()
+        };
+        let session = session.names().next();
         match session {
             Some(session) => {
                 let numbers = self.by_session.get(&session);
@@ -128,23 +115,19 @@ impl Ring {
     }
 }
 
-const SESSION_KEYS: [&str; 3] = ["sessionKey", "sessionId", "ovSessionId"];
-
 impl Wanted {
-    fn fits(&self, trace: &Value) -> bool {
-        let is = |key: &str, wanted: &Option<String>| wanted.as_ref().is_none_or(|w| trace[key] == w.as_str());
-        let ts = trace["ts"].as_i64().unwrap_or_default();
-        is("traceId", &self.trace_id)
-            && is("source", &self.source)
-            && is("sessionId", &self.session_id)
-            && is("sessionKey", &self.session_key)
-            && is("ovSessionId", &self.ov_session_id)
-            && self.since.is_none_or(|since| ts >= since)
-            && self.until.is_none_or(|until| ts <= until)
+    fn fits(&self, trace: &Trace) -> bool {
+        let is = |wanted: &Option<String>, has: Option<&String>| wanted.is_none() || wanted.as_ref() == has;
+        let speaker = &trace.speaker;
+        is(&self.trace_id, Some(&trace.trace_id))
+            && is(&self.source, Some(&trace.source))
+            && is(&self.session_id, speaker.session_id.as_ref())
+            && is(&self.session_key, speaker.session_key.as_ref())
+            && is(&self.ov_session_id, speaker.ov_session_id.as_ref())
+            && self.since.is_none_or(|since| trace.ts >= since)
+            && self.until.is_none_or(|until| trace.ts <= until)
             && (self.resource_types.is_empty()
-                || trace["resourceTypes"]
-                    .as_array()
-                    .is_some_and(|types| types.iter().any(|t| self.resource_types.iter().any(|w| t == w.as_str()))))
+                || trace.resource_types.iter().any(|about| self.resource_types.contains(about)))
     }
 }
 
@@ -185,13 +168,10 @@ impl Traces {
         }
         if let Some(files) = &self.persist {
             let mut kept = trace.clone();
-            if !self.keep_raw
-                && let Some(trigger) = kept["trigger"].as_object_mut()
-            {
-                trigger.remove("rawUserTextPreview");
+            if !self.keep_raw {
+                kept.trigger.raw_user_text_preview = None;
             }
-            kept["owner"] = owner.into();
-            if let Err(error) = lock(files).append(&kept) {
+            if let Err(error) = lock(files).append(owner, &kept) {
                 tracing::warn!(%error, "a recall trace was not written to its file");
             }
         }
@@ -224,109 +204,31 @@ pub(crate) fn base36(length: usize) -> String {
         .collect()
 }
 
-/// A trace's id.
-pub(crate) fn new_id(source: &str, ms: i64) -> String {
-    if source == "auto_recall" {
-        let mut n = ms.max(0) as u64;
-        let mut digits = Vec::new();
-        while n > 0 {
-            digits.push(char::from_digit((n % 36) as u32, 36).unwrap_or('0'));
-            n /= 36;
-        }
-        digits.reverse();
-        return format!("recall_{}_{}", digits.into_iter().collect::<String>(), base36(ID_CHARS));
-    }
-    format!("{source}-{ms}-{}", base36(ID_CHARS))
-}
-
-/// Lines for people and models.
-pub(crate) fn rendered(found: &[Value], layer: &str, warnings: &[String]) -> String {
-    let mut blocks: Vec<String> = found.iter().enumerate().map(|(at, trace)| block(at + 1, trace)).collect();
-    if blocks.is_empty() {
-        blocks.push(format!("No OpenViking recall traces found (lookupLayer={layer})."));
-    }
-    if !warnings.is_empty() {
-        let lines: Vec<String> = warnings.iter().map(|w| format!("- {w}")).collect();
-        blocks.push(format!("Warnings:\n{}", lines.join("\n")));
-    }
-    blocks.join("\n\n")
-}
-
-fn block(number: usize, trace: &Value) -> String {
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let types: Vec<String> = trace["resourceTypes"].as_array().into_iter().flatten().map(word).collect();
-    let stats = &trace["stats"];
-    let mut lines = vec![
-        format!("## Trace {number}: {}", word(&trace["source"])),
-        format!("traceId: {}", word(&trace["traceId"])),
-        format!("query: {}", word(&trace["trigger"]["query"])),
-        format!("resourceTypes: {}", types.join(", ")),
-        format!(
-            "stats: candidates={}, selected={}, injected={}",
-            stats["candidateCount"], stats["selectedCount"], stats["injectedCount"]
-        ),
-    ];
-    let selected = trace["selected"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if selected.is_empty() {
-        lines.push("selected: (none)".to_owned());
-    } else {
-        lines.push("selected:".to_owned());
-        for item in selected.iter().take(8) {
-            let score = item["score"].as_f64().map(|s| format!(" ({}%)", (s * 100.0).round())).unwrap_or_default();
-            lines.push(format!("  - {}{score}", word(&item["uri"])));
-        }
-    }
-    lines.join("\n")
-}
-
-/// Puts a trace together.
-pub(crate) struct Draft {
-    pub(crate) source: &'static str,
-    pub(crate) operation: &'static str,
-    pub(crate) resource_types: Vec<String>,
-    pub(crate) trigger: Map<String, Value>,
-    pub(crate) searches: Vec<Value>,
-    pub(crate) selected: Vec<Value>,
-    pub(crate) stats: Value,
-}
-
-impl Draft {
-    pub(crate) fn into_trace(self, session: &Map<String, Value>) -> Trace {
-        let ms = Timestamp::now().as_millisecond();
-        let mut trace = Map::new();
-        trace.insert("schemaVersion".to_owned(), "1.0".into());
-        trace.insert("traceId".to_owned(), new_id(self.source, ms).into());
-        trace.insert("ts".to_owned(), ms.into());
-        trace.extend(session.clone());
-        trace.insert("source".to_owned(), self.source.into());
-        trace.insert("operationType".to_owned(), self.operation.into());
-        trace.insert("resourceTypes".to_owned(), self.resource_types.into());
-        trace.insert("trigger".to_owned(), Value::Object(self.trigger));
-        trace.insert("searches".to_owned(), self.searches.into());
-        trace.insert("selected".to_owned(), self.selected.into());
-        trace.insert("stats".to_owned(), self.stats);
-        Value::Object(trace)
-    }
-}
-
 /// A short text of a long one.
 pub(crate) fn preview(text: &str, most: usize) -> String {
     let text = crate::store::digest::collapse(text);
     if text.chars().count() <= most { text } else { text.chars().take(most).collect() }
 }
 
-/// An answer's error of the HTTP routes.
-pub(crate) fn route_error(code: &str, message: &str) -> Value {
-    json!({"ok": false, "error": {"code": code, "message": message}})
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jiff::Timestamp;
 
-    fn trace(id: &str, ts: i64, session: &str) -> Value {
-        json!({"traceId": id, "ts": ts, "sessionKey": session, "source": "ov_search", "resourceTypes": ["resource"],
-            "trigger": {"query": "q", "rawUserTextPreview": "secret"}})
+    fn trace(id: &str, ts: i64, session: &str) -> Trace {
+        Trace {
+            trace_id: id.to_owned(),
+            ts,
+            speaker: Speaker { session_key: Some(session.to_owned()), ..Speaker::default() },
+            source: "ov_search".to_owned(),
+            resource_types: vec![ResourceType::Resource],
+            trigger: Trigger {
+                query: "q".to_owned(),
+                raw_user_text_preview: Some("secret".to_owned()),
+                ..Trigger::default()
+            },
+            ..Trace::default()
+        }
     }
 
     fn traces(dir: &Path, config: ContextConfig) -> Traces {
@@ -346,11 +248,10 @@ mod tests {
         assert!(!dir.path().join("2001-01-01.jsonl").exists());
         let all = kept.query(&Wanted { limit: 9, ..Wanted::default() });
         assert_eq!((all.layer, all.entries.len()), ("memory", 2));
-        assert_eq!(all.entries[0]["traceId"], "t4");
+        assert_eq!(all.entries[0].trace_id, "t4");
         let old = kept.query(&Wanted { trace_id: Some("t0".into()), limit: 1, ..Wanted::default() });
         assert_eq!((old.layer, old.entries.len()), ("persistent", 1));
-        assert!(old.entries[0]["trigger"].get("rawUserTextPreview").is_none(), "not written unless allowed");
-        assert!(old.entries[0].get("owner").is_none());
+        assert_eq!(old.entries[0].trigger.raw_user_text_preview, None, "not written unless allowed");
         let none = kept.query(&Wanted { session_key: Some("no".into()), limit: 1, ..Wanted::default() });
         assert_eq!((none.layer, none.entries.len()), ("persistent", 0));
         let other = kept.query(&Wanted { owner: Some("d/x".into()), limit: 9, ..Wanted::default() });
@@ -379,10 +280,9 @@ mod tests {
         }
         let wanted =
             Wanted { session_key: Some("even".into()), since: Some(3), until: Some(7), limit: 9, ..Wanted::default() };
-        let ids: Vec<_> =
-            kept.query(&wanted).entries.iter().map(|t| t["traceId"].as_str().unwrap().to_owned()).collect();
+        let ids: Vec<_> = kept.query(&wanted).entries.iter().map(|t| t.trace_id.clone()).collect();
         assert_eq!(ids, ["t6", "t4"]);
-        let none = Wanted { resource_types: vec!["agent".into()], limit: 9, ..Wanted::default() };
+        let none = Wanted { resource_types: vec![ResourceType::Agent], limit: 9, ..Wanted::default() };
         assert!(kept.query(&none).entries.is_empty());
     }
 }

@@ -13,10 +13,12 @@ use crate::{
     error::{ApiError, Result},
     service::ContextStore,
     store::uri::Identity,
+    wire::shapes,
 };
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 
 /// A body is at most this long.
@@ -44,6 +46,53 @@ pub(crate) enum Answer {
     Plain(StatusCode, Value),
     /// A file as it is.
     File(String),
+}
+
+impl Answer {
+    /// With all of the envelope's keys.
+    pub(crate) fn full(result: impl Serialize) -> Result<Self> {
+        shapes::value(result).map(Self::Full)
+    }
+
+    /// With `status` and `result` alone.
+    pub(crate) fn short(result: impl Serialize) -> Result<Self> {
+        shapes::value(result).map(Self::Short)
+    }
+
+    /// Without the envelope.
+    pub(crate) fn plain(status: StatusCode, body: impl Serialize) -> Result<Self> {
+        shapes::value(body).map(|body| Self::Plain(status, body))
+    }
+}
+
+/// An answer around its result.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    status: &'static str,
+    result: Option<&'a Value>,
+    error: Option<&'a ApiError>,
+    telemetry: Option<()>,
+    profile: Option<()>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    has_more: Option<bool>,
+}
+
+impl<'a> Envelope<'a> {
+    fn done(result: &'a Value, has_more: Option<bool>) -> Self {
+        Self { status: "ok", result: Some(result), error: None, telemetry: None, profile: None, has_more }
+    }
+}
+
+#[derive(Serialize)]
+struct ShortEnvelope<'a> {
+    status: &'static str,
+    result: &'a Value,
+}
+
+#[derive(Serialize)]
+struct BareError<'a> {
+    status: &'static str,
+    error: &'a ApiError,
 }
 
 /// What a route is asked.
@@ -108,15 +157,9 @@ fn answer(store: &Arc<ContextStore>, request: &Request<Bytes>) -> Response<Bytes
         routes::answer(&ask)
     });
     match asked {
-        Ok(Answer::Full(result)) => json_response(
-            StatusCode::OK,
-            &json!({"status": "ok", "result": result, "error": null, "telemetry": null, "profile": null}),
-        ),
-        Ok(Answer::Short(result)) => json_response(StatusCode::OK, &json!({"status": "ok", "result": result})),
-        Ok(Answer::Listed(result, more)) => json_response(
-            StatusCode::OK,
-            &json!({"status": "ok", "result": result, "error": null, "telemetry": null, "profile": null, "has_more": more}),
-        ),
+        Ok(Answer::Full(result)) => json_response(StatusCode::OK, &Envelope::done(&result, None)),
+        Ok(Answer::Short(result)) => json_response(StatusCode::OK, &ShortEnvelope { status: "ok", result: &result }),
+        Ok(Answer::Listed(result, more)) => json_response(StatusCode::OK, &Envelope::done(&result, Some(more))),
         Ok(Answer::Plain(status, value)) => json_response(status, &value),
         Ok(Answer::File(text)) => {
             let mut response = Response::new(Bytes::from(text));
@@ -131,16 +174,33 @@ fn answer(store: &Arc<ContextStore>, request: &Request<Bytes>) -> Response<Bytes
 /// An error as an answer.
 pub fn refusal(error: &ApiError) -> Response<Bytes> {
     let status = StatusCode::from_u16(error.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let body = if error.bare {
-        json!({"status": "error", "error": error.to_value()})
+    if error.bare {
+        json_response(status, &BareError { status: "error", error })
     } else {
-        json!({"status": "error", "result": null, "error": error.to_value(), "telemetry": null, "profile": null})
-    };
-    json_response(status, &body)
+        let body = Envelope {
+            status: "error",
+            result: None,
+            error: Some(error),
+            telemetry: None,
+            profile: None,
+            has_more: None,
+        };
+        json_response(status, &body)
+    }
 }
 
-fn json_response(status: StatusCode, value: &Value) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::from(value.to_string()));
+/// What is sent when an answer cannot be written.
+const BROKEN: &str = r#"{"status":"error","error":{"code":"INTERNAL","message":"Internal server error"}}"#;
+
+fn json_response(status: StatusCode, body: &impl Serialize) -> Response<Bytes> {
+    let (status, body) = match serde_json::to_vec(body) {
+        Ok(body) => (status, Bytes::from(body)),
+        Err(error) => {
+            tracing::error!(%error, "an answer of the context store could not be written as JSON");
+            (StatusCode::INTERNAL_SERVER_ERROR, Bytes::from_static(BROKEN.as_bytes()))
+        }
+    };
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));

@@ -1,7 +1,7 @@
 //! Reads bodies and queries, and says everything that is wrong with them in the form the original's clients know.
 
-use crate::error::{ApiError, Code, Result};
-use serde_json::{Map, Value, json};
+use crate::error::{ApiError, Code, Details, Result, ValidationError};
+use serde_json::{Map, Value};
 
 /// What came in, and what is wrong with it so far.
 pub(super) struct Params {
@@ -42,7 +42,7 @@ impl Params {
             let key = decode(key);
             match map.get_mut(&key) {
                 Some(Value::Array(all)) => all.push(value.into()),
-                Some(one) => *one = json!([one.take(), value]),
+                Some(one) => *one = Value::Array(vec![one.take(), value.into()]),
                 None => {
                     map.insert(key, value.into());
                 }
@@ -262,17 +262,14 @@ impl Params {
                 None => format!("{}: {message}", self.place),
             })
             .collect();
-        let errors: Vec<Value> = self
-            .wrong
-            .iter()
-            .map(|(field, message, kind)| {
-                let mut location = vec![Value::from(self.place)];
-                location.extend(field.clone().map(Value::from));
-                json!({"loc": location, "message": message, "type": kind})
-            })
-            .collect();
-        let error = ApiError::new(Code::InvalidArgument, format!("Invalid request parameters: {}", told.join("; ")))
-            .with(json!({"validation_errors": errors}));
+        let errors = self.wrong.iter().map(|(field, message, kind)| ValidationError {
+            loc: std::iter::once(self.place.to_owned()).chain(field.clone()).collect(),
+            message: message.clone(),
+            kind,
+        });
+        let details = Details { validation_errors: errors.collect(), ..Details::default() };
+        let message = format!("Invalid request parameters: {}", told.join("; "));
+        let error = ApiError::new(Code::InvalidArgument, message).with(details);
         Err(ApiError { bare: true, ..error })
     }
 }
@@ -324,11 +321,8 @@ mod tests {
             "Invalid request parameters: body.limit: Input should be greater than or equal to 1; body.query: Field required; \
              body.timeout: Extra inputs are not permitted"
         );
-        let errors = &error.details.unwrap()["validation_errors"];
-        assert_eq!(
-            errors[2],
-            json!({"loc": ["body", "timeout"], "message": "Extra inputs are not permitted", "type": "extra_forbidden"})
-        );
+        let extra = &error.details.unwrap().validation_errors[2];
+        assert_eq!((extra.loc.join("."), extra.kind), ("body.timeout".to_owned(), "extra_forbidden"));
         assert_eq!(Params::body(b"[1]").err().unwrap().code, Code::InvalidArgument);
         assert!(Params::body(b"{").is_err());
     }

@@ -4,6 +4,7 @@ use super::{Answer, Ask, params::Params, traces, upload};
 use crate::{
     error::{ApiError, Result},
     find::{
+        library::Hit,
         scan::{self, Grep},
         search::{self, Find, Recall},
     },
@@ -13,11 +14,23 @@ use crate::{
         memory::parse_time,
         resources::{self, NewResource, TagMode},
         skills,
-        uri::Place,
+        uri::{Kind, Place},
+        watches::Watch,
+    },
+    wire::{
+        compat::{Compat, Queues},
+        given,
+        shapes::{
+            self, CopiedShape, GlobShape, GrepShape, Grouped, ImportShape, InspectedShape, InstalledShape, Item,
+            RecallRequest, RecallShape, RemovedShape, Row, RowStyle, SkillShape, SkillsShape, StatShape, TaggedShape,
+            TaskShape, WrittenShape,
+        },
     },
 };
 use http::{Method, StatusCode, header};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The version of the interface that is spoken.
 const VERSION: &str = "0.5.2";
@@ -32,20 +45,14 @@ pub(super) fn answer(ask: &Ask<'_>) -> Result<Answer> {
     let path: Vec<&str> = ask.path.iter().map(String::as_str).collect();
     let is = |method: Method| ask.method == method;
     match path.as_slice() {
-        ["health"] => Ok(Answer::Plain(StatusCode::OK, health())),
-        ["ready"] => Ok(Answer::Plain(
-            StatusCode::OK,
-            json!({"status": "ready", "checks": {
-                "agfs": {"status": "ok", "checks": {"filesystem": "ok"}}, "vectordb": "ok",
-                "api_key_manager": "not_configured", "embedding": "ok", "ollama": "not_configured",
-            }}),
-        )),
-        ["api", "openviking", rest @ ..] => Ok(traces::answer(ask, rest)),
+        ["health"] => Answer::plain(StatusCode::OK, Health::default()),
+        ["ready"] => Answer::plain(StatusCode::OK, Ready { status: "ready", compat: Compat::ready() }),
+        ["api", "openviking", rest @ ..] => traces::answer(ask, rest),
         ["api", "v1", rest @ ..] => match rest {
             ["system", "status"] if is(Method::GET) => {
-                Ok(Answer::Full(json!({"initialized": true, "user": ask.who.user})))
+                Answer::full(SystemStatus { initialized: true, user: &ask.who.user })
             }
-            ["system", "wait"] if is(Method::POST) => Ok(Answer::Full(fs::queue_status(0, 0))),
+            ["system", "wait"] if is(Method::POST) => Answer::full(Queues::done(0, 0)),
             ["fs", rest @ ..] => files(ask, rest),
             ["content", rest @ ..] => content(ask, rest),
             ["search", rest @ ..] => searches(ask, rest),
@@ -53,24 +60,97 @@ pub(super) fn answer(ask: &Ask<'_>) -> Result<Answer> {
             ["resources", "temp_upload"] if is(Method::POST) => temp_upload(ask),
             ["skills"] if is(Method::POST) => add_skill(ask),
             ["skills", name] if is(Method::GET) || is(Method::DELETE) => skill(ask, name),
-            ["skills"] if is(Method::GET) => Ok(Answer::Full(skills::list(&*ask.store.account(&ask.who)?, &ask.who)?)),
+            ["skills"] if is(Method::GET) => {
+                let listed = skills::list(&*ask.store.account(&ask.who)?, &ask.who)?;
+                Answer::full(SkillsShape::new(&skills::roots(&ask.who)?, listed))
+            }
             ["sessions", rest @ ..] => super::sessions::answer(ask, rest),
             ["watches", rest @ ..] => watches(ask, rest),
             ["tasks"] if is(Method::GET) => {
                 let mut query = Params::query(ask.query);
                 let limit = query.integer("limit", 1).unwrap_or(50);
                 query.finish()?;
-                Ok(Answer::Full(ask.store.tasks.list(&owner(ask), usize_of(limit))))
+                let tasks = ask.store.tasks.list(&owner(ask), usize_of(limit));
+                Answer::full(tasks.into_iter().map(TaskShape::from).collect::<Vec<_>>())
             }
-            ["tasks", id] if is(Method::GET) => Ok(Answer::Full(ask.store.tasks.get(id, &owner(ask))?)),
+            ["tasks", id] if is(Method::GET) => Answer::full(TaskShape::from(ask.store.tasks.get(id, &owner(ask))?)),
             _ => Err(no_route(ask)),
         },
         _ => Err(no_route(ask)),
     }
 }
 
-pub(crate) fn health() -> Value {
-    json!({"status": "ok", "healthy": true, "version": VERSION, "auth_mode": "api_key"})
+/// `GET /health`.
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+    healthy: bool,
+    version: &'static str,
+    auth_mode: &'static str,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { status: "ok", healthy: true, version: VERSION, auth_mode: "api_key" }
+    }
+}
+
+/// `GET /ready`.
+#[derive(Serialize)]
+struct Ready {
+    status: &'static str,
+    #[serde(flatten)]
+    compat: Compat,
+}
+
+/// `GET /system/status`.
+#[derive(Serialize)]
+struct SystemStatus<'a> {
+    initialized: bool,
+    user: &'a str,
+}
+
+/// A place alone.
+#[derive(Serialize)]
+struct UriShape {
+    uri: String,
+}
+
+/// `POST /fs/mv`.
+#[derive(Serialize)]
+struct MovedShape {
+    from: String,
+    to: String,
+}
+
+/// `GET /fs/attrs`.
+#[derive(Serialize)]
+struct AttrsShape {
+    uri: String,
+    attrs: Attrs,
+}
+
+#[derive(Serialize)]
+struct Attrs {
+    tags: Vec<String>,
+}
+
+/// `POST /resources/temp_upload`.
+#[derive(Serialize)]
+struct UploadShape {
+    temp_file_id: String,
+}
+
+/// `GET /watches`.
+#[derive(Serialize)]
+struct WatchesShape {
+    watches: Vec<Watch>,
+}
+
+/// `DELETE /watches/{id}`.
+#[derive(Serialize)]
+struct UnwatchedShape {
+    deleted: String,
 }
 
 pub(super) fn no_route(ask: &Ask<'_>) -> ApiError {
@@ -93,28 +173,32 @@ fn files(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let tree = rest == ["tree"];
             let uri = query.text("uri").unwrap_or_else(|| crate::store::uri::SCHEME.to_owned());
             let output = query.one_of("output", &["agent", "original"]).unwrap_or("agent");
+            let style = match (query.flag("simple").unwrap_or_default(), output) {
+                (true, _) => RowStyle::Simple,
+                (false, "original") => RowStyle::Original,
+                (false, _) => RowStyle::Agent,
+            };
             let limit = query.integer("limit", 1);
             let defaults = Listing::default();
+            let abstracts = query.integer("abs_limit", 0).map(usize_of).or(defaults.abstracts);
             let how = Listing {
                 recursive: tree || query.flag("recursive").unwrap_or_default(),
-                simple: query.flag("simple").unwrap_or_default(),
-                original: output == "original",
-                abs_limit: query.integer("abs_limit", 0).map_or(defaults.abs_limit, usize_of),
+                abstracts: abstracts.filter(|_| style == RowStyle::Agent),
                 hidden: query.flag("show_all_hidden").unwrap_or_default(),
                 node_limit: limit.or(query.integer("node_limit", 1)).map_or(defaults.node_limit, usize_of),
                 offset: query.integer("offset", 0).map_or(0, usize_of),
                 level_limit: query.integer("level_limit", 1).map_or(if tree { 3 } else { usize::MAX }, usize_of),
-                rel_path: tree,
             };
             query.finish()?;
             let place = Place::parse(&uri, &ask.who)?;
-            let (rows, more) = fs::list(&account, &ask.who, &place, &how)?;
-            Ok(Answer::Listed(rows, more))
+            let (entries, more) = fs::list(&account, &ask.who, &place, &how)?;
+            let rows: Vec<Row> = entries.into_iter().map(|entry| Row::new(entry, style, how.recursive)).collect();
+            Ok(Answer::Listed(shapes::value(rows)?, more))
         }
         ("GET", ["stat"]) => {
             let uri = query.required("uri");
             query.finish()?;
-            Ok(Answer::Full(fs::stat(&account, &Place::parse(&uri, &ask.who)?)?))
+            Answer::full(StatShape::from(fs::stat(&account, &Place::parse(&uri, &ask.who)?)?))
         }
         ("GET", ["attrs"]) => {
             let uri = query.required("uri");
@@ -122,7 +206,7 @@ fn files(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let place = Place::parse(&uri, &ask.who)?;
             fs::stat(&account, &place)?;
             let tags = account.library.labels_of(&account, &place)?;
-            Ok(Answer::Full(json!({"uri": place.to_string(), "attrs": {"tags": tags}})))
+            Answer::full(AttrsShape { uri: place.to_string(), attrs: Attrs { tags } })
         }
         ("POST", ["attrs", "set_tags"]) => set_tags(ask),
         ("POST", ["cp"]) => {
@@ -131,38 +215,46 @@ fn files(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let recursive = body.flag("recursive").unwrap_or_default();
             body.finish()?;
             let (from, to) = (Place::parse(&from, &ask.who)?, Place::parse(&to, &ask.who)?);
-            Ok(Answer::Full(fs::cp(&account, &from, &to, recursive)?))
+            let copied = fs::cp(&account, &from, &to, recursive)?;
+            Answer::full(CopiedShape::new(&from, &to, recursive, copied))
         }
         ("POST", ["mkdir"]) => {
             let mut body = Params::body(ask.body)?;
             let uri = body.required("uri");
             let about = body.text("description");
             body.finish()?;
-            Ok(Answer::Full(fs::mkdir(&account, &Place::parse(&uri, &ask.who)?, about.as_deref())?))
+            let place = Place::parse(&uri, &ask.who)?;
+            fs::mkdir(&account, &place, about.as_deref())?;
+            Answer::full(UriShape { uri: place.to_string() })
         }
         ("POST", ["mv"]) => {
             let mut body = Params::body(ask.body)?;
             let (from, to) = (body.required("from_uri"), body.required("to_uri"));
             body.finish()?;
-            Ok(Answer::Full(fs::mv(&account, &Place::parse(&from, &ask.who)?, &Place::parse(&to, &ask.who)?)?))
+            let (from, to) = (Place::parse(&from, &ask.who)?, Place::parse(&to, &ask.who)?);
+            fs::mv(&account, &from, &to)?;
+            Answer::full(MovedShape { from: from.to_string(), to: to.to_string() })
         }
         ("DELETE", []) => {
             let uri = query.required("uri");
             let recursive = query.flag("recursive").unwrap_or_default();
             query.finish()?;
             let place = Place::parse(&uri, &ask.who)?;
-            if let ["user", _, "sessions", id] = place.names().iter().map(String::as_str).collect::<Vec<_>>().as_slice()
-                && recursive
-                && sessions::describe(&account, &ask.who, id).is_ok()
-            {
-                sessions::delete(&account, &ask.who, id)?;
-                return Ok(Answer::Full(
-                    json!({"uri": place.to_string(), "estimated_deleted_count": 1, "task_id": done(ask, "fs_delete", &uri)}),
-                ));
-            }
-            let count = fs::remove(&account, &place, recursive)?;
-            let task = done(ask, "fs_delete", &place.to_string());
-            Ok(Answer::Full(json!({"uri": place.to_string(), "estimated_deleted_count": count, "task_id": task})))
+            let names: Vec<&str> = place.names().iter().map(String::as_str).collect();
+            let count = match names.as_slice() {
+                ["user", _, "sessions", id] if recursive && sessions::describe(&account, &ask.who, id).is_ok() => {
+                    sessions::delete(&account, &ask.who, id)?;
+                    1
+                }
+                _ => fs::remove(&account, &place, recursive)?,
+            };
+            Answer::full(RemovedShape {
+                name: None,
+                uri: place.to_string(),
+                root_uri: None,
+                estimated_deleted_count: count,
+                task_id: Some(done(ask, "fs_delete", &place.to_string())),
+            })
         }
         _ => Err(no_route(ask)),
     }
@@ -185,7 +277,7 @@ fn content(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let limit = query.integer("limit", -1).unwrap_or(-1);
             query.finish()?;
             let text = fs::read(&account, &Place::parse(&uri, &ask.who)?)?;
-            Ok(Answer::Full(fs::lines(&text, usize_of(offset), limit).into()))
+            Answer::full(fs::lines(&text, usize_of(offset), limit))
         }
         ("GET", ["download"]) => {
             let uri = query.required("uri");
@@ -197,7 +289,7 @@ fn content(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let uri = query.required("uri");
             query.finish()?;
             let (abstract_, overview) = fs::described(&account, &Place::parse(&uri, &ask.who)?)?;
-            Ok(Answer::Full(if rest == ["abstract"] { abstract_ } else { overview }.into()))
+            Answer::full(if rest == ["abstract"] { abstract_ } else { overview })
         }
         ("POST", ["write"]) => {
             let mut body = Params::body(ask.body)?;
@@ -206,22 +298,36 @@ fn content(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             let mode = body.one_of("mode", &["replace", "append", "create"]).unwrap_or("replace");
             body.accept(&["wait", "timeout", "telemetry", "regenerate_semantics", "revectorize"]);
             body.finish()?;
-            let mode = match mode {
+            let how = match mode {
                 "append" => Mode::Append,
                 "create" => Mode::Create,
                 _ => Mode::Replace,
             };
-            Ok(Answer::Short(fs::write(&account, &Place::parse(&uri, &ask.who)?, &text, mode)?))
+            let place = Place::parse(&uri, &ask.who)?;
+            let written = fs::write(&account, &place, &text, how)?;
+            Answer::short(WrittenShape::new(&place, mode, written))
         }
         _ => Err(no_route(ask)),
     }
 }
 
-fn read_find(body: &mut Params) -> Find {
-    Find {
+/// What may be searched, by its word.
+fn kinds(words: &[String]) -> Result<Vec<Kind>> {
+    let kind = |word: &String| match word.as_str() {
+        "memory" => Ok(Kind::Memory),
+        "resource" => Ok(Kind::Resource),
+        "skill" => Ok(Kind::Skill),
+        other => Err(ApiError::argument(format!("Invalid context_type: {}", fs::cut(other, 40)))),
+    };
+    words.iter().map(kind).collect()
+}
+
+/// What `find` is asked, and the words for the kinds of content, which are checked after everything else.
+fn read_find(body: &mut Params) -> (Find, Vec<String>) {
+    let find = Find {
         query: body.text("query").unwrap_or_default(),
         targets: body.texts("target_uri").unwrap_or_default().into_iter().filter(|uri| !uri.is_empty()).collect(),
-        context_types: body.texts("context_type").unwrap_or_default(),
+        kinds: Vec::new(),
         limit: body.integer("limit", 1).or(body.integer("node_limit", 1)).map_or(10, usize_of),
         threshold: body.number("score_threshold").unwrap_or_default(),
         levels: match body.any("level") {
@@ -234,23 +340,35 @@ fn read_find(body: &mut Params) -> Find {
         since_ms: body.text("since").as_deref().and_then(parse_time),
         until_ms: body.text("until").as_deref().and_then(parse_time),
         tags: body.texts("tags").unwrap_or_default(),
-    }
+    };
+    (find, body.texts("context_type").unwrap_or_default())
 }
 
-fn read_recall(body: &mut Params) -> Recall {
+fn read_recall(body: &mut Params, deprecated: bool) -> (RecallRequest, Vec<String>) {
     body.accept(&["session_id", "telemetry", "query_expansion", "dedup_turns", "rewrite"]);
-    Recall {
+    let asked = Recall {
         query: body.required("query"),
         max_tokens: body.integer("max_tokens", 1).and_then(|n| u64::try_from(n).ok()),
         threshold: body.number("score_threshold"),
-        quotas: body.object("quotas"),
+        quotas: body.object("quotas").map(quotas).unwrap_or_default(),
         limit: body.integer("limit", 1).map(usize_of),
-        context_types: body.texts("context_type").unwrap_or_default(),
+        kinds: Vec::new(),
         abstracts: body.one_of("detail", &["abstract", "overview", "full"]) == Some("abstract"),
         all_peers: body.one_of("peer_scope", &["actor", "all"]) == Some("all"),
-        purpose: body.text("purpose"),
-        deprecated: false,
-    }
+    };
+    let request = RecallRequest { asked, purpose: body.text("purpose"), deprecated };
+    (request, body.texts("context_type").unwrap_or_default())
+}
+
+fn quotas(given: serde_json::Map<String, Value>) -> BTreeMap<String, u64> {
+    given.into_iter().filter_map(|(name, most)| most.as_u64().map(|most| (name, most))).collect()
+}
+
+fn recalled(ask: &Ask<'_>, (mut request, types): (RecallRequest, Vec<String>)) -> Result<Answer> {
+    let account = ask.store.account(&ask.who)?;
+    request.asked.kinds = kinds(&types)?;
+    let recalled = search::recall(&account, &ask.who, &request.asked)?;
+    Answer::short(RecallShape::new(request, &ask.who, recalled))
 }
 
 fn searches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
@@ -261,12 +379,12 @@ fn searches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
     let mut body = Params::body(ask.body)?;
     match rest {
         ["search"] if body.text("mode").as_deref() == Some("context") => {
-            let asked = read_recall(&mut body);
+            let request = read_recall(&mut body, false);
             body.finish()?;
-            Ok(Answer::Short(search::recall(&account, &ask.who, &asked)?))
+            recalled(ask, request)
         }
         ["find" | "search"] => {
-            let find = read_find(&mut body);
+            let (find, types) = read_find(&mut body);
             let read = body.flag("read_content").unwrap_or_default();
             body.accept(&["telemetry", "time_field", "include_provenance"]);
             body.refuse(&["filter", "image_url"]);
@@ -284,12 +402,16 @@ fn searches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
                 ]);
             }
             body.finish()?;
-            Ok(Answer::Short(search::find(&account, &ask.who, &find, read)?))
+            let hits = search::find(&account, &ask.who, &Find { kinds: kinds(&types)?, ..find })?;
+            let content =
+                |hit: &Hit| Place::parse(&hit.uri, &ask.who).and_then(|place| fs::read(&account, &place)).ok();
+            let item = |hit: &Hit| if read { Item::with_content(hit, content(hit)) } else { Item::from(hit) };
+            Answer::short(Grouped::new(&hits, item))
         }
         ["recall"] => {
-            let asked = Recall { deprecated: true, ..read_recall(&mut body) };
+            let request = read_recall(&mut body, true);
             body.finish()?;
-            Ok(Answer::Short(search::recall(&account, &ask.who, &asked)?))
+            recalled(ask, request)
         }
         ["grep"] => {
             let uri = body.required("uri");
@@ -307,14 +429,15 @@ fn searches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             body.finish()?;
             let place = Place::parse(&uri, &ask.who)?;
             let exclude = exclude.map(|uri| Place::parse(&uri, &ask.who)).transpose()?;
-            Ok(Answer::Full(scan::grep(&account, &ask.who, &place, &Grep { exclude, ..how })?))
+            Answer::full(GrepShape::new(scan::grep(&account, &ask.who, &place, &Grep { exclude, ..how })?))
         }
         ["glob"] => {
             let pattern = body.required("pattern");
             let uri = body.text("uri").unwrap_or_else(|| crate::store::uri::SCHEME.to_owned());
             let limit = body.integer("node_limit", 1).map_or(256, usize_of);
             body.finish()?;
-            Ok(Answer::Full(scan::glob(&account, &ask.who, &Place::parse(&uri, &ask.who)?, &pattern, limit)?))
+            let matches = scan::glob(&account, &ask.who, &Place::parse(&uri, &ask.who)?, &pattern, limit)?;
+            Answer::full(GlobShape { count: matches.len(), matches })
         }
         _ => Err(no_route(ask)),
     }
@@ -325,7 +448,7 @@ fn temp_upload(ask: &Ask<'_>) -> Result<Answer> {
     let kind = ask.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let upload = upload::file(kind, ask.body)?;
     let id = resources::keep_upload(&account, &upload.name, upload.bytes)?;
-    Ok(Answer::Short(json!({"temp_file_id": id})))
+    Answer::short(UploadShape { temp_file_id: id })
 }
 
 fn tag_mode(body: &mut Params, name: &'static str) -> TagMode {
@@ -345,7 +468,9 @@ fn set_tags(ask: &Ask<'_>) -> Result<Answer> {
     // A folder's labels are those of everything below it.
     body.accept(&["recursive", "telemetry"]);
     body.finish()?;
-    Ok(Answer::Full(resources::set_tags(&account, &Place::parse(&uri, &ask.who)?, &tags, mode)?))
+    let place = Place::parse(&uri, &ask.who)?;
+    let labels = resources::set_tags(&account, &place, &tags, mode)?;
+    Answer::full(TaggedShape::new(&place, labels, mode.as_str()))
 }
 
 fn add_resource(ask: &Ask<'_>) -> Result<Answer> {
@@ -380,19 +505,26 @@ fn add_resource(ask: &Ask<'_>) -> Result<Answer> {
         body.whole("Either 'path' or 'temp_file_id' must be provided");
     }
     body.finish()?;
-    Ok(Answer::Short(ask.store.import(&account, &ask.who, &new)?))
+    Answer::short(ImportShape::new(ask.store.import(&account, &ask.who, &new)?, &ask.who))
 }
 
 fn skill(ask: &Ask<'_>, name: &str) -> Result<Answer> {
     let account = ask.store.account(&ask.who)?;
     if ask.method == Method::DELETE {
-        return Ok(Answer::Full(skills::remove(&account, &ask.who, name)?));
+        let (place, count) = skills::remove(&account, &ask.who, name)?;
+        return Answer::full(RemovedShape {
+            name: Some(name.to_owned()),
+            uri: place.to_string(),
+            root_uri: Some(place.to_string()),
+            estimated_deleted_count: count,
+            task_id: None,
+        });
     }
     let mut query = Params::query(ask.query);
     let content = query.flag("include_content").unwrap_or(true);
     let files = query.flag("include_files").unwrap_or(true);
     query.finish()?;
-    Ok(Answer::Full(skills::show(&account, &ask.who, name, content, files)?))
+    Answer::full(SkillShape::new(skills::show(&account, &ask.who, name)?, content, files))
 }
 
 fn add_skill(ask: &Ask<'_>) -> Result<Answer> {
@@ -408,15 +540,16 @@ fn add_skill(ask: &Ask<'_>) -> Result<Answer> {
     }
     body.finish()?;
     if let Some(id) = upload.as_ref().filter(|_| list_only) {
-        return Ok(Answer::Short(resources::look_into_upload(&account, id, skills::inspect)?));
+        let about = resources::look_into_upload(&account, id, skills::inspect)?;
+        return Answer::short(InspectedShape { skills: [about], total: 1 });
     }
-    let mut told = match (data, upload) {
-        (Some(data), _) => skills::add_data(&account, &ask.who, &data)?,
+    let skill = match (data, upload) {
+        (Some(data), _) => skills::add_data(&account, &ask.who, &given::skill(&data)?)?,
         (None, Some(id)) => resources::with_upload(&account, &id, |path| skills::add_path(&account, &ask.who, path))?,
         (None, None) => return Err(no_route(ask)),
     };
-    told["task_id"] = done(ask, "add_skill", told["uri"].as_str().unwrap_or_default()).into();
-    Ok(Answer::Short(told))
+    let task = done(ask, "add_skill", &skill.uri);
+    Answer::short(InstalledShape::new(skill, task))
 }
 
 fn watches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
@@ -439,16 +572,19 @@ fn watches(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
         _ => return Err(no_route(ask)),
     };
     match (ask.method.as_str(), named) {
-        ("GET", None) => Ok(Answer::Full(json!({"watches": importer.watches(&account)?}))),
-        ("GET", Some(id)) if !trigger => Ok(Answer::Full(importer.watch(&account, &id)?)),
-        ("DELETE", Some(id)) if !trigger => Ok(Answer::Full(importer.unwatch(&account, &id)?)),
+        ("GET", None) => Answer::full(WatchesShape { watches: importer.watches(&account)? }),
+        ("GET", Some(id)) if !trigger => Answer::full(importer.watch(&account, &id)?),
+        ("DELETE", Some(id)) if !trigger => {
+            importer.unwatch(&account, &id)?;
+            Answer::full(UnwatchedShape { deleted: id })
+        }
         ("PATCH", Some(id)) if !trigger => {
             let minutes = body.number("watch_interval").or(body.number("interval_minutes")).filter(|n| *n > 0.0);
             let active = body.flag("is_active");
             body.finish()?;
-            Ok(Answer::Full(importer.rewatch(&account, &id, minutes, active)?))
+            Answer::full(importer.rewatch(&account, &id, minutes, active)?)
         }
-        ("POST", Some(id)) if trigger => Ok(Answer::Full(ask.store.trigger(&account, &id)?)),
+        ("POST", Some(id)) if trigger => Answer::full(ImportShape::new(ask.store.trigger(&account, &id)?, &ask.who)),
         _ => Err(no_route(ask)),
     }
 }

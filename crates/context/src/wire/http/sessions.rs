@@ -6,27 +6,87 @@ use super::{
     routes::{no_route, usize_of},
 };
 use crate::{
-    error::{Code, Result},
+    error::{ApiError, Code, Result},
     sessions::{
-        self, NewMessage,
+        self, Added, NewMessage, Part, Role,
         archive::{self, Retain},
-        autocommit::{self, AutoCommit, Policy},
+        autocommit::{self, AutoCommit, Policy, PolicyPatch},
         externalise,
     },
+    wire::{
+        given,
+        shapes::{
+            ChunkShape, CommitShape, ListedSessionShape, MatchesShape, NewSessionShape, SessionConfigShape,
+            SessionShape,
+        },
+    },
 };
-use serde_json::json;
+use serde::Serialize;
+use serde_json::Value;
 
-fn read_message(body: &mut Params) -> NewMessage {
-    let role = body.required("role");
-    let content = body.text("content");
-    let parts = body.list("parts");
-    let (peer_id, created_at) = (body.text("peer_id"), body.text("created_at"));
-    body.accept(&["turn_id", "role_id", "telemetry", "metadata"]);
-    if content.is_none() && parts.is_none() {
-        body.whole("Either 'content' or 'parts' must be provided");
+/// A message as a client sends it.
+struct GivenMessage {
+    role: String,
+    content: Option<String>,
+    parts: Option<Vec<Value>>,
+    peer_id: Option<String>,
+    created_at: Option<String>,
+}
+
+impl GivenMessage {
+    fn read(body: &mut Params) -> Result<Self> {
+        let role = body.required("role");
+        let content = body.text("content");
+        let parts = body.list("parts");
+        let (peer_id, created_at) = (body.text("peer_id"), body.text("created_at"));
+        body.accept(&["turn_id", "role_id", "telemetry", "metadata"]);
+        if content.is_none() && parts.is_none() {
+            body.whole("Either 'content' or 'parts' must be provided");
+        }
+        body.finish()?;
+        Ok(Self { role, content, parts, peer_id, created_at })
     }
-    let parts = parts.unwrap_or_else(|| vec![json!({"type": "text", "text": content.unwrap_or_default()})]);
-    NewMessage { role, parts, peer_id, created_at }
+
+    fn message(self) -> Result<NewMessage> {
+        let role = Role::parse(&self.role)?;
+        let parts = match self.parts {
+            Some(parts) => parts.iter().map(given::part).collect::<Result<Vec<_>>>()?,
+            None => vec![Part::text(self.content.unwrap_or_default())],
+        };
+        Ok(NewMessage { role, parts, peer_id: self.peer_id, created_at: self.created_at })
+    }
+}
+
+/// A session's policy as a client sends it.
+fn policy(told: serde_json::Map<String, Value>) -> Result<PolicyPatch> {
+    serde_json::from_value(Value::Object(told))
+        .map_err(|error| ApiError::argument(format!("Invalid auto_commit_policy: {error}")))
+}
+
+/// How many messages a batch added, and how the session stands.
+#[derive(Serialize)]
+struct BatchShape {
+    #[serde(flatten)]
+    session: Added,
+    added: usize,
+}
+
+/// `DELETE /sessions/{id}`.
+#[derive(Serialize)]
+struct DeletedShape<'a> {
+    session_id: &'a str,
+}
+
+/// `GET /sessions/{id}/archives`.
+#[derive(Serialize)]
+struct ArchivesShape {
+    archives: Vec<String>,
+}
+
+/// `GET /sessions/{id}/tool-results`.
+#[derive(Serialize)]
+struct ResultsShape {
+    tool_results: Vec<externalise::Metadata>,
 }
 
 /// Archives a session that has grown beyond what its policy allows.
@@ -43,23 +103,27 @@ pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
     let who = &ask.who;
     let mut query = Params::query(ask.query);
     match (ask.method.as_str(), rest) {
-        ("GET", []) => Ok(Answer::Full(sessions::list(&account, who)?)),
+        ("GET", []) => {
+            let listed = sessions::list(&account, who)?;
+            Answer::full(listed.into_iter().map(ListedSessionShape::from).collect::<Vec<_>>())
+        }
         ("POST", []) => {
             let mut body = Params::body(ask.body)?;
             let id = body.text("session_id").unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-            let policy = body.object("auto_commit_policy");
+            let told = body.object("auto_commit_policy");
             body.accept(&["telemetry"]);
             body.refuse(&["memory_policy", "memory_extraction_config"]);
             body.finish()?;
-            if let Some(told) = &policy {
-                AutoCommit::default().with(told)?;
+            let policy = told.map(policy).transpose()?;
+            if let Some(patch) = &policy {
+                AutoCommit::default().with(patch)?;
             }
-            let mut made = sessions::create(&account, who, &id)?;
-            if let Some(told) = policy {
-                let set = autocommit::configure(&account, who, &id, &Policy::Merge(told))?;
-                made["auto_commit_policy"] = set["auto_commit_policy"].clone();
-            }
-            Ok(Answer::Full(made))
+            sessions::create(&account, who, &id)?;
+            let set = match policy {
+                Some(patch) => autocommit::configure(&account, who, &id, &Policy::Merge(patch))?,
+                None => None,
+            };
+            Answer::full(NewSessionShape::new(who, &id, set))
         }
         ("GET", [id]) => {
             let create = query.flag("auto_create").unwrap_or_default();
@@ -70,16 +134,18 @@ pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
                     _ => {}
                 }
             }
-            Ok(Answer::Full(sessions::describe(&account, who, id)?))
+            Answer::full(SessionShape::new(who, id, sessions::describe(&account, who, id)?))
         }
-        ("DELETE", [id]) => Ok(Answer::Full(sessions::delete(&account, who, id)?)),
+        ("DELETE", [id]) => {
+            sessions::delete(&account, who, id)?;
+            Answer::full(DeletedShape { session_id: id })
+        }
         ("POST", [id, "messages"]) => {
             let mut body = Params::body(ask.body)?;
-            let new = read_message(&mut body);
-            body.finish()?;
-            let told = sessions::add_message(&account, who, id, &new)?;
+            let new = GivenMessage::read(&mut body)?.message()?;
+            let added = sessions::add_message(&account, who, id, &new)?;
             commit_when_full(ask, id)?;
-            Ok(Answer::Full(told))
+            Answer::full(added)
         }
         ("POST", [id, "messages", "batch"]) => {
             let mut body = Params::body(ask.body)?;
@@ -89,31 +155,29 @@ pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
                 body.whole("'messages' must hold at least one message");
             }
             body.finish()?;
-            let mut messages = Vec::new();
+            let mut read = Vec::new();
             for message in &all {
-                let mut body = Params::body(message.to_string().as_bytes())?;
-                messages.push(read_message(&mut body));
-                body.finish()?;
+                read.push(GivenMessage::read(&mut Params::body(message.to_string().as_bytes())?)?);
             }
             // What is wrong with one of them is found before any is taken.
-            let mut told = sessions::add_messages(&account, who, id, &messages)?;
+            let messages = read.into_iter().map(GivenMessage::message).collect::<Result<Vec<_>>>()?;
+            let session = sessions::add_messages(&account, who, id, &messages)?;
             commit_when_full(ask, id)?;
-            told["added"] = messages.len().into();
-            Ok(Answer::Full(told))
+            Answer::full(BatchShape { session, added: messages.len() })
         }
         ("PATCH", [id, "config"]) => {
             let mut body = Params::body(ask.body)?;
             let off = body.is_null("auto_commit_policy");
-            let policy = body.object("auto_commit_policy");
+            let told = body.object("auto_commit_policy");
             body.accept(&["telemetry"]);
             body.refuse(&["memory_extraction_config"]);
             body.finish()?;
-            let policy = match policy {
-                Some(told) => Policy::Merge(told),
+            let policy = match told {
+                Some(told) => Policy::Merge(policy(told)?),
                 None if off => Policy::Off,
                 None => Policy::Same,
             };
-            Ok(Answer::Full(autocommit::configure(&account, who, id, &policy)?))
+            Answer::full(SessionConfigShape::new(id, autocommit::configure(&account, who, id, &policy)?))
         }
         ("POST", [id, "commit"]) => {
             let mut body = Params::body(ask.body)?;
@@ -135,42 +199,30 @@ pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             } else {
                 Retain::last(usize_of(keep))
             };
-            let mut told = ask.store.commit(who, id, Retain { reset, ..retain }, wait)?;
-            // An archive always gets its overview; who asked for one is told so.
-            told["effective_enable_working_memory"] = summary.into();
-            if reset {
-                told["reset_context"] = true.into();
-            }
-            Ok(Answer::Short(told))
+            let commit = ask.store.commit(who, id, Retain { reset, ..retain }, wait)?;
+            Answer::short(CommitShape::new(commit, summary, reset))
         }
         ("GET", [id, "context"]) => {
             let budget = query.integer("token_budget", 0).unwrap_or(128_000);
             query.finish()?;
-            let mut told = sessions::context(&account, who, id, u64::try_from(budget).unwrap_or_default())?;
-            externalise::name_for_clients(&mut told["messages"]);
-            Ok(Answer::Full(told))
+            Answer::full(sessions::context(&account, who, id, u64::try_from(budget).unwrap_or_default())?)
         }
         ("GET", [id, "archives"]) => {
             sessions::check_id(id)?;
-            Ok(Answer::Full(json!({"archives": sessions::archives(&account, who, id)?})))
+            Answer::full(ArchivesShape { archives: sessions::archives(&account, who, id)? })
         }
-        ("GET", [id, "archives", name]) => {
-            let mut told = sessions::archive(&account, who, id, name)?;
-            externalise::name_for_clients(&mut told["messages"]);
-            Ok(Answer::Full(told))
-        }
+        ("GET", [id, "archives", name]) => Answer::full(sessions::archive(&account, who, id, name)?),
         ("GET", [id, "tool-results"]) => {
             let tool = query.text("tool_name");
             let limit = query.integer("limit", 1).unwrap_or(50);
             query.finish()?;
             sessions::check_id(id)?;
-            let all = externalise::list(&account, who, id, tool.as_deref(), usize_of(limit))?;
-            let told = all.into_iter().map(|mut result| {
-                result["storage_uri"] =
-                    externalise::client_name(id, result["tool_result_id"].as_str().unwrap_or_default()).into();
-                result
-            });
-            Ok(Answer::Full(json!({"tool_results": told.collect::<Vec<_>>()})))
+            let mut tool_results = externalise::list(&account, who, id, tool.as_deref(), usize_of(limit))?;
+            for result in &mut tool_results {
+                // The form that the plugin reads back.
+                result.storage_uri = externalise::reference(id, &result.tool_result_id);
+            }
+            Answer::full(ResultsShape { tool_results })
         }
         ("GET", [id, "tool-results", name]) => {
             let offset = query.integer("offset", 0).unwrap_or_default();
@@ -179,7 +231,8 @@ pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             query.finish()?;
             sessions::check_id(id)?;
             let (output, metadata) = externalise::load(&account, who, id, name)?;
-            Ok(Answer::Full(externalise::read(name, &output, meta.then_some(metadata), usize_of(offset), limit)))
+            let chunk = externalise::read(name, &output, usize_of(offset), limit);
+            Answer::full(ChunkShape { chunk, metadata: meta.then_some(metadata) })
         }
         ("GET", [id, "tool-results", name, "search"]) => {
             let words = query.required("q");
@@ -188,7 +241,8 @@ pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
             query.finish()?;
             sessions::check_id(id)?;
             let (output, _) = externalise::load(&account, who, id, name)?;
-            Ok(Answer::Full(externalise::search(name, &output, &words, usize_of(limit), usize_of(around))))
+            let matches = externalise::search(&output, &words, usize_of(limit), usize_of(around));
+            Answer::full(MatchesShape { tool_result_id: name, matches })
         }
         _ => Err(no_route(ask)),
     }

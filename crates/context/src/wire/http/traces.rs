@@ -4,35 +4,56 @@ use super::{Answer, Ask, params::Params, routes::owner};
 use crate::{
     error::Result,
     find::{
-        query_config,
-        trace::{Wanted, route_error},
+        query_config::ResourceType,
+        trace::{self, Trace, Wanted},
     },
-    store::{
-        fs,
-        uri::{Kind, Place},
-    },
+    store::{fs, uri::Place},
+    wire::shapes::StatShape,
 };
 use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde::Serialize;
 
+/// Traces that are shown unless said otherwise.
+const SHOWN: i64 = 20;
+/// Items of a list, at most.
+const MAX_ITEMS: i64 = 100;
 /// Characters of content that are shown unless said otherwise.
 const CONTENT: i64 = 20_000;
 /// and at most.
 const MAX_CONTENT: i64 = 100_000;
 
-pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Answer {
-    let refuse = |status: StatusCode, code: &str, message: &str| Answer::Plain(status, route_error(code, message));
+/// A request that was not done.
+#[derive(Serialize)]
+struct Refused<'a> {
+    ok: bool,
+    error: RouteError<'a>,
+}
+
+#[derive(Serialize)]
+struct RouteError<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+fn refuse(status: StatusCode, code: &str, message: &str) -> Result<Answer> {
+    Answer::plain(status, Refused { ok: false, error: RouteError { code, message } })
+}
+
+fn invalid(message: &str) -> Result<Answer> {
+    refuse(StatusCode::BAD_REQUEST, "invalid_param", message)
+}
+
+pub(super) fn answer(ask: &Ask<'_>, rest: &[&str]) -> Result<Answer> {
     if ask.method != Method::GET {
         return refuse(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Only GET is supported");
     }
-    let told = match rest {
+    match rest {
         ["recall-traces"] => list(ask),
-        ["recall-traces", "latest-ov-search-list"] => return latest(ask),
-        ["recall-traces", id] => return one(ask, id),
-        ["uri-detail"] => return detail(ask),
-        _ => return refuse(StatusCode::NOT_FOUND, "not_found", "There is no such route"),
-    };
-    told.unwrap_or_else(|message| refuse(StatusCode::BAD_REQUEST, "invalid_param", &message))
+        ["recall-traces", "latest-ov-search-list"] => latest(ask),
+        ["recall-traces", id] => one(ask, id),
+        ["uri-detail"] => detail(ask),
+        _ => refuse(StatusCode::NOT_FOUND, "not_found", "There is no such route"),
+    }
 }
 
 /// The first of several spellings that is there.
@@ -40,12 +61,25 @@ fn text(query: &mut Params, names: &[&'static str]) -> Option<String> {
     names.iter().find_map(|name| query.text(name)).filter(|text| !text.is_empty())
 }
 
-fn list(ask: &Ask<'_>) -> Result<Answer, String> {
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListShape {
+    ok: bool,
+    count: usize,
+    lookup_layer: &'static str,
+    warnings: Vec<String>,
+    entries: Vec<Trace>,
+}
+
+fn list(ask: &Ask<'_>) -> Result<Answer> {
     let mut query = Params::query(ask.query);
     let types = text(&mut query, &["resourceTypes", "resource-types", "resource_types"]);
-    let types = types.map(|t| query_config::resource_types(&t.into())).transpose()?.unwrap_or_default();
+    let types = match types.map(|types| ResourceType::parse_text(&types)).transpose() {
+        Ok(types) => types.unwrap_or_default(),
+        Err(why) => return invalid(&why),
+    };
     let turn = query.text("turn").unwrap_or_else(|| "all".to_owned());
-    let limit = query.integer("limit", i64::MIN).unwrap_or(20).max(1);
+    let limit = query.integer("limit", i64::MIN).unwrap_or(SHOWN).max(1);
     let wanted = Wanted {
         trace_id: text(&mut query, &["traceId", "trace-id", "trace_id"]),
         source: query.text("source"),
@@ -59,35 +93,65 @@ fn list(ask: &Ask<'_>) -> Result<Answer, String> {
         owner: Some(owner(ask)),
     };
     let content = query.flag("includeContent").or(query.flag("include-content")).or(query.flag("include_content"));
-    query.finish().map_err(|e| e.message)?;
+    if let Err(error) = query.finish() {
+        return invalid(&error.message);
+    }
     let mut found = ask.store.traces.query(&wanted);
-    let mut entries: Vec<Value> = found.entries.iter().map(|trace| (**trace).clone()).collect();
+    let mut entries: Vec<Trace> = found.entries.iter().map(|trace| (**trace).clone()).collect();
     if content.unwrap_or(ask.store.config().trace_recall_include_content_by_default) {
         crate::wire::tools::trace::add_content(ask.store, &ask.who, &mut entries, &mut found.warnings);
     }
-    Ok(Answer::Plain(
-        StatusCode::OK,
-        json!({"ok": true, "count": entries.len(), "lookupLayer": found.layer, "warnings": found.warnings, "entries": entries}),
-    ))
+    let (count, lookup_layer, warnings) = (entries.len(), found.layer, found.warnings);
+    Answer::plain(StatusCode::OK, ListShape { ok: true, count, lookup_layer, warnings, entries })
 }
 
-fn one(ask: &Ask<'_>, id: &str) -> Answer {
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OneShape<'a> {
+    ok: bool,
+    lookup_layer: &'static str,
+    warnings: &'a [String],
+    entry: &'a Trace,
+}
+
+fn one(ask: &Ask<'_>, id: &str) -> Result<Answer> {
     let wanted = Wanted { trace_id: Some(id.to_owned()), limit: 1, owner: Some(owner(ask)), ..Wanted::default() };
     let found = ask.store.traces.query(&wanted);
-    match found.entries.first() {
-        Some(trace) => Answer::Plain(
-            StatusCode::OK,
-            json!({"ok": true, "lookupLayer": found.layer, "warnings": found.warnings, "entry": **trace}),
-        ),
-        None => Answer::Plain(StatusCode::NOT_FOUND, route_error("not_found", "There is no such trace")),
-    }
+    let Some(entry) = found.entries.first() else {
+        return refuse(StatusCode::NOT_FOUND, "not_found", "There is no such trace");
+    };
+    let shape = OneShape { ok: true, lookup_layer: found.layer, warnings: &found.warnings, entry };
+    Answer::plain(StatusCode::OK, shape)
+}
+
+/// A result of a search, with where more is told of it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LatestItem<'a> {
+    #[serde(flatten)]
+    hit: &'a trace::Hit,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    selected: Option<bool>,
+    detail_url: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LatestShape<'a> {
+    ok: bool,
+    trace_id: Option<&'a str>,
+    query: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ts: Option<i64>,
+    count: usize,
+    items: Vec<LatestItem<'a>>,
 }
 
 /// What the newest `ov_search` of a session found.
-fn latest(ask: &Ask<'_>) -> Answer {
+fn latest(ask: &Ask<'_>) -> Result<Answer> {
     let mut query = Params::query(ask.query);
-    let limit = query.integer("limit", i64::MIN).unwrap_or(20).clamp(1, 100);
-    let selected_only = query.flag("includeSelected").unwrap_or(true);
+    let limit = query.integer("limit", i64::MIN).unwrap_or(SHOWN).clamp(1, MAX_ITEMS);
+    let mark_selected = query.flag("includeSelected").unwrap_or(true);
     let dedupe = query.flag("dedupe").unwrap_or(true);
     let skills = query.flag("includeSkills").unwrap_or(true);
     let strict = query.flag("strict").unwrap_or_default();
@@ -101,41 +165,40 @@ fn latest(ask: &Ask<'_>) -> Answer {
         ..Wanted::default()
     };
     if let Err(error) = query.finish() {
-        return Answer::Plain(StatusCode::BAD_REQUEST, route_error("invalid_param", &error.message));
+        return invalid(&error.message);
     }
     let found = ask.store.traces.query(&wanted);
     let Some(trace) = found.entries.first() else {
-        return if strict {
-            Answer::Plain(StatusCode::NOT_FOUND, route_error("not_found", "There is no ov_search trace"))
-        } else {
-            Answer::Plain(StatusCode::OK, json!({"ok": true, "traceId": null, "query": null, "count": 0, "items": []}))
-        };
+        if strict {
+            return refuse(StatusCode::NOT_FOUND, "not_found", "There is no ov_search trace");
+        }
+        let none = LatestShape { ok: true, trace_id: None, query: None, ts: None, count: 0, items: Vec::new() };
+        return Answer::plain(StatusCode::OK, none);
     };
-    let id = trace["traceId"].as_str().unwrap_or_default();
-    let mut items = Vec::new();
     let mut seen = std::collections::HashSet::new();
-    let selected: Vec<&Value> = trace["selected"].as_array().into_iter().flatten().collect();
-    for result in
-        trace["searches"].as_array().into_iter().flatten().flat_map(|s| s["results"].as_array().into_iter().flatten())
-    {
-        let uri = result["uri"].as_str().unwrap_or_default();
-        if (!skills && result["resultType"] == "skill") || (dedupe && !seen.insert(uri.to_owned())) {
-            continue;
-        }
-        let mut item = result.clone();
-        if selected_only {
-            item["selected"] = selected.iter().any(|s| s["uri"] == uri).into();
-        }
-        item["detailUrl"] = format!("/api/openviking/uri-detail?uri={}&traceId={}", encode(uri), encode(id)).into();
-        items.push(item);
-        if items.len() >= usize::try_from(limit).unwrap_or(1) {
-            break;
-        }
-    }
-    Answer::Plain(
-        StatusCode::OK,
-        json!({"ok": true, "traceId": id, "query": trace["trigger"]["query"], "ts": trace["ts"], "count": items.len(), "items": items}),
-    )
+    let results = trace.searches.iter().flat_map(|search| &search.results);
+    let items: Vec<LatestItem<'_>> = results
+        .filter(|hit| (skills || hit.result_type != "skill") && (!dedupe || seen.insert(&hit.uri)))
+        .take(usize::try_from(limit).unwrap_or(1))
+        .map(|hit| LatestItem {
+            hit,
+            selected: mark_selected.then(|| trace.selected.iter().any(|selected| selected.uri == hit.uri)),
+            detail_url: format!(
+                "/api/openviking/uri-detail?uri={}&traceId={}",
+                encode(&hit.uri),
+                encode(&trace.trace_id)
+            ),
+        })
+        .collect();
+    let shape = LatestShape {
+        ok: true,
+        trace_id: Some(&trace.trace_id),
+        query: Some(&trace.trigger.query),
+        ts: Some(trace.ts),
+        count: items.len(),
+        items,
+    };
+    Answer::plain(StatusCode::OK, shape)
 }
 
 fn encode(text: &str) -> String {
@@ -149,8 +212,48 @@ fn encode(text: &str) -> String {
         .collect()
 }
 
-fn detail(ask: &Ask<'_>) -> Answer {
-    let refuse = |status: StatusCode, code: &str, message: &str| Answer::Plain(status, route_error(code, message));
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ContentShape {
+    text: String,
+    offset: usize,
+    limit: usize,
+    returned_chars: usize,
+    total_chars: usize,
+    has_more: bool,
+}
+
+/// What is known of a place; an empty object where nothing is there.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Metadata {
+    Known(StatShape),
+    Unknown {},
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DetailShape {
+    ok: bool,
+    uri: String,
+    uri_type: &'static str,
+    metadata: Metadata,
+    read_status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    abstract_preview: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<ContentShape>,
+}
+
+/// What a trace showed of a URI.
+fn traced_preview(ask: &Ask<'_>, trace_id: String, uri: &str) -> Option<String> {
+    let wanted = Wanted { trace_id: Some(trace_id), limit: 1, owner: Some(owner(ask)), ..Wanted::default() };
+    let found = ask.store.traces.query(&wanted);
+    let selected = found.entries.first()?.selected.iter().find(|selected| selected.uri == uri)?;
+    Some(selected.abstract_preview.clone())
+}
+
+fn detail(ask: &Ask<'_>) -> Result<Answer> {
     let mut query = Params::query(ask.query);
     let uri = query.text("uri").unwrap_or_default();
     let trace_id = text(&mut query, &["traceId", "trace-id", "trace_id"]);
@@ -159,7 +262,7 @@ fn detail(ask: &Ask<'_>) -> Answer {
     let content = query.flag("includeContent").unwrap_or(true);
     let prefer_trace = query.flag("preferTracePreview").unwrap_or_default();
     if let Err(error) = query.finish() {
-        return refuse(StatusCode::BAD_REQUEST, "invalid_param", &error.message);
+        return invalid(&error.message);
     }
     let place = match Place::parse(&uri, &ask.who) {
         Ok(place) => place,
@@ -169,49 +272,35 @@ fn detail(ask: &Ask<'_>) -> Answer {
         Ok(account) => account,
         Err(error) => return refuse(StatusCode::BAD_GATEWAY, "read_failed", &error.message),
     };
-    let preview = trace_id.and_then(|id| {
-        let found = ask.store.traces.query(&Wanted {
-            trace_id: Some(id),
-            limit: 1,
-            owner: Some(owner(ask)),
-            ..Wanted::default()
-        });
-        let trace = found.entries.first()?.clone();
-        let selected = trace["selected"].as_array()?.iter().find(|s| s["uri"] == uri.as_str()).cloned()?;
-        selected["abstractPreview"].as_str().map(str::to_owned)
-    });
-    let kind = match place.kind() {
-        Kind::Memory => "memory",
-        Kind::Resource => "resource",
-        Kind::Skill => "skill",
-        Kind::Session => "session",
+    let stat = fs::stat(&account, &place).ok();
+    let is_folder = stat.as_ref().is_some_and(|stat| stat.entries.is_some());
+    let mut shape = DetailShape {
+        ok: true,
+        uri: place.to_string(),
+        uri_type: place.kind().as_str(),
+        metadata: stat.map_or(Metadata::Unknown {}, |stat| Metadata::Known(stat.into())),
+        read_status: "skipped",
+        abstract_preview: trace_id.and_then(|id| traced_preview(ask, id, &uri)),
+        content: None,
     };
-    let metadata = fs::stat(&account, &place).unwrap_or_else(|_| json!({}));
-    let mut told =
-        json!({"ok": true, "uri": place.to_string(), "uriType": kind, "metadata": metadata, "readStatus": "skipped"});
-    if let Some(preview) = &preview {
-        told["abstractPreview"] = preview.as_str().into();
+    if !content || (prefer_trace && shape.abstract_preview.is_some()) {
+        return Answer::plain(StatusCode::OK, shape);
     }
-    if !content || (prefer_trace && preview.is_some()) {
-        return Answer::Plain(StatusCode::OK, told);
-    }
-    let read = if metadata["isDir"] == true {
+    let read = if is_folder {
         fs::described(&account, &place).map(|(_, overview)| overview)
     } else {
         fs::read(&account, &place)
     };
     match read {
         Ok(text) => {
-            let total = text.chars().count();
+            let total_chars = text.chars().count();
             let (offset, limit) = (usize::try_from(offset).unwrap_or_default(), usize::try_from(limit).unwrap_or(1));
-            let part: String = text.chars().skip(offset).take(limit).collect();
-            let returned = part.chars().count();
-            told["content"] = json!({
-                "text": part, "offset": offset, "limit": limit, "returnedChars": returned, "totalChars": total,
-                "hasMore": offset.saturating_add(returned) < total,
-            });
-            told["readStatus"] = "ok".into();
-            Answer::Plain(StatusCode::OK, told)
+            let text: String = text.chars().skip(offset).take(limit).collect();
+            let returned_chars = text.chars().count();
+            let has_more = offset.saturating_add(returned_chars) < total_chars;
+            shape.content = Some(ContentShape { text, offset, limit, returned_chars, total_chars, has_more });
+            shape.read_status = "ok";
+            Answer::plain(StatusCode::OK, shape)
         }
         Err(error) => refuse(StatusCode::BAD_GATEWAY, "read_failed", &error.told()),
     }

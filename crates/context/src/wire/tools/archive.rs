@@ -1,15 +1,16 @@
 //! `ov_archive_search` and `ov_archive_expand`: what a session said before it was archived.
 
-use super::{Call, Outcome, query::trigger, said};
+use super::{Call, Outcome, said};
 use crate::{
     error::ApiError,
     find::{
-        scan::{self, Grep},
-        trace::{Draft, preview},
+        query_config::ResourceType,
+        scan::{self, Grep, GrepMatch},
+        trace::{Hit, Search, Selected, preview},
     },
-    sessions,
+    sessions::{self, Message, Part},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Instant;
 
 /// Matches that are shown.
@@ -33,36 +34,23 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
     let archive = call.text("archiveId").map(str::trim);
     let started = Instant::now();
     let found = grep(call, &session, query, archive);
-    let told = |total: usize, results: Vec<Value>, error: Option<&str>| {
-        let mut search = json!({"resourceType": "archive", "limit": SHOWN, "durationMs": started.elapsed().as_millis() as u64, "total": total, "results": results});
-        search["caseInsensitive"] = true.into();
-        if let Some(archive) = archive {
-            search["archiveId"] = archive.into();
-        }
-        if let Some(error) = error {
-            search["error"] = error.into();
-        }
-        search
+    let mut search = Search {
+        archive_id: archive.map(str::to_owned),
+        case_insensitive: Some(true),
+        duration_ms: started.elapsed().as_millis() as u64,
+        ..Search::new(ResourceType::Archive, SHOWN)
     };
     let matches = match found {
         Ok(matches) => matches,
         Err(error) => {
             let message = error.told();
-            trace(call, query, told(0, Vec::new(), Some(&message)), Vec::new(), 0);
+            search.error = Some(message.clone());
+            record(call, query, search, &[]);
             return said(format!("Archive search failed: {message}"), json!({"error": message}));
         }
     };
-    let most = call.config().trace_recall_preview_chars;
-    let shown = &matches[..matches.len().min(SHOWN)];
-    let selected: Vec<Value> = shown
-        .iter()
-        .map(|m| json!({"uri": m["uri"], "resourceType": "session", "line": m["line"], "abstractPreview": preview(m["content"].as_str().unwrap_or_default(), most), "displayed": true}))
-        .collect();
-    let results = shown
-        .iter()
-        .map(|m| json!({"uri": m["uri"], "resourceType": "session", "abstractPreview": preview(m["content"].as_str().unwrap_or_default(), most), "resultType": "archive_match"}))
-        .collect();
-    trace(call, query, told(matches.len(), results, None), selected, matches.len());
+    search.total = matches.len();
+    record(call, query, search, &matches);
     if matches.is_empty() {
         return said(
             format!(
@@ -71,21 +59,7 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
             json!({"query": query, "matchCount": 0}),
         );
     }
-    let blocks: Vec<String> = shown
-        .iter()
-        .enumerate()
-        .map(|(at, m)| {
-            let uri = m["uri"].as_str().unwrap_or_default();
-            let name = uri.rsplit('/').nth(1).unwrap_or_default();
-            let line = m["content"].as_str().unwrap_or_default();
-            let line = if line.chars().count() > MAX_SHOWN_CHARS {
-                line.chars().take(MAX_SHOWN_CHARS).chain("…(truncated)".chars()).collect()
-            } else {
-                line.to_owned()
-            };
-            format!("## Match {}: {name} (line {})\n{line}", at + 1, m["line"])
-        })
-        .collect();
+    let blocks: Vec<String> = matches.iter().take(SHOWN).enumerate().map(|(at, m)| block(at + 1, m)).collect();
     let first = if matches.len() > SHOWN { format!(" (showing first {SHOWN})") } else { String::new() };
     said(
         format!("Found {} match(es) for \"{query}\"{first}:\n\n{}", matches.len(), blocks.join("\n\n")),
@@ -93,7 +67,18 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
     )
 }
 
-fn grep(call: &Call<'_>, session: &str, query: &str, archive: Option<&str>) -> Result<Vec<Value>, ApiError> {
+/// A match as people read it.
+fn block(number: usize, found: &GrepMatch) -> String {
+    let name = found.uri.rsplit('/').nth(1).unwrap_or_default();
+    let line = if found.content.chars().count() > MAX_SHOWN_CHARS {
+        found.content.chars().take(MAX_SHOWN_CHARS).chain("…(truncated)".chars()).collect()
+    } else {
+        found.content.clone()
+    };
+    format!("## Match {number}: {name} (line {})\n{line}", found.line)
+}
+
+fn grep(call: &Call<'_>, session: &str, query: &str, archive: Option<&str>) -> Result<Vec<GrepMatch>, ApiError> {
     sessions::check_id(session)?;
     let account = call.store.account(&call.who)?;
     let history = sessions::place(&call.who, session).child("history");
@@ -111,21 +96,34 @@ fn grep(call: &Call<'_>, session: &str, query: &str, archive: Option<&str>) -> R
         after: 0,
         exclude: None,
     };
-    let found = scan::grep(&account, &call.who, &place, &how)?;
-    let all = found["matches"].as_array().cloned().unwrap_or_default();
-    Ok(all.into_iter().filter(|m| m["uri"].as_str().is_some_and(|uri| uri.ends_with("/messages.jsonl"))).collect())
+    let mut found = scan::grep(&account, &call.who, &place, &how)?.matches;
+    found.retain(|found| found.uri.ends_with("/messages.jsonl"));
+    Ok(found)
 }
 
-fn trace(call: &Call<'_>, query: &str, search: Value, selected: Vec<Value>, candidates: usize) {
-    call.trace(Draft {
-        source: "ov_archive_search",
-        operation: "archive_grep",
-        resource_types: vec!["session".to_owned()],
-        trigger: trigger(call, query),
-        searches: vec![search],
-        stats: json!({"candidateCount": candidates, "selectedCount": selected.len(), "injectedCount": 0}),
-        selected,
+fn record(call: &Call<'_>, query: &str, search: Search, matches: &[GrepMatch]) {
+    let (config, shown) = (call.config(), &matches[..matches.len().min(SHOWN)]);
+    let selected = shown.iter().map(|found| Selected {
+        line: Some(found.line),
+        displayed: Some(true),
+        ..Selected::plain(&found.uri, ResourceType::Session, &found.content, config)
     });
+    let results = shown.iter().map(|found| Hit {
+        uri: found.uri.clone(),
+        resource_type: ResourceType::Session,
+        category: None,
+        score: None,
+        level: None,
+        abstract_preview: preview(&found.content, config.trace_recall_preview_chars),
+        result_type: "archive_match".to_owned(),
+    });
+    let mut trace = call.trace_of("ov_archive_search", "archive_grep", query);
+    trace.resource_types = vec![ResourceType::Session];
+    trace.searches = vec![Search { results: results.collect(), ..search }];
+    trace.selected = selected.collect();
+    trace.stats.candidate_count = matches.len();
+    trace.stats.selected_count = trace.selected.len();
+    call.record(trace);
 }
 
 pub(super) fn expand(call: &Call<'_>) -> Outcome {
@@ -134,8 +132,8 @@ pub(super) fn expand(call: &Call<'_>) -> Outcome {
     let id = call.session.id.clone().or_else(|| call.session.key.clone()).unwrap_or_default();
     let read =
         call.store.account(&call.who).and_then(|account| sessions::archive(&account, &call.who, &session, archive));
-    let told = match read {
-        Ok(told) => told,
+    let read = match read {
+        Ok(read) => read,
         Err(error) => {
             let message = error.told();
             return said(
@@ -144,43 +142,36 @@ pub(super) fn expand(call: &Call<'_>) -> Outcome {
             );
         }
     };
-    let messages = told["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut lines = vec![format!("## {archive}")];
-    if let Some(summary) = told["abstract"].as_str().filter(|s| !s.is_empty()) {
-        lines.push(format!("**Summary**: {summary}"));
+    if !read.abstract_.is_empty() {
+        lines.push(format!("**Summary**: {}", read.abstract_));
     }
-    lines.push(format!("**Messages**: {}", messages.len()));
-    let body: Vec<String> = messages.iter().map(spoken).collect();
+    lines.push(format!("**Messages**: {}", read.messages.len()));
+    let body: Vec<String> = read.messages.iter().map(spoken).collect();
     said(
         format!("{}\n\n{}", lines.join("\n"), body.join("\n\n")),
         json!({
-            "action": "expanded", "archiveId": archive, "messageCount": messages.len(), "sessionId": id, "ovSessionId": session,
+            "action": "expanded", "archiveId": archive, "messageCount": read.messages.len(), "sessionId": id,
+            "ovSessionId": session,
         }),
     )
 }
 
 /// A message as people read it.
-fn spoken(message: &Value) -> String {
-    let role = message["role"].as_str().unwrap_or_default();
-    let parts: Vec<String> = message["parts"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|part| match part["type"].as_str() {
-            Some("tool") => {
-                let input = part.get("tool_input").filter(|i| !i.is_null()).map(Value::to_string).unwrap_or_default();
-                let head = format!(
-                    "[tool {} {}] {input}",
-                    part["tool_name"].as_str().unwrap_or_default(),
-                    part["tool_status"].as_str().unwrap_or_default()
-                );
-                let output = part["tool_output"].as_str().unwrap_or_default();
-                if output.is_empty() { head } else { format!("{head}\n{output}") }
+fn spoken(message: &Message) -> String {
+    let parts: Vec<String> = message
+        .parts
+        .iter()
+        .map(|part| match part {
+            Part::Text { text } => text.clone(),
+            Part::Context(context) => format!("[context {}]", context.uri),
+            Part::Tool(tool) => {
+                let input = if tool.tool_input.is_null() { String::new() } else { tool.tool_input.to_string() };
+                let head = format!("[tool {} {}] {input}", tool.tool_name, tool.tool_status);
+                if tool.tool_output.is_empty() { head } else { format!("{head}\n{}", tool.tool_output) }
             }
-            Some("context") => format!("[context {}]", part["uri"].as_str().unwrap_or_default()),
-            Some("text") => part["text"].as_str().unwrap_or_default().to_owned(),
-            other => format!("[{}]", other.unwrap_or_default()),
+            Part::Image(_) => "[image]".to_owned(),
         })
         .collect();
-    format!("[{role}]: {}", parts.join("\n"))
+    format!("[{}]: {}", message.role.as_str(), parts.join("\n"))
 }

@@ -1,11 +1,18 @@
 //! `add_skill` and `add_resource`.
 
 use super::{Call, Outcome, Thrown, said};
-use crate::store::{
-    resources::{NewResource, is_remote},
-    skills,
+use crate::{
+    sessions::tasks::Ended,
+    store::{
+        resources::{NewResource, is_remote},
+        skills,
+    },
+    wire::{
+        given,
+        shapes::{ImportShape, InstalledShape},
+    },
 };
-use serde_json::Value;
+use serde::Serialize;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -16,22 +23,23 @@ pub(super) fn skill(call: &Call<'_>) -> Outcome {
     let source = call.text("source").map(str::trim);
     let data = call.args.get("data").filter(|data| !data.is_null());
     let account = call.store.account(&call.who)?;
-    let told = match (source, data) {
+    let skill = match (source, data) {
         (Some(path), None) => skills::add_path(&account, &call.who, &call.host_path(path)?)?,
-        (None, Some(data)) => skills::add_data(&account, &call.who, data)?,
+        (None, Some(data)) => skills::add_data(&account, &call.who, &given::skill(data)?)?,
         _ => return Err(Thrown::argument("Provide exactly one of 'path' or 'data' for skill import.")),
     };
-    let mut details = serde_json::Map::new();
-    details.insert("action".to_owned(), "skill_imported".into());
-    if let Value::Object(map) = told {
-        details.extend(map);
-    }
-    let uri = details.get("uri").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let task = call.store.tasks.begin("add_skill", &uri, &call.owner());
-    call.store.tasks.end(&task, crate::sessions::tasks::Ended::default());
-    details.insert("task_id".to_owned(), task.into());
-    let name = details.get("name").and_then(Value::as_str).unwrap_or_default();
-    said(format!("Imported OpenViking skill ({name}). {uri}"), Value::Object(details))
+    let task = call.store.tasks.begin("add_skill", &skill.uri, &call.owner());
+    call.store.tasks.end(&task, Ended::default());
+    let text = format!("Imported OpenViking skill ({}). {}", skill.name, skill.uri);
+    said(text, Done { action: "skill_imported", result: InstalledShape::new(skill, task) })
+}
+
+/// The details of an answer: what was done, and what the server would answer.
+#[derive(Serialize)]
+struct Done<T> {
+    action: &'static str,
+    #[serde(flatten)]
+    result: T,
 }
 
 /// Ends with the call, or after `timeout` seconds.
@@ -74,21 +82,12 @@ pub(super) fn resource(call: &Call<'_>) -> Outcome {
         cancel: within(call),
         ..NewResource::default()
     };
-    let told = call.store.import(&account, &call.who, &new)?;
-    let list = |key: &str| {
-        let all = told[key].as_array().into_iter().flatten();
-        all.filter_map(|v| v.as_str().map(str::to_owned)).collect::<Vec<_>>()
-    };
-    let warnings = [list("errors"), list("warnings")].concat();
-    let root = told["root_uri"].as_str().unwrap_or_default();
-    let mut line = format!("Imported OpenViking resource. {root}");
+    let imported = call.store.import(&account, &call.who, &new)?;
+    let failed = imported.failed.iter().map(|(path, why)| format!("{path}: {why}"));
+    let warnings: Vec<String> = failed.chain(imported.warnings.iter().cloned()).collect();
+    let mut line = format!("Imported OpenViking resource. {}", imported.root);
     if !warnings.is_empty() {
         line.push_str(&format!(" Warnings: {}", warnings.join("; ")));
     }
-    let mut details = serde_json::Map::new();
-    details.insert("action".to_owned(), "resource_imported".into());
-    if let Value::Object(map) = told {
-        details.extend(map);
-    }
-    said(line, Value::Object(details))
+    said(line, Done { action: "resource_imported", result: ImportShape::new(imported, &call.who) })
 }

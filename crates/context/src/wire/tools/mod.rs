@@ -13,11 +13,16 @@ pub(crate) mod trace;
 use crate::{
     config::{ContextConfig, PeerRole},
     error::{ApiError, Code},
+    find::{
+        query_config::{Effective, QueryParams, ResourceType},
+        trace::{Speaker, Trace, Trigger},
+    },
     service::ContextStore,
     store::{host_paths::HostPaths, uri::Identity},
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 use tokio_util::sync::CancellationToken;
 use toolyard_engine::authority::HostArgument;
 use toolyard_protocol::{
@@ -35,6 +40,13 @@ const MAX_TIMEOUT_MS: u64 = 600_000;
 
 /// The tools' names, labels and argument schemas.
 static SCHEMAS: &str = include_str!("schemas.json");
+
+/// What `schemas.json` says of a tool.
+#[derive(Deserialize)]
+struct ToolSchema {
+    label: String,
+    parameters: Map<String, Value>,
+}
 
 struct Tool {
     name: &'static str,
@@ -176,7 +188,10 @@ pub fn enabled(config: &ContextConfig) -> Result<Vec<&'static str>, String> {
 
 /// The tools as the registry takes them. None if the configuration names tools that do not exist: then only commands work.
 pub fn definitions(config: &ContextConfig) -> Vec<ToolDefinition> {
-    let schemas: Map<String, Value> = serde_json::from_str(SCHEMAS).unwrap_or_default();
+    let schemas: BTreeMap<String, ToolSchema> = serde_json::from_str(SCHEMAS).unwrap_or_else(|error| {
+        tracing::error!(%error, "the schemas of the context tools cannot be read");
+        BTreeMap::new()
+    });
     let enabled = enabled(config).unwrap_or_default();
     let on = TOOLS.iter().filter(|tool| enabled.contains(&tool.name));
     on.filter_map(|tool| tool.definition(schemas.get(tool.name)?)).collect()
@@ -201,15 +216,15 @@ pub fn writing_tools() -> Vec<&'static str> {
 }
 
 impl Tool {
-    fn definition(&self, schema: &Value) -> Option<ToolDefinition> {
+    fn definition(&self, schema: &ToolSchema) -> Option<ToolDefinition> {
         Some(ToolDefinition {
             name: ToolName::parse(self.name).ok()?,
-            title: schema["label"].as_str()?.to_owned(),
+            title: schema.label.clone(),
             description: self.description.to_owned(),
             category: "memory".into(),
             risk_level: if self.writes { RiskLevel::Writes } else { RiskLevel::ReadOnly },
             version: "1.0.0".into(),
-            input_schema: Schema::new(schema["parameters"].as_object()?),
+            input_schema: Schema::new(&schema.parameters),
             output_schema: None,
             side_effects: if self.writes { vec!["memory.write".into()] } else { Vec::new() },
             // The same text is remembered once, the same URI is gone once, the same source has one place.
@@ -266,11 +281,20 @@ pub struct Answer {
     pub details: Value,
 }
 
+impl Answer {
+    /// The answer in the form of a tool result: a list of contents, and details beside it.
+    pub(crate) fn into_data(self) -> Map<String, Value> {
+        let content = json!([{"type": "text", "text": self.text}]);
+        Map::from_iter([("content".to_owned(), content), ("details".to_owned(), self.details)])
+    }
+}
+
 /// An answer or a failed call.
 pub type Outcome = Result<Answer, Thrown>;
 
-pub(crate) fn said(text: impl Into<String>, details: Value) -> Outcome {
-    Ok(Answer { text: text.into(), details })
+/// A text with details. Details of ours that cannot be written as JSON are a defect.
+pub(crate) fn said(text: impl Into<String>, details: impl Serialize) -> Outcome {
+    Ok(Answer { text: text.into(), details: crate::wire::shapes::value(details)? })
 }
 
 /// The session a call belongs to.
@@ -344,15 +368,13 @@ impl Session {
     }
 
     /// What a trace says about it.
-    pub(crate) fn traced(&self, config: &ContextConfig) -> Map<String, Value> {
-        let mut map = Map::new();
-        for (name, value) in [("sessionId", &self.id), ("sessionKey", &self.key), ("ovSessionId", &self.ov_id())] {
-            if let Some(value) = value {
-                map.insert(name.to_owned(), value.as_str().into());
-            }
+    pub(crate) fn traced(&self, config: &ContextConfig) -> Speaker {
+        Speaker {
+            session_id: self.id.clone(),
+            session_key: self.key.clone(),
+            ov_session_id: self.ov_id(),
+            agent_id: self.agent_id(config),
         }
-        map.insert("agentId".to_owned(), self.agent_id(config).into());
-        map
     }
 
     /// Under which its query configuration is kept.
@@ -413,11 +435,31 @@ impl Call<'_> {
         format!("{}/{}", self.who.account, self.who.user)
     }
 
+    /// The beginnings of a trace of a question.
+    pub(crate) fn trace_of(&self, source: &str, operation: &str, query: &str) -> Trace {
+        let most = self.config().trace_recall_query_max_chars;
+        let trigger = Trigger { query: crate::store::fs::cut(query, most), ..Trigger::default() };
+        Trace::new(source, operation, self.session.traced(self.config()), trigger)
+    }
+
     /// Keeps a trace, if traces are kept.
-    pub(crate) fn trace(&self, draft: crate::find::trace::Draft) {
-        if self.store.traces.is_on() {
-            self.store.traces.record(&self.owner(), draft.into_trace(&self.session.traced(self.config())));
-        }
+    pub(crate) fn record(&self, trace: Trace) {
+        self.store.traces.record(&self.owner(), trace);
+    }
+
+    /// How this session's questions are asked.
+    pub(crate) fn effective(&self, request: &QueryParams) -> Effective {
+        let config = self.config();
+        let key = self.session.query_key();
+        self.store.queries.effective(config, key.as_deref(), &self.session.agent_id(config), request)
+    }
+
+    /// The types that an argument names, unless it names none.
+    pub(crate) fn resource_types(&self, name: &str) -> Result<Option<Vec<ResourceType>>, Thrown> {
+        let Some(given) = self.args.get(name) else { return Ok(None) };
+        let words = crate::wire::given::words(given);
+        let types = ResourceType::parse_all(words.iter().map(String::as_str)).map_err(Thrown::argument)?;
+        Ok((!types.is_empty()).then_some(types))
     }
 }
 

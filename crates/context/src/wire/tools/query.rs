@@ -2,20 +2,23 @@
 
 use super::{Call, Outcome, Thrown, said};
 use crate::{
+    error::ApiError,
     find::{
         library::Hit,
-        query_config,
-        search::{Find, find_hits, item},
-        trace::{Draft, preview},
+        query_config::{QueryParams, ResourceType},
+        search::{Find, find},
+        trace::{self, Search, Selected},
     },
     store::{
         digest::collapse,
-        fs::{self, Listing},
+        fs::{self, Entry, Listing},
         uri::{Kind, Place, SCHEME},
     },
+    wire::shapes::{Grouped, Item, Row, RowStyle},
 };
-use serde_json::{Map, Value, json};
-use std::time::Instant;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::{collections::HashSet, time::Instant};
 
 /// Characters of an abstract in the table, with the dots.
 const MAX_SHOWN: usize = 220;
@@ -25,139 +28,100 @@ const MAX_URIS: usize = 100;
 const TIP: &str = "Tip: search results are ranked snippets. Use ov_read on exact hit URIs before answering precise questions. Use ov_list on a hit's parent URI to inspect sibling chunks or overview files before answering procedural or multi-step questions.";
 const NOTE: &str = "Note: result URIs are OpenViking virtual URIs, not local file paths. Use the ov_read tool with the exact viking:// URI to read full content; do not use filesystem read tools for these URIs.";
 
-/// What a place is called in traces: skills are the agent's, wherever they lie.
-pub(super) fn resource_type(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Skill => "agent",
-        Kind::Memory => "user",
-        Kind::Resource => "resource",
-        Kind::Session => "session",
-    }
-}
-
-fn type_of_uri(uri: &str) -> &'static str {
+fn type_of_uri(uri: &str) -> ResourceType {
     if uri.starts_with("viking://resources") || uri.contains("/resources") {
-        "resource"
+        ResourceType::Resource
     } else if uri.contains("/skills") || uri.starts_with("viking://agent") {
-        "agent"
+        ResourceType::Agent
     } else if uri.starts_with("viking://~") || uri.starts_with("viking://user") {
-        "user"
+        ResourceType::User
     } else {
-        "resource"
+        ResourceType::Resource
     }
 }
 
-/// One search as a trace shows it.
-pub(super) fn traced_search(call: &Call<'_>, hits: &[Hit]) -> Vec<Value> {
-    let config = call.config();
-    hits.iter()
-        .take(config.trace_recall_max_results_per_search)
-        .map(|hit| {
-            let result = match hit.kind {
-                Kind::Memory => "memory",
-                Kind::Skill => "skill",
-                _ => "resource",
-            };
-            let mut told = json!({"uri": hit.uri, "resourceType": resource_type(hit.kind)});
-            if let Some(category) = &hit.category {
-                told["category"] = category.as_str().into();
-            }
-            told["score"] = item(hit)["score"].clone();
-            told["level"] = hit.level.into();
-            told["abstractPreview"] = preview(&hit.told, config.trace_recall_preview_chars).into();
-            told["resultType"] = result.into();
-            told
-        })
-        .collect()
-}
-
-/// The question as a trace shows it.
-pub(super) fn trigger(call: &Call<'_>, query: &str) -> Map<String, Value> {
-    let most = call.config().trace_recall_query_max_chars;
-    Map::from_iter([("query".to_owned(), fs::cut(query, most).into())])
+/// The details of an answer.
+#[derive(Serialize)]
+struct Searched<'a> {
+    action: &'static str,
+    query: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uri: Option<&'a str>,
+    #[serde(flatten)]
+    results: Grouped,
 }
 
 pub(super) fn search(call: &Call<'_>) -> Outcome {
     let Some(query) = call.text("query").map(str::trim) else { return Err(Thrown::argument("query is required")) };
-    let effective = call.store.queries.effective(
-        call.config(),
-        call.session.query_key().as_deref(),
-        &call.session.agent_id(call.config()),
-        &Map::new(),
-    );
+    let effective = call.effective(&QueryParams::default());
     let given = call.text("uri").map(str::to_owned);
     if given.as_ref().is_some_and(|uri| !uri.starts_with(SCHEME)) {
         return Err(Thrown::argument("targetUri must start with viking://"));
     }
     let target = given.clone().or_else(|| effective.target_uri.clone());
     let limit = call.count("limit", effective.ov_search_limit);
-    let account = call.store.account(&call.who)?;
-    let scopes: Vec<(&str, String)> = match &target {
+    let scopes: Vec<(ResourceType, String)> = match &target {
         Some(uri) => vec![(type_of_uri(uri), uri.clone())],
-        None => vec![("resource", "viking://resources".to_owned()), ("agent", "viking://~/skills".to_owned())],
+        None => vec![
+            (ResourceType::Resource, "viking://resources".to_owned()),
+            (ResourceType::Agent, "viking://~/skills".to_owned()),
+        ],
     };
-    let mut hits: Vec<Hit> = Vec::new();
-    let mut searches = Vec::new();
-    let mut failed = None;
-    for (kind, uri) in &scopes {
-        let started = Instant::now();
-        let asked = Find { query: query.to_owned(), targets: vec![uri.clone()], limit, ..Find::default() };
-        let mut told = json!({"resourceType": kind});
-        if given.is_some() {
-            told["targetUriInput"] = uri.as_str().into();
+    let (mut hits, mut searches, mut failed) = (Vec::<Hit>::new(), Vec::new(), None);
+    for (about, uri) in &scopes {
+        let (search, found) = search_scope(call, query, *about, uri, limit);
+        match found {
+            Ok(found) => hits.extend(found),
+            Err(error) => failed = Some(error),
         }
-        told["targetUriResolved"] = uri.as_str().into();
-        told["limit"] = limit.into();
-        match find_hits(&account, &call.who, &asked) {
-            Ok(found) => {
-                told["durationMs"] = (started.elapsed().as_millis() as u64).into();
-                told["total"] = found.len().into();
-                told["results"] = traced_search(call, &found).into();
-                hits.extend(found.into_iter().filter(|hit| !hits.iter().any(|h| h.uri == hit.uri)).collect::<Vec<_>>());
-            }
-            Err(error) => {
-                told["durationMs"] = (started.elapsed().as_millis() as u64).into();
-                told["total"] = 0.into();
-                told["results"] = json!([]);
-                told["error"] = error.told().into();
-                failed = Some(error);
-            }
-        }
-        searches.push(told);
+        searches.push(Search { target_uri_input: given.as_ref().map(|_| uri.clone()), ..search });
     }
-    if let Some(error) = failed.filter(|_| searches.iter().all(|s| s.get("error").is_some())) {
+    if let Some(error) = failed.filter(|_| searches.iter().all(|search| search.error.is_some())) {
         return Err(error.into());
     }
+    let mut seen = HashSet::new();
+    hits.retain(|hit| seen.insert(hit.uri.clone()));
     let of = |kind: Kind| hits.iter().filter(move |hit| hit.kind == kind);
     let shown: Vec<&Hit> = of(Kind::Memory).chain(of(Kind::Resource)).chain(of(Kind::Skill)).collect();
-    let selected: Vec<Value> = shown
+    let mut trace = call.trace_of("ov_search", "semantic_find", query);
+    trace.resource_types = scopes.iter().map(|(about, _)| *about).collect();
+    trace.searches = searches;
+    trace.selected = shown
         .iter()
-        .map(|hit| {
-            json!({
-                "uri": hit.uri, "resourceType": resource_type(hit.kind), "score": item(hit)["score"],
-                "abstractPreview": preview(&hit.told, call.config().trace_recall_preview_chars), "displayed": true,
-            })
-        })
+        .map(|hit| Selected { category: None, displayed: Some(true), ..Selected::of(hit, call.config()) })
         .collect();
-    call.trace(Draft {
-        source: "ov_search",
-        operation: "semantic_find",
-        resource_types: scopes.iter().map(|(kind, _)| (*kind).to_owned()).collect(),
-        trigger: trigger(call, query),
-        stats: json!({"candidateCount": hits.len(), "selectedCount": selected.len(), "injectedCount": 0}),
-        searches,
-        selected,
-    });
-    let items = |kind: Kind| of(kind).map(item).collect::<Vec<_>>();
-    let mut details = json!({"action": "searched", "query": query});
-    if let Some(uri) = &target {
-        details["uri"] = uri.as_str().into();
-    }
-    details["memories"] = items(Kind::Memory).into();
-    details["resources"] = items(Kind::Resource).into();
-    details["skills"] = items(Kind::Skill).into();
-    details["total"] = shown.len().into();
+    trace.stats.candidate_count = hits.len();
+    trace.stats.selected_count = shown.len();
+    call.record(trace);
+    let results = Grouped::new(&hits, |hit| Item::from(hit));
+    let details = Searched { action: "searched", query, uri: target.as_deref(), results };
     said(rendered(query, target.as_deref(), &shown), details)
+}
+
+/// Searches one scope; what a trace says about it, and what was found.
+fn search_scope(
+    call: &Call<'_>,
+    query: &str,
+    about: ResourceType,
+    uri: &str,
+    limit: usize,
+) -> (Search, Result<Vec<Hit>, ApiError>) {
+    let started = Instant::now();
+    let asked = Find { query: query.to_owned(), targets: vec![uri.to_owned()], limit, ..Find::default() };
+    let found = call.store.account(&call.who).and_then(|account| find(&account, &call.who, &asked));
+    let mut search = Search {
+        target_uri_resolved: Some(uri.to_owned()),
+        duration_ms: started.elapsed().as_millis() as u64,
+        ..Search::new(about, limit)
+    };
+    match &found {
+        Ok(hits) => {
+            search.total = hits.len();
+            search.results = trace::Hit::first(hits, call.config());
+        }
+        Err(error) => search.error = Some(error.told()),
+    }
+    (search, found)
 }
 
 fn rendered(query: &str, uri: Option<&str>, hits: &[&Hit]) -> String {
@@ -213,7 +177,7 @@ fn exact(tool: &str, uri: &str) -> Result<(), Thrown> {
     Ok(())
 }
 
-fn content(call: &Call<'_>, uri: &str) -> Result<String, crate::error::ApiError> {
+fn content(call: &Call<'_>, uri: &str) -> Result<String, ApiError> {
     let account = call.store.account(&call.who)?;
     fs::read(&account, &Place::parse(uri, &call.who)?)
 }
@@ -281,24 +245,18 @@ pub(super) fn list(call: &Call<'_>) -> Outcome {
     let (recursive, simple) = (call.flag("recursive"), call.flag("simple"));
     let account = call.store.account(&call.who)?;
     let place = Place::parse(uri, &call.who)?;
-    let how = Listing { recursive, simple, node_limit: call.count("limit", 100), ..Listing::default() };
+    let abstracts = Listing::default().abstracts.filter(|_| !simple);
+    let how = Listing { recursive, abstracts, node_limit: call.count("limit", 100), ..Listing::default() };
     let (entries, _) = fs::list(&account, &call.who, &place, &how)?;
-    let rows = entries.as_array().map(Vec::as_slice).unwrap_or_default();
-    let lines: Vec<String> = rows
-        .iter()
-        .map(|row| match row {
-            Value::String(uri) => uri.clone(),
-            row => {
-                let word = if row["isDir"] == true { "dir" } else { "file" };
-                let told = row["abstract"].as_str().map(collapse).filter(|t| !t.is_empty());
-                format!(
-                    "[{word}] {}{}",
-                    row["uri"].as_str().unwrap_or_default(),
-                    told.map(|t| format!(" - {t}")).unwrap_or_default()
-                )
-            }
-        })
-        .collect();
+    let line = |entry: &Entry| {
+        let word = if entry.is_folder { "dir" } else { "file" };
+        let told = collapse(&entry.abstract_);
+        let told = if told.is_empty() { told } else { format!(" - {told}") };
+        if simple { entry.uri.clone() } else { format!("[{word}] {}{told}", entry.uri) }
+    };
+    let lines: Vec<String> = entries.iter().map(line).collect();
+    let style = if simple { RowStyle::Simple } else { RowStyle::Agent };
+    let entries: Vec<Row> = entries.into_iter().map(|entry| Row::new(entry, style, recursive)).collect();
     let count = lines.len();
     let text = match count {
         0 => format!("No OpenViking entries found under {uri}."),
@@ -309,15 +267,4 @@ pub(super) fn list(call: &Call<'_>) -> Outcome {
         text,
         json!({"action": "listed", "uri": uri, "recursive": recursive, "simple": simple, "count": count, "entries": entries}),
     )
-}
-
-/// Checks types that an argument names.
-pub(super) fn types(value: Option<&Value>) -> Result<Option<Vec<String>>, Thrown> {
-    match value {
-        Some(given @ (Value::Array(_) | Value::String(_))) => {
-            let types = query_config::resource_types(given).map_err(Thrown::argument)?;
-            Ok((!types.is_empty()).then_some(types))
-        }
-        _ => Ok(None),
-    }
 }

@@ -67,7 +67,7 @@ pub(super) fn list(call: &Call<'_>) -> Outcome {
     let limit = call.count("limit", 50);
     let found =
         call.store.account(&call.who).and_then(|account| externalise::list(&account, &call.who, &session, tool, limit));
-    let all = match found {
+    let mut all = match found {
         Ok(all) => all,
         Err(failed) => {
             let message = failed.told();
@@ -77,6 +77,9 @@ pub(super) fn list(call: &Call<'_>) -> Outcome {
             );
         }
     };
+    for result in &mut all {
+        result.storage_uri = externalise::reference(&session, &result.tool_result_id);
+    }
     let details =
         json!({"action": "listed", "session_id": session, "tool_name": tool, "count": all.len(), "tool_results": all});
     if all.is_empty() {
@@ -85,15 +88,14 @@ pub(super) fn list(call: &Call<'_>) -> Outcome {
     }
     let mut lines = vec![format!("Found {} externalized tool result(s) in current session:", all.len()), String::new()];
     for (at, meta) in all.iter().enumerate() {
-        let word = |key: &str| meta[key].as_str().unwrap_or_default();
         lines.push(format!(
             "{}. {} original_chars={} created_at={}",
             at + 1,
-            word("tool_name"),
-            meta["original_chars"],
-            word("created_at")
+            meta.tool_name,
+            meta.original_chars,
+            meta.created_at
         ));
-        lines.push(format!("ref: {}", word("storage_uri")));
+        lines.push(format!("ref: {}", meta.storage_uri));
     }
     said(lines.join("\n"), details)
 }
@@ -115,8 +117,7 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
         Ok(loaded) => loaded,
         Err(failed) => return failure("search", &wanted, &failed.told()),
     };
-    let found = externalise::search(&wanted.id, &output, query, limit, around);
-    let matches = found["matches"].as_array().cloned().unwrap_or_default();
+    let matches = externalise::search(&output, query, limit, around);
     let details = json!({
         "action": "searched", "tool_output_ref": wanted.given, "tool_result_id": wanted.id, "query": query,
         "match_count": matches.len(), "matches": matches,
@@ -127,9 +128,7 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
     let blocks: Vec<String> = matches
         .iter()
         .enumerate()
-        .map(|(at, m)| {
-            format!("## Match {} (offset {})\n{}", at + 1, m["offset"], m["snippet"].as_str().unwrap_or_default())
-        })
+        .map(|(at, m)| format!("## Match {} (offset {})\n{}", at + 1, m.offset, m.snippet))
         .collect();
     said(
         format!("Found {} match(es) for \"{query}\" in {}:\n\n{}", matches.len(), wanted.given, blocks.join("\n")),
@@ -164,17 +163,15 @@ pub(super) fn read(call: &Call<'_>) -> Outcome {
         Ok(loaded) => loaded,
         Err(failed) => return failure("read", &wanted, &failed.told()),
     };
-    let told = externalise::read(&wanted.id, &output, None, offset, limit);
-    let content = told["content"].as_str().unwrap_or_default();
-    let returned = content.chars().count();
-    let more = told["has_more"] == true;
-    let text = if content.is_empty() { "(empty tool result chunk)" } else { content };
+    let chunk = externalise::read(&wanted.id, &output, offset, limit);
+    let returned = chunk.content.chars().count();
+    let text = if chunk.content.is_empty() { "(empty tool result chunk)" } else { chunk.content.as_str() };
     said(
         text,
         json!({
             "action": "read", "tool_output_ref": wanted.given, "tool_result_id": wanted.id, "offset": offset, "limit": limit,
-            "returned_chars": returned, "total_chars": told["total_chars"], "has_more": more,
-            "next_offset": more.then(|| offset + returned), "metadata": metadata,
+            "returned_chars": returned, "total_chars": chunk.total_chars, "has_more": chunk.has_more,
+            "next_offset": chunk.has_more.then_some(offset + returned), "metadata": metadata,
         }),
     )
 }

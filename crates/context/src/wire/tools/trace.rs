@@ -1,31 +1,41 @@
 //! `ov_recall_trace`: what was recalled, by whom it was asked, and what came of it.
 
-use super::{Call, Outcome, query::types, said};
+use super::{Call, Outcome, Thrown, said};
 use crate::{
-    find::trace::{Wanted, preview, rendered},
+    find::trace::{Trace, Wanted, preview},
     service::ContextStore,
     store::{
         fs,
         uri::{Identity, Place},
     },
 };
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::sync::Arc;
+
+/// Traces that are shown unless said otherwise.
+const SHOWN: usize = 20;
+/// Selected URIs that the text of a trace names.
+const SHOWN_URIS: usize = 8;
+
+/// The details of an answer.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Queried {
+    action: &'static str,
+    count: usize,
+    lookup_layer: &'static str,
+    warnings: Vec<String>,
+    entries: Vec<Trace>,
+}
 
 pub(super) fn query(call: &Call<'_>) -> Outcome {
     let found = look(call)?;
-    let details = json!({
-        "action": "queried", "count": found.0.len(), "lookupLayer": found.1, "warnings": found.2, "entries": found.0,
-    });
-    said(rendered(&found.0, found.1, &found.2), details)
+    said(rendered(&found.entries, found.lookup_layer, &found.warnings), found)
 }
 
-/// Entries, where they were found, warnings.
-type Looked = (Vec<Value>, &'static str, Vec<String>);
-
-fn look(call: &Call<'_>) -> Result<Looked, super::Thrown> {
+fn look(call: &Call<'_>) -> Result<Queried, Thrown> {
     let text = |name: &str| call.text(name).map(str::to_owned);
-    let types = types(call.args.get("resourceTypes"))?.unwrap_or_default();
     let all = call.text("turn") == Some("all");
     let wanted = Wanted {
         trace_id: text("traceId"),
@@ -35,17 +45,41 @@ fn look(call: &Call<'_>) -> Result<Looked, super::Thrown> {
         ov_session_id: text("ovSessionId"),
         since: call.number("since").map(|n| n as i64),
         until: call.number("until").map(|n| n as i64),
-        resource_types: types,
-        limit: if all { call.count("limit", 20) } else { 1 },
+        resource_types: call.resource_types("resourceTypes")?.unwrap_or_default(),
+        limit: if all { call.count("limit", SHOWN) } else { 1 },
         owner: Some(call.owner()),
     };
+    let traces = &call.store.traces;
+    let tries = tries(call, wanted);
+    let mut found = traces.query(&tries[0]);
+    for wanted in &tries[1..] {
+        if !found.entries.is_empty() || !traces.is_on() {
+            break;
+        }
+        found = traces.query(wanted);
+    }
+    let mut entries: Vec<Trace> = found.entries.iter().map(|trace| (**trace).clone()).collect();
+    let content = call.args.get("includeContent").and_then(Value::as_bool);
+    if content.unwrap_or(call.config().trace_recall_include_content_by_default) {
+        add_content(call.store, &call.who, &mut entries, &mut found.warnings);
+    }
+    Ok(Queried {
+        action: "queried",
+        count: entries.len(),
+        lookup_layer: found.layer,
+        warnings: found.warnings,
+        entries,
+    })
+}
+
+/// Whoever does not say whose traces are wanted means their own; their session has up to three names.
+fn tries(call: &Call<'_>, wanted: Wanted) -> Vec<Wanted> {
     let named = wanted.trace_id.is_some()
         || wanted.session_id.is_some()
         || wanted.session_key.is_some()
         || wanted.ov_session_id.is_some();
     let mut tries = Vec::new();
     if !named {
-        // Whoever does not say whose traces are wanted means their own.
         if let Some(key) = &call.session.key {
             tries.push(Wanted { session_key: Some(key.clone()), ..wanted.clone() });
         }
@@ -59,39 +93,63 @@ fn look(call: &Call<'_>) -> Result<Looked, super::Thrown> {
     if tries.is_empty() {
         tries.push(wanted);
     }
-    let traces = &call.store.traces;
-    let mut found = traces.query(&tries[0]);
-    for wanted in &tries[1..] {
-        if !found.entries.is_empty() || !traces.is_on() {
-            break;
-        }
-        found = traces.query(wanted);
-    }
-    let mut entries: Vec<Value> = found.entries.iter().map(|trace| (**trace).clone()).collect();
-    let content = call.args.get("includeContent").and_then(Value::as_bool);
-    if content.unwrap_or(call.config().trace_recall_include_content_by_default) {
-        add_content(call.store, &call.who, &mut entries, &mut found.warnings);
-    }
-    Ok((entries, found.layer, found.warnings))
+    tries
 }
 
 /// Adds what selected URIs hold now.
 pub(crate) fn add_content(
     store: &Arc<ContextStore>,
     who: &Identity,
-    entries: &mut [Value],
+    entries: &mut [Trace],
     warnings: &mut Vec<String>,
 ) {
     let most = store.config().recall_max_content_chars;
-    for selected in entries.iter_mut().flat_map(|e| e["selected"].as_array_mut().into_iter().flatten()) {
-        let uri = selected["uri"].as_str().unwrap_or_default().to_owned();
-        let read = store.account(who).and_then(|account| fs::read(&account, &Place::parse(&uri, who)?));
+    for selected in entries.iter_mut().flat_map(|trace| &mut trace.selected) {
+        let read = store.account(who).and_then(|account| fs::read(&account, &Place::parse(&selected.uri, who)?));
         match read {
-            Ok(text) => selected["contentPreview"] = preview(&text, most).into(),
+            Ok(text) => selected.content_preview = Some(preview(&text, most)),
             Err(error) => {
-                warnings.push(format!("{uri}: {}", error.told()));
-                selected["readError"] = error.told().into();
+                warnings.push(format!("{}: {}", selected.uri, error.told()));
+                selected.read_error = Some(error.told());
             }
         }
     }
+}
+
+/// Lines for people and models.
+fn rendered(found: &[Trace], layer: &str, warnings: &[String]) -> String {
+    let mut blocks: Vec<String> = found.iter().enumerate().map(|(at, trace)| block(at + 1, trace)).collect();
+    if blocks.is_empty() {
+        blocks.push(format!("No OpenViking recall traces found (lookupLayer={layer})."));
+    }
+    if !warnings.is_empty() {
+        let lines: Vec<String> = warnings.iter().map(|w| format!("- {w}")).collect();
+        blocks.push(format!("Warnings:\n{}", lines.join("\n")));
+    }
+    blocks.join("\n\n")
+}
+
+fn block(number: usize, trace: &Trace) -> String {
+    let types: Vec<&str> = trace.resource_types.iter().map(|about| about.as_str()).collect();
+    let stats = &trace.stats;
+    let mut lines = vec![
+        format!("## Trace {number}: {}", trace.source),
+        format!("traceId: {}", trace.trace_id),
+        format!("query: {}", trace.trigger.query),
+        format!("resourceTypes: {}", types.join(", ")),
+        format!(
+            "stats: candidates={}, selected={}, injected={}",
+            stats.candidate_count, stats.selected_count, stats.injected_count
+        ),
+    ];
+    if trace.selected.is_empty() {
+        lines.push("selected: (none)".to_owned());
+    } else {
+        lines.push("selected:".to_owned());
+        for item in trace.selected.iter().take(SHOWN_URIS) {
+            let score = item.score.map(|s| format!(" ({}%)", (s * 100.0).round())).unwrap_or_default();
+            lines.push(format!("  - {}{score}", item.uri));
+        }
+    }
+    lines.join("\n")
 }
