@@ -13,8 +13,8 @@ use std::{path::Path, time::Instant};
 use toolyard_context::{
     ContextConfig, ContextStore,
     find::{
-        search::{self, Find},
         query_config::ResourceType,
+        search::{self, Find},
         trace::{Hit, Search, Selected, Speaker, Stats, Trace, Traces, Trigger, Wanted},
     },
     store::resources::NewResource,

@@ -16,7 +16,7 @@ pub fn built_in_tools() -> Result<Vec<ToolEntry>, RegistryError> {
     let core =
         [toolyard_vault::definitions()?, toolyard_knowledge::definitions()?, toolyard_toolsearch::definitions()?];
     let core = core.into_iter().flatten().map(|definition| ToolEntry::new(definition, ToolSource::core()));
-    core.chain(crate::context::entries(&context)).collect()
+    core.chain(crate::context::entries(&context)?.into_iter().map(Ok)).collect()
 }
 
 /// What a tool demands. Every call of a tool leaves a record, whether it changes something or not.

@@ -12,7 +12,7 @@ use toolyard_context::{
     session_of,
     store::resources::NewResource,
     wire::{
-        commands,
+        ImportShape, commands,
         http::{BODY_WITHIN, HttpDoor, MAX_BODY_BYTES, PREFIX, refusal},
         tools::{self, Answer, Thrown},
         turns,
@@ -61,9 +61,9 @@ pub(crate) fn open(
 }
 
 /// The tools as entries of the plugin they stand for. They answer bad arguments in words of their own.
-pub(crate) fn entries(config: &ContextConfig) -> Vec<Result<ToolEntry, RegistryError>> {
+pub(crate) fn entries(config: &ContextConfig) -> Result<Vec<ToolEntry>, RegistryError> {
     let granted = !config.import_roots.is_empty();
-    toolyard_context::definitions(config)
+    toolyard_context::definitions(config)?
         .into_iter()
         .map(|definition| {
             let host = tools::host_arguments(definition.name.as_str());
@@ -75,8 +75,7 @@ pub(crate) fn entries(config: &ContextConfig) -> Vec<Result<ToolEntry, RegistryE
 
 /// Adds the tools.
 pub(crate) fn register(engine: &Engine, config: &ContextConfig, provider: Arc<dyn Provider>) -> Result<(), Failure> {
-    let entries = entries(config).into_iter().collect::<Result<Vec<_>, _>>().map_err(wiring::refused)?;
-    engine.register(entries, provider).map_err(wiring::refused)
+    engine.register(entries(config).map_err(wiring::refused)?, provider).map_err(wiring::refused)
 }
 
 /// What is read of a session that the gateway keeps.
@@ -210,7 +209,7 @@ impl ContextMethods {
                     Ok(commands::run(&store, &session, &text, &call))
                 })
                 .await?;
-                answered.ok_or_else(|| {
+                answered.map(answer).transpose()?.ok_or_else(|| {
                     let names: Vec<&str> = commands::COMMANDS.iter().map(|(name, _)| *name).collect();
                     Failure::new(ErrorCode::NotFound, "there is no such command")
                         .suggest(format!("Use one of {}.", names.join(", ")))
@@ -219,20 +218,24 @@ impl ContextMethods {
             "context.capture" => {
                 let store = self.store.clone();
                 blocking(move || {
-                    turns::capture(&store, &session, &params.messages, params.token_budget).map_err(thrown)
+                    turns::capture(&store, &session, &params.messages, params.token_budget)
+                        .map_err(thrown)
+                        .and_then(answer)
                 })
                 .await
             }
             "context.assemble" => {
                 let store = self.store.clone();
                 blocking(move || {
-                    turns::assemble(&store, &session, params.prompt.as_deref(), params.token_budget).map_err(thrown)
+                    turns::assemble(&store, &session, params.prompt.as_deref(), params.token_budget)
+                        .map_err(thrown)
+                        .and_then(answer)
                 })
                 .await
             }
             "context.compact" => {
                 let store = self.store.clone();
-                blocking(move || turns::compact(&store, &session).map_err(thrown)).await
+                blocking(move || turns::compact(&store, &session).map_err(thrown).and_then(answer)).await
             }
             _ if !caller.is_person => {
                 Err(Failure::new(ErrorCode::PolicyDenied, "only a person looks into the context store this way"))
@@ -258,7 +261,7 @@ impl ContextMethods {
                 ..NewResource::default()
             };
             let added = store.account(&who).and_then(|account| store.import(&account, &who, &new));
-            added.map_err(|error| thrown(error.into()))
+            answer(ImportShape::new(added.map_err(|error| thrown(error.into()))?, &who))
         })
         .await
     }
@@ -301,6 +304,12 @@ async fn by_the_road(
     let mut data = parts.data.unwrap_or_default();
     let text = data.get("content").and_then(|content| content[0]["text"].as_str()).unwrap_or_default().to_owned();
     Ok(Answer { text, details: data.remove("details").unwrap_or_default() })
+}
+
+/// A method's answer as JSON. One that cannot be written is a defect.
+fn answer(answer: impl serde::Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(answer)
+        .map_err(|error| Failure::new(ErrorCode::InternalError, format!("the answer cannot be written: {error}")))
 }
 
 fn thrown(thrown: Thrown) -> Failure {

@@ -329,7 +329,6 @@ impl Library {
         }
         Ok(hits)
     }
-
 }
 
 /// The share of a memory's words that a question says.

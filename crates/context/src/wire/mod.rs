@@ -15,3 +15,5 @@ pub mod http;
 pub(crate) mod shapes;
 pub mod tools;
 pub mod turns;
+
+pub use shapes::ImportShape;

@@ -216,15 +216,15 @@ async fn turns_are_captured_assembled_and_compacted() {
     tokio::task::spawn_blocking(move || {
         let me = session();
         let big = json!({"role": "assistant", "parts": [{"type": "tool", "tool_id": "c1", "tool_name": "Run", "tool_output": lines()}]});
-        let captured = turns::capture(&context, &me, &[message("user", "I prefer TypeScript."), big], None).unwrap();
+        let captured = value(turns::capture(&context, &me, &[turn(message("user", "I prefer TypeScript.")), turn(big)], None).unwrap());
         assert_eq!(captured["captured"], 2);
-        let assembled = turns::assemble(&context, &me, Some("hello again"), Some(50_000)).unwrap();
+        let assembled = value(turns::assemble(&context, &me, Some("hello again"), Some(50_000)).unwrap());
         let all = assembled["messages"].as_array().unwrap();
         assert_eq!(all.len(), 3);
-        assert!(all[2]["content"].as_str().unwrap().contains("[tool-result-ref] viking://user/default/sessions/"));
-        let compacted = turns::compact(&context, &me).unwrap();
+        assert!(all[2]["content"].as_str().unwrap().contains("[tool-result-ref] viking://session/"));
+        let compacted = value(turns::compact(&context, &me).unwrap());
         assert_eq!(compacted["reason"], "commit_completed", "{compacted}");
-        let after = turns::assemble(&context, &me, Some("which language do I prefer?"), None).unwrap();
+        let after = value(turns::assemble(&context, &me, Some("which language do I prefer?"), None).unwrap());
         assert!(after["messages"][0]["content"].as_str().unwrap().starts_with("[Session History Summary]\n"), "{after}");
         assert!(after["prompt"].as_str().unwrap().contains("TypeScript"), "{after}");
     })
@@ -265,4 +265,14 @@ async fn an_import_is_split_described_and_found_and_a_second_one_replaces_it() {
     assert_eq!(old["result"]["count"], 0, "{old}");
     let host = store.post("/api/v1/resources", json!({"path": "/etc/passwd"})).await;
     assert_eq!((host.0, &host.1["error"]["code"]), (403, &json!("PERMISSION_DENIED")));
+}
+
+/// A message as an agent's host hands it over.
+fn turn(message: Value) -> turns::TurnMessage {
+    serde_json::from_value(message).unwrap()
+}
+
+/// An answer as its callers see it.
+fn value(answer: impl serde::Serialize) -> Value {
+    serde_json::to_value(answer).unwrap()
 }

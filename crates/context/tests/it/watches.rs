@@ -4,7 +4,10 @@ use crate::place::Store;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::path::Path;
-use toolyard_context::store::{resources::{Imported, NewResource}, uri::Identity};
+use toolyard_context::store::{
+    resources::{Imported, NewResource},
+    uri::Identity,
+};
 
 async fn watch(store: &Store, path: &Path, new: NewResource) -> Imported {
     let (context, path) = (store.context.clone(), path.display().to_string());

@@ -227,7 +227,7 @@ struct ContentShape {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Metadata {
-    Known(StatShape),
+    Known(Box<StatShape>),
     Unknown {},
 }
 
@@ -278,7 +278,7 @@ fn detail(ask: &Ask<'_>) -> Result<Answer> {
         ok: true,
         uri: place.to_string(),
         uri_type: place.kind().as_str(),
-        metadata: stat.map_or(Metadata::Unknown {}, |stat| Metadata::Known(stat.into())),
+        metadata: stat.map_or(Metadata::Unknown {}, |stat| Metadata::Known(Box::new(stat.into()))),
         read_status: "skipped",
         abstract_preview: trace_id.and_then(|id| traced_preview(ask, id, &uri)),
         content: None,

@@ -60,7 +60,7 @@ struct WatchLink {
 
 /// `POST /resources`.
 #[derive(Serialize)]
-pub(crate) struct ImportShape {
+pub struct ImportShape {
     status: &'static str,
     errors: Vec<String>,
     source_path: String,
@@ -78,7 +78,8 @@ pub(crate) struct ImportShape {
 }
 
 impl ImportShape {
-    pub(crate) fn new(imported: Imported, who: &Identity) -> Self {
+    /// What was brought in, for a caller.
+    pub fn new(imported: Imported, who: &Identity) -> Self {
         let contexts = imported.files + 2 * imported.folders;
         let compat = Compat::import(&Import {
             user: &who.user,

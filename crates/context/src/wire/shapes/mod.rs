@@ -7,7 +7,8 @@ mod search;
 mod sessions;
 
 pub(crate) use files::{CopiedShape, RemovedShape, Row, RowStyle, StatShape, TaggedShape, WrittenShape};
-pub(crate) use import::{ImportShape, InspectedShape, InstalledShape, SkillShape, SkillsShape};
+pub use import::ImportShape;
+pub(crate) use import::{InspectedShape, InstalledShape, SkillShape, SkillsShape};
 pub(crate) use search::{GlobShape, GrepShape, Grouped, Item, RecallRequest, RecallShape};
 pub(crate) use sessions::{
     ChunkShape, CommitShape, ListedSessionShape, MatchesShape, NewSessionShape, SessionConfigShape, SessionShape,

@@ -1,4 +1,4 @@
-//! The fifteen tools: which there are, and what each is called with. A file for each family.
+//! The fifteen tools: what each is called with, and who calls. A file for each family; `table.rs` lists them.
 //!
 //! Two ways of failing exist and both are kept: a tool throws ([`Thrown`]: the call failed), or it answers normally and
 //! says in `details.error` what was wrong.
@@ -8,7 +8,10 @@ mod import;
 pub(crate) mod memory;
 mod query;
 mod results;
+mod table;
 pub(crate) mod trace;
+
+pub use table::{PLUGIN, definitions, enabled, host_arguments, writing_tools};
 
 use crate::{
     config::{ContextConfig, PeerRole},
@@ -20,225 +23,11 @@ use crate::{
     service::ContextStore,
     store::{host_paths::HostPaths, uri::Identity},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use toolyard_engine::authority::HostArgument;
-use toolyard_protocol::{
-    Availability, ErrorCode, Idempotency, RiskLevel, Schema, ToolDefinition, ToolName, Undo, canonical::sha256_hex,
-};
-
-/// The name under which the tools are listed.
-pub const PLUGIN: &str = "openviking";
-/// Calls get this long unless more is asked for,
-const TIMEOUT_MS: u64 = 60_000;
-/// imports this long,
-const IMPORT_TIMEOUT_MS: u64 = 300_000;
-/// and no call more than this.
-const MAX_TIMEOUT_MS: u64 = 600_000;
-
-/// The tools' names, labels and argument schemas.
-static SCHEMAS: &str = include_str!("schemas.json");
-
-/// What `schemas.json` says of a tool.
-#[derive(Deserialize)]
-struct ToolSchema {
-    label: String,
-    parameters: Map<String, Value>,
-}
-
-struct Tool {
-    name: &'static str,
-    description: &'static str,
-    group: &'static str,
-    writes: bool,
-}
-
-const fn tool(name: &'static str, group: &'static str, writes: bool, description: &'static str) -> Tool {
-    Tool { name, description, group, writes }
-}
-
-const TOOLS: [Tool; 15] = [
-    tool(
-        "ov_search",
-        "resource_query",
-        false,
-        "Searches resources and skills (and memories, with their uri) by words and meaning. Gives ranked viking:// URIs with abstracts; read the exact URIs with ov_read before answering.",
-    ),
-    tool("ov_read", "resource_query", false, "Reads the file at one exact viking:// URI."),
-    tool(
-        "ov_multi_read",
-        "resource_query",
-        false,
-        "Reads the files at several exact viking:// URIs at once. One that is missing does not fail the others.",
-    ),
-    tool("ov_list", "resource_query", false, "Lists what lies in a viking:// folder, with the abstracts of folders."),
-    tool(
-        "memory_recall",
-        "memory",
-        false,
-        "Recalls what is remembered about the user, or what resources say, for a question. Gives whole memories, the most relevant first.",
-    ),
-    tool(
-        "memory_store",
-        "memory",
-        true,
-        "Remembers a text for later conversations: what the user likes, who somebody is, what happened, how a problem was solved.",
-    ),
-    tool(
-        "memory_forget",
-        "memory",
-        true,
-        "Forgets a memory for good: by its exact URI, or by a query that finds candidates. Only a single, nearly literal match of a query is deleted at once.",
-    ),
-    tool(
-        "add_skill",
-        "import",
-        true,
-        "Keeps a skill for later: the text of a SKILL.md or the description of an MCP tool, as `data`. `source` names a file or folder of this machine and is for folders that the owner granted.",
-    ),
-    tool(
-        "add_resource",
-        "import",
-        true,
-        "Brings a document, folder, archive, web page or Git repository into viking://resources, so that it can be searched.",
-    ),
-    tool(
-        "ov_archive_search",
-        "archive",
-        false,
-        "Finds a word or phrase in this session's archived messages, in either letter case.",
-    ),
-    tool("ov_archive_expand", "archive", false, "Gives the messages of one archive of this session as they were."),
-    tool(
-        "ov_recall_trace",
-        "recall_trace",
-        false,
-        "Shows what was recalled or searched for in this session, what was found, and what was used.",
-    ),
-    tool(
-        "openviking_tool_result_list",
-        "tool_result",
-        false,
-        "Lists large tool results of this session that were kept apart from the conversation.",
-    ),
-    tool(
-        "openviking_tool_result_search",
-        "tool_result",
-        false,
-        "Finds exact text in a tool result that was kept apart.",
-    ),
-    tool(
-        "openviking_tool_result_read",
-        "tool_result",
-        false,
-        "Reads a part of a tool result that was kept apart, by character offset.",
-    ),
-];
-
-const GROUPS: [&str; 6] = ["memory", "resource_query", "import", "recall_trace", "archive", "tool_result"];
-
-/// The tools that a word selects; `None` for a word that means nothing.
-fn selected(word: &str) -> Option<Vec<&'static str>> {
-    let names = |wanted: &dyn Fn(&Tool) -> bool| TOOLS.iter().filter(|t| wanted(t)).map(|t| t.name).collect::<Vec<_>>();
-    match word {
-        "all" => Some(names(&|_| true)),
-        "default" => Some(names(&|t| t.name != "add_resource")),
-        "experience" => Some(vec!["ov_search", "ov_read"]),
-        group if GROUPS.contains(&group) => Some(names(&|t| t.group == group)),
-        name => TOOLS.iter().find(|t| t.name == name).map(|t| vec![t.name]),
-    }
-}
-
-/// Lists may be given as one text with commas or lines.
-fn words(list: &[String]) -> Vec<String> {
-    list.iter()
-        .flat_map(|text| text.split([',', '\n']))
-        .map(str::trim)
-        .filter(|w| !w.is_empty())
-        .map(str::to_owned)
-        .collect()
-}
-
-/// The tools that there are.
-pub fn enabled(config: &ContextConfig) -> Result<Vec<&'static str>, String> {
-    let pick = |list: &[String], key: &str| {
-        let words = words(list);
-        let unknown: Vec<&str> = words.iter().map(String::as_str).filter(|w| selected(w).is_none()).collect();
-        if unknown.is_empty() {
-            Ok(words.iter().filter_map(|w| selected(w)).flatten().collect::<Vec<_>>())
-        } else {
-            Err(format!("openviking {key} contains unknown tool selectors: {}", unknown.join(", ")))
-        }
-    };
-    let on = if words(&config.enabled_tools).is_empty() {
-        selected("all").unwrap_or_default()
-    } else {
-        pick(&config.enabled_tools, "enabledTools")?
-    };
-    let off = pick(&config.disabled_tools, "disabledTools")?;
-    Ok(TOOLS
-        .iter()
-        .map(|tool| tool.name)
-        .filter(|name| on.contains(name) && !off.contains(name))
-        .filter(|name| *name != "add_resource" || config.enable_add_resource_tool)
-        .collect())
-}
-
-/// The tools as the registry takes them. None if the configuration names tools that do not exist: then only commands work.
-pub fn definitions(config: &ContextConfig) -> Vec<ToolDefinition> {
-    let schemas: BTreeMap<String, ToolSchema> = serde_json::from_str(SCHEMAS).unwrap_or_else(|error| {
-        tracing::error!(%error, "the schemas of the context tools cannot be read");
-        BTreeMap::new()
-    });
-    let enabled = enabled(config).unwrap_or_default();
-    let on = TOOLS.iter().filter(|tool| enabled.contains(&tool.name));
-    on.filter_map(|tool| tool.definition(schemas.get(tool.name)?)).collect()
-}
-
-/// The argument of the import tools that names a file or folder of this machine.
-const SOURCE: &[HostArgument] = &[HostArgument { name: "source", remote: &crate::store::resources::REMOTE }];
-
-/// The arguments of a tool that name paths of this machine.
-pub fn host_arguments(name: &str) -> &'static [HostArgument] {
-    match name {
-        // A skill is never fetched, so whatever its source says is taken for a path.
-        "add_skill" => &[HostArgument { name: "source", remote: &[] }],
-        "add_resource" => SOURCE,
-        _ => &[],
-    }
-}
-
-/// The names of the tools that change something.
-pub fn writing_tools() -> Vec<&'static str> {
-    TOOLS.iter().filter(|tool| tool.writes).map(|tool| tool.name).collect()
-}
-
-impl Tool {
-    fn definition(&self, schema: &ToolSchema) -> Option<ToolDefinition> {
-        Some(ToolDefinition {
-            name: ToolName::parse(self.name).ok()?,
-            title: schema.label.clone(),
-            description: self.description.to_owned(),
-            category: "memory".into(),
-            risk_level: if self.writes { RiskLevel::Writes } else { RiskLevel::ReadOnly },
-            version: "1.0.0".into(),
-            input_schema: Schema::new(&schema.parameters),
-            output_schema: None,
-            side_effects: if self.writes { vec!["memory.write".into()] } else { Vec::new() },
-            // The same text is remembered once, the same URI is gone once, the same source has one place.
-            idempotency: if self.writes { Idempotency::Idempotent } else { Idempotency::Pure },
-            required_permissions: vec![if self.writes { "memory:write" } else { "memory:read" }.to_owned()],
-            availability: Availability::default(),
-            cancellable: true,
-            supports_dry_run: false,
-            default_timeout_ms: if self.group == "import" { IMPORT_TIMEOUT_MS } else { TIMEOUT_MS },
-            max_timeout_ms: Some(MAX_TIMEOUT_MS),
-            undo: Undo::None,
-        })
-    }
-}
+use toolyard_protocol::{ErrorCode, canonical::sha256_hex};
 
 /// A call that failed.
 #[derive(Debug, Clone, PartialEq)]
@@ -505,28 +294,6 @@ pub fn run(store: &Arc<ContextStore>, session: &Session, name: &str, args: &Map<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tools_are_selected_by_name_and_group() {
-        let config = |on: &[&str], off: &[&str], resource: bool| ContextConfig {
-            enabled_tools: on.iter().map(|s| (*s).to_owned()).collect(),
-            disabled_tools: off.iter().map(|s| (*s).to_owned()).collect(),
-            enable_add_resource_tool: resource,
-            ..ContextConfig::default()
-        };
-        assert_eq!(enabled(&config(&[], &[], false)).unwrap().len(), 14);
-        assert_eq!(enabled(&config(&[], &[], true)).unwrap().len(), 15);
-        assert_eq!(
-            enabled(&config(&["memory, archive"], &["memory_forget"], false)).unwrap(),
-            ["memory_recall", "memory_store", "ov_archive_search", "ov_archive_expand"]
-        );
-        assert_eq!(enabled(&config(&["import"], &[], false)).unwrap(), ["add_skill"]);
-        assert_eq!(
-            enabled(&config(&["a", "memory", "b"], &[], false)).unwrap_err(),
-            "openviking enabledTools contains unknown tool selectors: a, b"
-        );
-        assert_eq!(definitions(&config(&["all"], &[], true)).len(), 15);
-    }
 
     #[test]
     fn sessions_and_peers_get_the_ids_of_the_contract() {

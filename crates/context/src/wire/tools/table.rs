@@ -1,0 +1,266 @@
+//! Which tools there are, and how the registry is told of them.
+
+use crate::config::ContextConfig;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use toolyard_engine::{BuiltIn, authority::HostArgument};
+use toolyard_protocol::{Idempotency, ToolDefinition, ToolDefinitionError};
+
+/// The name under which the tools are listed.
+pub const PLUGIN: &str = "openviking";
+/// Calls get this long unless more is asked for,
+const TIMEOUT_MS: u64 = 60_000;
+/// imports this long,
+const IMPORT_TIMEOUT_MS: u64 = 300_000;
+/// and no call more than this.
+const MAX_TIMEOUT_MS: u64 = 600_000;
+
+/// The schemas of the tools' arguments, by name: those of OpenViking's plugin.
+static SCHEMAS: &str = include_str!("schemas.json");
+
+struct Tool {
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    group: &'static str,
+    writes: bool,
+}
+
+const fn tool(
+    name: &'static str,
+    title: &'static str,
+    group: &'static str,
+    writes: bool,
+    description: &'static str,
+) -> Tool {
+    Tool { name, title, description, group, writes }
+}
+
+const TOOLS: [Tool; 15] = [
+    tool(
+        "ov_search",
+        "Search (OpenViking)",
+        "resource_query",
+        false,
+        "Searches resources and skills (and memories, with their uri) by words and meaning. Gives ranked viking:// URIs with abstracts; read the exact URIs with ov_read before answering.",
+    ),
+    tool("ov_read", "Read (OpenViking)", "resource_query", false, "Reads the file at one exact viking:// URI."),
+    tool(
+        "ov_multi_read",
+        "Multi Read (OpenViking)",
+        "resource_query",
+        false,
+        "Reads the files at several exact viking:// URIs at once. One that is missing does not fail the others.",
+    ),
+    tool(
+        "ov_list",
+        "List (OpenViking)",
+        "resource_query",
+        false,
+        "Lists what lies in a viking:// folder, with the abstracts of folders.",
+    ),
+    tool(
+        "memory_recall",
+        "Memory Recall (OpenViking)",
+        "memory",
+        false,
+        "Recalls what is remembered about the user, or what resources say, for a question. Gives whole memories, the most relevant first.",
+    ),
+    tool(
+        "memory_store",
+        "Memory Store (OpenViking)",
+        "memory",
+        true,
+        "Remembers a text for later conversations: what the user likes, who somebody is, what happened, how a problem was solved.",
+    ),
+    tool(
+        "memory_forget",
+        "Memory Forget (OpenViking)",
+        "memory",
+        true,
+        "Forgets a memory for good: by its exact URI, or by a query that finds candidates. Only a single, nearly literal match of a query is deleted at once.",
+    ),
+    tool(
+        "add_skill",
+        "Add Skill (OpenViking)",
+        "import",
+        true,
+        "Keeps a skill for later: the text of a SKILL.md or the description of an MCP tool, as `data`. `source` names a file or folder of this machine and is for folders that the owner granted.",
+    ),
+    tool(
+        "add_resource",
+        "Add Resource (OpenViking)",
+        "import",
+        true,
+        "Brings a document, folder, archive, web page or Git repository into viking://resources, so that it can be searched.",
+    ),
+    tool(
+        "ov_archive_search",
+        "Archive Search (OpenViking)",
+        "archive",
+        false,
+        "Finds a word or phrase in this session's archived messages, in either letter case.",
+    ),
+    tool(
+        "ov_archive_expand",
+        "Archive Expand (OpenViking)",
+        "archive",
+        false,
+        "Gives the messages of one archive of this session as they were.",
+    ),
+    tool(
+        "ov_recall_trace",
+        "Recall Trace (OpenViking)",
+        "recall_trace",
+        false,
+        "Shows what was recalled or searched for in this session, what was found, and what was used.",
+    ),
+    tool(
+        "openviking_tool_result_list",
+        "Tool Result List (OpenViking)",
+        "tool_result",
+        false,
+        "Lists large tool results of this session that were kept apart from the conversation.",
+    ),
+    tool(
+        "openviking_tool_result_search",
+        "Tool Result Search (OpenViking)",
+        "tool_result",
+        false,
+        "Finds exact text in a tool result that was kept apart.",
+    ),
+    tool(
+        "openviking_tool_result_read",
+        "Tool Result Read (OpenViking)",
+        "tool_result",
+        false,
+        "Reads a part of a tool result that was kept apart, by character offset.",
+    ),
+];
+
+const GROUPS: [&str; 6] = ["memory", "resource_query", "import", "recall_trace", "archive", "tool_result"];
+
+/// The tools that a word selects; `None` for a word that means nothing.
+fn selected(word: &str) -> Option<Vec<&'static str>> {
+    let names = |wanted: &dyn Fn(&Tool) -> bool| TOOLS.iter().filter(|t| wanted(t)).map(|t| t.name).collect::<Vec<_>>();
+    match word {
+        "all" => Some(names(&|_| true)),
+        "default" => Some(names(&|t| t.name != "add_resource")),
+        "experience" => Some(vec!["ov_search", "ov_read"]),
+        group if GROUPS.contains(&group) => Some(names(&|t| t.group == group)),
+        name => TOOLS.iter().find(|t| t.name == name).map(|t| vec![t.name]),
+    }
+}
+
+/// Lists may be given as one text with commas or lines.
+fn words(list: &[String]) -> Vec<String> {
+    list.iter()
+        .flat_map(|text| text.split([',', '\n']))
+        .map(str::trim)
+        .filter(|w| !w.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The tools that there are.
+pub fn enabled(config: &ContextConfig) -> Result<Vec<&'static str>, String> {
+    let pick = |list: &[String], key: &str| {
+        let words = words(list);
+        let unknown: Vec<&str> = words.iter().map(String::as_str).filter(|w| selected(w).is_none()).collect();
+        if unknown.is_empty() {
+            Ok(words.iter().filter_map(|w| selected(w)).flatten().collect::<Vec<_>>())
+        } else {
+            Err(format!("openviking {key} contains unknown tool selectors: {}", unknown.join(", ")))
+        }
+    };
+    let on = if words(&config.enabled_tools).is_empty() {
+        selected("all").unwrap_or_default()
+    } else {
+        pick(&config.enabled_tools, "enabledTools")?
+    };
+    let off = pick(&config.disabled_tools, "disabledTools")?;
+    Ok(TOOLS
+        .iter()
+        .map(|tool| tool.name)
+        .filter(|name| on.contains(name) && !off.contains(name))
+        .filter(|name| *name != "add_resource" || config.enable_add_resource_tool)
+        .collect())
+}
+
+/// The tools as the registry takes them. None if the configuration names tools that do not exist: then only commands work.
+///
+/// # Errors
+/// A tool that is described wrongly.
+pub fn definitions(config: &ContextConfig) -> Result<Vec<ToolDefinition>, ToolDefinitionError> {
+    let broken = |error: serde_json::Error| ToolDefinitionError {
+        tool: PLUGIN.to_owned(),
+        problem: format!("the schemas of the tools cannot be read: {error}"),
+    };
+    let mut schemas: BTreeMap<String, Map<String, Value>> = serde_json::from_str(SCHEMAS).map_err(broken)?;
+    let enabled = enabled(config).unwrap_or_default();
+    let on = TOOLS.iter().filter(|tool| enabled.contains(&tool.name));
+    on.map(|tool| tool.definition(schemas.remove(tool.name).unwrap_or_default())).collect()
+}
+
+/// The argument of the import tools that names a file or folder of this machine.
+const SOURCE: &[HostArgument] = &[HostArgument { name: "source", remote: &crate::store::resources::REMOTE }];
+
+/// The arguments of a tool that name paths of this machine.
+pub fn host_arguments(name: &str) -> &'static [HostArgument] {
+    match name {
+        // A skill is never fetched, so whatever its source says is taken for a path.
+        "add_skill" => &[HostArgument { name: "source", remote: &[] }],
+        "add_resource" => SOURCE,
+        _ => &[],
+    }
+}
+
+/// The names of the tools that change something.
+pub fn writing_tools() -> Vec<&'static str> {
+    TOOLS.iter().filter(|tool| tool.writes).map(|tool| tool.name).collect()
+}
+
+impl Tool {
+    fn definition(&self, arguments: Map<String, Value>) -> Result<ToolDefinition, ToolDefinitionError> {
+        let tool = if self.writes {
+            // The same text is remembered once, the same URI is gone once, the same source has one place.
+            BuiltIn::writes(self.title, self.description, &["memory.write"])
+                .idempotency(Idempotency::Idempotent)
+                .permissions(&["memory:write"])
+        } else {
+            BuiltIn::reads(self.title, self.description).permissions(&["memory:read"])
+        };
+        let timeout = if self.group == "import" { IMPORT_TIMEOUT_MS } else { TIMEOUT_MS };
+        tool.category("memory").argument_schema(arguments).timeout_ms(timeout, Some(MAX_TIMEOUT_MS)).build(self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_are_selected_by_name_and_group() {
+        let config = |on: &[&str], off: &[&str], resource: bool| ContextConfig {
+            enabled_tools: on.iter().map(|s| (*s).to_owned()).collect(),
+            disabled_tools: off.iter().map(|s| (*s).to_owned()).collect(),
+            enable_add_resource_tool: resource,
+            ..ContextConfig::default()
+        };
+        assert_eq!(enabled(&config(&[], &[], false)).unwrap().len(), 14);
+        assert_eq!(enabled(&config(&[], &[], true)).unwrap().len(), 15);
+        assert_eq!(
+            enabled(&config(&["memory, archive"], &["memory_forget"], false)).unwrap(),
+            ["memory_recall", "memory_store", "ov_archive_search", "ov_archive_expand"]
+        );
+        assert_eq!(enabled(&config(&["import"], &[], false)).unwrap(), ["add_skill"]);
+        assert_eq!(
+            enabled(&config(&["a", "memory", "b"], &[], false)).unwrap_err(),
+            "openviking enabledTools contains unknown tool selectors: a, b"
+        );
+        let all = definitions(&config(&["all"], &[], true)).unwrap();
+        assert_eq!(all.len(), 15);
+        let named = |tool: &ToolDefinition| tool.input_schema.value().get("properties").is_some();
+        assert!(all.iter().all(named), "each tool has a schema of its own");
+    }
+}
