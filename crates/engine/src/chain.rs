@@ -5,6 +5,7 @@
 //! of a signed note (C2SP tlog-checkpoint: origin, size, base64 root hash, then a signature line), so that a reader who
 //! holds the public key needs nothing else from us. What a local key cannot prove is said in SECURITY.md.
 
+use schemars::JsonSchema;
 use crate::{end_tag::EndTagKey, record::RecordKind, store::Frame};
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
@@ -142,7 +143,7 @@ fn key_hash(name: &str, key: &VerifyingKey) -> [u8; 4] {
 }
 
 /// The first record that does not prove what it should.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[error("record {seq}: {problem}")]
 pub struct BadRecord {
@@ -153,7 +154,7 @@ pub struct BadRecord {
 }
 
 /// Records that no signature covered when a start found them. What they say may be true; nothing proves it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnsignedRecords {
     /// The first of them.
     pub from: u64,

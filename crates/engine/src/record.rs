@@ -5,6 +5,7 @@
 //! (see [`crate::view`]). That keeps a step near half a kilobyte and makes it impossible for an event to disagree with
 //! the call it reports.
 
+use schemars::JsonSchema;
 use crate::{Intent, store::RunKind};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -392,7 +393,7 @@ pub struct PausedRecord {
 }
 
 /// How a person settles a call whose outcome is unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Settlement {
     /// It happened.

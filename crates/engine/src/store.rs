@@ -4,6 +4,7 @@
 //! must be durable before what, is decided here in the engine, so that every store proves the same things. One suite
 //! of tests (`crates/store/tests/contract.rs`) holds for every implementation.
 
+use schemars::JsonSchema;
 use crate::{Blob, BoxFuture};
 use jiff::Timestamp;
 use std::ops::ControlFlow;
@@ -44,7 +45,7 @@ pub struct RunRow {
 }
 
 /// A plan's run, or a single direct call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunKind {
     /// A plan.

@@ -17,12 +17,6 @@ const MAX_REMEMBERED: usize = 10_000;
 /// Headers by which a proxy says for whom it speaks.
 const FORWARDING: [&str; 5] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
 
-/// Whether two credentials are the same, in a time that tells nothing about where they differ.
-pub(crate) fn same_secret(a: &str, b: &str) -> bool {
-    // Hashing first makes the lengths equal as well.
-    Secret::new(a).is(b)
-}
-
 /// A credential that is compared often: hashed once.
 pub(crate) struct Secret([u8; 32]);
 
@@ -197,9 +191,9 @@ mod tests {
 
     #[test]
     fn secrets_are_compared_whole() {
-        assert!(same_secret("abc", "abc"));
-        assert!(!same_secret("abc", "abcd"));
-        assert!(!same_secret("", "a"));
+        assert!(Secret::new("abc").is("abc"));
+        assert!(!Secret::new("abc").is("abcd"));
+        assert!(!Secret::new("").is("a"));
     }
 
     #[test]

@@ -2,15 +2,10 @@
 //! other path a WebSocket upgrade leads to the Gateway's RPC.
 
 use crate::{
-    admission::{Admitted, Peer, Rule, admit, turn_away},
+    admission::{Admitted, Peer, Rule, admit, refusal, turn_away},
     bridge,
-    hub::{Gateway, Lane, Permit},
-    pulse,
-    rpc::{
-        self,
-        sessions::{self, Key},
-        tools::{self, Invocation, Refused},
-    },
+    gateway::Gateway,
+    places::Permit,
     settings::{BODY_WITHIN, MAX_HTTP_BODY},
     ws::upgrade,
 };
@@ -25,13 +20,20 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
-use serde::Serialize;
-use serde_json::{Map, Value, json};
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{convert::Infallible, sync::Arc, sync::LazyLock, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_bridge::server::Standing;
 use toolyard_engine::{BoxFuture, Caller, Door, Subscription};
-use toolyard_protocol::{EventType, RunId};
+use toolyard_protocol::{EventType, ExecutionEvent, RunId};
+use toolyard_service::{
+    Lane, Message, Object,
+    params::{self, Checker},
+    pulse::{self, EventLoop},
+    sessions::Key,
+    tools::{Invocation, Invoked, Output, Refused},
+};
 
 /// A path, what it demands of a request, and what answers it.
 struct Route {
@@ -151,8 +153,14 @@ async fn safe_headers(request: Request, next: Next) -> Response {
     response
 }
 
-pub(crate) fn json_response(status: StatusCode, value: &Value) -> Response {
-    let mut response = Response::new(Body::from(value.to_string()));
+fn json_response(status: StatusCode, value: &impl Serialize) -> Response {
+    let mut response = match serde_json::to_vec(value) {
+        Ok(bytes) => Response::new(Body::from(bytes)),
+        Err(error) => {
+            tracing::error!(%error, "an answer cannot be written");
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        }
+    };
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/json; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -165,8 +173,15 @@ pub(crate) fn wrong_method(allowed: Verbs) -> Response {
     response
 }
 
+/// What `/health` answers.
+#[derive(Serialize)]
+struct Live {
+    ok: bool,
+    status: &'static str,
+}
+
 async fn live() -> Response {
-    fresh(json_response(StatusCode::OK, &json!({"ok": true, "status": "live"})))
+    fresh(json_response(StatusCode::OK, &Live { ok: true, status: "live" }))
 }
 
 /// What `/ready` answers.
@@ -177,12 +192,12 @@ struct Readiness {
     /// The parts that do not work, by name: `stopping`, `store`. Why is in the log, not on an open path.
     failing: Vec<&'static str>,
     uptime_ms: u64,
-    event_loop: Value,
+    event_loop: EventLoop,
 }
 
 async fn ready(gateway: Gateway) -> Response {
     let mut failing = Vec::new();
-    if gateway.inner.stop.is_cancelled() {
+    if gateway.stop().is_cancelled() {
         failing.push("stopping");
     }
     if let Err(error) = gateway.service().engine().store().writable() {
@@ -194,9 +209,9 @@ async fn ready(gateway: Gateway) -> Response {
         ready: failing.is_empty(),
         failing,
         uptime_ms: gateway.service().uptime_ms(),
-        event_loop: gateway.inner.pulse.report(),
+        event_loop: gateway.hub().pulse().report(),
     };
-    fresh(json_response(status, &json!(readiness)))
+    fresh(json_response(status, &readiness))
 }
 
 fn fresh(mut response: Response) -> Response {
@@ -204,9 +219,33 @@ fn fresh(mut response: Response) -> Response {
     response
 }
 
-fn bad_request(kind: &str, message: impl Into<String>) -> Response {
-    let error = json!({"ok": false, "error": {"type": kind, "message": message.into()}});
-    json_response(StatusCode::BAD_REQUEST, &error)
+/// A refusal or a failure.
+#[derive(Serialize)]
+struct Failed<'a> {
+    ok: bool,
+    error: Problem<'a>,
+}
+
+#[derive(Serialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Problem<'a> {
+    r#type: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requires_approval: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'a Object>,
+}
+
+fn failed(status: StatusCode, kind: &str, message: &str) -> Response {
+    let error = Problem { r#type: kind, message, ..Problem::default() };
+    json_response(status, &Failed { ok: false, error })
+}
+
+fn bad_request(message: &str) -> Response {
+    failed(StatusCode::BAD_REQUEST, "invalid_request", message)
 }
 
 /// Where Claude Code's plugin connects. It shows its session's secret in its first frame.
@@ -223,17 +262,22 @@ async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
         Ok(received) => received,
         Err(response) => return response,
     };
-    let params = match serde_json::from_slice::<Value>(&received.bytes) {
-        Ok(params) => params,
-        Err(error) => return bad_request("invalid_request", error.to_string()),
+    static CHECKER: LazyLock<Checker> = LazyLock::new(Checker::of::<Message>);
+    let message = match serde_json::from_slice::<Value>(&received.bytes) {
+        Ok(message) => params::read::<Message>("bridge.inbound params", &CHECKER, message),
+        Err(error) => return bad_request(&error.to_string()),
     };
     let _permit = match gateway.http_place(&received.origin, Lane::Ordinary, received.bytes.len()).await {
         Ok(permit) => permit,
         Err(response) => return response,
     };
-    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params), Standing::Approver).await {
+    let message = match message {
+        Ok(message) => message,
+        Err(error) => return bad_request(&error.message),
+    };
+    match gateway.hub().receive(message, Standing::Approver).await {
         Ok(accepted) => json_response(StatusCode::OK, &accepted),
-        Err(error) => bad_request("invalid_request", error.message),
+        Err(error) => bad_request(error.message()),
     }
 }
 
@@ -253,51 +297,84 @@ async fn invoke(gateway: Gateway, request: Admitted) -> Response {
     // The call goes on when the client goes away; its result is recorded either way.
     let task = tokio::spawn(async move {
         let _permit = permit;
-        tools::run(&gateway, invocation).await
+        gateway.hub().run_call(invocation).await
     });
     match task.await {
         Ok(invoked) => invoked_response(invoked),
-        Err(_) => json_response(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            &json!({"ok": false, "error": {"type": "tool_error", "message": "tool execution failed"}}),
-        ),
+        Err(_) => failed(StatusCode::INTERNAL_SERVER_ERROR, "tool_error", "tool execution failed"),
+    }
+}
+
+/// The body of `POST /tools/invoke`. A field of another kind than expected is left aside, as the real gateway does; only
+/// the tool and its arguments must be right.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct InvokeBody {
+    tool: Lenient<String>,
+    name: Lenient<String>,
+    args: Value,
+    action: Lenient<String>,
+    session_key: Lenient<String>,
+    agent_id: Lenient<String>,
+    timeout_ms: Lenient<u64>,
+    idempotency_key: Lenient<String>,
+    dry_run: Lenient<bool>,
+}
+
+/// A value of the expected kind, or anything else.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Lenient<T> {
+    Right(T),
+    Other(serde::de::IgnoredAny),
+}
+
+impl<T> Default for Lenient<T> {
+    fn default() -> Self {
+        Self::Other(serde::de::IgnoredAny)
+    }
+}
+
+impl<T> Lenient<T> {
+    fn get(self) -> Option<T> {
+        match self {
+            Self::Right(value) => Some(value),
+            Self::Other(_) => None,
+        }
     }
 }
 
 fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Response> {
-    let empty = || Value::Object(Map::new());
     let value: Value = if body.is_empty() {
-        empty()
+        Value::Object(Object::new())
     } else {
-        serde_json::from_slice(body).map_err(|e| {
-            let error = json!({"error": {"message": e.to_string(), "type": "invalid_request_error"}});
-            json_response(StatusCode::BAD_REQUEST, &error)
+        serde_json::from_slice(body).map_err(|error| {
+            refusal(StatusCode::BAD_REQUEST, &error.to_string(), "invalid_request_error")
         })?
     };
-    let Value::Object(mut map) = value else {
-        return Err(bad_request("invalid_request", "the body must be an object"));
+    if !value.is_object() {
+        return Err(bad_request("the body must be an object"));
+    }
+    let body = InvokeBody::deserialize(value).map_err(|error| bad_request(&error.to_string()))?;
+    let Some(name) = body.tool.get().or(body.name.get()).filter(|name| !name.is_empty()) else {
+        return Err(bad_request("tools.invoke requires name"));
     };
-    let text = |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
-    let name = text(&map, "tool").or_else(|| text(&map, "name")).filter(|n| !n.is_empty());
-    let Some(name) = name else {
-        return Err(bad_request("invalid_request", "tools.invoke requires name"));
+    let mut args = match body.args {
+        Value::Null => Object::new(),
+        Value::Object(args) => args,
+        _ => return Err(bad_request("tools.invoke args must be an object")),
     };
-    let mut args = match map.remove("args") {
-        None | Some(Value::Null) => Map::new(),
-        Some(Value::Object(args)) => args,
-        Some(_) => return Err(bad_request("invalid_request", "tools.invoke args must be an object")),
-    };
-    if let Some(action) = text(&map, "action").filter(|a| !a.is_empty())
+    if let Some(action) = body.action.get().filter(|action| !action.is_empty())
         && !args.contains_key("action")
         && takes_action(gateway, &name)
     {
         args.insert("action".to_owned(), action.into());
     }
-    let agent = text(&map, "agentId");
-    let key = Key::read(text(&map, "sessionKey").as_deref().unwrap_or("main"), agent.as_deref())
-        .map_err(|e| bad_request("invalid_request", e.message))?;
-    if !sessions::knows_agent(gateway, &key.agent) {
-        return Err(bad_request("invalid_request", format!("Unknown agent id \"{}\"", key.agent)));
+    let (session, agent) = (body.session_key.get(), body.agent_id.get());
+    let key = Key::read(session.as_deref().unwrap_or("main"), agent.as_deref())
+        .map_err(|error| bad_request(&error.message))?;
+    if !gateway.hub().knows_agent(&key.agent) {
+        return Err(bad_request(&format!("Unknown agent id \"{}\"", key.agent)));
     }
     let caller = Caller {
         door: Door::Http,
@@ -307,15 +384,14 @@ fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Respon
         scopes: vec!["operator.admin".to_owned()],
         is_person: false,
     };
-    let flag = |key: &str| map.get(key).and_then(Value::as_bool).unwrap_or_default();
     Ok(Invocation {
         name,
         args,
         caller: Arc::new(caller),
-        asking: tools::route(gateway, None),
-        timeout_ms: map.get("timeoutMs").and_then(Value::as_u64),
-        idempotency_key: text(&map, "idempotencyKey").filter(|k| !k.is_empty()),
-        dry_run: flag("dryRun"),
+        asking: gateway.hub().route(None),
+        timeout_ms: body.timeout_ms.get(),
+        idempotency_key: body.idempotency_key.get().filter(|key| !key.is_empty()),
+        dry_run: body.dry_run.get().unwrap_or_default(),
         cancel: None,
     })
 }
@@ -323,31 +399,43 @@ fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Respon
 /// Whether a tool has an argument `action`: only then may it be given beside the arguments.
 fn takes_action(gateway: &Gateway, name: &str) -> bool {
     let tools = gateway.service().engine().tools();
-    let schema = tools.snapshot.get(name).map(|entry| entry.definition().input_schema.parse());
-    let properties = schema.as_ref().and_then(|s| s.get("properties"));
-    properties.and_then(Value::as_object).is_some_and(|p| p.contains_key("action"))
+    let schema = tools.snapshot.get(name).map(|entry| entry.definition().input_schema.value());
+    let properties = schema.and_then(|schema| ObjectSchema::deserialize(schema).ok());
+    properties.is_some_and(|schema| schema.properties.contains_key("action"))
 }
 
-fn invoked_response(invoked: tools::Invoked) -> Response {
+/// The part of a schema that says which arguments there are.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ObjectSchema {
+    properties: Object,
+}
+
+/// What `POST /tools/invoke` answers where the tool did what was asked.
+#[derive(Serialize)]
+struct Done {
+    ok: bool,
+    result: Output,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deduplicated: Option<bool>,
+}
+
+fn invoked_response(invoked: Invoked) -> Response {
     match invoked.outcome {
-        Ok(output) => {
-            let mut body = json!({"ok": true, "result": output});
-            if invoked.deduplicated {
-                body["deduplicated"] = true.into();
-            }
-            json_response(StatusCode::OK, &body)
+        Ok(result) => {
+            let deduplicated = invoked.deduplicated.then_some(true);
+            json_response(StatusCode::OK, &Done { ok: true, result, deduplicated })
         }
         Err(refused) => {
             let (status, kind) = http_status(&refused);
-            let mut error = json!({"type": kind, "message": refused.message});
-            if kind == "tool_call_blocked" {
-                error["requiresApproval"] = refused.requires_approval.into();
-            }
-            error["code"] = refused.code.into();
-            if !refused.details.is_empty() {
-                error["details"] = Value::Object(refused.details);
-            }
-            json_response(status, &json!({"ok": false, "error": error}))
+            let error = Problem {
+                r#type: kind,
+                message: &refused.message,
+                requires_approval: (kind == "tool_call_blocked").then_some(refused.requires_approval),
+                code: Some(&refused.code),
+                details: (!refused.details.is_empty()).then_some(&refused.details),
+            };
+            json_response(status, &Failed { ok: false, error })
         }
     }
 }
@@ -367,8 +455,8 @@ fn http_status(refused: &Refused) -> (StatusCode, &'static str) {
 
 async fn metrics(gateway: Gateway) -> Response {
     let engine = gateway.service().engine();
-    let mut page = gateway.inner.metrics.page(&[
-        ("toolyard_connections", "WebSocket clients connected now.", gateway.count() as f64),
+    let mut page = gateway.hub().metrics().page(&[
+        ("toolyard_connections", "WebSocket clients connected now.", gateway.hub().count() as f64),
         (
             "toolyard_unproven_connections",
             "Open sockets that have not shown a credential.",
@@ -391,7 +479,7 @@ async fn metrics(gateway: Gateway) -> Response {
 async fn run_events(gateway: Gateway, request: Admitted) -> Response {
     let run = request.parts.uri.path().split('/').nth(2).unwrap_or_default();
     let Ok(run_id) = RunId::parse(run) else {
-        return bad_request("invalid_request", "that is not a run id");
+        return bad_request("that is not a run id");
     };
     let permit = match gateway.http_place(&request.origin, Lane::Waiting, 0).await {
         Ok(permit) => permit,
@@ -407,14 +495,11 @@ async fn run_events(gateway: Gateway, request: Admitted) -> Response {
         .unwrap_or_default();
     // Subscribed before the record is read, so that nothing falls between; what comes twice is told once.
     let live = gateway.service().engine().bus().subscribe(Subscription { run_id: Some(run_id), session: None });
-    let recorded = match tools::recorded_events(&gateway, run_id).await {
-        Ok(recorded) => recorded,
-        Err(error) => {
-            let body = json!({"ok": false, "error": {"type": "not_found", "message": error.message}});
-            return json_response(StatusCode::NOT_FOUND, &body);
-        }
+    let recorded = match gateway.service().export(run_id).await {
+        Ok(export) => export.events,
+        Err(error) => return failed(StatusCode::NOT_FOUND, "not_found", error.message()),
     };
-    let stop = gateway.inner.stop.clone();
+    let stop = gateway.stop().clone();
     let state = Stream { recorded: recorded.into_iter(), live, last: seen, done: false, stop, _permit: permit };
     let stream = futures_util::stream::unfold(state, |mut state| async move {
         let event = state.next().await?;
@@ -424,7 +509,7 @@ async fn run_events(gateway: Gateway, request: Admitted) -> Response {
 }
 
 struct Stream {
-    recorded: std::vec::IntoIter<Value>,
+    recorded: std::vec::IntoIter<ExecutionEvent>,
     live: toolyard_engine::Events,
     last: u64,
     done: bool,
@@ -439,12 +524,10 @@ impl Stream {
                 return None;
             }
             if let Some(event) = self.recorded.next() {
-                let seq = event.get("seq").and_then(Value::as_u64).unwrap_or_default();
-                let kind = event.get("type").and_then(Value::as_str).unwrap_or("message").to_owned();
-                self.done = kind == EventType::RunFinished.as_str();
-                if seq > self.last {
-                    self.last = seq;
-                    return Some(Event::default().id(seq.to_string()).event(kind).data(event.to_string()));
+                self.done = event.event_type == EventType::RunFinished;
+                if event.seq > self.last {
+                    self.last = event.seq;
+                    return Some(told(&event));
                 }
                 continue;
             }
@@ -458,10 +541,15 @@ impl Stream {
             }
             self.last = self.last.max(event.seq);
             self.done = event.event_type == EventType::RunFinished;
-            let data = serde_json::to_string(&*event).unwrap_or_default();
-            return Some(Event::default().id(event.seq.to_string()).event(event.event_type.as_str()).data(data));
+            return Some(told(&event));
         }
     }
+}
+
+/// An event as a stream tells it.
+fn told(event: &ExecutionEvent) -> Event {
+    let data = serde_json::to_string(event).unwrap_or_default();
+    Event::default().id(event.seq.to_string()).event(event.event_type.as_str()).data(data)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::{
         seats::{Seated, Seats},
     },
     http::router,
-    hub::Gateway,
+    gateway::Gateway,
     settings::{HEADERS_WITHIN, MAX_HTTP_HEAD, TLS_WITHIN},
     tls::TlsListener,
 };

@@ -1,60 +1,26 @@
 //! The local door: a Unix socket for the command line on the same machine. One JSON object a line, each way.
-//!
-//! ```text
-//! -> {"secret":"..."}                             once, first
-//! -> {"id":1,"method":"plans.run","params":{...}}
-//! <- {"id":1,"event":{...}}                       any number
-//! <- {"id":1,"ok":true,"result":{...}}            exactly one; or {"id":1,"ok":false,"error":{code,message,...}}
-//! ```
+//! The lines are described where both ends find them: `toolyard_client::local`.
 //!
 //! The socket lies in a folder that only its owner can enter, the kernel tells which user is at the other end, and the
 //! first line must hold the secret of the running server ([`LocalSecret`]): a plugin runs as the owner too. Several
 //! requests may be under way on one connection.
 
-mod secret;
-
-use crate::methods::{EventSink, Service};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::{path::Path, sync::Arc};
 use tokio::{
-    io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncWriteExt, BufReader},
     net::{UnixListener, UnixStream},
     sync::{Semaphore, mpsc},
 };
 use tokio_util::sync::CancellationToken;
+use toolyard_client::local::{LocalSecret, Reply, Request, next_line};
 use toolyard_engine::{Caller, redact::redactor};
-use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure};
+use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_service::{EventSink, Service};
 
-pub use secret::LocalSecret;
-
-/// A line longer than this ends the connection.
-const MAX_LINE: usize = 32 << 20;
 /// Connections at once.
 const MAX_CONNECTIONS: usize = 256;
 /// Requests under way at once on one connection.
 const MAX_IN_FLIGHT: usize = 64;
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Request {
-    id: u64,
-    method: String,
-    #[serde(default)]
-    params: Value,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Reply {
-    id: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    event: Option<ExecutionEvent>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    ok: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    result: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    error: Option<Failure>,
-}
 
 /// Binds the socket, replacing one that a dead process left behind. Fails when a living one answers there.
 pub async fn bind(path: &Path) -> std::io::Result<UnixListener> {
@@ -185,90 +151,4 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
     }
     drop(replies);
     let _ = writing.await;
-}
-
-/// Reads one line of at most [`MAX_LINE`] bytes. False at the end of the stream or past the limit.
-async fn next_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> std::io::Result<bool> {
-    line.clear();
-    loop {
-        let available = reader.fill_buf().await?;
-        if available.is_empty() {
-            return Ok(false);
-        }
-        let (part, done) = match available.iter().position(|b| *b == b'\n') {
-            Some(at) => (&available[..at], true),
-            None => (available, false),
-        };
-        if line.len() + part.len() > MAX_LINE {
-            return Ok(false);
-        }
-        line.extend_from_slice(part);
-        let used = part.len() + usize::from(done);
-        reader.consume(used);
-        if done {
-            return Ok(true);
-        }
-    }
-}
-
-/// Connects to a local socket and sends the secret. `None` where nobody listens.
-pub async fn connect(path: &Path) -> Result<Option<UnixStream>, Failure> {
-    let Ok(mut stream) = UnixStream::connect(path).await else { return Ok(None) };
-    let secret = LocalSecret::of_socket(path).map_err(|e| {
-        Failure::new(ErrorCode::PolicyDenied, format!("a Toolyard is running, but {e}"))
-            .suggest("Run the command as the user who started it, outside of any sandbox; restart an older Toolyard.")
-    })?;
-    secret.send(&mut stream).await.map_err(|e| {
-        Failure::new(ErrorCode::Unavailable, format!("the running Toolyard closed the connection: {e}"))
-    })?;
-    Ok(Some(stream))
-}
-
-/// The command line's end.
-pub struct Client {
-    reader: BufReader<tokio::net::unix::OwnedReadHalf>,
-    writer: tokio::net::unix::OwnedWriteHalf,
-    next_id: u64,
-}
-
-impl Client {
-    /// Connects and sends the secret. `None` where no living Toolyard listens; a failure where one does but its secret
-    /// cannot be read.
-    pub async fn connect(path: &Path) -> Result<Option<Self>, Failure> {
-        let Some(stream) = connect(path).await? else { return Ok(None) };
-        let (reader, writer) = stream.into_split();
-        Ok(Some(Self { reader: BufReader::new(reader), writer, next_id: 1 }))
-    }
-
-    /// Calls a method; events go to the sink as they come.
-    pub async fn call(&mut self, method: &str, params: Value, events: Option<EventSink>) -> Result<Value, Failure> {
-        let id = self.next_id;
-        self.next_id += 1;
-        let lost = |e: &dyn std::fmt::Display| {
-            Failure::new(ErrorCode::Unavailable, format!("the connection to the running Toolyard was lost: {e}"))
-                .suggest("What it was doing goes on or was recorded: see `toolyard runs list`.")
-        };
-        let mut line = serde_json::to_vec(&Request { id, method: method.to_owned(), params }).map_err(|e| lost(&e))?;
-        line.push(b'\n');
-        self.writer.write_all(&line).await.map_err(|e| lost(&e))?;
-        let mut line = Vec::new();
-        loop {
-            if !next_line(&mut self.reader, &mut line).await.map_err(|e| lost(&e))? {
-                return Err(lost(&"it closed"));
-            }
-            let reply: Reply = serde_json::from_slice(&line).map_err(|e| lost(&e))?;
-            if reply.id != id {
-                continue;
-            }
-            match reply {
-                Reply { event: Some(event), .. } => {
-                    if let Some(sink) = &events {
-                        sink(Arc::new(event));
-                    }
-                }
-                Reply { error: Some(failure), .. } => return Err(failure),
-                Reply { result, .. } => return Ok(result.unwrap_or_default()),
-            }
-        }
-    }
 }

@@ -4,7 +4,8 @@
 use crate::{
     admission::{Admitted, Peer, Rule, admit, body::Received, turn_away},
     http::{Verbs, wrong_method},
-    hub::{Gateway, Lane, Permit},
+    gateway::Gateway,
+    places::Permit,
 };
 use axum::{
     body::{Body, Bytes},
@@ -14,6 +15,7 @@ use axum::{
 use futures_util::{Stream, StreamExt};
 use std::{convert::Infallible, pin::Pin, sync::Arc};
 use toolyard_engine::BoxFuture;
+use toolyard_service::Lane;
 
 /// What an endpoint answers with.
 pub enum MountBody {

@@ -1,16 +1,12 @@
 //! What an operator can set about the doors, and the limits that are fixed.
 
-use serde_json::Value;
 use std::{net::IpAddr, sync::Arc, time::Duration};
+use toolyard_service::{ConfigAnswer, HubSettings};
 
 /// A frame before the handshake is done.
 pub const MAX_PREAUTH_BYTES: usize = 64 << 10;
 /// A frame afterwards.
 pub const MAX_PAYLOAD_BYTES: usize = 25 << 20;
-/// Bytes waiting to be sent on one connection; beyond it the client is too slow and is closed.
-pub const MAX_BUFFERED_BYTES: usize = 50 << 20;
-/// With more than this unread, events that can be missed are not sent.
-pub const SLOW_BYTES: usize = 1 << 20;
 /// Time for the handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Sockets of one address that have not shown a credential; beyond it the oldest of them is closed.
@@ -41,8 +37,6 @@ pub const MAX_WAITING_BYTES: usize = 50 << 20;
 pub const MAX_REQUESTS_PER_CONNECTION: usize = 512;
 /// Requests of one connection in the express lane.
 pub const MAX_EXPRESS_PER_CONNECTION: usize = 64;
-/// A peer that says nothing for this long after a ping is gone.
-pub const PONG_WITHIN: Duration = Duration::from_secs(25);
 /// A write that makes no progress for this long means a client that does not read.
 pub const WRITE_STALL: Duration = Duration::from_secs(60);
 /// HTTP connections at once that have shown the credential and are not WebSockets.
@@ -124,8 +118,8 @@ pub struct Settings {
     pub profile: Option<String>,
     /// Where the configuration file lies, for administrators.
     pub config_path: Option<String>,
-    /// Its path and content, secrets hidden, for `config.get`: made when asked for, since it grows with the servers in it.
-    pub config: Arc<dyn Fn() -> Value + Send + Sync>,
+    /// The configuration, secrets hidden, for `config.get`: made when asked for, since it grows with the servers in it.
+    pub config: Arc<dyn Fn() -> ConfigAnswer + Send + Sync>,
     /// Where state lies, for `health`.
     pub state_path: String,
     /// Where the gateway listens, for presence.
@@ -156,13 +150,32 @@ impl Settings {
             agents: Vec::new(),
             profile: None,
             config_path: None,
-            config: Arc::new(|| Value::Null),
+            config: Arc::new(ConfigAnswer::default),
             state_path: String::new(),
             address: None,
             bridge_url: None,
             bridge_buffer: toolyard_bridge::mailbox::MailboxLimits::default(),
             bridge_senders: Vec::new(),
             program: "toolyard".to_owned(),
+        }
+    }
+}
+
+impl Settings {
+    /// The part of them that is about the state which clients share.
+    pub(crate) fn hub(&self) -> HubSettings {
+        HubSettings {
+            tick: self.tick,
+            health_every: self.health_every,
+            agents: self.agents.clone(),
+            profile: self.profile.clone(),
+            config: self.config.clone(),
+            state_path: self.state_path.clone(),
+            address: self.address,
+            bridge_url: self.bridge_url.clone(),
+            bridge_buffer: self.bridge_buffer,
+            bridge_senders: self.bridge_senders.clone(),
+            program: self.program.clone(),
         }
     }
 }

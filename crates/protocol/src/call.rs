@@ -134,6 +134,18 @@ impl ToolCall {
     }
 }
 
+impl JsonSchema for ToolCall {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        ToolCallParts::schema_name()
+    }
+    fn schema_id() -> std::borrow::Cow<'static, str> {
+        ToolCallParts::schema_id()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        ToolCallParts::json_schema(generator)
+    }
+}
+
 impl Deref for ToolCall {
     type Target = ToolCallParts;
     fn deref(&self) -> &ToolCallParts {

@@ -181,6 +181,26 @@ impl ToolResult {
     pub fn into_parts(self) -> ToolResultParts {
         self.0
     }
+
+    /// The same result with another suggestion for its error; unchanged where it has none.
+    pub fn with_suggestion(mut self, suggestion: String) -> Self {
+        if let Some(error) = &mut self.0.error {
+            error.suggestion = Some(suggestion);
+        }
+        self
+    }
+}
+
+impl JsonSchema for ToolResult {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        ToolResultParts::schema_name()
+    }
+    fn schema_id() -> std::borrow::Cow<'static, str> {
+        ToolResultParts::schema_id()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        ToolResultParts::json_schema(generator)
+    }
 }
 
 impl Deref for ToolResult {

@@ -5,6 +5,7 @@ use super::{
     schema::{CompiledSchema, Violation, check_shape},
 };
 use crate::{authority::HostArgument, policy::Profile};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +17,7 @@ const MAX_SOURCE_NAME_BYTES: usize = 128;
 const CORE_NAME: &str = "core";
 
 /// What kind of place a tool comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
     /// Built into Toolyard.
@@ -30,7 +31,7 @@ pub enum SourceKind {
 }
 
 /// Where a tool comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct ToolSource {
     /// The kind of place.
     pub kind: SourceKind,

@@ -1,5 +1,6 @@
 //! Checks one run, or every run of a store against the ledger, and names what does not hold and what nothing proves.
 
+use schemars::JsonSchema;
 use super::{Body, Payload, RunHead, open};
 use crate::{
     Store,
@@ -7,7 +8,7 @@ use crate::{
     store::{LedgerEntry, RunFilter, RunRow, StoreError},
 };
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{collections::HashSet, ops::ControlFlow};
 use toolyard_protocol::{ErrorCode, Failure, RunId, canonical};
 
@@ -22,7 +23,7 @@ const UNSIGNED_END: &str = "the run has ended, and from this record on neither a
      its record says: it was written by somebody without the key, or its ledger entry was removed";
 
 /// What verifying a run found.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifyReport {
     /// The run.
@@ -36,14 +37,14 @@ pub struct VerifyReport {
     /// The last record covered by a signature inside the run.
     pub signed_seq: u64,
     /// The ledger entry that holds this run's head, once it has ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger_entry: Option<u64>,
     /// Records that no signature covered when the run was taken up after a crash. Nothing contradicts them, and
     /// nothing proves them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsigned: Vec<UnsignedRecords>,
     /// The first record that does not hold.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_bad: Option<BadRecord>,
 }
 
@@ -181,7 +182,7 @@ fn find_in_ledger(
 }
 
 /// A run that does not hold.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BadRun {
     /// The run.
@@ -192,7 +193,7 @@ pub struct BadRun {
 }
 
 /// A run with records that nothing proves.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnsignedRun {
     /// The run.
@@ -203,7 +204,7 @@ pub struct UnsignedRun {
 }
 
 /// What verifying the whole store found.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerReport {
     /// True when everything holds.
@@ -215,20 +216,20 @@ pub struct LedgerReport {
     /// Records checked, of every run in the store.
     pub records: u64,
     /// The first entry that does not hold. Runs are not checked then.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_bad: Option<BadRecord>,
     /// Runs that the ledger names and the store no longer has.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_runs: Vec<RunId>,
     /// How many runs do not hold.
     pub bad: u64,
     /// Those runs, with the first bad record of each.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_runs: Vec<BadRun>,
     /// How many runs have records that were found unsigned after a crash.
     pub unsigned: u64,
     /// Those records. Nothing contradicts them, and nothing proves them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsigned_runs: Vec<UnsignedRun>,
     /// Runs that had no entry when a later process started, and were sealed then because this program had written
     /// their end. A crash leaves a few; many mean that somebody removed entries.

@@ -8,12 +8,14 @@ mod tools;
 pub use compiled::{CompiledPlan, CompiledStep};
 pub use summary::PlanSummary;
 
+use schemars::JsonSchema;
 use super::{
     reference::{self, Reference, Root},
     scheduler::{StepShape, topological_order},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
+    borrow::Cow,
     collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
@@ -21,7 +23,7 @@ use toolyard_catalog::{EffectivePolicy, Snapshot, ToolEntry};
 use toolyard_protocol::{ActionPlan, ErrorCode, Failure, Idempotency, OnError, RetryPolicy, Step, canonical};
 
 /// What the check found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckReport {
     /// True when the plan can be run.
@@ -55,16 +57,16 @@ impl CheckReport {
 }
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Issue {
     /// `schema`, `tool`, `dependency`, `path`, `argument`, `limit`, `risk-mismatch`, `safety`, `performance`, `placeholder`.
     #[serde(rename = "type")]
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// JSON Pointer into the plan.
     pub path: String,
     /// The step.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// What is wrong, and with what.
     pub message: String,
@@ -115,13 +117,13 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn error(&mut self, kind: &'static str, path: String, step: Option<&Step>, message: String) {
         if self.errors.len() < 100 {
-            self.errors.push(Issue { kind, path, step: step.map(|s| s.id.to_string()), message });
+            self.errors.push(Issue { kind: kind.into(), path, step: step.map(|s| s.id.to_string()), message });
         }
     }
 
     fn warn(&mut self, kind: &'static str, path: String, step: Option<&Step>, message: String) {
         if self.warnings.len() < 100 {
-            self.warnings.push(Issue { kind, path, step: step.map(|s| s.id.to_string()), message });
+            self.warnings.push(Issue { kind: kind.into(), path, step: step.map(|s| s.id.to_string()), message });
         }
     }
 

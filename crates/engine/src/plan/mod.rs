@@ -21,4 +21,4 @@ pub use parse::parse_plan;
 pub use recovery::Recovered;
 pub use report::{Deviation, IterationReport, RunReport, StepReport};
 pub use runs::{Consent, DryRunReport, PlanRequest, ReplayReport, StartedRun};
-pub use undo::UndoPlan;
+pub use undo::{NotUndoable, UndoPlan};

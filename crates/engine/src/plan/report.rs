@@ -1,5 +1,6 @@
 //! What a run did, for whoever asked for it.
 
+use schemars::JsonSchema;
 use super::scheduler::StepState;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,7 @@ use serde_json::{Map, Value};
 use toolyard_protocol::{Effects, Failure, PlanOutputs, ResultStatus, RunId, RunStatus, Step, StepId, ToolResult};
 
 /// A run's outcome.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunReport {
     /// The run.
@@ -37,7 +38,7 @@ pub struct RunReport {
 }
 
 /// Predicted and observed effects that do not match.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Deviation {
     /// Predicted, not observed.
@@ -47,7 +48,7 @@ pub struct Deviation {
 }
 
 /// A step's outcome.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepReport {
     /// The step.
@@ -77,7 +78,7 @@ pub struct StepReport {
 }
 
 /// One iteration's outcome: also what `$steps.<id>.results` holds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IterationReport {
     /// Position.

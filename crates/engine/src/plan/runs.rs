@@ -1,5 +1,6 @@
 //! Running plans: the engine's functions for whole runs.
 
+use schemars::JsonSchema;
 use super::{
     check::{self, CheckReport, CompiledPlan},
     executor::{Ended, Executor, Mode},
@@ -76,7 +77,7 @@ pub struct StartedRun {
 }
 
 /// What a dry run predicts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DryRunReport {
     /// `finished` when every step could be predicted to succeed.
@@ -99,7 +100,7 @@ pub struct DryRunReport {
 }
 
 /// What a replay found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplayReport {
     /// The run that was replayed.

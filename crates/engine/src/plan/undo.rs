@@ -1,25 +1,26 @@
 //! Taking a run back: a plan of inverse calls, guarded by the etags the run left behind.
 
+use schemars::JsonSchema;
 use super::memo::{CallKey, Recorded};
 use crate::{Engine, InverseCall, view};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toolyard_protocol::{ActionPlan, CallId, ErrorCode, Failure, RiskLevel, RunId, RunStatus, Step, StepId};
 
 /// The plan that takes a run back, and what it cannot take back.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UndoPlan {
     /// The run to be taken back.
     pub run_id: RunId,
     /// The plan; absent when there is nothing to take back.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<ActionPlan>,
     /// Calls that cannot be taken back, and why.
     pub not_undoable: Vec<NotUndoable>,
 }
 
 /// A call that cannot be taken back.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NotUndoable {
     /// The call.

@@ -12,7 +12,7 @@ pub(crate) mod seats;
 
 use crate::{
     auth::{self, Origin, Unattributed},
-    hub::{Gateway, Lane},
+    gateway::Gateway,
 };
 use axum::{
     body::{Body, HttpBody},
@@ -24,6 +24,7 @@ use body::{Received, Unread};
 use seats::{NoSeat, Seat};
 use serde::Serialize;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
+use toolyard_service::Lane;
 
 /// Who may ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -236,7 +237,7 @@ struct RefusalReason<'a> {
     r#type: &'a str,
 }
 
-fn refusal(status: StatusCode, message: &str, kind: &str) -> Response {
+pub(crate) fn refusal(status: StatusCode, message: &str, kind: &str) -> Response {
     let body = serde_json::to_vec(&Refusal { error: RefusalReason { message, r#type: kind } }).unwrap_or_default();
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;

@@ -4,7 +4,7 @@
 //! and a client that goes away does not take its work with it.
 
 use super::{
-    frame::{self, BadFrame, EventBody, Payload, RpcError},
+    frame::{self, BadFrame},
     handshake,
     heard::Heard,
     trace,
@@ -12,7 +12,8 @@ use super::{
 use crate::{
     admission::seats::Seat,
     auth::Origin,
-    hub::{Connection, Gateway, Lane, Out, Outgoing, Permit, Place, QueuedPlace},
+    gateway::Gateway,
+    places::{Permit, Place, QueuedPlace, Share},
     rpc,
     settings::{
         HANDSHAKE_TIMEOUT, MAX_EXPRESS_PER_CONNECTION, MAX_PAYLOAD_BYTES, MAX_REQUESTS_PER_CONNECTION,
@@ -21,7 +22,8 @@ use crate::{
 };
 use futures_util::{FutureExt, Sink, SinkExt, Stream, StreamExt};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use std::{
     panic::AssertUnwindSafe,
     sync::{
@@ -32,6 +34,10 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio_websockets::{CloseCode, Error, Message, WebSocketStream};
+use toolyard_service::{
+    Lane, RpcError,
+    hub::{Connection, EventBody, Out, Outgoing},
+};
 use tracing::Instrument;
 
 /// The longest reason a close frame can carry.
@@ -47,6 +53,23 @@ const MAX_IN_A_ROW: u32 = 16;
 /// Consecutive calls with the wrong role before the connection is closed.
 const MAX_WRONG_ROLE: u32 = 10;
 
+/// The event `connect.challenge`.
+#[derive(Serialize)]
+struct Challenge<'a> {
+    nonce: &'a str,
+    ts: i64,
+    capabilities: [&'a str; 0],
+}
+
+/// A client that is in, with what is counted of it.
+struct Client {
+    connection: Arc<Connection>,
+    share: Share,
+    /// Requests under way in the ordinary and the waiting lane, and in the express lane.
+    in_flight: AtomicUsize,
+    express_in_flight: AtomicUsize,
+}
+
 /// Why a connection ends.
 enum End {
     /// The peer is gone, or broke the protocol and has been told.
@@ -61,7 +84,7 @@ pub(crate) async fn serve<S>(mut socket: WebSocketStream<Heard<S>>, gateway: Gat
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stop = gateway.inner.stop.clone();
+    let stop = gateway.stop().clone();
     let greeted = tokio::select! {
         greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, greet(&mut socket, &gateway, &origin, &seat)) => {
             greeted.unwrap_or_else(|_| Err(End::Close(1000, "handshake timeout".to_owned())))
@@ -88,14 +111,14 @@ where
             end = reading => end,
             end = writing => end,
             () = connection.outbox.overflow.cancelled() => {
-                gateway.inner.metrics.slow_consumer();
+                gateway.hub().metrics().slow_consumer();
                 tracing::warn!(connection = %connection.id, "closed: the client does not read");
                 End::Close(1008, "slow consumer".to_owned())
             }
             () = connection.stop.cancelled() => End::Close(1001, "going away".to_owned()),
         }
     };
-    gateway.dismiss(&connection);
+    gateway.hub().dismiss(&connection);
     let Ok(mut socket) = sink.reunite(stream) else { return };
     if let End::Close(code, reason) = end {
         close(&mut socket, code, &reason).await;
@@ -111,7 +134,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     seat: &Seat,
 ) -> Result<(Arc<Connection>, Outgoing), End> {
     let nonce = uuid::Uuid::new_v4().to_string();
-    let challenge = json!({"nonce": nonce, "ts": Timestamp::now().as_millisecond(), "capabilities": []});
+    let challenge = Challenge { nonce: &nonce, ts: Timestamp::now().as_millisecond(), capabilities: [] };
     let challenge = frame::event(&EventBody::new("connect.challenge", &challenge), None);
     socket.send(Message::text(challenge)).await.map_err(|_| End::Gone)?;
     let mut control_frames = 0;
@@ -137,7 +160,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         Err(BadFrame::NotJson) => return Err(End::Close(1000, "the first frame is not JSON".to_owned())),
         Err(BadFrame::NotARequest { .. }) => return Err(End::Close(1008, "invalid request frame".to_owned())),
     };
-    let id = Value::String(request.id);
+    let id = request.id;
     let welcome = if request.method == "connect" {
         handshake::connect(gateway, origin, &nonce, request.params).await
     } else {
@@ -149,18 +172,18 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
             if seat.prove_socket().is_err() {
                 return Err(End::Gone);
             }
-            let (admitted, auth) = welcome.into_parts();
+            let handshake::Welcome { admitted, auth } = welcome;
             let hello = handshake::hello(gateway, &admitted, auth).await;
-            let (connection, outgoing) = gateway.admit(admitted, socket.get_ref().last());
-            let hello = frame::response(&id, &Ok(hello.into()));
+            let (connection, outgoing) = gateway.hub().admit(admitted, socket.get_ref().last());
+            let hello = frame::response(&id, &hello);
             if socket.send(Message::text(hello)).await.is_err() {
-                gateway.dismiss(&connection);
+                gateway.hub().dismiss(&connection);
                 return Err(End::Gone);
             }
             Ok((connection, outgoing))
         }
         Err(refusal) => {
-            gateway.inner.metrics.refused(refusal.code());
+            gateway.hub().metrics().refused(refusal.code());
             let (close, message) = (refusal.close, refusal.error.message.clone());
             let _ = socket.send(Message::text(frame::response(&id, &Err(refusal.error)))).await;
             Err(End::Close(close, message))
@@ -174,6 +197,12 @@ async fn read(
     connection: &Arc<Connection>,
 ) -> End {
     let (mut wrong_role, mut in_a_row) = (0, 0u32);
+    let client = Arc::new(Client {
+        share: Share::new(&connection.principal, &connection.id),
+        in_flight: AtomicUsize::new(0),
+        express_in_flight: AtomicUsize::new(0),
+        connection: connection.clone(),
+    });
     while let Some(message) = stream.next().await {
         // A client that sends very much at once gets its answers meanwhile.
         in_a_row = in_a_row.wrapping_add(1);
@@ -188,16 +217,16 @@ async fn read(
             let bytes = message.into_payload();
             match frame::read(&bytes) {
                 Ok(request) => {
-                    if let Some(needed) = rpc::wrong_role(connection, &request.method) {
+                    if let Some(needed) = rpc::wrong_role(gateway, connection, &request.method) {
                         wrong_role += 1;
-                        answer(connection, &Value::String(request.id), &Err(needed));
+                        answer(connection, &request.id, &Err(needed));
                         if wrong_role > MAX_WRONG_ROLE {
                             return End::Close(1008, "repeated unauthorized calls".to_owned());
                         }
                         continue;
                     }
                     wrong_role = 0;
-                    start(gateway, connection, request, bytes.len());
+                    start(gateway, &client, request, bytes.len());
                 }
                 // As the real gateway does: a client that sends no JSON gets no answer.
                 Err(BadFrame::NotJson) => {}
@@ -221,14 +250,15 @@ fn broken(error: &Error) -> End {
 
 /// Starts a request, or says that there are too many. One that can be answered at once is; any other goes on in a task
 /// of its own.
-fn start(gateway: &Gateway, connection: &Arc<Connection>, request: frame::Request, bytes: usize) {
-    let busy = |what: &str| RpcError::unavailable(format!("too many requests {what}"), 500);
-    let id = Value::String(request.id.clone());
-    let lane = Lane::of(&request.method);
-    let Some(under_way) = UnderWay::begin(connection, lane) else {
+fn start(gateway: &Gateway, client: &Arc<Client>, request: frame::Request, bytes: usize) {
+    let connection = &client.connection;
+    let busy = |what: &str| RpcError::busy(format!("too many requests {what}"), 500);
+    let id = request.id.clone();
+    let lane = gateway.service().methods().lane(&request.method);
+    let Some(under_way) = UnderWay::begin(client, lane) else {
         return answer(connection, &id, &Err(busy("on this connection")));
     };
-    let Some(place) = gateway.place(&connection.share, lane, bytes) else {
+    let Some(place) = gateway.place(&client.share, lane, bytes) else {
         return answer(connection, &id, &Err(busy("are waiting to start")));
     };
     let (gateway, connection) = (gateway.clone(), connection.clone());
@@ -238,7 +268,7 @@ fn start(gateway: &Gateway, connection: &Arc<Connection>, request: frame::Reques
             Place::Now(permit) => Some(permit),
             Place::Queued(place) => turn(&gateway, &connection, &request, place).await,
         };
-        let _queued = QueuedCall { connection: &connection, id: id.as_str().unwrap_or_default() };
+        let _queued = QueuedCall { connection: &connection, id: &id };
         match request.traceparent.as_deref().and_then(trace::parse) {
             None => respond(&gateway, &connection, &id, request).await,
             Some(trace) => {
@@ -290,27 +320,28 @@ async fn turn(
     }
 }
 
-async fn respond(gateway: &Gateway, connection: &Arc<Connection>, id: &Value, request: frame::Request) {
+async fn respond(gateway: &Gateway, connection: &Arc<Connection>, id: &str, request: frame::Request) {
     let began = Instant::now();
-    let answered = AssertUnwindSafe(rpc::dispatch(gateway, connection, id, request)).catch_unwind().await;
+    let early = |first: Box<RawValue>| answer(connection, &id, &Ok(first));
+    let answered = AssertUnwindSafe(rpc::dispatch(gateway, connection, request, &early)).catch_unwind().await;
     let (method, outcome) = answered.unwrap_or_else(|_| {
         tracing::error!("a request made its method panic");
-        ("unknown", Err(RpcError::new("UNAVAILABLE", "the method failed unexpectedly")))
+        ("unknown", Err(RpcError::unavailable("the method failed unexpectedly")))
     });
     let word = if outcome.is_ok() { "ok" } else { "error" };
-    answer(connection, id, &outcome);
-    gateway.inner.metrics.answered(method, word, began.elapsed());
+    answer(connection, &id, &outcome);
+    gateway.hub().metrics().answered(method, word, began.elapsed());
 }
 
 /// Counts a request of a connection. A connection full of hung calls can still cancel them and answer approvals.
 struct UnderWay {
-    connection: Arc<Connection>,
+    client: Arc<Client>,
     lane: Lane,
 }
 
 impl UnderWay {
-    fn begin(connection: &Arc<Connection>, lane: Lane) -> Option<Self> {
-        let under_way = Self { connection: connection.clone(), lane };
+    fn begin(client: &Arc<Client>, lane: Lane) -> Option<Self> {
+        let under_way = Self { client: client.clone(), lane };
         let (count, most) = under_way.count();
         // Dropping it gives the place back.
         (count.fetch_add(1, Ordering::AcqRel) < most).then_some(under_way)
@@ -318,8 +349,8 @@ impl UnderWay {
 
     fn count(&self) -> (&AtomicUsize, usize) {
         match self.lane {
-            Lane::Express => (&self.connection.express_in_flight, MAX_EXPRESS_PER_CONNECTION),
-            Lane::Ordinary | Lane::Waiting => (&self.connection.in_flight, MAX_REQUESTS_PER_CONNECTION),
+            Lane::Express => (&self.client.express_in_flight, MAX_EXPRESS_PER_CONNECTION),
+            Lane::Ordinary | Lane::Waiting => (&self.client.in_flight, MAX_REQUESTS_PER_CONNECTION),
         }
     }
 }
@@ -331,7 +362,7 @@ impl Drop for UnderWay {
 }
 
 /// Queues a response.
-pub(crate) fn answer(connection: &Connection, id: &Value, outcome: &Result<Payload, RpcError>) {
+fn answer(connection: &Connection, id: &impl Serialize, outcome: &Result<Box<RawValue>, RpcError>) {
     connection.outbox.send(Out::Frame(frame::response(id, outcome)));
 }
 

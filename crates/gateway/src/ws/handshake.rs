@@ -1,75 +1,118 @@
 //! The first frame: `connect` in, `hello-ok` or a refusal out. Decides who a client is and what it may ask for.
 
-use super::{
-    frame::RpcError,
-    params::{Field, Kind, check, count, text, texts},
-};
-use crate::{
-    auth::{Origin, same_secret},
-    devices::{Device, Signed},
-    hub::{Admitted, ClientInfo, Gateway, NodeSurface},
-    settings::{MAX_BUFFERED_BYTES, MAX_PAYLOAD_BYTES, SIGNATURE_SKEW_MS},
-};
+mod hello;
+
+pub(crate) use hello::hello;
+
+use crate::{auth::Origin, gateway::Gateway, settings::SIGNATURE_SKEW_MS};
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
-use toolyard_engine::authority::holds;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{collections::BTreeMap, sync::LazyLock};
+use toolyard_engine::{authority::holds, store::StoreError};
+use toolyard_service::{
+    AnyJson, Object, RpcError,
+    devices::{Device, Signed, same_secret},
+    hub::{Admitted, ClientInfo, NodeSurface},
+    params::{self, Checker, Count, Text},
+};
 
 /// The protocol spoken here.
 const PROTOCOL: u64 = 4;
 /// The oldest one that nodes and probes may still ask for.
 const OLDEST_PROTOCOL: u64 = 3;
+/// How long a client waits before it tries to pair again where too many devices wait.
+const PAIRING_RETRY_MS: u64 = 60_000;
+/// How long a client waits before it tries again where the store does not answer.
+const STORE_RETRY_MS: u64 = 1000;
 
-/// Wider than the real gateway's in one way: any client id and mode is taken, since neither gives any right.
-const CONNECT: &[Field] = &[
-    Field::required("minProtocol", Kind::Count),
-    Field::required("maxProtocol", Kind::Count),
-    Field::required(
-        "client",
-        Kind::Fields(&[
-            Field::required("id", Kind::TextUpTo(128)),
-            Field::required("version", Kind::TextUpTo(128)),
-            Field::required("platform", Kind::TextUpTo(128)),
-            Field::required("mode", Kind::TextUpTo(64)),
-            Field::optional("displayName", Kind::TextUpTo(128)),
-            Field::optional("buildId", Kind::TextUpTo(96)),
-            Field::optional("deviceFamily", Kind::TextUpTo(128)),
-            Field::optional("modelIdentifier", Kind::TextUpTo(128)),
-            Field::optional("timeZone", Kind::TextUpTo(64)),
-            Field::optional("instanceId", Kind::TextUpTo(128)),
-        ]),
-    ),
-    Field::optional("caps", Kind::Texts),
-    Field::optional("commands", Kind::Texts),
-    Field::optional("permissions", Kind::Flags),
-    Field::optional("pathEnv", Kind::AnyText),
-    Field::optional("role", Kind::Text),
-    Field::optional("scopes", Kind::Texts),
-    Field::optional(
-        "device",
-        Kind::Fields(&[
-            Field::required("id", Kind::TextUpTo(128)),
-            Field::required("publicKey", Kind::TextUpTo(128)),
-            Field::required("signature", Kind::TextUpTo(256)),
-            Field::required("signedAt", Kind::Count),
-            Field::required("nonce", Kind::TextUpTo(128)),
-        ]),
-    ),
-    Field::optional(
-        "auth",
-        Kind::Fields(&[
-            Field::optional("token", Kind::AnyText),
-            Field::optional("password", Kind::AnyText),
-            Field::optional("deviceToken", Kind::AnyText),
-            Field::optional("bootstrapToken", Kind::AnyText),
-            Field::optional("approvalRuntimeToken", Kind::AnyText),
-            Field::optional("agentRuntimeIdentityToken", Kind::AnyText),
-        ]),
-    ),
-    Field::optional("locale", Kind::AnyText),
-    Field::optional("userAgent", Kind::AnyText),
-    Field::optional("workerRuns", Kind::Any),
-    Field::optional("computerUse", Kind::Any),
-];
+/// What `connect` says. Wider than the real gateway's in one way: any client id and mode is taken, since neither gives any
+/// right.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Connect {
+    min_protocol: Count,
+    max_protocol: Count,
+    client: ClientParams,
+    #[serde(default)]
+    caps: Vec<String>,
+    #[serde(default)]
+    commands: Vec<String>,
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, bool>")]
+    permissions: Object,
+    path_env: Option<String>,
+    role: Option<Text>,
+    #[serde(default)]
+    scopes: Vec<String>,
+    device: Option<DeviceParams>,
+    #[serde(default)]
+    auth: AuthParams,
+    locale: Option<String>,
+    user_agent: Option<String>,
+    #[serde(rename = "workerRuns")]
+    _worker_runs: Option<AnyJson>,
+    #[serde(rename = "computerUse")]
+    _computer_use: Option<AnyJson>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ClientParams {
+    #[schemars(length(max = 128))]
+    id: Text,
+    #[schemars(length(max = 128))]
+    version: Text,
+    #[schemars(length(max = 128))]
+    platform: Text,
+    #[schemars(length(max = 64))]
+    mode: Text,
+    #[schemars(length(max = 128))]
+    display_name: Option<Text>,
+    #[schemars(length(max = 96))]
+    build_id: Option<Text>,
+    #[schemars(length(max = 128))]
+    device_family: Option<Text>,
+    #[schemars(length(max = 128))]
+    model_identifier: Option<Text>,
+    #[schemars(length(max = 64))]
+    time_zone: Option<Text>,
+    #[schemars(length(max = 128))]
+    instance_id: Option<Text>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DeviceParams {
+    #[schemars(length(max = 128))]
+    id: Text,
+    #[schemars(length(max = 128))]
+    public_key: Text,
+    #[schemars(length(max = 256))]
+    signature: Text,
+    signed_at: Count,
+    #[schemars(length(max = 128))]
+    nonce: Text,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct AuthParams {
+    token: Option<String>,
+    password: Option<String>,
+    device_token: Option<String>,
+    bootstrap_token: Option<String>,
+    #[serde(rename = "approvalRuntimeToken")]
+    _approval_runtime_token: Option<String>,
+    #[serde(rename = "agentRuntimeIdentityToken")]
+    _agent_runtime_identity_token: Option<String>,
+}
+
+/// A text that says something.
+fn given(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.is_empty())
+}
 
 /// Why a client is not let in.
 pub(crate) struct Refusal {
@@ -81,22 +124,40 @@ impl Refusal {
     fn new(error: RpcError) -> Self {
         Self { error, close: 1008 }
     }
+
     fn unauthorized(message: &str, code: &str, reason: &str, next: &str) -> Self {
-        Self::new(RpcError::invalid(format!("unauthorized: {message}")).details(json!({
-            "code": code, "authReason": reason, "canRetryWithDeviceToken": false, "recommendedNextStep": next,
-        })))
+        Self::new(
+            RpcError::invalid(format!("unauthorized: {message}"))
+                .detail("code", code)
+                .detail("authReason", reason)
+                .detail("canRetryWithDeviceToken", false)
+                .detail("recommendedNextStep", next),
+        )
     }
+
     /// The word under which it is counted.
     pub(crate) fn code(&self) -> &str {
-        let code = self.error.details.as_ref().and_then(|d| d.get("code")).and_then(Value::as_str);
-        code.unwrap_or(self.error.code)
+        self.error.detail_text("code").unwrap_or(self.error.code)
     }
 }
 
 /// A client that is let in, and what it is told about itself.
 pub(crate) struct Welcome {
     pub(crate) admitted: Admitted,
-    auth: Value,
+    pub(crate) auth: ShownAuth,
+}
+
+/// What a client is told about its credential.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ShownAuth {
+    method: &'static str,
+    role: String,
+    scopes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    issued_at_ms: Option<i64>,
 }
 
 /// How a credential was right.
@@ -112,51 +173,117 @@ pub(crate) async fn connect(
     nonce: &str,
     params: Option<Value>,
 ) -> Result<Welcome, Refusal> {
-    let params = check("connect", params, CONNECT).map_err(Refusal::new)?;
-    let empty = Map::new();
-    let object = |key: &str| params.get(key).and_then(Value::as_object);
-    let client = read_client(object("client").unwrap_or(&empty));
-    let role = text(&params, "role").unwrap_or("operator");
-    check_protocol(&params, &client, role)?;
-    if !matches!(role, "operator" | "node") {
+    static CHECKER: LazyLock<Checker> = LazyLock::new(Checker::of::<Connect>);
+    let connect: Connect =
+        params::read("connect params", &CHECKER, params.unwrap_or_default()).map_err(Refusal::new)?;
+    let client = connect.client.info();
+    let role = connect.role.as_deref().unwrap_or("operator").to_owned();
+    check_protocol(&connect, &client, &role)?;
+    if !matches!(role.as_str(), "operator" | "node") {
         return Err(Refusal::new(RpcError::invalid("invalid role")));
     }
     if !origin.browser_allowed {
+        let message =
+            "origin not allowed (open the console from the gateway itself or allow it in gateway.allowedOrigins)";
         return Err(Refusal::new(
-            RpcError::invalid(
-                "origin not allowed (open the console from the gateway itself or allow it in gateway.allowedOrigins)",
-            )
-            .details(json!({"code": "CONTROL_UI_ORIGIN_NOT_ALLOWED", "reason": "origin not allowed"})),
+            RpcError::invalid(message)
+                .detail("code", "CONTROL_UI_ORIGIN_NOT_ALLOWED")
+                .detail("reason", "origin not allowed"),
         ));
     }
-    let scopes = texts(&params, "scopes");
-    let auth = object("auth").unwrap_or(&empty);
-    let given = |key: &str| text(auth, key).filter(|t| !t.is_empty());
-    let device = object("device").map(|device| {
+    let device = connect.device.as_ref().map(|device| device.verify(&connect, &client, &role, nonce)).transpose()?;
+    let auth = &connect.auth;
+    if given(&auth.token).or(given(&auth.password)).or(given(&auth.device_token)).is_none() {
+        return Err(without_credential(gateway, origin, auth, device.is_some()));
+    }
+    let proof = prove(gateway, origin, auth, device.as_ref(), &connect.scopes)?;
+    let method = match &proof {
+        Proof::Shared(method) => method,
+        Proof::Device(_) => "device-token",
+    };
+    let known = match (device, proof) {
+        (Some(_), Proof::Device(known)) => Some(*known),
+        (Some(device), Proof::Shared(_)) => Some(pair(gateway, origin, device, &connect.scopes).await?),
+        // The shared credential alone is enough on this machine; beyond it, an operator must have let the device in.
+        (None, _) if origin.is_local || !gateway.settings().require_device => None,
+        (None, _) => return Err(device_required()),
+    };
+    let token = known.as_ref().map(|device| gateway.service().devices().token(device)).transpose().map_err(broken)?;
+    let shown = ShownAuth {
+        method,
+        role: role.clone(),
+        scopes: connect.scopes.clone(),
+        device_token: token,
+        issued_at_ms: known.as_ref().map(|device| device.issued_at_ms),
+    };
+    tracing::debug!(
+        client = %client.id, mode = %client.mode, version = %client.version, address = %origin.address,
+        build = connect.client.build_id.as_deref(), locale = connect.locale, user_agent = connect.user_agent,
+        "a client is in"
+    );
+    // What an operator's client says it can do means nothing: it is never asked to.
+    let surface =
+        NodeSurface { commands: connect.commands, permissions: connect.permissions, path_env: connect.path_env };
+    let admitted = Admitted {
+        id: uuid::Uuid::now_v7().to_string(),
+        client,
+        node: (role == "node").then(|| Box::new(surface)),
+        role,
+        scopes: connect.scopes,
+        caps: connect.caps,
+        device: known.map(|device| device.device_id),
+        address: origin.address,
+    };
+    Ok(Welcome { admitted, auth: shown })
+}
+
+impl ClientParams {
+    fn info(&self) -> ClientInfo {
+        let maybe = |text: &Option<Text>| text.as_deref().map(str::to_owned);
+        ClientInfo {
+            id: self.id.to_string(),
+            mode: self.mode.to_string(),
+            version: self.version.to_string(),
+            platform: self.platform.to_string(),
+            device_family: maybe(&self.device_family),
+            model_identifier: maybe(&self.model_identifier),
+            time_zone: maybe(&self.time_zone),
+            display_name: maybe(&self.display_name),
+            instance_id: maybe(&self.instance_id),
+        }
+    }
+}
+
+impl DeviceParams {
+    /// The device, where its signature is right.
+    fn verify(&self, connect: &Connect, client: &ClientInfo, role: &str, nonce: &str) -> Result<Device, Refusal> {
         let now = Timestamp::now();
         let signed = Signed {
-            device_id: text(device, "id").unwrap_or_default(),
-            public_key: text(device, "publicKey").unwrap_or_default(),
-            signature: text(device, "signature").unwrap_or_default(),
-            signed_at_ms: i64::try_from(count(device, "signedAt").unwrap_or_default()).unwrap_or(i64::MAX / 2),
-            nonce: text(device, "nonce").unwrap_or_default(),
+            device_id: &self.id,
+            public_key: &self.public_key,
+            signature: &self.signature,
+            signed_at_ms: i64::try_from(self.signed_at.0).unwrap_or(i64::MAX / 2),
+            nonce: &self.nonce,
             client_id: &client.id,
             client_mode: &client.mode,
             role,
-            scopes: &scopes,
-            token: given("token").or_else(|| given("deviceToken")).unwrap_or_default(),
+            scopes: &connect.scopes,
+            token: given(&connect.auth.token).or(given(&connect.auth.device_token)).unwrap_or_default(),
             platform: &client.platform,
             device_family: client.device_family.as_deref().unwrap_or_default(),
         };
-        signed.verify(nonce, now.as_millisecond(), SIGNATURE_SKEW_MS).map(|()| Device {
-            device_id: signed.device_id.to_owned(),
-            public_key: signed.public_key.to_owned(),
+        signed.verify(nonce, now.as_millisecond(), SIGNATURE_SKEW_MS).map_err(|(code, reason, message)| {
+            Refusal::new(RpcError::invalid(message).detail("code", code).detail("reason", reason))
+        })?;
+        Ok(Device {
+            device_id: self.id.to_string(),
+            public_key: self.public_key.to_string(),
             client_id: client.id.clone(),
             client_mode: client.mode.clone(),
             platform: client.platform.clone(),
             display_name: client.display_name.clone(),
             role: role.to_owned(),
-            scopes: scopes.clone(),
+            scopes: connect.scopes.clone(),
             approved_by: "local".to_owned(),
             created_at_ms: now.as_millisecond(),
             issued_at_ms: now.as_millisecond(),
@@ -164,112 +291,52 @@ pub(crate) async fn connect(
             generation: now.as_microsecond().unsigned_abs(),
             narrowed: None,
         })
-    });
-    let device = device.transpose().map_err(|(code, reason, message)| {
-        Refusal::new(RpcError::invalid(message).details(json!({"code": code, "reason": reason})))
-    })?;
-    if given("token").is_none() && given("password").is_none() && given("deviceToken").is_none() {
-        return Err(match device {
-            None => device_required(),
-            Some(_) if given("bootstrapToken").is_some() => {
-                // Setup codes are not issued here, so that no code is a right one.
-                gateway.inner.guesses.wrong(origin);
-                Refusal::unauthorized(
-                    "bootstrap token invalid or expired (pair with the gateway token instead)",
-                    "AUTH_BOOTSTRAP_TOKEN_INVALID",
-                    "bootstrap_token_invalid",
-                    "update_auth_credentials",
-                )
-            }
-            Some(_) => Refusal::unauthorized(
-                "gateway token missing (provide gateway auth token)",
-                "AUTH_TOKEN_MISSING",
-                "token_missing",
-                "update_auth_configuration",
-            ),
-        });
-    }
-    let proof = prove(gateway, origin, auth, device.as_ref(), &scopes)?;
-    let method = match &proof {
-        Proof::Shared(method) => method,
-        Proof::Device(_) => "device-token",
-    };
-    let mut shown = json!({"method": method, "role": role, "scopes": scopes});
-    let device_id = match (device, proof) {
-        (Some(_), Proof::Device(known)) => {
-            show_token(gateway, &known, &mut shown)?;
-            Some(known.device_id)
-        }
-        (Some(device), Proof::Shared(_)) => {
-            let known = pair(gateway, origin, device, &scopes).await?;
-            show_token(gateway, &known, &mut shown)?;
-            Some(known.device_id)
-        }
-        // The shared credential alone is enough on this machine; beyond it, an operator must have let the device in.
-        (None, _) if origin.is_local || !gateway.settings().require_device => None,
-        (None, _) => return Err(device_required()),
-    };
-    // What an operator's client says it can do means nothing: it is never asked to.
-    let node = (role == "node").then(|| {
-        Box::new(NodeSurface {
-            commands: texts(&params, "commands"),
-            permissions: object("permissions").cloned().unwrap_or_default(),
-            path_env: text(&params, "pathEnv").map(str::to_owned),
-        })
-    });
-    tracing::debug!(
-        client = %client.id, mode = %client.mode, version = %client.version, address = %origin.address,
-        build = text(object("client").unwrap_or(&empty), "buildId"), locale = text(&params, "locale"),
-        user_agent = text(&params, "userAgent"), "a client is in"
-    );
-    let admitted = Admitted {
-        id: uuid::Uuid::now_v7().to_string(),
-        client,
-        role: role.to_owned(),
-        scopes,
-        caps: texts(&params, "caps"),
-        device: device_id,
-        address: origin.address,
-        node,
-    };
-    Ok(Welcome { admitted, auth: shown })
-}
-
-fn read_client(client: &Map<String, Value>) -> ClientInfo {
-    let own = |key: &str| text(client, key).unwrap_or_default().to_owned();
-    let maybe = |key: &str| text(client, key).map(str::to_owned);
-    ClientInfo {
-        id: own("id"),
-        mode: own("mode"),
-        version: own("version"),
-        platform: own("platform"),
-        device_family: maybe("deviceFamily"),
-        model_identifier: maybe("modelIdentifier"),
-        time_zone: maybe("timeZone"),
-        display_name: maybe("displayName"),
-        instance_id: maybe("instanceId"),
     }
 }
 
-fn check_protocol(params: &Map<String, Value>, client: &ClientInfo, role: &str) -> Result<(), Refusal> {
-    let least = count(params, "minProtocol").unwrap_or_default();
-    let most = count(params, "maxProtocol").unwrap_or_default();
+/// The refusal of a client that shows no credential.
+fn without_credential(gateway: &Gateway, origin: &Origin, auth: &AuthParams, has_device: bool) -> Refusal {
+    if !has_device {
+        return device_required();
+    }
+    if given(&auth.bootstrap_token).is_none() {
+        return Refusal::unauthorized(
+            "gateway token missing (provide gateway auth token)",
+            "AUTH_TOKEN_MISSING",
+            "token_missing",
+            "update_auth_configuration",
+        );
+    }
+    // Setup codes are not issued here, so that no code is a right one.
+    gateway.inner.guesses.wrong(origin);
+    Refusal::unauthorized(
+        "bootstrap token invalid or expired (pair with the gateway token instead)",
+        "AUTH_BOOTSTRAP_TOKEN_INVALID",
+        "bootstrap_token_invalid",
+        "update_auth_credentials",
+    )
+}
+
+fn check_protocol(connect: &Connect, client: &ClientInfo, role: &str) -> Result<(), Refusal> {
+    let (least, most) = (connect.min_protocol.0, connect.max_protocol.0);
     let lenient = client.mode == "probe" || (role == "node" && client.mode == "node");
     let oldest = if lenient { OLDEST_PROTOCOL } else { PROTOCOL };
     if least <= most && least <= PROTOCOL && most >= oldest {
         return Ok(());
     }
-    let error = RpcError::invalid("protocol mismatch").details(json!({
-        "code": "PROTOCOL_MISMATCH", "clientMinProtocol": least, "clientMaxProtocol": most,
-        "expectedProtocol": PROTOCOL, "minimumProbeProtocol": OLDEST_PROTOCOL,
-    }));
+    let error = RpcError::invalid("protocol mismatch")
+        .detail("code", "PROTOCOL_MISMATCH")
+        .detail("clientMinProtocol", least)
+        .detail("clientMaxProtocol", most)
+        .detail("expectedProtocol", PROTOCOL)
+        .detail("minimumProbeProtocol", OLDEST_PROTOCOL);
     Err(Refusal { error, close: 1002 })
 }
 
 fn prove(
     gateway: &Gateway,
     origin: &Origin,
-    auth: &Map<String, Value>,
+    auth: &AuthParams,
     device: Option<&Device>,
     scopes: &[String],
 ) -> Result<Proof, Refusal> {
@@ -285,18 +352,17 @@ fn prove(
         refusal.error.retry_after_ms = Some(wait.as_millis() as u64);
         return Err(refusal);
     }
-    let given = |key: &str| text(auth, key).filter(|t| !t.is_empty());
-    for (key, method) in [("token", "token"), ("password", "password")] {
-        if given(key).is_some_and(|shown| same_secret(shown, &gateway.settings().token)) {
+    for (shown, method) in [(&auth.token, "token"), (&auth.password, "password")] {
+        if given(shown).is_some_and(|shown| same_secret(shown, &gateway.settings().token)) {
             guesses.right(origin);
             return Ok(Proof::Shared(method));
         }
     }
     if let Some(device) = device
-        && let Some(shown) = given("deviceToken").or_else(|| given("token"))
-        && let Some(known) = gateway.inner.devices.get(&device.device_id).map_err(broken)?
+        && let Some(shown) = given(&auth.device_token).or(given(&auth.token))
+        && let Some(known) = gateway.service().devices().get(&device.device_id).map_err(broken)?
         && known.role == device.role
-        && gateway.inner.devices.is_token(&known, shown).map_err(broken)?
+        && gateway.service().devices().is_token(&known, shown).map_err(broken)?
     {
         if !scopes.iter().all(|scope| holds(known.token_scopes(), scope)) {
             return Err(Refusal::unauthorized(
@@ -311,14 +377,14 @@ fn prove(
     }
     guesses.wrong(origin);
     tracing::info!(address = %origin.address, "a client showed a wrong credential");
-    Err(if given("token").is_some() {
+    Err(if given(&auth.token).is_some() {
         Refusal::unauthorized(
             "gateway token mismatch (provide gateway auth token)",
             "AUTH_TOKEN_MISMATCH",
             "token_mismatch",
             "update_auth_credentials",
         )
-    } else if given("password").is_some() {
+    } else if given(&auth.password).is_some() {
         Refusal::unauthorized(
             "gateway password mismatch (provide gateway auth password)",
             "AUTH_PASSWORD_MISMATCH",
@@ -337,7 +403,7 @@ fn prove(
 
 /// A device with the shared credential: on this machine it is let in at once, from elsewhere an operator decides.
 async fn pair(gateway: &Gateway, origin: &Origin, device: Device, scopes: &[String]) -> Result<Device, Refusal> {
-    let devices = &gateway.inner.devices;
+    let devices = gateway.service().devices();
     let known = devices.get(&device.device_id).map_err(broken)?.filter(|known| known.role == device.role);
     let covered = |known: &Device| scopes.iter().all(|scope| holds(&known.scopes, scope));
     match known {
@@ -348,77 +414,25 @@ async fn pair(gateway: &Gateway, origin: &Origin, device: Device, scopes: &[Stri
             let request = devices
                 .request(device, origin.address.to_string())
                 .await
-                .map_err(|failure| Refusal::new(RpcError::unavailable(failure.message, 60_000)))?;
-            Err(Refusal::new(RpcError::new("NOT_PAIRED", "pairing required").details(json!({
-                "code": "PAIRING_REQUIRED", "reason": reason, "requestId": request.request_id,
-                "deviceId": request.device.device_id, "recommendedNextStep": "approve_device",
-            }))))
+                .map_err(|failure| Refusal::new(RpcError::busy(failure.message, PAIRING_RETRY_MS)))?;
+            Err(Refusal::new(
+                RpcError::new("NOT_PAIRED", "pairing required")
+                    .detail("code", "PAIRING_REQUIRED")
+                    .detail("reason", reason)
+                    .detail("requestId", request.request_id)
+                    .detail("deviceId", request.device.device_id)
+                    .detail("recommendedNextStep", "approve_device"),
+            ))
         }
     }
-}
-
-fn show_token(gateway: &Gateway, device: &Device, shown: &mut Value) -> Result<(), Refusal> {
-    shown["deviceToken"] = gateway.inner.devices.token(device).map_err(broken)?.into();
-    shown["issuedAtMs"] = device.issued_at_ms.into();
-    Ok(())
 }
 
 fn device_required() -> Refusal {
-    Refusal::new(
-        RpcError::new("NOT_PAIRED", "device identity required").details(json!({"code": "DEVICE_IDENTITY_REQUIRED"})),
-    )
+    let error = RpcError::new("NOT_PAIRED", "device identity required");
+    Refusal::new(error.detail("code", "DEVICE_IDENTITY_REQUIRED"))
 }
 
-fn broken(error: toolyard_engine::store::StoreError) -> Refusal {
+fn broken(error: StoreError) -> Refusal {
     tracing::error!(%error, "the store did not answer during a handshake");
-    Refusal { error: RpcError::unavailable("the store does not answer", 1000), close: 1013 }
-}
-
-/// What a client is told when it is in.
-pub(crate) async fn hello(gateway: &Gateway, admitted: &Admitted, auth: Value) -> Value {
-    let (presence, health) = gateway.versions();
-    let events = crate::rpc::EVENTS;
-    let methods = crate::registry::gateway_names();
-    let mut hello = json!({
-        "type": "hello-ok", "protocol": PROTOCOL,
-        "server": {
-            "version": env!("CARGO_PKG_VERSION"), "buildId": concat!("toolyard-", env!("CARGO_PKG_VERSION")),
-            "bootId": gateway.inner.boot_id, "connId": admitted.id,
-        },
-        "features": {"methods": methods, "events": events, "capabilities": []},
-        "snapshot": {
-            "suspension": {"phase": "accepting"},
-            "presence": if holds(&admitted.scopes, "operator.read") { gateway.presence() } else { Vec::new() },
-            // Without its store a gateway has little to say about itself; a call will say why.
-            "health": crate::rpc::health::health(gateway).await.unwrap_or_else(|_| json!({})),
-            "stateVersion": {"presence": presence, "health": health},
-            "uptimeMs": gateway.service().uptime_ms(),
-            "sessionDefaults": {
-                "defaultAgentId": "main", "modelConfigured": false, "ownership": "sole", "selectionRequired": false,
-                "mainKey": "main", "mainSessionKey": "agent:main:main", "scope": "per-sender",
-            },
-        },
-        "auth": auth,
-        "policy": {
-            "maxPayload": MAX_PAYLOAD_BYTES, "maxBufferedBytes": MAX_BUFFERED_BYTES,
-            "tickIntervalMs": gateway.settings().tick.as_millis() as u64,
-        },
-    });
-    // Where things lie on this machine is nobody's business but its administrator's.
-    if holds(&admitted.scopes, "operator.admin") {
-        let snapshot = &mut hello["snapshot"];
-        if let Some(path) = &gateway.settings().config_path {
-            snapshot["configPath"] = path.as_str().into();
-        }
-        snapshot["stateDir"] = gateway.settings().state_path.as_str().into();
-        snapshot["authMode"] = "token".into();
-    }
-    hello
-}
-
-impl Welcome {
-    /// The client's part and what it is told about itself.
-    pub(crate) fn into_parts(self) -> (Admitted, Value) {
-        (self.admitted, self.auth)
-    }
+    Refusal { error: RpcError::busy("the store does not answer", STORE_RETRY_MS), close: 1013 }
 }

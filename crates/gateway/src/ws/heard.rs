@@ -4,32 +4,10 @@
 use std::{
     io,
     pin::Pin,
-    sync::{
-        Arc, LazyLock,
-        atomic::{AtomicU64, Ordering},
-    },
     task::{Context, Poll},
-    time::Instant,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-/// When a peer was last heard. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct LastHeard(Arc<AtomicU64>);
-
-impl LastHeard {
-    fn now() -> u64 {
-        BEGINNING.elapsed().as_millis() as u64
-    }
-
-    /// Whether nothing was heard since a moment.
-    pub(crate) fn is_before(&self, moment: Instant) -> bool {
-        let moment = moment.saturating_duration_since(*BEGINNING).as_millis() as u64;
-        self.0.load(Ordering::Relaxed) < moment
-    }
-}
+use toolyard_service::hub::LastHeard;
 
 /// A connection that notes when it was last heard.
 pub(crate) struct Heard<S> {
@@ -39,7 +17,7 @@ pub(crate) struct Heard<S> {
 
 impl<S> Heard<S> {
     pub(crate) fn new(inner: S) -> Self {
-        Self { inner, last: LastHeard(Arc::new(AtomicU64::new(LastHeard::now()))) }
+        Self { inner, last: LastHeard::default() }
     }
 
     pub(crate) fn last(&self) -> LastHeard {
@@ -52,7 +30,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
         if buf.filled().len() > before {
-            self.last.0.store(LastHeard::now(), Ordering::Relaxed);
+            self.last.note();
         }
         read
     }

@@ -4,6 +4,5 @@ pub(crate) mod connection;
 pub(crate) mod frame;
 pub(crate) mod handshake;
 pub(crate) mod heard;
-pub(crate) mod params;
 pub(crate) mod trace;
 pub(crate) mod upgrade;

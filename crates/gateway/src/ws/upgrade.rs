@@ -4,8 +4,8 @@ use super::{connection, heard::Heard};
 use crate::{
     admission::{Admitted, busy, seats::Seat},
     auth::Origin,
-    hub::Gateway,
-    settings::{MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_PREAUTH_BYTES},
+    gateway::Gateway,
+    settings::{MAX_CONNECTIONS, MAX_PREAUTH_BYTES},
 };
 use axum::{
     body::Body,
@@ -17,6 +17,7 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 use tokio_websockets::{Config, Limits, ServerBuilder, WebSocketStream};
+use toolyard_service::hub::MAX_BUFFERED_BYTES;
 
 /// RFC 6455, section 1.3.
 const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -53,7 +54,7 @@ pub(crate) fn open<F>(
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    if gateway.count() >= MAX_CONNECTIONS {
+    if gateway.hub().count() >= MAX_CONNECTIONS {
         return busy("too many connections; try again later");
     }
     let (mut request, origin, seat) = request.into_upgrade();

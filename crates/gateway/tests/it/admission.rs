@@ -17,10 +17,11 @@ use tokio::{
 use tokio_websockets::Message;
 use toolyard_engine::{BoxFuture, memory_store::MemoryStore};
 use toolyard_gateway::{
-    Lane, Settings,
+    Settings,
     admission::Rule,
     mount::{Endpoint, MountBody},
 };
+use toolyard_service::Lane;
 
 const SOON: Duration = Duration::from_secs(5);
 const BODY_WITHIN: Duration = Duration::from_millis(400);

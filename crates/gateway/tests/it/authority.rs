@@ -18,8 +18,9 @@ use toolyard_engine::{
     store::Lease,
     system_clock,
 };
-use toolyard_gateway::{Settings, registry};
+use toolyard_gateway::Settings;
 use toolyard_protocol::RunId;
+use toolyard_service::Role;
 
 fn missing(answer: &Value) -> (&str, &str) {
     let error = &answer["error"];
@@ -176,13 +177,14 @@ async fn every_method_with_every_scope_is_refused_or_answered_as_it_declares() {
     for scopes in SETS {
         let mut client = server.client(scopes, &[]).await;
         let undeclared = ["plans.approve", "plugins.grant", "no.such.method"].map(|name| (name, None));
-        let declared = registry::METHODS.iter().map(|method| (method.name, Some(method)));
+        let methods = server.service.methods();
+        let declared = methods.iter().map(|method| (method.name, Some(method)));
         for (name, method) in declared.chain(undeclared) {
-            if method.is_some_and(|method| method.role == registry::Role::Node) {
+            if method.is_some_and(|method| method.terms.role == Role::Node) {
                 continue;
             }
-            let on_gateway = method.filter(|method| method.is_on_gateway());
-            let demand = on_gateway.map_or(unknown, |method| method.demand);
+            let on_gateway = method.filter(|method| method.terms.is_on_gateway());
+            let demand = on_gateway.map_or(unknown, |method| method.terms.demand);
             let answer = client.call(name, json!({})).await;
             match authority::decide(&agent(scopes), &demand) {
                 Err(refusal) => {
@@ -251,11 +253,11 @@ async fn no_credential_without_the_scope_for_it_comes_to_a_consent() {
 async fn a_local_method_is_decided_by_the_same_table() {
     let server = Server::start().await;
     let service = &server.service;
-    for method in registry::METHODS.iter().filter(|method| method.is_local()) {
+    for method in service.methods().iter().filter(|method| method.terms.is_local()) {
         for scopes in SETS {
             let caller = agent(scopes);
             let answer = service.call(Arc::new(caller.clone()), method.name, json!({}), None).await;
-            if let Err(refusal) = authority::decide(&caller, &method.demand) {
+            if let Err(refusal) = authority::decide(&caller, &method.terms.demand) {
                 let failure = answer.expect_err(method.name);
                 assert_eq!(failure.message, refusal.message(), "{} {scopes:?}", method.name);
             }

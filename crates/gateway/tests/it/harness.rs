@@ -2,7 +2,7 @@
 
 use crate::bench_tools;
 use futures_util::{SinkExt, StreamExt};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::{net::SocketAddr, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -13,7 +13,8 @@ use toolyard_engine::{
     BoxFuture, CallRequest, Caller, Engine, EngineOptions, EngineParts, chain::Signer, memory_store::MemoryStore,
     store::Lease, system_clock,
 };
-use toolyard_gateway::{Gateway, Service, SessionTools, Settings, listen};
+use toolyard_gateway::{Gateway, Settings, listen};
+use toolyard_service::{ConfigAnswer, ProcessInfo, Service, SessionTools};
 use toolyard_mcp::{
     Asks, Implementation, McpServer, ServerParts,
     server::{Everything, Skills},
@@ -60,15 +61,19 @@ impl Server {
             options: EngineOptions::default(),
         });
         bench_tools::register(&engine);
-        let service = Service::new(engine.clone(), Map::new(), |lease| lease.pid != DEAD_PID);
+        let service = Service::new(engine.clone(), ProcessInfo::default(), |lease| lease.pid != DEAD_PID);
         let stop = CancellationToken::new();
-        let config = json!({
-            "path": "/nowhere/config.toml", "exists": false, "raw": "", "hash": "0", "parsed": {}, "config": {},
-            "valid": true, "issues": [], "warnings": [],
-        });
+        let config = ConfigAnswer {
+            path: "/nowhere/config.toml".to_owned(),
+            hash: "0".to_owned(),
+            parsed: json!({}),
+            config: json!({}),
+            valid: true,
+            ..ConfigAnswer::default()
+        };
         let address = Some("127.0.0.1".parse().unwrap());
         let settings = Settings {
-            config_path: config["path"].as_str().map(str::to_owned),
+            config_path: Some(config.path.clone()),
             config: std::sync::Arc::new(move || config.clone()),
             address,
             state_path: "/nowhere/state".to_owned(),

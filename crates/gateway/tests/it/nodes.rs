@@ -3,7 +3,7 @@
 use crate::harness::{Server, Ws, connect_params};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
-use toolyard_gateway::{Gateway, Unanswered};
+use toolyard_service::{Hub, Unanswered};
 
 const TIME: Duration = Duration::from_secs(60);
 
@@ -17,16 +17,16 @@ async fn node(server: &Server, commands: &[&str]) -> Ws {
     node
 }
 
-fn ask(gateway: &Gateway, command: &str, time: Duration) -> tokio::task::JoinHandle<Result<Value, Unanswered>> {
-    let (gateway, command) = (gateway.clone(), command.to_owned());
+fn ask(hub: &Hub, command: &str, time: Duration) -> tokio::task::JoinHandle<Result<Value, Unanswered>> {
+    let (hub, command) = (hub.clone(), command.to_owned());
     let params = Map::from_iter([("text".to_owned(), "é".into())]);
-    tokio::spawn(async move { gateway.ask_node(&command, &params, time).await })
+    tokio::spawn(async move { hub.ask_node(&command, &params, time).await })
 }
 
 #[tokio::test]
 async fn a_command_goes_to_the_node_that_has_it_and_its_answer_comes_back() {
     let server = Server::start().await;
-    assert_eq!(ask(&server.gateway, "editor.x", TIME).await.unwrap(), Err(Unanswered::Nobody));
+    assert_eq!(ask(server.gateway.hub(), "editor.x", TIME).await.unwrap(), Err(Unanswered::Nobody));
     let _older = node(&server, &["editor.x"]).await;
     let mut editor = node(&server, &["editor.x", "editor.y"]).await;
     let _other = node(&server, &["camera.snap"]).await;
@@ -44,7 +44,7 @@ async fn a_command_goes_to_the_node_that_has_it_and_its_answer_comes_back() {
             Err(Unanswered::Refused { code: "UNAVAILABLE".to_owned(), message: "the node gave no reason".to_owned() }),
         ),
     ] {
-        let asked = ask(&server.gateway, "editor.x", TIME);
+        let asked = ask(server.gateway.hub(), "editor.x", TIME);
         let question = editor.event("node.invoke.request").await["payload"].clone();
         assert_eq!((&question["command"], &question["paramsJSON"]), (&json!("editor.x"), &json!("{\"text\":\"é\"}")));
         assert_eq!(question["timeoutMs"], TIME.as_millis() as u64);
@@ -65,7 +65,7 @@ async fn only_the_node_that_was_asked_may_answer() {
     let mut other = node(&server, &["camera.snap"]).await;
     let mut editor = node(&server, &["editor.x"]).await;
     let mut operator = server.client(&["operator.admin"], &[]).await;
-    let asked = ask(&server.gateway, "editor.x", TIME);
+    let asked = ask(server.gateway.hub(), "editor.x", TIME);
     let question = editor.event("node.invoke.request").await["payload"].clone();
     let params = json!({"id": question["id"], "nodeId": question["nodeId"], "ok": true, "payload": {"forged": true}});
     let refused = operator.call("node.invoke.result", params.clone()).await;
@@ -88,10 +88,10 @@ async fn only_the_node_that_was_asked_may_answer() {
 async fn a_node_that_goes_or_says_nothing_is_told() {
     let server = Server::start().await;
     let mut editor = node(&server, &["editor.x"]).await;
-    let asked = ask(&server.gateway, "editor.x", Duration::from_millis(50));
+    let asked = ask(server.gateway.hub(), "editor.x", Duration::from_millis(50));
     editor.event("node.invoke.request").await;
     assert_eq!(asked.await.unwrap(), Err(Unanswered::TimedOut));
-    let asked = ask(&server.gateway, "editor.x", TIME);
+    let asked = ask(server.gateway.hub(), "editor.x", TIME);
     editor.event("node.invoke.request").await;
     drop(editor);
     assert_eq!(asked.await.unwrap(), Err(Unanswered::Gone));

@@ -79,7 +79,7 @@ async fn the_door_opens_behind_a_certificate_and_plain_text_gets_nowhere() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn half_handshakes_shut_nobody_out() {
-    use toolyard_gateway::client::{Client, Connect, Credential};
+    use toolyard_client::{Client, Connect, Credential};
     let door = Door::open().await;
     let mut silent = Vec::new();
     for _ in 0..300 {
@@ -102,7 +102,7 @@ async fn half_handshakes_shut_nobody_out() {
 
 #[tokio::test]
 async fn our_own_client_signs_and_comes_in_through_tls() {
-    use toolyard_gateway::client::{Client, Connect, Credential, Identity};
+    use toolyard_client::{Client, Connect, Credential, Identity};
     let door = Door::open().await;
     let mut connect = Connect {
         url: format!("wss://localhost:{}", door.address.port()),
@@ -115,11 +115,11 @@ async fn our_own_client_signs_and_comes_in_through_tls() {
     };
     let mut client = Client::connect(&connect).await.unwrap();
     assert_eq!(client.call("health", serde_json::json!({})).await.unwrap()["ok"], true);
-    let token = client.hello["auth"]["deviceToken"].as_str().unwrap().to_owned();
+    let token = client.hello.auth.device_token.clone().unwrap();
     client.close().await;
     // From now on the device's own token is enough.
     connect.credential = Credential::Device(token);
-    assert_eq!(Client::connect(&connect).await.unwrap().hello["auth"]["method"], "device-token");
+    assert_eq!(Client::connect(&connect).await.unwrap().hello.auth.method, "device-token");
     connect.identity = Some(Identity::new(&[8; 32]));
     let refused = Client::connect(&connect).await.err().unwrap();
     assert_eq!(refused.details.unwrap()["code"], "AUTH_DEVICE_TOKEN_MISMATCH", "it is no other device's");

@@ -1,13 +1,14 @@
 //! What a plan would do, as far as can be told without running it.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 use toolyard_catalog::Snapshot;
 use toolyard_protocol::{ActionPlan, RiskLevel};
 
 /// What a plan would do, as far as can be told without running it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanSummary {
     /// The goal.
@@ -33,7 +34,7 @@ pub struct PlanSummary {
     /// Whether steps depend on each other.
     pub has_dependencies: bool,
     /// `low`, `medium` or `high`.
-    pub estimated_complexity: &'static str,
+    pub estimated_complexity: Cow<'static, str>,
 }
 
 pub(super) fn summarise(plan: &ActionPlan, tools: &Snapshot) -> PlanSummary {
@@ -76,6 +77,7 @@ pub(super) fn summarise(plan: &ActionPlan, tools: &Snapshot) -> PlanSummary {
         0..=5 => "low",
         6..=20 => "medium",
         _ => "high",
-    };
+    }
+    .into();
     summary
 }

@@ -1,0 +1,89 @@
+//! The way from Claude Code's plugin to its bridge: a WebSocket behind two channels.
+
+use crate::wire;
+use futures_util::{SinkExt, StreamExt};
+use std::path::PathBuf;
+use tokio::sync::mpsc;
+use tokio_websockets::{ClientBuilder, Limits, Message, WebSocketStream};
+use toolyard_bridge::{
+    frames::MAX_FRAME_BYTES,
+    plugin::drive::{Connection, Dial, Incoming},
+    server::BoxFuture,
+};
+use toolyard_protocol::Failure;
+
+/// Frames that were read and not looked at yet; then the socket is left to wait.
+const MAX_UNSEEN: usize = 256;
+
+/// Connects to a bridge.
+pub struct Dialler {
+    /// Where, `ws://HOST:PORT/bridge` or `wss://…`.
+    pub url: String,
+    /// A certificate that is trusted beside the system's, PEM.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Dial for Dialler {
+    fn dial(&self) -> BoxFuture<'_, Result<Connection, String>> {
+        Box::pin(async move {
+            let socket = self.open().await.map_err(|failure| failure.message)?;
+            let (outgoing, to_send) = mpsc::unbounded_channel();
+            let (heard, incoming) = mpsc::channel(MAX_UNSEEN);
+            tokio::spawn(pump(socket, to_send, heard));
+            Ok(Connection { outgoing, incoming })
+        })
+    }
+}
+
+impl Dialler {
+    async fn open(&self) -> Result<WebSocketStream<Box<dyn wire::Wire>>, Failure> {
+        let uri = wire::read_uri(&self.url)?;
+        let stream = wire::Place::read(&self.url, &uri)?.connect(self.ca_file.as_deref()).await?;
+        // The server's tools may fill more than one frame's worth of a plugin's own limit.
+        let limits = Limits::default().max_payload_len(Some(2 * MAX_FRAME_BYTES));
+        let (socket, _) =
+            ClientBuilder::from_uri(uri).limits(limits).connect_on(stream).await.map_err(|e| crate::gateway::lost(&e))?;
+        Ok(socket)
+    }
+}
+
+/// Carries frames both ways until either end is gone. Whoever drops the connection closes it.
+async fn pump(
+    socket: WebSocketStream<Box<dyn wire::Wire>>,
+    mut to_send: mpsc::UnboundedReceiver<String>,
+    heard: mpsc::Sender<Incoming>,
+) {
+    let (mut sink, mut stream) = socket.split();
+    let writing = async {
+        while let Some(text) = to_send.recv().await {
+            if sink.send(Message::text(text)).await.is_err() {
+                // The reading side says why.
+                std::future::pending::<()>().await;
+            }
+        }
+        let _ = sink.close().await;
+    };
+    let reading = async {
+        loop {
+            let next = match stream.next().await {
+                Some(Ok(message)) => match (message.as_text(), message.as_close()) {
+                    (Some(text), _) => Incoming::Text(text.to_owned()),
+                    (None, Some((code, reason))) => {
+                        Incoming::Closed { code: Some(u16::from(code)), reason: reason.to_owned() }
+                    }
+                    (None, None) => continue,
+                },
+                Some(Err(error)) => Incoming::Closed { code: None, reason: error.to_string() },
+                None => Incoming::Closed { code: None, reason: "the connection ended".to_owned() },
+            };
+            let is_end = matches!(next, Incoming::Closed { .. });
+            if heard.send(next).await.is_err() || is_end {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = writing => {}
+        () = reading => {}
+    }
+}

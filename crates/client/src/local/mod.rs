@@ -1,0 +1,172 @@
+//! The local socket: its line format, its secret, and the command line's end.
+//!
+//! ```text
+//! -> {"secret":"..."}                             once, first
+//! -> {"id":1,"method":"plans.run","params":{...}}
+//! <- {"id":1,"event":{...}}                       any number
+//! <- {"id":1,"ok":true,"result":{...}}            exactly one; or {"id":1,"ok":false,"error":{code,message,...}}
+//! ```
+
+mod secret;
+
+pub use secret::LocalSecret;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, value::RawValue};
+use std::{path::Path, sync::Arc};
+use tokio::{
+    io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+};
+use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure};
+use toolyard_service::{EventSink, Method};
+
+/// A line longer than this ends the connection.
+pub const MAX_LINE: usize = 32 << 20;
+
+/// A request, one line.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// The reply has the same.
+    pub id: u64,
+    /// The method.
+    pub method: String,
+    /// Its parameters.
+    #[serde(default)]
+    pub params: Value,
+}
+
+/// An event of a request, or its end, one line.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Reply {
+    /// The request.
+    pub id: u64,
+    /// An event of a run that the request started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<ExecutionEvent>,
+    /// Whether the request was answered; absent for an event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ok: Option<bool>,
+    /// The answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Box<RawValue>>,
+    /// Why there is no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+}
+
+/// Reads one line of at most [`MAX_LINE`] bytes. False at the end of the stream or past the limit.
+pub async fn next_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> std::io::Result<bool> {
+    line.clear();
+    loop {
+        let available = reader.fill_buf().await?;
+        if available.is_empty() {
+            return Ok(false);
+        }
+        let (part, done) = match available.iter().position(|b| *b == b'\n') {
+            Some(at) => (&available[..at], true),
+            None => (available, false),
+        };
+        if line.len() + part.len() > MAX_LINE {
+            return Ok(false);
+        }
+        line.extend_from_slice(part);
+        let used = part.len() + usize::from(done);
+        reader.consume(used);
+        if done {
+            return Ok(true);
+        }
+    }
+}
+
+/// Connects to a local socket and sends the secret. `None` where nobody listens.
+pub async fn connect(path: &Path) -> Result<Option<UnixStream>, Failure> {
+    let Ok(mut stream) = UnixStream::connect(path).await else { return Ok(None) };
+    let secret = LocalSecret::of_socket(path).map_err(|e| {
+        Failure::new(ErrorCode::PolicyDenied, format!("a Toolyard is running, but {e}"))
+            .suggest("Run the command as the user who started it, outside of any sandbox; restart an older Toolyard.")
+    })?;
+    secret.send(&mut stream).await.map_err(|e| {
+        Failure::new(ErrorCode::Unavailable, format!("the running Toolyard closed the connection: {e}"))
+    })?;
+    Ok(Some(stream))
+}
+
+/// The command line's end.
+pub struct LocalClient {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    next_id: u64,
+}
+
+fn lost(what: &dyn std::fmt::Display) -> Failure {
+    Failure::new(ErrorCode::Unavailable, format!("the connection to the running Toolyard was lost: {what}"))
+        .suggest("What it was doing goes on or was recorded: see `toolyard runs list`.")
+}
+
+impl LocalClient {
+    /// Connects and sends the secret. `None` where no living Toolyard listens; a failure where one does but its secret
+    /// cannot be read.
+    pub async fn connect(path: &Path) -> Result<Option<Self>, Failure> {
+        let Some(stream) = connect(path).await? else { return Ok(None) };
+        let (reader, writer) = stream.into_split();
+        Ok(Some(Self { reader: BufReader::new(reader), writer, next_id: 1 }))
+    }
+
+    /// Calls a method; events go to the sink as they come.
+    pub async fn call<M: Method>(
+        &mut self,
+        params: &M::Params,
+        events: Option<EventSink>,
+    ) -> Result<M::Answer, Failure>
+    where
+        M::Params: Serialize,
+        M::Answer: DeserializeOwned,
+    {
+        let params = serde_json::to_value(params).map_err(|e| lost(&e))?;
+        let answer = self.call_by_name(M::NAME, params, events).await?;
+        serde_json::from_str(answer.get()).map_err(|error| unread(M::NAME, &error))
+    }
+
+    /// Calls a method by its name; the answer is JSON.
+    pub async fn call_by_name(
+        &mut self,
+        method: &str,
+        params: Value,
+        events: Option<EventSink>,
+    ) -> Result<Box<RawValue>, Failure> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut line = serde_json::to_vec(&Request { id, method: method.to_owned(), params }).map_err(|e| lost(&e))?;
+        line.push(b'\n');
+        self.writer.write_all(&line).await.map_err(|e| lost(&e))?;
+        let mut line = Vec::new();
+        loop {
+            if !next_line(&mut self.reader, &mut line).await.map_err(|e| lost(&e))? {
+                return Err(lost(&"it closed"));
+            }
+            let reply: Reply = serde_json::from_slice(&line).map_err(|e| lost(&e))?;
+            if reply.id != id {
+                continue;
+            }
+            match reply {
+                Reply { event: Some(event), .. } => {
+                    if let Some(sink) = &events {
+                        sink(Arc::new(event));
+                    }
+                }
+                Reply { error: Some(failure), .. } => return Err(failure),
+                Reply { result, .. } => return Ok(result.unwrap_or_else(|| RawValue::NULL.to_owned())),
+            }
+        }
+    }
+}
+
+/// The failure of an answer that this version cannot read.
+pub fn unread(method: &str, error: &serde_json::Error) -> Failure {
+    Failure::new(ErrorCode::InternalError, format!("the answer to {method} cannot be read: {error}"))
+        .suggest("The running Toolyard may be of another version; restart it.")
+}

@@ -1,0 +1,97 @@
+//! [`Gateway`]: what the doors of one gateway share beside the application's own [`Hub`]: credentials, places, mounts.
+
+use crate::{
+    admission::{body::Bodies, seats::Seats},
+    auth::{Guesses, Secret},
+    mount::{Endpoint, Mount},
+    places::Places,
+    settings::Settings,
+    writes::Writes,
+};
+use std::sync::{Arc, PoisonError, RwLock};
+use tokio_util::sync::CancellationToken;
+use toolyard_engine::redact::redactor;
+use toolyard_service::{Hub, Service, SessionTools};
+
+/// What the doors share. Cheap to clone.
+#[derive(Clone)]
+pub struct Gateway {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    hub: Hub,
+    settings: Settings,
+    pub(crate) secret: Secret,
+    pub(crate) guesses: Guesses,
+    pub(crate) seats: Arc<Seats>,
+    pub(crate) bodies: Arc<Bodies>,
+    pub(crate) writes: Writes,
+    pub(crate) places: Places,
+    pub(crate) boot_id: String,
+    mounts: RwLock<Vec<Mount>>,
+}
+
+impl Gateway {
+    /// Makes the shared state and starts what keeps it current. Must be called inside a tokio runtime.
+    pub fn new(service: Service, settings: Settings, stop: CancellationToken) -> Self {
+        redactor().learn(&settings.token);
+        let inner = Inner {
+            hub: Hub::new(service, settings.hub(), stop),
+            secret: Secret::new(&settings.token),
+            guesses: Guesses::new(settings.rate_limit.clone()),
+            seats: Seats::new(),
+            bodies: Arc::default(),
+            writes: Writes::default(),
+            places: Places::default(),
+            boot_id: uuid::Uuid::now_v7().to_string(),
+            mounts: RwLock::default(),
+            settings,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// What clients share, whichever door they came in by.
+    pub fn hub(&self) -> &Hub {
+        &self.inner.hub
+    }
+
+    /// Adds an endpoint at a path. Its rule says who may call it.
+    pub fn mount(&self, path: &'static str, endpoint: Arc<dyn Endpoint>) {
+        let mut mounts = self.inner.mounts.write().unwrap_or_else(PoisonError::into_inner);
+        mounts.push(Mount { path, endpoint, tree: false });
+    }
+
+    /// Adds an endpoint at a path and everything below it. Its rule says who may call it.
+    pub fn mount_tree(&self, path: &'static str, endpoint: Arc<dyn Endpoint>) {
+        let mut mounts = self.inner.mounts.write().unwrap_or_else(PoisonError::into_inner);
+        mounts.push(Mount { path, endpoint, tree: true });
+    }
+
+    pub(crate) fn mounted(&self, path: &str) -> Option<Mount> {
+        let mounts = self.inner.mounts.read().unwrap_or_else(PoisonError::into_inner);
+        mounts.iter().find(|mount| mount.serves(path)).cloned()
+    }
+
+    /// Sets who lists and runs the tools of bridged sessions. Without it they have none.
+    pub fn set_bridge_tools(&self, tools: Arc<dyn SessionTools>) {
+        self.hub().set_bridge_tools(tools);
+    }
+
+    /// Says goodbye to everybody; call it before stopping.
+    pub async fn farewell(&self, reason: &str) {
+        self.hub().farewell(reason).await;
+    }
+
+    pub(crate) fn service(&self) -> &Service {
+        self.hub().service()
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    pub(crate) fn stop(&self) -> &CancellationToken {
+        self.hub().stop()
+    }
+}

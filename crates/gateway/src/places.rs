@@ -1,0 +1,427 @@
+//! Places: how many requests run at once and who waits, in three lanes that do not compete with each other.
+//!
+//! The *ordinary* lane has the calls. The *express* lane has what must work while calls hang: health, approvals, cancel
+//! and the answers that running calls wait for. The *waiting* lane has requests whose purpose is to wait for a person.
+//!
+//! Within a lane a source (a connection, or the HTTP requests of one address) may hold at most as many places as are
+//! still free, and a principal at most three times as many. One source alone gets half of a lane, the next one half of
+//! the rest: nobody can take all of it. When nothing is left of the shared places, a source that holds few gets one of
+//! the reserve. Whoever waits is served in turn by source, not by arrival.
+
+use crate::{
+    admission::busy,
+    auth::Origin,
+    gateway::Gateway,
+    settings::{
+        MAX_EXPRESS_REQUESTS, MAX_RUNNING_REQUESTS, MAX_WAITING_BYTES, MAX_WAITING_FOR_PEOPLE, MAX_WAITING_REQUESTS,
+        RESERVED_PLACES, RESERVED_PLACES_PER_SOURCE,
+    },
+};
+use axum::response::Response;
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::oneshot;
+use toolyard_service::Lane;
+
+/// How many times as much as is still free a principal may hold.
+const PRINCIPAL_SHARE: usize = 3;
+
+/// All lanes.
+pub(crate) struct Places {
+    express: Arc<Pool>,
+    ordinary: Arc<Pool>,
+    waiting: Arc<Pool>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        let pool = |running, waiting| Pool::new(Limits { running, waiting, reserve: RESERVED_PLACES });
+        Self {
+            express: pool(MAX_EXPRESS_REQUESTS, MAX_EXPRESS_REQUESTS),
+            ordinary: pool(MAX_RUNNING_REQUESTS, MAX_WAITING_REQUESTS),
+            waiting: pool(MAX_WAITING_FOR_PEOPLE, 0),
+        }
+    }
+}
+
+/// Whose requests are counted together. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Share {
+    principal: Arc<str>,
+    source: Arc<str>,
+}
+
+impl Share {
+    pub(crate) fn new(principal: &str, source: &str) -> Self {
+        Self { principal: principal.into(), source: source.into() }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    running: usize,
+    waiting: usize,
+    reserve: usize,
+}
+
+/// One lane.
+struct Pool {
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Requests on shared places, and on places of the reserve.
+    running: usize,
+    reserved: usize,
+    waiting: usize,
+    waiting_bytes: usize,
+    next_ticket: u64,
+    principals: HashMap<Arc<str>, usize>,
+    sources: HashMap<Arc<str>, Source>,
+    /// Sources with waiting requests, in the order of their turns.
+    turns: VecDeque<Arc<str>>,
+}
+
+struct Source {
+    principal: Arc<str>,
+    running: usize,
+    waiting_bytes: usize,
+    queue: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    ticket: u64,
+    bytes: usize,
+    go: oneshot::Sender<Permit>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Shared,
+    Reserved,
+}
+
+/// A place among the requests under way; given back when dropped.
+pub(crate) struct Permit {
+    pool: Arc<Pool>,
+    share: Share,
+    kind: Kind,
+    /// Set once the place was given back under the lock.
+    is_void: bool,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if !self.is_void {
+            self.pool.give_back(&self.share, self.kind);
+        }
+    }
+}
+
+/// A request's place.
+pub(crate) enum Place {
+    /// It may start.
+    Now(Permit),
+    /// It waits its turn.
+    Queued(QueuedPlace),
+}
+
+/// A place in the queue, given back when dropped.
+pub(crate) struct QueuedPlace {
+    pool: Arc<Pool>,
+    source: Arc<str>,
+    ticket: u64,
+    turn: Option<oneshot::Receiver<Permit>>,
+}
+
+impl QueuedPlace {
+    pub(crate) async fn turn(mut self) -> Option<Permit> {
+        let permit = self.turn.as_mut()?.await.ok();
+        self.turn = None;
+        permit
+    }
+}
+
+impl Drop for QueuedPlace {
+    fn drop(&mut self) {
+        if self.turn.is_some() {
+            self.pool.leave_queue(&self.source, self.ticket);
+        }
+    }
+}
+
+impl Pool {
+    fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, state: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn permit(self: &Arc<Self>, share: Share, kind: Kind) -> Permit {
+        Permit { pool: self.clone(), share, kind, is_void: false }
+    }
+
+    /// A place, or `None` when too much waits already.
+    fn take(self: &Arc<Self>, share: &Share, bytes: usize) -> Option<Place> {
+        let mut state = self.lock();
+        let has_queue = state.sources.get(&share.source).is_some_and(|source| !source.queue.is_empty());
+        if !has_queue && let Some(kind) = state.start(self.limits, share) {
+            return Some(Place::Now(self.permit(share.clone(), kind)));
+        }
+        let (free, free_bytes) =
+            (self.limits.waiting.saturating_sub(state.waiting), MAX_WAITING_BYTES.saturating_sub(state.waiting_bytes));
+        let own = state.sources.get(&share.source);
+        let (own_waiting, own_bytes) = own.map_or((0, 0), |own| (own.queue.len(), own.waiting_bytes));
+        if own_waiting >= free || own_bytes.saturating_add(bytes) > free_bytes {
+            return None;
+        }
+        let (go, turn) = oneshot::channel();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting += 1;
+        state.waiting_bytes += bytes;
+        let own = state.source(share);
+        own.waiting_bytes += bytes;
+        own.queue.push_back(Waiter { ticket, bytes, go });
+        if own.queue.len() == 1 {
+            state.turns.push_back(share.source.clone());
+        }
+        Some(Place::Queued(QueuedPlace { pool: self.clone(), source: share.source.clone(), ticket, turn: Some(turn) }))
+    }
+
+    fn give_back(self: &Arc<Self>, share: &Share, kind: Kind) {
+        let mut undelivered = Vec::new();
+        {
+            let mut state = self.lock();
+            state.end(share, kind);
+            self.serve(&mut state, &mut undelivered);
+        }
+        // Dropped outside the lock.
+        drop(undelivered);
+    }
+
+    /// Starts those that wait, by turns, for as long as there are places for them.
+    fn serve(self: &Arc<Self>, state: &mut State, undelivered: &mut Vec<Permit>) {
+        let mut passed = 0;
+        while passed < state.turns.len() {
+            let Some(name) = state.turns.pop_front() else { return };
+            let Some(principal) = state.sources.get(&name).map(|source| source.principal.clone()) else { continue };
+            let share = Share { principal, source: name.clone() };
+            let Some(kind) = state.start(self.limits, &share) else {
+                state.turns.push_back(name);
+                passed += 1;
+                continue;
+            };
+            let Some(waiter) = state.next_waiter(&name) else {
+                state.end(&share, kind);
+                continue;
+            };
+            if let Err(mut permit) = waiter.go.send(self.permit(share.clone(), kind)) {
+                // Whoever waited is gone.
+                permit.is_void = true;
+                undelivered.push(permit);
+                state.end(&share, kind);
+            }
+            if state.sources.get(&name).is_some_and(|source| !source.queue.is_empty()) {
+                state.turns.push_back(name);
+            }
+        }
+    }
+
+    fn leave_queue(&self, source: &Arc<str>, ticket: u64) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let Some(own) = state.sources.get_mut(source) else { return };
+        let Some(at) = own.queue.iter().position(|waiter| waiter.ticket == ticket) else { return };
+        if let Some(waiter) = own.queue.remove(at) {
+            own.waiting_bytes -= waiter.bytes;
+            state.waiting -= 1;
+            state.waiting_bytes -= waiter.bytes;
+        }
+        if own.queue.is_empty() {
+            state.turns.retain(|name| name != source);
+        }
+        state.forget_if_idle(source);
+    }
+}
+
+impl State {
+    fn source(&mut self, share: &Share) -> &mut Source {
+        self.sources.entry(share.source.clone()).or_insert_with(|| Source {
+            principal: share.principal.clone(),
+            running: 0,
+            waiting_bytes: 0,
+            queue: VecDeque::new(),
+        })
+    }
+
+    /// Takes a place, if the shares allow it.
+    fn start(&mut self, limits: Limits, share: &Share) -> Option<Kind> {
+        let free = limits.running.saturating_sub(self.running);
+        let of_principal = self.principals.get(&share.principal).copied().unwrap_or_default();
+        let of_source = self.sources.get(&share.source).map_or(0, |source| source.running);
+        let kind = if of_source < free && of_principal < free.saturating_mul(PRINCIPAL_SHARE) {
+            Kind::Shared
+        } else if of_source < RESERVED_PLACES_PER_SOURCE && self.reserved < limits.reserve {
+            Kind::Reserved
+        } else {
+            return None;
+        };
+        match kind {
+            Kind::Shared => self.running += 1,
+            Kind::Reserved => self.reserved += 1,
+        }
+        *self.principals.entry(share.principal.clone()).or_default() += 1;
+        self.source(share).running += 1;
+        Some(kind)
+    }
+
+    fn end(&mut self, share: &Share, kind: Kind) {
+        match kind {
+            Kind::Shared => self.running -= 1,
+            Kind::Reserved => self.reserved -= 1,
+        }
+        if let Some(count) = self.principals.get_mut(&share.principal) {
+            *count -= 1;
+            if *count == 0 {
+                self.principals.remove(&share.principal);
+            }
+        }
+        if let Some(source) = self.sources.get_mut(&share.source) {
+            source.running -= 1;
+        }
+        self.forget_if_idle(&share.source);
+    }
+
+    fn next_waiter(&mut self, source: &Arc<str>) -> Option<Waiter> {
+        let own = self.sources.get_mut(source)?;
+        let waiter = own.queue.pop_front()?;
+        own.waiting_bytes -= waiter.bytes;
+        self.waiting -= 1;
+        self.waiting_bytes -= waiter.bytes;
+        Some(waiter)
+    }
+
+    fn forget_if_idle(&mut self, source: &Arc<str>) {
+        if self.sources.get(source).is_some_and(|own| own.running == 0 && own.queue.is_empty()) {
+            self.sources.remove(source);
+        }
+    }
+}
+
+impl Gateway {
+    /// A place for a request, or `None` when too much waits already.
+    pub(crate) fn place(&self, share: &Share, lane: Lane, bytes: usize) -> Option<Place> {
+        let places = &self.inner.places;
+        let pool = match lane {
+            Lane::Express => &places.express,
+            Lane::Ordinary => &places.ordinary,
+            Lane::Waiting => &places.waiting,
+        };
+        pool.take(share, bytes)
+    }
+
+    /// A place for an HTTP request that has shown the shared credential; waits its turn.
+    pub(crate) async fn http_place(&self, origin: &Origin, lane: Lane, bytes: usize) -> Result<Permit, Response> {
+        let share = Share::new("operator", &format!("http:{}", origin.address));
+        match self.place(&share, lane, bytes) {
+            Some(Place::Now(permit)) => Ok(permit),
+            Some(Place::Queued(place)) => place.turn().await.ok_or_else(|| busy("the gateway is stopping")),
+            None => Err(busy("too many requests are waiting to start; try again")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(running: usize, waiting: usize) -> Arc<Pool> {
+        Pool::new(Limits { running, waiting, reserve: 8 })
+    }
+
+    /// Takes places at once until there are no more.
+    fn hang(pool: &Arc<Pool>, share: &Share) -> Vec<Permit> {
+        let mut held = Vec::new();
+        while let Some(Place::Now(permit)) = pool.take(share, 1) {
+            held.push(permit);
+        }
+        held
+    }
+
+    #[test]
+    fn no_source_takes_everything_and_the_reserve_is_for_those_that_hold_little() {
+        let pool = pool(1024, 0);
+        let mut held = Vec::new();
+        let mut counts = Vec::new();
+        for n in 0..4 {
+            let mine = hang(&pool, &Share::new("operator", &format!("c{n}")));
+            counts.push(mine.len());
+            held.extend(mine);
+        }
+        assert_eq!(counts[0], 512, "one source alone gets half");
+        assert!(counts.iter().all(|count| *count >= 1), "{counts:?}");
+        assert!(held.len() <= 768 + 8, "a principal leaves places for others: {counts:?}");
+        let other = hang(&pool, &Share::new("device:d", "c9"));
+        assert!(other.len() >= 64, "{}", other.len());
+        drop((held, other));
+        let state = pool.lock();
+        assert_eq!((state.running, state.reserved, state.sources.len(), state.principals.len()), (0, 0, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn those_that_wait_are_served_by_turns() {
+        let pool = Pool::new(Limits { running: 1, waiting: 100, reserve: 0 });
+        let (loud, quiet) = (Share::new("a", "loud"), Share::new("b", "quiet"));
+        let mut held = hang(&pool, &loud);
+        let mut queued = Vec::new();
+        for share in [&loud, &loud, &loud, &quiet] {
+            match pool.take(share, 1) {
+                Some(Place::Queued(place)) => queued.push(place),
+                Some(Place::Now(permit)) => held.push(permit),
+                None => panic!("there is room to wait"),
+            }
+        }
+        let last = queued.pop().unwrap();
+        let first = queued.remove(0);
+        held.clear();
+        drop(first.turn().await.unwrap());
+        let other = tokio::time::timeout(std::time::Duration::from_secs(1), last.turn()).await;
+        assert!(other.is_ok_and(|permit| permit.is_some()), "the quiet one does not wait for all of the loud one's");
+        drop(queued);
+        let state = pool.lock();
+        assert_eq!((state.running, state.waiting, state.turns.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_waits_is_bounded_for_each_source() {
+        let pool = Pool::new(Limits { running: 2, waiting: 100, reserve: 0 });
+        let loud = Share::new("a", "loud");
+        let mut waiting = Vec::new();
+        while let Some(place) = pool.take(&loud, 1) {
+            waiting.push(place);
+        }
+        assert_eq!(pool.lock().waiting, 50, "half of all places to wait");
+        assert!(pool.take(&Share::new("b", "quiet"), 1).is_some());
+        drop(waiting);
+        assert_eq!(pool.lock().waiting_bytes, 0);
+    }
+
+    #[test]
+    fn a_place_nobody_waits_for_any_more_is_passed_on() {
+        let pool = pool(1, 100);
+        let (a, b) = (Share::new("a", "a"), Share::new("b", "b"));
+        let held = hang(&pool, &a);
+        let gone = pool.take(&a, 1);
+        drop(gone);
+        assert_eq!(pool.lock().waiting, 0);
+        drop(held);
+        assert!(matches!(pool.take(&b, 1), Some(Place::Now(_))));
+    }
+}

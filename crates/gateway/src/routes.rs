@@ -1,0 +1,60 @@
+//! Every HTTP route and what it demands, for the page of the authority and its tests.
+
+use toolyard_engine::authority::{Demand, Effect};
+
+/// What an HTTP route wants to be shown before it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    /// Nothing: it says whether the program is up.
+    None,
+    /// The gateway's token. Whoever shows it is let in as an agent of the owner, never as a person.
+    Shared,
+    /// The token of one bridged session, in the first frame.
+    Session,
+}
+
+impl Credential {
+    /// The words in documentation.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Shared => "the gateway's token",
+            Self::Session => "a session's token",
+        }
+    }
+}
+
+/// An HTTP route and what it demands.
+#[derive(Debug, Clone, Copy)]
+pub struct Route {
+    /// The path, or the beginning of all paths below it where it ends in `/*`.
+    pub path: &'static str,
+    /// What must be shown.
+    pub credential: Credential,
+    /// What a request may do.
+    pub demand: Demand,
+}
+
+const fn route(path: &'static str, credential: Credential, effect: Effect) -> Route {
+    Route { path, credential, demand: Demand::new(None, effect) }
+}
+
+/// Every HTTP route. Any other path is answered with 404, or leads to the WebSocket door.
+pub const ROUTES: &[Route] = &[
+    route("/health", Credential::None, Effect::None),
+    route("/healthz", Credential::None, Effect::None),
+    route("/ready", Credential::None, Effect::None),
+    route("/readyz", Credential::None, Effect::None),
+    route("/metrics", Credential::Shared, Effect::None),
+    route("/tools/invoke", Credential::Shared, Effect::Recorded),
+    route("/runs/{run}/events", Credential::Shared, Effect::None),
+    route("/bridge", Credential::Session, Effect::Recorded),
+    route("/bridge/inbound", Credential::Shared, Effect::State),
+    route("/mcp", Credential::Shared, Effect::Recorded),
+    // The context store's own protocol: a store with accounts, without tools and without host paths.
+    route("/openviking/health", Credential::None, Effect::None),
+    route("/openviking/ready", Credential::None, Effect::None),
+    route("/openviking/*", Credential::Shared, Effect::State),
+    route("/api/v1/*", Credential::Shared, Effect::State),
+    route("/api/openviking/*", Credential::Shared, Effect::None),
+];

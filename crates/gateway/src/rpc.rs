@@ -1,0 +1,65 @@
+//! The WebSocket door's requests: who may make one, and which method of the one list answers it.
+
+use crate::{gateway::Gateway, writes, ws::frame::Request};
+use serde_json::value::RawValue;
+use std::{sync::Arc, time::Duration, time::Instant};
+use toolyard_engine::authority::{Demand, Effect, Scope};
+use toolyard_service::{ClientRequest, MethodError, Role, RpcError, hub::Connection};
+
+/// What a method demands that is not there.
+const UNKNOWN: Demand = Demand::new(Some(Scope::Admin), Effect::None);
+/// Characters of a name that a client made up which are repeated to it.
+const MAX_SHOWN: usize = 80;
+
+/// Nodes may ask for health and answer what they were asked, and nothing else; answering is for nobody else.
+pub(crate) fn wrong_role(gateway: &Gateway, connection: &Connection, method: &str) -> Option<RpcError> {
+    let role = gateway.service().methods().find(method).map_or(Role::Operator, |known| known.terms.role);
+    let may = match connection.role.as_str() {
+        "operator" => role != Role::Node,
+        _ => role != Role::Operator,
+    };
+    (!may).then(|| RpcError::invalid(format!("unauthorized role: {}", connection.role)))
+}
+
+/// Answers a request. The name given back is one of the list's, for counting.
+pub(crate) async fn dispatch(
+    gateway: &Gateway,
+    connection: &Arc<Connection>,
+    request: Request,
+    early: &(dyn Fn(Box<RawValue>) + Send + Sync),
+) -> (&'static str, Result<Box<RawValue>, RpcError>) {
+    let methods = gateway.service().methods();
+    let known = methods.find(&request.method).filter(|method| method.terms.is_on_gateway());
+    // A method that is not there is guarded like one for administrators, so that probing tells nothing.
+    let demand = known.map_or(UNKNOWN, |method| method.terms.demand);
+    if let Err(refusal) = connection.may(&demand) {
+        return (known.map_or("unknown", |method| method.name), Err(refusal.into()));
+    }
+    let Some(method) = known else {
+        let shown: String = request.method.chars().take(MAX_SHOWN).collect();
+        return ("unknown", Err(RpcError::invalid(format!("unknown method: {shown}"))));
+    };
+    if request.expected_profile_id.is_some() {
+        let error = RpcError::invalid("expected profile does not match")
+            .detail("reason", "EXPECTED_PROFILE_MISMATCH")
+            .detail("execution", "not_started");
+        return (method.name, Err(error));
+    }
+    if method.terms.is_limited {
+        let (device, now) = (connection.device.as_deref(), Instant::now());
+        if let Err(wait) = gateway.inner.writes.take(method.name, device, connection.address, now) {
+            return (method.name, Err(too_many_writes(method.name, wait)));
+        }
+    }
+    let client = ClientRequest { connection, id: &request.id, early };
+    let answer = gateway.hub().answer(method, client, request.params).await;
+    (method.name, answer.map_err(MethodError::into_rpc))
+}
+
+fn too_many_writes(method: &str, wait: Duration) -> RpcError {
+    let seconds = wait.as_secs_f64().ceil();
+    let message = format!("rate limit exceeded for {method}; retry after {seconds}s");
+    RpcError::busy(message, wait.as_millis() as u64)
+        .detail("method", method)
+        .detail("limit", format!("{} per {}s", writes::MAX_WRITES, writes::WINDOW.as_secs()))
+}

@@ -1,0 +1,146 @@
+//! `hello-ok`: what a client is told when it is in.
+
+use super::{PROTOCOL, ShownAuth};
+use crate::{gateway::Gateway, settings::MAX_PAYLOAD_BYTES};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use toolyard_engine::authority::holds;
+use toolyard_service::{
+    EVENTS, RpcError,
+    hub::{Admitted, MAX_BUFFERED_BYTES, Present, Versions},
+};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Hello<'a> {
+    r#type: &'static str,
+    protocol: u64,
+    server: Server<'a>,
+    features: Features,
+    snapshot: Snapshot<'a>,
+    auth: ShownAuth,
+    policy: Policy,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Server<'a> {
+    version: &'static str,
+    build_id: &'static str,
+    boot_id: &'a str,
+    conn_id: &'a str,
+}
+
+#[derive(Serialize)]
+struct Features {
+    methods: Vec<&'static str>,
+    events: &'static [&'static str],
+    capabilities: [&'static str; 0],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Snapshot<'a> {
+    suspension: Suspension,
+    presence: Vec<Present>,
+    health: Box<RawValue>,
+    state_version: Versions,
+    uptime_ms: u64,
+    session_defaults: SessionDefaults,
+    #[serde(flatten)]
+    places: Option<Places<'a>>,
+}
+
+#[derive(Serialize)]
+struct Suspension {
+    phase: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionDefaults {
+    default_agent_id: &'static str,
+    model_configured: bool,
+    ownership: &'static str,
+    selection_required: bool,
+    main_key: &'static str,
+    main_session_key: &'static str,
+    scope: &'static str,
+}
+
+const SESSION_DEFAULTS: SessionDefaults = SessionDefaults {
+    default_agent_id: "main",
+    model_configured: false,
+    ownership: "sole",
+    selection_required: false,
+    main_key: "main",
+    main_session_key: "agent:main:main",
+    scope: "per-sender",
+};
+
+/// Where things lie on this machine: nobody's business but its administrator's.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Places<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config_path: Option<&'a str>,
+    state_dir: &'a str,
+    auth_mode: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Policy {
+    max_payload: usize,
+    max_buffered_bytes: usize,
+    tick_interval_ms: u64,
+}
+
+/// What a client is told when it is in.
+pub(crate) async fn hello(
+    gateway: &Gateway,
+    admitted: &Admitted,
+    auth: ShownAuth,
+) -> Result<Box<RawValue>, RpcError> {
+    let unwritten = |error: serde_json::Error| RpcError::unavailable(format!("hello-ok cannot be written: {error}"));
+    let hub = gateway.hub();
+    // Without its store a gateway has little to say about itself; a call will say why.
+    let health = match hub.health().await {
+        Ok(health) => serde_json::value::to_raw_value(&health),
+        Err(_) => RawValue::from_string("{}".to_owned()),
+    };
+    let settings = gateway.settings();
+    let places = holds(&admitted.scopes, "operator.admin").then_some(Places {
+        config_path: settings.config_path.as_deref(),
+        state_dir: &settings.state_path,
+        auth_mode: "token",
+    });
+    let may_read = holds(&admitted.scopes, "operator.read");
+    let hello = Hello {
+        r#type: "hello-ok",
+        protocol: PROTOCOL,
+        server: Server {
+            version: env!("CARGO_PKG_VERSION"),
+            build_id: concat!("toolyard-", env!("CARGO_PKG_VERSION")),
+            boot_id: &gateway.inner.boot_id,
+            conn_id: &admitted.id,
+        },
+        features: Features { methods: gateway.service().methods().gateway_names(), events: EVENTS, capabilities: [] },
+        snapshot: Snapshot {
+            suspension: Suspension { phase: "accepting" },
+            presence: if may_read { hub.presence() } else { Vec::new() },
+            health: health.map_err(unwritten)?,
+            state_version: hub.versions(),
+            uptime_ms: gateway.service().uptime_ms(),
+            session_defaults: SESSION_DEFAULTS,
+            places,
+        },
+        auth,
+        policy: Policy {
+            max_payload: MAX_PAYLOAD_BYTES,
+            max_buffered_bytes: MAX_BUFFERED_BYTES,
+            tick_interval_ms: settings.tick.as_millis() as u64,
+        },
+    };
+    serde_json::value::to_raw_value(&hello).map_err(unwritten)
+}

@@ -1,0 +1,422 @@
+//! `bridge.*`: sessions opened for Claude Code, messages to it, what it says, and answers to its permission questions.
+
+use crate::{
+    Call, Handle, Hub, Lane, MethodError, Object, RpcError, Terms,
+    hub::Connection,
+    methods,
+    params::{Count, Text},
+    sessions::{CreateParams, Key},
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use toolyard_bridge::{
+    frames::{Behavior, InboundMessage},
+    server::{Accepted, MAX_SESSIONS, Opening, Permitted, ReplyError, SessionView, Standing, check_message},
+};
+use toolyard_engine::authority::Power;
+
+/// The name of the server in the MCP configuration.
+const SERVER: &str = "toolyard";
+/// People who may answer in words.
+const MAX_SENDERS: usize = 100;
+/// Characters of an id that a caller made up which are repeated to it.
+const MAX_SHOWN: usize = 20;
+/// Whoever gives a verdict on Claude Code's questions, says who else may, or sees the questions, holds this.
+const APPROVALS: &str = "operator.approvals";
+
+methods! {
+    /// Prepares a session for Claude Code: a secret of its own, and everything that Claude Code must be started with.
+    BridgeOpen = "bridge.open", Terms::write().may_use(&[Power::Approve]), OpenParams => Opened;
+    /// Closes a session that was opened for Claude Code.
+    BridgeClose = "bridge.close", Terms::write(), SessionParams => Closed;
+    /// Sends a message to Claude Code; it is durable when this answers.
+    BridgeInbound = "bridge.inbound", Terms::write().may_use(&[Power::Approve]), InboundParams => Receive;
+    /// Shows what Claude said lately, for whoever was not connected when it did.
+    BridgeOutbound = "bridge.outbound", Terms::read(), OutboundParams => Outbound;
+    /// Lists sessions that were opened for Claude Code.
+    BridgeStatus = "bridge.status", Terms::read(), StatusParams => BridgeState;
+    /// Answers a permission question of Claude Code.
+    BridgePermissionReply = "bridge.permission.reply", Terms::consent().lane(Lane::Express), ReplyParams => Replied;
+}
+
+/// What a connection may do about permission questions: its scopes say it, and nothing that it sends.
+fn standing(connection: &Connection) -> Standing {
+    if connection.has(APPROVALS) { Standing::Approver } else { Standing::Messenger }
+}
+
+fn needs_approvals(what: &str) -> RpcError {
+    RpcError::new("FORBIDDEN", format!("missing scope: {APPROVALS} ({what})"))
+        .detail("code", "MISSING_SCOPE")
+        .detail("missingScope", APPROVALS)
+        .detail("requiredScopes", vec![APPROVALS])
+}
+
+fn not_open(session: &str) -> RpcError {
+    RpcError::invalid(format!("no bridge is open for session \"{session}\""))
+        .detail("code", "NOT_FOUND")
+        .detail("suggestion", "Open it with bridge.open or `toolyard claude start`.")
+}
+
+/// Which session is opened, and for whom.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OpenParams {
+    session_key: Text,
+    agent_id: Option<Text>,
+    #[schemars(length(max = 200))]
+    source_channel: Option<Text>,
+    #[schemars(length(max = 200))]
+    chat_id: Option<Text>,
+    #[serde(default)]
+    allowed_senders: Vec<String>,
+    #[schemars(length(max = 4096))]
+    command: Option<Text>,
+}
+
+/// Everything that Claude Code must be started with.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Opened {
+    ok: bool,
+    session_key: String,
+    claude_session: String,
+    server: &'static str,
+    env: PluginEnv,
+    mcp_config: McpConfig,
+}
+
+/// The environment of Claude Code's plugin.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+struct PluginEnv {
+    synthesis_bridge_url: String,
+    synthesis_bridge_token: String,
+    synthesis_openclaw_session: String,
+    synthesis_claude_session: String,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct McpConfig {
+    mcp_servers: BTreeMap<&'static str, StdioServer>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct StdioServer {
+    r#type: &'static str,
+    command: String,
+    args: [&'static str; 1],
+    env: PluginEnv,
+}
+
+impl Handle<BridgeOpen> for Hub {
+    async fn handle(&self, call: &Call<'_>, params: OpenParams) -> Result<Opened, MethodError> {
+        let key = Key::read(&params.session_key, params.agent_id.as_deref())?;
+        let Some(url) = self.settings().bridge_url.clone() else {
+            return Err(RpcError::unavailable("this gateway does not know its own address; set bridge.url").into());
+        };
+        if self.see_bridge(|rules| rules.len() >= MAX_SESSIONS && !rules.is_open(&key.full)) {
+            let problem = format!("{MAX_SESSIONS} sessions are open; close some with bridge.close");
+            return Err(RpcError::invalid(problem).into());
+        }
+        // One at a time: the senders of an open session are read here and written below.
+        let _one = self.inner.bridge.opening.lock().await;
+        let allowed_senders = self.senders(call.connection()?, &key.full, params.allowed_senders)?;
+        if allowed_senders.len() > MAX_SENDERS {
+            return Err(RpcError::invalid(format!("at most {MAX_SENDERS} senders may be allowed")).into());
+        }
+        self.create_session(CreateParams { key: Some(Text(key.full.clone())), ..CreateParams::default() }).await?;
+        let mut secret = [0u8; 32];
+        secret[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+        secret[16..].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+        let token = BASE64URL.encode(secret);
+        let claude_session = uuid::Uuid::new_v4().to_string();
+        let mut meta = Object::from_iter([("agent_id".to_owned(), key.agent.clone().into())]);
+        for (name, given) in [("source_channel", params.source_channel), ("chat_id", params.chat_id)] {
+            meta.extend(given.map(|given| (name.to_owned(), given.0.into())));
+        }
+        self.open_bridge(Opening {
+            session: key.full.clone(),
+            token_sha256: Opening::digest(&token),
+            claude_session: claude_session.clone(),
+            allowed_senders,
+            meta,
+        })
+        .await?;
+        let env = PluginEnv {
+            synthesis_bridge_url: url,
+            synthesis_bridge_token: token,
+            synthesis_openclaw_session: key.full.clone(),
+            synthesis_claude_session: claude_session.clone(),
+        };
+        let command = params.command.map_or_else(|| self.settings().program.clone(), String::from);
+        let server = StdioServer { r#type: "stdio", command, args: ["claude-plugin"], env: env.clone() };
+        Ok(Opened {
+            ok: true,
+            session_key: key.full,
+            claude_session,
+            server: SERVER,
+            env,
+            mcp_config: McpConfig { mcp_servers: BTreeMap::from([(SERVER, server)]) },
+        })
+    }
+}
+
+impl Hub {
+    /// Who may answer a session's questions in words. Only an approver decides that: anybody else opens a new session with
+    /// the configured senders, and an open one with those it has.
+    fn senders(&self, by: &Connection, session: &str, named: Vec<String>) -> Result<Vec<String>, RpcError> {
+        let named: Vec<String> = named.into_iter().filter(|sender| !sender.is_empty()).collect();
+        let configured = self.settings().bridge_senders.clone();
+        if standing(by) == Standing::Approver {
+            return Ok(configured.into_iter().chain(named).collect());
+        }
+        if !named.is_empty() {
+            return Err(needs_approvals("allowedSenders says who may answer permission questions"));
+        }
+        let is_open = self.see_bridge(|rules| rules.is_open(session).then(|| rules.allowed_senders(session)));
+        Ok(is_open.unwrap_or(configured))
+    }
+}
+
+/// A session by key.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SessionParams {
+    session_key: Text,
+    agent_id: Option<Text>,
+}
+
+/// Whether a session was closed.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Closed {
+    ok: bool,
+    session_key: String,
+    closed: bool,
+}
+
+impl Handle<BridgeClose> for Hub {
+    async fn handle(&self, _: &Call<'_>, params: SessionParams) -> Result<Closed, MethodError> {
+        let key = Key::read(&params.session_key, params.agent_id.as_deref())?;
+        let closed = self.close_bridge(&key.full).await?;
+        Ok(Closed { ok: true, session_key: key.full, closed })
+    }
+}
+
+/// A message for Claude.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InboundParams {
+    session_key: Text,
+    agent_id: Option<Text>,
+    content: Text,
+    #[serde(default)]
+    meta: Object,
+}
+
+/// A message for Claude, by whichever door.
+pub type Message = InboundParams;
+
+/// What became of a message.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Receive {
+    /// It is on its way to Claude, or waits for it.
+    Message {
+        /// Always true.
+        ok: bool,
+        /// The message.
+        request_id: String,
+        /// `sent` or `buffered`.
+        outcome: &'static str,
+    },
+    /// It was the answer to a permission question.
+    Verdict {
+        /// Whether the answer counts.
+        ok: bool,
+        /// `verdict`.
+        outcome: &'static str,
+        /// `allow` or `deny`, where it counts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        behavior: Option<&'static str>,
+        /// Why it does not count.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<&'static str>,
+    },
+}
+
+impl Handle<BridgeInbound> for Hub {
+    async fn handle(&self, call: &Call<'_>, params: InboundParams) -> Result<Receive, MethodError> {
+        self.receive(params, standing(call.connection()?)).await
+    }
+}
+
+impl Hub {
+    /// Takes a message for Claude, by whichever door. It is durable when this answers; on its way it is sooner.
+    pub async fn receive(&self, message: Message, from: Standing) -> Result<Receive, MethodError> {
+        let key = Key::read(&message.session_key, message.agent_id.as_deref())?;
+        check_message(&message.content, &message.meta)
+            .map_err(|why| RpcError::invalid(format!("invalid bridge.inbound params: {why}")))?;
+        let request_id = format!("msg_{}", uuid::Uuid::now_v7().simple());
+        let message =
+            InboundMessage { request_id: request_id.clone(), content: message.content.0, meta: message.meta };
+        let (accepted, kept) = self.with_bridge_kept(|rules| match rules.inbound(&key.full, message, from) {
+            Ok((accepted, actions)) => (Some(accepted), actions),
+            Err(_) => (None, Vec::new()),
+        });
+        if let Some(kept) = kept {
+            self.service().engine().store().durable(kept?).await?;
+        }
+        match accepted {
+            None => Err(not_open(&key.full).into()),
+            Some(Accepted::Message { sent }) => {
+                Ok(Receive::Message { ok: true, request_id, outcome: if sent { "sent" } else { "buffered" } })
+            }
+            Some(Accepted::Verdict(permitted)) => verdict(permitted),
+        }
+    }
+}
+
+/// What became of an answer in words.
+fn verdict(permitted: Permitted) -> Result<Receive, MethodError> {
+    let refused = |reason| Receive::Verdict { ok: false, outcome: "verdict", behavior: None, reason: Some(reason) };
+    match permitted {
+        Permitted::Counted(behavior) => {
+            let behavior = Some(behavior.as_str());
+            Ok(Receive::Verdict { ok: true, outcome: "verdict", behavior, reason: None })
+        }
+        Permitted::NotAllowed => Ok(refused("the sender may not answer permission questions")),
+        Permitted::TooLate => Ok(refused("the question is closed")),
+        Permitted::NeedsApprover => {
+            Err(needs_approvals("a question is open, and the message reads like its answer").into())
+        }
+    }
+}
+
+/// Which of Claude's messages are shown.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OutboundParams {
+    session_key: Text,
+    agent_id: Option<Text>,
+    after: Option<Count>,
+}
+
+/// What Claude said.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Outbound {
+    session_key: String,
+    messages: Vec<SaidMessage>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct SaidMessage {
+    seq: u64,
+    chat_id: String,
+    text: String,
+    reply_to: Option<String>,
+    files: Vec<String>,
+}
+
+impl Handle<BridgeOutbound> for Hub {
+    async fn handle(&self, _: &Call<'_>, params: OutboundParams) -> Result<Outbound, MethodError> {
+        let key = Key::read(&params.session_key, params.agent_id.as_deref())?;
+        let after = params.after.unwrap_or_default().0;
+        let said = self.see_bridge(|rules| rules.said_after(&key.full, after)).ok_or_else(|| not_open(&key.full))?;
+        let messages = said.into_iter().map(|(seq, said)| SaidMessage {
+            seq,
+            chat_id: said.chat_id,
+            text: said.text,
+            reply_to: said.reply_to,
+            files: said.files,
+        });
+        Ok(Outbound { messages: messages.collect(), session_key: key.full })
+    }
+}
+
+/// A person's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BehaviorWord {
+    /// Yes.
+    Allow,
+    /// No.
+    Deny,
+}
+
+/// An answer to a permission question.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplyParams {
+    session_key: Text,
+    agent_id: Option<Text>,
+    #[serde(rename = "request_id")]
+    request_id: Text,
+    behavior: BehaviorWord,
+}
+
+/// That an answer counts.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Replied {
+    ok: bool,
+    request_id: String,
+    behavior: &'static str,
+}
+
+impl Handle<BridgePermissionReply> for Hub {
+    async fn handle(&self, call: &Call<'_>, params: ReplyParams) -> Result<Replied, MethodError> {
+        let key = Key::read(&params.session_key, params.agent_id.as_deref())?;
+        let request_id = params.request_id.0;
+        let behavior = match params.behavior {
+            BehaviorWord::Allow => Behavior::Allow,
+            BehaviorWord::Deny => Behavior::Deny,
+        };
+        let by = &call.connection()?.principal;
+        let replied = self.with_bridge(|rules| {
+            match rules.permission_reply(&key.full, &request_id, behavior, by) {
+                Ok(actions) => (Ok(()), actions),
+                Err(error) => (Err(error), Vec::new()),
+            }
+        });
+        match replied {
+            Ok(()) => Ok(Replied { ok: true, request_id, behavior: behavior.as_str() }),
+            Err(ReplyError::UnknownSession) => Err(not_open(&key.full).into()),
+            Err(ReplyError::NotOpen) => {
+                let shown: String = request_id.chars().take(MAX_SHOWN).collect();
+                Err(RpcError::invalid(format!("no permission question \"{shown}\" is open"))
+                    .detail("code", "NOT_FOUND")
+                    .detail("suggestion", "It was answered, has expired, or Claude Code is gone.")
+                    .into())
+            }
+        }
+    }
+}
+
+/// Which session is shown; all without one.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StatusParams {
+    session_key: Option<Text>,
+    agent_id: Option<Text>,
+}
+
+/// Sessions that were opened for Claude Code.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct BridgeState {
+    #[schemars(with = "Vec<Object>")]
+    sessions: Vec<SessionView>,
+}
+
+impl Handle<BridgeStatus> for Hub {
+    async fn handle(&self, call: &Call<'_>, params: StatusParams) -> Result<BridgeState, MethodError> {
+        let key = params.session_key.map(|key| Key::read(&key, params.agent_id.as_deref())).transpose()?;
+        let wanted = key.map(|key| key.full);
+        let to = standing(call.connection()?);
+        Ok(BridgeState { sessions: self.see_bridge(|rules| rules.view(wanted.as_deref(), to)) })
+    }
+}

@@ -1,0 +1,297 @@
+//! `health`, `status` and `system-presence`: how this gateway is, in the shapes clients know. What those shapes have a
+//! place for and this program has not (channels, heartbeats, models) is left out.
+
+use crate::{
+    Call, Handle, Hub, Lane, MethodError, NoParams, PluginReport, Role, Terms,
+    hub::{Present, lock},
+    methods,
+    pulse::{self, EventLoop},
+    service::blocking,
+    sessions::{self, RecentSession},
+};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+/// Sessions named in a summary.
+const RECENT: usize = 10;
+/// A summary is given out for this long; its `ts` says how old it is.
+const KEPT: Duration = Duration::from_secs(60);
+/// A new summary is waited for this long where there is an older one.
+const FRESH_WITHIN: Duration = Duration::from_millis(20);
+/// Where a probe writes.
+const PROBE: (&str, &str) = ("gateway", "probe");
+
+methods! {
+    /// Says how this gateway is.
+    Health = "health", Terms::open().role(Role::Any).lane(Lane::Express), HealthParams => HealthAnswer;
+    /// Says what this gateway is doing: agents, sessions, runs, connections, tools.
+    Status = "status", Terms::read(), StatusParams => StatusAnswer;
+    /// Lists this gateway and the clients that are connected to it.
+    SystemPresence = "system-presence", Terms::read(), NoParams => Vec<Present>;
+}
+
+/// How health is looked at.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HealthParams {
+    /// Whether the gateway must show that it can still write to its disk.
+    #[serde(default)]
+    probe: bool,
+}
+
+/// How this gateway is.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthAnswer {
+    ok: bool,
+    ts: i64,
+    duration_ms: u64,
+    runtime_version: &'static str,
+    plugins: PluginsHealth,
+    default_agent_id: &'static str,
+    sessions: SessionsHealth,
+    event_loop: EventLoop,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct PluginsHealth {
+    loaded: Vec<String>,
+    errors: Vec<PluginReport>,
+    unavailable: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct SessionsHealth {
+    path: String,
+    count: usize,
+    recent: Vec<RecentSession>,
+}
+
+/// The last summary.
+#[derive(Default)]
+pub(crate) struct HealthCache {
+    kept: Mutex<Option<(Instant, HealthAnswer)>>,
+}
+
+impl HealthCache {
+    /// What it says is no longer so.
+    pub(crate) fn forget(&self) {
+        *lock(&self.kept) = None;
+    }
+}
+
+impl Handle<Health> for Hub {
+    async fn handle(&self, _: &Call<'_>, params: HealthParams) -> Result<HealthAnswer, MethodError> {
+        match params.probe {
+            true => self.probed_health().await,
+            false => self.health().await,
+        }
+    }
+}
+
+impl Hub {
+    /// How this gateway is, or was within the last minute.
+    pub async fn health(&self) -> Result<HealthAnswer, MethodError> {
+        let last = lock(&self.inner.health.kept).clone();
+        let health = match last {
+            None => return self.fresh_health().await,
+            Some((at, health)) if at.elapsed() < KEPT => health,
+            // A busy store does not hold up the answer: an older summary comes instead, and says how old it is.
+            Some((_, older)) => match tokio::time::timeout(FRESH_WITHIN, self.fresh_health()).await {
+                Ok(health) => return health,
+                Err(_) => older,
+            },
+        };
+        Ok(HealthAnswer { ok: self.is_writable(), event_loop: self.pulse().report(), ..health })
+    }
+
+    fn is_writable(&self) -> bool {
+        self.service().engine().store().writable().is_ok()
+    }
+
+    /// How this gateway is after it has shown that it can still write to its disk.
+    async fn probed_health(&self) -> Result<HealthAnswer, MethodError> {
+        let began = Instant::now();
+        let store = self.service().engine().store();
+        let position = store.put(PROBE.0, PROBE.1, Timestamp::now().to_string().into_bytes(), None)?;
+        store.durable(position).await?;
+        self.health_summary(began).await
+    }
+
+    /// How this gateway is now.
+    pub(crate) async fn fresh_health(&self) -> Result<HealthAnswer, MethodError> {
+        self.health_summary(Instant::now()).await
+    }
+
+    async fn health_summary(&self, began: Instant) -> Result<HealthAnswer, MethodError> {
+        let (count, recent) = sessions::summary(self, RECENT).await?;
+        let tools = self.service().engine().tools();
+        let plugin_tools = tools.snapshot.iter().filter(|e| e.source().kind == toolyard_catalog::SourceKind::Plugin);
+        let mut loaded: Vec<String> = plugin_tools.map(|e| e.source().name.to_string()).collect();
+        let report = self.service().plugins();
+        loaded.extend(report.iter().filter(|p| p.enabled && p.works()).map(|p| p.id.clone()));
+        loaded.sort_unstable();
+        loaded.dedup();
+        let unavailable = report.iter().filter(|p| !p.works()).map(|p| p.id.clone()).collect();
+        // What is wrong with plugins that are used or cannot be.
+        let is_wrong = |p: &PluginReport| (p.enabled && p.status != "healthy") || !p.works();
+        let errors = report.into_iter().filter(is_wrong).collect();
+        let health = HealthAnswer {
+            ok: self.is_writable(),
+            ts: Timestamp::now().as_millisecond(),
+            duration_ms: began.elapsed().as_millis() as u64,
+            runtime_version: env!("CARGO_PKG_VERSION"),
+            plugins: PluginsHealth { loaded, errors, unavailable },
+            default_agent_id: sessions::DEFAULT_AGENT,
+            sessions: SessionsHealth { path: self.settings().state_path.clone(), count, recent },
+            event_loop: self.pulse().report(),
+        };
+        *lock(&self.inner.health.kept) = Some((Instant::now(), health.clone()));
+        Ok(health)
+    }
+}
+
+/// What the status is to include.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StatusParams {
+    /// There are no channels to sum up, whether or not it is asked for.
+    #[serde(default, rename = "includeChannelSummary")]
+    _include_channel_summary: bool,
+}
+
+/// What this gateway is doing.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusAnswer {
+    runtime_version: &'static str,
+    heartbeat: Heartbeats,
+    tasks: Tasks,
+    sessions: SessionsStatus,
+    event_loop: EventLoop,
+    process_memory: ProcessMemory,
+    connections: usize,
+    tools: ToolsStatus,
+    uptime_ms: u64,
+    pid: u32,
+    /// For scripts, which must not make keys up: absent where there is no session yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_key: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Heartbeats {
+    default_agent_id: &'static str,
+    agents: Vec<Heartbeat>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Heartbeat {
+    agent_id: String,
+    enabled: bool,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Tasks {
+    active: usize,
+    by_status: BTreeMap<&'static str, usize>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct SessionsStatus {
+    paths: Vec<String>,
+    count: usize,
+    defaults: ModelDefaults,
+    recent: Vec<RecentSession>,
+    by_agent: Vec<AgentSessions>,
+}
+
+/// The model a session would use; this program runs none.
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ModelDefaults {
+    model: Option<String>,
+    context_tokens: Option<u64>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct AgentSessions {
+    agent_id: String,
+    path: String,
+    count: usize,
+    recent: Vec<RecentSession>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ProcessMemory {
+    rss_bytes: u64,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ToolsStatus {
+    count: usize,
+    registry_version: String,
+}
+
+impl Handle<Status> for Hub {
+    async fn handle(&self, _: &Call<'_>, _: StatusParams) -> Result<StatusAnswer, MethodError> {
+        let service = self.service();
+        let path = &self.settings().state_path;
+        let sessions = sessions::newest_first(self).await?;
+        let agents = std::iter::once(sessions::DEFAULT_AGENT).chain(self.settings().agents.iter().map(String::as_str));
+        let by_agent: Vec<AgentSessions> = agents
+            .map(|agent| {
+                let (count, recent) = sessions::recent(&sessions, Some(agent), RECENT);
+                AgentSessions { agent_id: agent.to_owned(), path: path.clone(), count, recent }
+            })
+            .collect();
+        let (count, recent) = sessions::recent(&sessions, None, RECENT);
+        // Nobody wakes an agent up here: all agents are known, none has a heartbeat.
+        let heartbeat = |agent: &AgentSessions| Heartbeat { agent_id: agent.agent_id.clone(), enabled: false };
+        let heartbeats = by_agent.iter().map(heartbeat).collect();
+        let tools = service.engine().tools();
+        let store = service.engine().store().clone();
+        let (by_status, session_key) = blocking(move || {
+            Ok::<_, MethodError>((sessions::open_runs(&store)?, sessions::current(&store, &sessions)?))
+        })
+        .await?;
+        Ok(StatusAnswer {
+            runtime_version: env!("CARGO_PKG_VERSION"),
+            heartbeat: Heartbeats { default_agent_id: sessions::DEFAULT_AGENT, agents: heartbeats },
+            tasks: Tasks { active: service.engine().active_runs().len(), by_status },
+            sessions: SessionsStatus {
+                paths: vec![path.clone()],
+                count,
+                defaults: ModelDefaults::default(),
+                recent,
+                by_agent,
+            },
+            event_loop: self.pulse().report(),
+            process_memory: ProcessMemory { rss_bytes: pulse::rss_bytes() },
+            connections: self.count(),
+            tools: ToolsStatus { count: tools.snapshot.len(), registry_version: tools.snapshot.version().to_owned() },
+            uptime_ms: service.uptime_ms(),
+            pid: std::process::id(),
+            session_key,
+        })
+    }
+}
+
+impl Handle<SystemPresence> for Hub {
+    async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<Vec<Present>, MethodError> {
+        Ok(self.presence())
+    }
+}

@@ -1,0 +1,57 @@
+//! What a connected client is sent without asking.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// What an event says; the sequence number is the connection's own and comes last.
+#[derive(Debug)]
+pub struct EventBody {
+    /// The event's name.
+    pub name: String,
+    /// What it says.
+    pub payload: Box<RawValue>,
+    /// The versions of presence and health.
+    pub versions: Option<Versions>,
+    /// Whether it is left out for a connection that has much unread.
+    pub drop_if_slow: bool,
+}
+
+/// The versions of presence and health.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Versions {
+    /// Of the presence list.
+    pub presence: u64,
+    /// Of the health summary.
+    pub health: u64,
+}
+
+impl EventBody {
+    /// An event that every connection it is meant for gets.
+    pub fn new(name: impl Into<String>, payload: &impl Serialize) -> Self {
+        let payload = serde_json::value::to_raw_value(payload).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        Self { name: name.into(), payload, versions: None, drop_if_slow: false }
+    }
+
+    /// The same, left out for a connection that has much unread.
+    pub fn droppable(mut self) -> Self {
+        self.drop_if_slow = true;
+        self
+    }
+
+    /// The same with the versions of presence and health.
+    pub fn with_versions(mut self, versions: Versions) -> Self {
+        self.versions = Some(versions);
+        self
+    }
+
+    /// Bytes it will take, roughly.
+    pub(crate) fn weight(&self) -> usize {
+        self.payload.get().len() + self.name.len() + 96
+    }
+}
+
+/// An event that says when it happened.
+#[derive(Serialize)]
+pub(crate) struct Tick {
+    pub(crate) ts: i64,
+}

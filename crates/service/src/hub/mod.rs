@@ -1,0 +1,236 @@
+//! [`Hub`]: what the clients of network doors share. Connections, their queues, and what they are told have a file each.
+//!
+//! Nothing here waits for a client: what is sent to one goes into its queue, which is bounded in bytes; a client that
+//! lets it fill is closed. Nothing here knows a socket: a door takes what is queued and writes it.
+
+mod connection;
+mod event;
+mod heard;
+mod news;
+mod offers;
+mod outbox;
+mod questions;
+
+pub use connection::{Admitted, ClientInfo, Connection, NodeSurface, OwnPresence, Presence, Present};
+pub use event::{EventBody, Versions};
+pub use heard::LastHeard;
+pub(crate) use offers::NotOffered;
+use offers::Offers;
+pub use outbox::{Out, Outbox, Outgoing};
+use questions::Questions;
+pub use questions::Unanswered;
+
+pub use crate::settings::MAX_BUFFERED_BYTES;
+
+use crate::{
+    HubSettings, Service, bridge::Bridge, health::HealthCache, metrics::Metrics, pulse::Pulse,
+};
+use jiff::Timestamp;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// Presence lists name at most this many clients, the newest: it is a list for people, and everybody gets it.
+const MAX_SHOWN: usize = 100;
+
+/// What network clients share. Cheap to clone.
+#[derive(Clone)]
+pub struct Hub {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// A Hub that may be gone: for what the Hub itself holds on to.
+pub struct WeakHub(Weak<Inner>);
+
+impl WeakHub {
+    /// The Hub, if it is still there.
+    pub fn upgrade(&self) -> Option<Hub> {
+        self.0.upgrade().map(|inner| Hub { inner })
+    }
+}
+
+pub(crate) struct Inner {
+    pub(crate) service: Service,
+    pub(crate) settings: HubSettings,
+    pub(crate) metrics: Metrics,
+    pub(crate) pulse: Pulse,
+    pub(crate) health: HealthCache,
+    instance_id: String,
+    pub(crate) stop: CancellationToken,
+    pub(crate) bridge: Bridge,
+    pub(crate) questions: Questions,
+    offers: Offers,
+    connections: RwLock<HashMap<String, Arc<Connection>>>,
+    presence_version: AtomicU64,
+    presence_changed: Notify,
+    health_version: AtomicU64,
+}
+
+impl Hub {
+    /// Makes the shared state and starts what keeps it current. Must be called inside a tokio runtime.
+    pub fn new(service: Service, settings: HubSettings, stop: CancellationToken) -> Self {
+        let inner = Arc::new(Inner {
+            metrics: Metrics::default(),
+            pulse: Pulse::default(),
+            health: HealthCache::default(),
+            instance_id: uuid::Uuid::now_v7().to_string(),
+            bridge: Bridge::new(settings.bridge_buffer),
+            questions: Questions::default(),
+            offers: Offers::default(),
+            connections: RwLock::default(),
+            presence_version: AtomicU64::new(1),
+            presence_changed: Notify::new(),
+            health_version: AtomicU64::new(1),
+            service,
+            settings,
+            stop,
+        });
+        let hub = Self { inner };
+        hub.restore_bridge();
+        hub.start_telling();
+        hub
+    }
+
+    /// The same Hub, not kept alive by whoever holds this.
+    pub fn downgrade(&self) -> WeakHub {
+        WeakHub(Arc::downgrade(&self.inner))
+    }
+
+    /// The application.
+    pub fn service(&self) -> &Service {
+        &self.inner.service
+    }
+
+    /// What an operator set.
+    pub fn settings(&self) -> &HubSettings {
+        &self.inner.settings
+    }
+
+    /// Counters.
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
+    /// How late this process is with its own work.
+    pub fn pulse(&self) -> &Pulse {
+        &self.inner.pulse
+    }
+
+    /// Ends everything that runs for clients.
+    pub fn stop(&self) -> &CancellationToken {
+        &self.inner.stop
+    }
+
+    /// Takes a client in.
+    pub fn admit(&self, admitted: Admitted, heard: LastHeard) -> (Arc<Connection>, Outgoing) {
+        let (mut connection, outgoing) = Connection::new(admitted, heard, self.inner.stop.child_token());
+        if connection.shows_approvals("exec") || connection.shows_approvals("plugin") {
+            connection.approver = Some(self.service().engine().approvals().approver_connected());
+        }
+        let connection = Arc::new(connection);
+        self.write_connections().insert(connection.id.clone(), connection.clone());
+        self.inner.metrics.connected();
+        if connection.is_shown() {
+            self.presence_changed();
+        }
+        (connection, outgoing)
+    }
+
+    /// Lets a client go.
+    pub fn dismiss(&self, connection: &Arc<Connection>) {
+        self.write_connections().remove(&connection.id);
+        connection.stop.cancel();
+        self.inner.questions.gone(connection);
+        self.withdraw(connection);
+        self.inner.metrics.disconnected();
+        if connection.is_shown() {
+            self.presence_changed();
+        }
+    }
+
+    /// How many clients are in.
+    pub fn count(&self) -> usize {
+        self.read_connections().len()
+    }
+
+    /// Whether a connection is there that fits.
+    pub(crate) fn any(&self, wanted: impl Fn(&Connection) -> bool) -> bool {
+        self.read_connections().values().any(|c| wanted(c))
+    }
+
+    /// Connections of nodes, the oldest first.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Connection>> {
+        let mut nodes: Vec<_> = self.read_connections().values().filter(|c| c.node.is_some()).cloned().collect();
+        nodes.sort_by(|a, b| a.online_since.cmp(&b.online_since).then_with(|| a.id.cmp(&b.id)));
+        nodes
+    }
+
+    /// Sends an event to every connection that fits.
+    pub(crate) fn broadcast(&self, body: EventBody, wanted: impl Fn(&Connection) -> bool) {
+        let body = Arc::new(body);
+        for connection in self.read_connections().values() {
+            if wanted(connection) && !connection.outbox.event(&body) {
+                self.inner.metrics.event_dropped();
+            }
+        }
+    }
+
+    /// Everybody who is here, this gateway first.
+    pub fn presence(&self) -> Vec<Present> {
+        let system = rustix::system::uname();
+        let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        let (host, version) = (word(system.nodename()), env!("CARGO_PKG_VERSION"));
+        let own = OwnPresence {
+            version,
+            platform: format!("{} {}", std::env::consts::OS, word(system.release())),
+            device_family: word(system.sysname()),
+            mode: "gateway",
+            reason: "self",
+            instance_id: self.inner.instance_id.clone(),
+            text: format!("Gateway: {host} · app {version} · mode gateway · reason self"),
+            ts: Timestamp::now().as_millisecond(),
+            ip: self.settings().address.map(|address| address.to_string()),
+            host,
+        };
+        let connections = self.read_connections();
+        let mut others: Vec<&Arc<Connection>> = connections.values().filter(|c| c.is_shown()).collect();
+        if others.len() > MAX_SHOWN {
+            let rest = others.len() - MAX_SHOWN;
+            others.select_nth_unstable_by_key(rest, |c| c.online_since);
+            others.drain(..rest);
+        }
+        others.sort_by_key(|c| c.online_since);
+        let others = others.into_iter().map(|c| Present::Client(Box::new(c.presence())));
+        std::iter::once(Present::Own(own)).chain(others).collect()
+    }
+
+    /// The versions of presence and health.
+    pub fn versions(&self) -> Versions {
+        Versions {
+            presence: self.inner.presence_version.load(Ordering::Acquire),
+            health: self.inner.health_version.load(Ordering::Acquire),
+        }
+    }
+
+    fn presence_changed(&self) {
+        self.inner.presence_version.fetch_add(1, Ordering::AcqRel);
+        self.inner.presence_changed.notify_one();
+    }
+
+    fn read_connections(&self) -> RwLockReadGuard<'_, HashMap<String, Arc<Connection>>> {
+        self.inner.connections.read().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn write_connections(&self) -> RwLockWriteGuard<'_, HashMap<String, Arc<Connection>>> {
+        self.inner.connections.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,161 @@
+//! Tools that a connected client answers itself. They are the client's session's own: offered for it, called in it, and
+//! gone with the connection. A call takes the engine's road like any other; only its execution is a question to the client.
+
+use super::{Connection, EventBody, Hub, Unanswered, WeakHub, lock};
+use crate::Object;
+use serde::Serialize;
+use serde_json::Value;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, Weak},
+    time::Duration,
+};
+use toolyard_catalog::{RegistryError, SourceKind, ToolEntry, ToolSource};
+use toolyard_engine::{BoxFuture, CallContext, Failed, Output, Prepared, Provider, ToolExchange};
+use toolyard_protocol::{CallId, DEFAULT_TIMEOUT_MS, ErrorCode, Failure, RunId, ToolCall, ToolDefinition, ToolName};
+
+/// What is offered, by the tool's name.
+#[derive(Default)]
+pub(crate) struct Offers(Mutex<HashMap<String, Offer>>);
+
+struct Offer {
+    connection: Weak<Connection>,
+    id: Arc<str>,
+}
+
+impl Offer {
+    fn is_of(&self, connection: &Arc<Connection>) -> bool {
+        self.connection.as_ptr() == Arc::as_ptr(connection)
+    }
+}
+
+/// Why tools are not taken.
+pub(crate) enum NotOffered {
+    /// Somebody else has tools of these names.
+    Conflict(Vec<String>),
+    /// A definition cannot be used.
+    Refused(RegistryError),
+}
+
+impl From<RegistryError> for NotOffered {
+    fn from(error: RegistryError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl Hub {
+    /// Takes a client's tools in, in place of those it offered before. Their ids, in order.
+    pub(crate) fn offer(
+        &self,
+        connection: &Arc<Connection>,
+        session: &str,
+        tools: Vec<ToolDefinition>,
+    ) -> Result<Vec<String>, NotOffered> {
+        let engine = self.service().engine();
+        let mut offers = lock(&self.inner.offers.0);
+        if connection.stop.is_cancelled() && !tools.is_empty() {
+            // It has gone already and taken its tools with it: these would stay for ever.
+            return Ok(Vec::new());
+        }
+        let conflicts: Vec<String> = tools
+            .iter()
+            .filter(|tool| {
+                let taken = |entry: &Arc<ToolEntry>| {
+                    let other = match entry.source().kind {
+                        SourceKind::Core => true,
+                        SourceKind::Client => {
+                            offers.get(entry.name().as_str()).is_none_or(|offer| !offer.is_of(connection))
+                        }
+                        SourceKind::Plugin | SourceKind::Mcp => false,
+                    };
+                    other && entry.name().as_str().eq_ignore_ascii_case(tool.name.as_str())
+                };
+                engine.tools().snapshot.iter().any(taken)
+            })
+            .map(|tool| tool.name.to_string())
+            .collect();
+        if !conflicts.is_empty() {
+            return Err(NotOffered::Conflict(conflicts));
+        }
+        let entries = tools
+            .into_iter()
+            .map(|tool| Ok(ToolEntry::new(tool, ToolSource::client())?.with_session(session)))
+            .collect::<Result<Vec<_>, RegistryError>>()?;
+        let came: Vec<(String, Arc<str>)> =
+            entries.iter().map(|entry| (entry.name().to_string(), entry.shared_id().clone())).collect();
+        let out = offers.values().filter(|offer| offer.is_of(connection)).map(|offer| offer.id.clone()).collect();
+        let provider = Arc::new(ClientTools(self.downgrade()));
+        engine.exchange(vec![ToolExchange { out, entries, provider }])?;
+        offers.retain(|_, offer| !offer.is_of(connection));
+        let ids = came.iter().map(|(_, id)| id.to_string()).collect();
+        let connection = Arc::downgrade(connection);
+        offers.extend(came.into_iter().map(|(name, id)| (name, Offer { connection: connection.clone(), id })));
+        Ok(ids)
+    }
+
+    /// A client that goes takes its tools with it.
+    pub(super) fn withdraw(&self, connection: &Arc<Connection>) {
+        let has_some = lock(&self.inner.offers.0).values().any(|offer| offer.is_of(connection));
+        if has_some && let Err(NotOffered::Refused(error)) = self.offer(connection, "", Vec::new()) {
+            tracing::error!(%error, "the tools of a client that went away could not be removed");
+        }
+    }
+
+    fn offered_by(&self, tool: &str) -> Option<Arc<Connection>> {
+        lock(&self.inner.offers.0).get(tool)?.connection.upgrade()
+    }
+}
+
+/// The event by which a client is asked to run one of its tools.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolQuestion<'a> {
+    id: &'a str,
+    tool: &'a ToolName,
+    args: &'a Object,
+    session_key: Option<&'a str>,
+    call_id: CallId,
+    run_id: RunId,
+    timeout_ms: u64,
+}
+
+/// Runs tools by asking the clients that offered them.
+struct ClientTools(WeakHub);
+
+impl ClientTools {
+    async fn ask(&self, context: &CallContext, call: &ToolCall) -> Result<Value, Unanswered> {
+        let hub = self.0.upgrade().ok_or(Unanswered::Nobody)?;
+        let client = hub.offered_by(call.tool.as_str()).ok_or(Unanswered::Nobody)?;
+        let timeout = Duration::from_millis(call.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS));
+        let question = |id: &str| {
+            let question = ToolQuestion {
+                id,
+                tool: &call.tool,
+                args: &call.args,
+                session_key: context.caller.session.as_deref(),
+                call_id: call.call_id,
+                run_id: call.run_id,
+                timeout_ms: timeout.as_millis() as u64,
+            };
+            EventBody::new("tools.call", &question)
+        };
+        hub.ask(&client, question, timeout).await
+    }
+}
+
+impl Provider for ClientTools {
+    fn execute<'a>(
+        &'a self,
+        context: &'a CallContext,
+        call: &'a ToolCall,
+        _: Prepared,
+    ) -> BoxFuture<'a, Result<Output, Failed>> {
+        Box::pin(async move {
+            match self.ask(context, call).await {
+                Ok(Value::Object(data)) => Ok(Output::data(data)),
+                Ok(_) => Err(Failure::new(ErrorCode::InternalError, "the client's output is no object").into()),
+                Err(why) => Err(why.failure("the client", call.tool.as_str()).into()),
+            }
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! Asking a client to do something: the question is an event to it, the answer one of its requests.
+
+use super::{Connection, EventBody, Hub, lock};
+use crate::Object;
+use serde::Serialize;
+use serde_json::Value;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::sync::oneshot;
+use toolyard_protocol::{ErrorCode, Failure};
+
+/// Questions that wait for their answers, over all clients.
+const MAX_WAITING: usize = 1_000;
+
+/// Why a client did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unanswered {
+    /// No connected client says that it can.
+    Nobody,
+    /// It went away, and what it did before is not known.
+    Gone,
+    /// It did not answer in time.
+    TimedOut,
+    /// It said no.
+    Refused {
+        /// Its own word for why.
+        code: String,
+        /// What it says to people.
+        message: String,
+    },
+    /// Too much is being asked already.
+    Busy,
+}
+
+impl Unanswered {
+    /// The same for whoever called the tool; `who` was asked.
+    pub fn failure(self, who: &str, tool: &str) -> Failure {
+        match self {
+            Self::Refused { code, message } => {
+                // It may use our words for what is wrong; all others mean that it would not.
+                let known = ErrorCode::parse(&code).unwrap_or(ErrorCode::PreconditionFailed);
+                Failure::new(known, format!("{tool}: {message}")).detail("clientCode", code)
+            }
+            Self::TimedOut => {
+                Failure::new(ErrorCode::Timeout, format!("{who} did not answer {tool} in time")).retryable(false)
+            }
+            Self::Busy => Failure::new(ErrorCode::Unavailable, "too much is being asked of clients at once"),
+            Self::Nobody => Failure::new(ErrorCode::Unavailable, format!("{who} is not connected any more")),
+            Self::Gone => Failure::new(ErrorCode::Unavailable, format!("{who} went away before it answered {tool}"))
+                .retryable(false)
+                .suggest("Look whether it happened before asking again."),
+        }
+    }
+}
+
+type Outcome = Result<Value, Unanswered>;
+
+struct Waiting {
+    connection: String,
+    answer: oneshot::Sender<Outcome>,
+}
+
+/// Questions that wait for their answers.
+#[derive(Default)]
+pub(crate) struct Questions(Mutex<HashMap<String, Waiting>>);
+
+impl Questions {
+    /// Takes an answer. False when nobody waits for it, or another client was asked.
+    pub(crate) fn answered(&self, connection: &Connection, id: &str, outcome: Outcome) -> bool {
+        let mut all = lock(&self.0);
+        if all.get(id).is_none_or(|waiting| waiting.connection != connection.id) {
+            return false;
+        }
+        all.remove(id).is_some_and(|waiting| waiting.answer.send(outcome).is_ok())
+    }
+
+    /// Whoever waits for this client waits in vain.
+    pub(super) fn gone(&self, connection: &Connection) {
+        lock(&self.0).retain(|_, waiting| waiting.connection != connection.id);
+    }
+}
+
+/// A question that is forgotten when nobody waits any more.
+struct Asked<'a> {
+    questions: &'a Questions,
+    id: String,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        lock(&self.questions.0).remove(&self.id);
+    }
+}
+
+/// The event by which a node is asked to run a command.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeQuestion<'a> {
+    id: &'a str,
+    node_id: &'a str,
+    command: &'a str,
+    #[serde(rename = "paramsJSON")]
+    params_json: &'a str,
+    timeout_ms: u64,
+}
+
+impl Hub {
+    /// Has a node run one of its commands: of those that say they can, the one that came last.
+    pub async fn ask_node(&self, command: &str, params: &Object, timeout: Duration) -> Outcome {
+        let can = |node: &Arc<Connection>| {
+            node.node.as_ref().is_some_and(|surface| surface.commands.iter().any(|known| known == command))
+        };
+        let node = self.nodes().into_iter().rfind(can).ok_or(Unanswered::Nobody)?;
+        let text = serde_json::to_string(params).unwrap_or_default();
+        let question = |id: &str| {
+            let (node_id, timeout_ms) = (node.node_id(), timeout.as_millis() as u64);
+            let question = NodeQuestion { id, node_id, command, params_json: &text, timeout_ms };
+            EventBody::new("node.invoke.request", &question)
+        };
+        self.ask(&node, question, timeout).await
+    }
+
+    /// Asks one client, and waits for its answer as long as this future lives.
+    pub(super) async fn ask(
+        &self,
+        connection: &Connection,
+        question: impl FnOnce(&str) -> EventBody,
+        timeout: Duration,
+    ) -> Outcome {
+        let (answer, answered) = oneshot::channel();
+        let id = uuid::Uuid::now_v7().to_string();
+        {
+            let mut all = lock(&self.inner.questions.0);
+            if all.len() >= MAX_WAITING {
+                return Err(Unanswered::Busy);
+            }
+            all.insert(id.clone(), Waiting { connection: connection.id.clone(), answer });
+        }
+        let asked = Asked { questions: &self.inner.questions, id };
+        connection.outbox.event(&Arc::new(question(&asked.id)));
+        if connection.stop.is_cancelled() {
+            // It left between being found and being asked; its questions were forgotten before this one came.
+            return Err(Unanswered::Gone);
+        }
+        match tokio::time::timeout(timeout, answered).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(Unanswered::Gone),
+            Err(_) => Err(Unanswered::TimedOut),
+        }
+    }
+}

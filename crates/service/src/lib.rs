@@ -1,0 +1,48 @@
+//! The application: every method of every door as a type, and the state that methods work on.
+//!
+//! A method is declared in the file of its family, with its parameters and its answer, and listed in `list.rs`; a door
+//! looks it up there, checks who calls, and hands over the words of the request. Parameters are read in `params/` alone.
+//!
+//! [`Service`] is there in every process; [`Hub`] is what the clients of network doors share: connections, sessions,
+//! offered tools, approvals and bridged sessions. Nothing here opens a socket or knows a frame.
+
+mod approvals;
+mod bridge;
+pub mod devices;
+mod error;
+mod express;
+mod health;
+pub mod hub;
+mod list;
+pub mod local;
+pub mod logs;
+mod method;
+pub mod metrics;
+mod models;
+mod nodes;
+mod offers;
+mod operate;
+pub mod params;
+pub mod plans;
+pub mod pulse;
+mod registry;
+pub mod runs;
+mod service;
+pub mod sessions;
+mod settings;
+mod subscriptions;
+pub mod tools;
+
+pub use bridge::{BRIDGE_FRAMES, BridgeOut, BridgeOutgoing, Message, Receive, SessionTools};
+pub use error::{MethodError, RpcError};
+pub use hub::{Hub, Unanswered, WeakHub};
+pub use list::EVENTS;
+pub use method::{AnyJson, Call, ClientRequest, EventSink, Handle, Lane, Method, NoParams, Reach, Role, Terms};
+pub use models::{ModelView, Shown, ShownTool, Turn};
+pub use operate::ConfigAnswer;
+pub use registry::{Entry, Methods};
+pub use service::{LeftOutTool, PluginReport, ProcessInfo, Service};
+pub use settings::HubSettings;
+
+/// A JSON object of no fixed shape.
+pub type Object = serde_json::Map<String, serde_json::Value>;

@@ -1,0 +1,133 @@
+//! The list: every method that Toolyard itself answers. Those of the WebSocket door come first, in the order in which
+//! `hello-ok` names them; plugins, upstream servers and the context store add theirs when the program is put together.
+
+use crate::{
+    Methods, approvals, bridge, health, local, nodes, offers, operate, plans, runs, sessions, subscriptions, tools,
+};
+
+/// Every built-in method.
+pub(crate) fn built_in() -> Methods {
+    Methods::default()
+        .by_hub::<health::Health>()
+        .by_hub::<health::Status>()
+        .by_hub::<health::SystemPresence>()
+        .by_hub::<tools::ToolsCatalog>()
+        .by_hub::<tools::ToolsEffective>()
+        .by_hub::<tools::ToolsInvoke>()
+        .by_hub::<tools::ToolsCancel>()
+        .by_hub::<offers::ToolsOffer>()
+        .by_hub::<offers::ToolsResult>()
+        .by_hub::<sessions::SessionsCreate>()
+        .by_hub::<sessions::SessionsList>()
+        .by_hub::<sessions::SessionsGet>()
+        .by_hub::<sessions::SessionsPatch>()
+        .by_hub::<sessions::SessionsDelete>()
+        .by_hub::<approvals::PluginApprovalRequest>()
+        .by_hub::<approvals::PluginApprovalWait>()
+        .by_hub::<approvals::PluginApprovalList>()
+        .by_hub::<approvals::PluginApprovalResolve>()
+        .by_hub::<approvals::ExecApprovalRequest>()
+        .by_hub::<approvals::ExecApprovalWait>()
+        .by_hub::<approvals::ExecApprovalList>()
+        .by_hub::<approvals::ExecApprovalGet>()
+        .by_hub::<approvals::ExecApprovalResolve>()
+        .by_hub::<approvals::ApprovalGet>()
+        .by_hub::<approvals::ApprovalResolve>()
+        .by_hub::<approvals::ApprovalHistory>()
+        .by_hub::<operate::ConfigGet>()
+        .by_hub::<operate::LogsTail>()
+        .by_hub::<nodes::NodeList>()
+        .by_hub::<nodes::NodeDescribe>()
+        .by_hub::<nodes::NodeInvokeResult>()
+        .by_hub::<operate::DevicePairList>()
+        .by_hub::<operate::DevicePairApprove>()
+        .by_hub::<operate::DevicePairReject>()
+        .by_hub::<operate::DevicePairRemove>()
+        .by_hub::<operate::DeviceTokenRotate>()
+        .by_hub::<operate::DeviceTokenRevoke>()
+        .by_service::<plans::PlansCheck>()
+        .by_service::<plans::PlansDryRun>()
+        .by_service::<plans::PlansRun>()
+        .by_service::<runs::PlansCancel>()
+        .by_service::<plans::PlansReplay>()
+        .by_service::<plans::PlansFork>()
+        .by_service::<plans::PlansUndo>()
+        .by_service::<runs::RunsList>()
+        .by_service::<runs::RunsGet>()
+        .by_service::<subscriptions::RunsEvents>()
+        .by_service::<runs::RunsVerify>()
+        .by_service::<runs::RunsResume>()
+        .by_service::<runs::RunsCancel>()
+        .by_hub::<subscriptions::RunsSubscribe>()
+        .by_hub::<subscriptions::RunsUnsubscribe>()
+        .by_hub::<bridge::BridgeOpen>()
+        .by_hub::<bridge::BridgeClose>()
+        .by_hub::<bridge::BridgeInbound>()
+        .by_hub::<bridge::BridgeOutbound>()
+        .by_hub::<bridge::BridgeStatus>()
+        .by_hub::<bridge::BridgePermissionReply>()
+        .by_service::<local::YardStatus>()
+        .by_service::<local::ToolsList>()
+        .by_service::<local::ToolsDescribe>()
+        .by_service::<local::ToolsCall>()
+        .by_service::<runs::RunsExport>()
+        .by_service::<runs::RunsTranscript>()
+        .by_service::<local::DevicesList>()
+        .by_service::<local::DevicesApprove>()
+        .by_service::<local::DevicesReject>()
+        .by_service::<local::DevicesRevoke>()
+}
+
+/// Every event that a connected client can be sent without asking.
+pub const EVENTS: &[&str] = &[
+    "connect.challenge",
+    "tick",
+    "health",
+    "presence",
+    "shutdown",
+    "exec.approval.requested",
+    "exec.approval.resolved",
+    "plugin.approval.requested",
+    "plugin.approval.resolved",
+    "device.pair.requested",
+    "device.pair.resolved",
+    "node.invoke.request",
+    "tools.call",
+    "run.started",
+    "run.confirmationRequested",
+    "run.confirmed",
+    "run.cancelled",
+    "run.finished",
+    "step.scheduled",
+    "step.started",
+    "step.progress",
+    "step.finished",
+    "step.failed",
+    "bridge.connection",
+    "bridge.dropped",
+    "bridge.outbound",
+    "bridge.permission.requested",
+    "bridge.permission.resolved",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Reach, Role};
+    use toolyard_engine::authority::{Effect, Power};
+
+    #[test]
+    fn no_declaration_contradicts_itself() {
+        for entry in built_in().iter() {
+            let (name, terms, demand) = (entry.name, &entry.terms, &entry.terms.demand);
+            assert!(demand.effect == Effect::None || demand.scope.is_some() || terms.role == Role::Node, "{name}");
+            if demand.effect == Effect::Unrecorded {
+                assert_eq!(terms.reach, Reach::Local, "{name}: what leaves no record stays on this machine");
+            }
+            if demand.uses.contains(&Power::Grant) || demand.uses.contains(&Power::HostPaths) {
+                assert!(demand.person && terms.reach == Reach::Local, "{name}");
+            }
+            assert!(entry.about.ends_with('.'), "{name}: the reference needs a sentence");
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! What a method is: a type with a name, the terms on which it may be called, its parameters and its answer.
+//!
+//! A method is declared with [`methods!`](crate::methods!) and answered by an implementation of [`Handle`]. Declarations
+//! and handlers meet in [`Methods`](crate::Methods), the one list that every door looks a method up in.
+
+use crate::{Hub, MethodError, RpcError, Service, hub::Connection};
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, value::RawValue};
+use std::{fmt, sync::Arc};
+use toolyard_engine::{
+    Caller,
+    authority::{Demand, Effect, Power, Scope},
+};
+use toolyard_protocol::ExecutionEvent;
+
+/// Receives the events of a run while a method works on it.
+pub type EventSink = Arc<dyn Fn(Arc<ExecutionEvent>) + Send + Sync>;
+
+/// A method of one or more doors.
+pub trait Method: Send + Sync + 'static {
+    /// Its name on the wire.
+    const NAME: &'static str;
+    /// What it does, in one sentence, for the reference.
+    const ABOUT: &'static str;
+    /// On which terms it may be called.
+    const TERMS: Terms;
+    /// The scope that the caller's credential must hold.
+    const SCOPE: Option<Scope> = Self::TERMS.demand.scope;
+    /// Whether only a person at this machine may call it.
+    const PERSON: bool = Self::TERMS.demand.person;
+    /// What it is called with.
+    type Params: DeserializeOwned + JsonSchema + Send + 'static;
+    /// What it answers.
+    type Answer: Serialize + JsonSchema + Send;
+}
+
+/// Answers a method.
+pub trait Handle<M: Method>: Send + Sync + 'static {
+    /// Answers one call. The caller has been admitted and the parameters have been checked.
+    fn handle(
+        &self,
+        call: &Call<'_>,
+        params: M::Params,
+    ) -> impl Future<Output = Result<M::Answer, MethodError>> + Send;
+}
+
+/// One call of a method, as its handler sees it.
+pub struct Call<'a> {
+    /// The method's name.
+    pub method: &'static str,
+    /// What the method declares; powers that parameters ask for are decided against it.
+    pub demand: Demand,
+    /// The application.
+    pub service: &'a Service,
+    /// On whose behalf the method is called.
+    pub caller: Arc<Caller>,
+    /// What network clients share; absent in a process without network doors.
+    pub hub: Option<&'a Hub>,
+    /// The client that called, with its request; absent at the local socket and the command line.
+    pub client: Option<ClientRequest<'a>>,
+    /// Receives the events of a run that the method starts.
+    pub events: Option<EventSink>,
+}
+
+/// A request of a connected client.
+#[derive(Clone, Copy)]
+pub struct ClientRequest<'a> {
+    /// The connection.
+    pub connection: &'a Arc<Connection>,
+    /// The request's id.
+    pub id: &'a str,
+    /// Sends a first answer before the last one.
+    pub early: &'a (dyn Fn(Box<RawValue>) + Send + Sync),
+}
+
+impl Call<'_> {
+    /// What network clients share.
+    pub fn hub(&self) -> Result<&Hub, MethodError> {
+        self.hub.ok_or_else(|| RpcError::unavailable("this method needs a running gateway").into())
+    }
+
+    /// The client that called.
+    pub fn client(&self) -> Result<&ClientRequest<'_>, MethodError> {
+        self.client.as_ref().ok_or_else(|| RpcError::unavailable("this method needs a connected client").into())
+    }
+
+    /// The connection of the client that called.
+    pub fn connection(&self) -> Result<&Arc<Connection>, MethodError> {
+        Ok(self.client()?.connection)
+    }
+}
+
+impl fmt::Debug for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("method", &self.method).field("caller", &self.caller).finish_non_exhaustive()
+    }
+}
+
+/// Which doors carry a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// The WebSocket door, the local socket and the command line.
+    Everywhere,
+    /// The WebSocket door alone.
+    Gateway,
+    /// The local socket and the command line: the owner of this machine.
+    Local,
+}
+
+impl Reach {
+    /// The words in documentation.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Everywhere => "gateway, local",
+            Self::Gateway => "gateway",
+            Self::Local => "local",
+        }
+    }
+}
+
+/// Which role of a connection may send a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Operators.
+    Operator,
+    /// Nodes, which answer what they were asked.
+    Node,
+    /// Both.
+    Any,
+}
+
+/// Which requests a request competes with for places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// Health, approvals, cancel, and answers that running calls wait for.
+    Express,
+    /// Everything else.
+    Ordinary,
+    /// Requests that wait for a person's decision, or streams that last.
+    Waiting,
+}
+
+/// On which terms a method may be called.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// What it demands of its caller.
+    pub demand: Demand,
+    /// The doors that carry it.
+    pub reach: Reach,
+    /// The roles that may send it.
+    pub role: Role,
+    /// The requests it competes with.
+    pub lane: Lane,
+    /// Whether only so many are accepted in a minute from one device.
+    pub is_limited: bool,
+    /// Whether a client's `sessionKey` and `agentId` beside the parameters say for which session it is called.
+    pub takes_session: bool,
+}
+
+impl Terms {
+    /// Terms with a scope and an effect: at the WebSocket door, for operators.
+    pub const fn new(scope: Option<Scope>, effect: Effect) -> Self {
+        Self {
+            demand: Demand::new(scope, effect),
+            reach: Reach::Gateway,
+            role: Role::Operator,
+            lane: Lane::Ordinary,
+            is_limited: false,
+            takes_session: false,
+        }
+    }
+
+    /// Needs no scope, only a connection that was let in.
+    pub const fn open() -> Self {
+        Self::new(None, Effect::None)
+    }
+
+    /// Reads.
+    pub const fn read() -> Self {
+        Self::new(Some(Scope::Read), Effect::None)
+    }
+
+    /// Changes state of Toolyard's own.
+    pub const fn write() -> Self {
+        Self::new(Some(Scope::Write), Effect::State)
+    }
+
+    /// Runs tools, each of which is decided on and recorded by the pipeline.
+    pub const fn run() -> Self {
+        Self::new(Some(Scope::Write), Effect::Recorded)
+    }
+
+    /// Looks at approvals, or puts a question.
+    pub const fn question() -> Self {
+        Self::new(Some(Scope::Approvals), Effect::State).lane(Lane::Express)
+    }
+
+    /// Answers a question that is put to a person.
+    pub const fn consent() -> Self {
+        Self::new(Some(Scope::Approvals), Effect::Recorded).uses(&[Power::Approve]).lane(Lane::Express)
+    }
+
+    /// Changes who may come in. A person does not do that thirty times a minute, so it is limited.
+    pub const fn pair() -> Self {
+        let mut terms = Self::new(Some(Scope::Pairing), Effect::State).uses(&[Power::Pair]);
+        terms.is_limited = true;
+        terms
+    }
+
+    /// For the person at this machine: changes content or programs without a recorded call.
+    pub const fn administer() -> Self {
+        Self::new(Some(Scope::Admin), Effect::Unrecorded).local().person()
+    }
+
+    /// Carried by every door; a client may say for which session.
+    pub const fn everywhere(mut self) -> Self {
+        self.reach = Reach::Everywhere;
+        self.takes_session = true;
+        self
+    }
+
+    /// Carried by the local socket and the command line alone.
+    pub const fn local(mut self) -> Self {
+        self.reach = Reach::Local;
+        self
+    }
+
+    /// A client may say for which session.
+    pub const fn takes_session(mut self) -> Self {
+        self.takes_session = true;
+        self
+    }
+
+    /// For connections of a role.
+    pub const fn role(mut self, role: Role) -> Self {
+        self.role = role;
+        self
+    }
+
+    /// In another lane.
+    pub const fn lane(mut self, lane: Lane) -> Self {
+        self.lane = lane;
+        self
+    }
+
+    /// Always uses these powers.
+    pub const fn uses(mut self, powers: &'static [Power]) -> Self {
+        self.demand = self.demand.uses(powers);
+        self
+    }
+
+    /// Parameters may ask for these powers.
+    pub const fn may_use(mut self, powers: &'static [Power]) -> Self {
+        self.demand = self.demand.may_use(powers);
+        self
+    }
+
+    /// For a person alone.
+    pub const fn person(mut self) -> Self {
+        self.demand = self.demand.person();
+        self
+    }
+
+    /// Whether the WebSocket door carries it.
+    pub fn is_on_gateway(&self) -> bool {
+        self.reach != Reach::Local
+    }
+
+    /// Whether the local socket and the command line carry it.
+    pub fn is_local(&self) -> bool {
+        self.reach != Reach::Gateway
+    }
+}
+
+/// Declares methods: a sentence for the reference, the type's name, the method's name, its terms, parameters and answer.
+///
+/// ```ignore
+/// methods! {
+///     /// Lists the nodes that are connected.
+///     NodeList = "node.list", Terms::read(), NoParams => Nodes;
+/// }
+/// ```
+#[macro_export]
+macro_rules! methods {
+    ($( $(#[doc = $about:literal])+ $name:ident = $wire:literal, $terms:expr, $params:ty => $answer:ty; )+) => {$(
+        $(#[doc = $about])+
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name;
+
+        impl $crate::Method for $name {
+            const NAME: &'static str = $wire;
+            const ABOUT: &'static str = concat!($($about),+);
+            const TERMS: $crate::Terms = $terms;
+            type Params = $params;
+            type Answer = $answer;
+        }
+    )+};
+}
+
+/// Parameters of a method that takes none.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoParams {}
+
+/// A JSON value of no fixed shape: a tool's data, another system's payload.
+pub type AnyJson = Value;

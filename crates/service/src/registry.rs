@@ -1,0 +1,288 @@
+//! [`Methods`]: the one list of methods, with what answers each. A door answers no method that is not in it.
+
+use crate::{
+    Call, Handle, Hub, Lane, Method, MethodError, RpcError, Service, Terms, hub::Connection, method::ClientRequest, params,
+    sessions::Key,
+};
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, value::RawValue};
+use std::{
+    collections::HashMap,
+    marker::PhantomData,
+    sync::{Arc, OnceLock},
+};
+use toolyard_engine::{
+    BoxFuture, Caller,
+    authority::{self, Power, Refusal},
+};
+use toolyard_protocol::{ErrorCode, Failure};
+
+/// Characters of a name that a caller made up which are repeated to it.
+const MAX_SHOWN: usize = 80;
+
+/// A method as the list has it.
+#[derive(Clone)]
+pub struct Entry {
+    /// Its name on the wire.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub about: &'static str,
+    /// On which terms it may be called.
+    pub terms: Terms,
+    params: fn() -> Value,
+    answer: fn() -> Value,
+    handler: Option<Arc<dyn Answers>>,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry").field("name", &self.name).field("terms", &self.terms).finish_non_exhaustive()
+    }
+}
+
+impl Entry {
+    fn declare<M: Method>() -> Self {
+        Self {
+            name: M::NAME,
+            about: M::ABOUT.trim_ascii(),
+            terms: M::TERMS,
+            params: params::schema_of::<M::Params>,
+            answer: || {
+                let settings = SchemaSettings::draft2020_12().for_serialize();
+                settings.into_generator().into_root_schema_for::<M::Answer>().to_value()
+            },
+            handler: None,
+        }
+    }
+
+    /// The JSON Schema of its parameters.
+    pub fn params_schema(&self) -> Value {
+        (self.params)()
+    }
+
+    /// The JSON Schema of its answer.
+    pub fn answer_schema(&self) -> Value {
+        (self.answer)()
+    }
+
+    /// The scope it needs, if any.
+    pub fn scope(&self) -> Option<&'static str> {
+        self.terms.demand.scope.map(authority::Scope::as_str)
+    }
+}
+
+/// The one list of methods.
+#[derive(Clone, Debug, Default)]
+pub struct Methods {
+    entries: Vec<Entry>,
+    places: HashMap<&'static str, usize>,
+}
+
+impl Methods {
+    /// Declares a method that the application itself answers.
+    pub(crate) fn by_service<M: Method>(mut self) -> Self
+    where
+        Service: Handle<M>,
+    {
+        self.put(Entry { handler: Some(Arc::new(ByService::<M>::default())), ..Entry::declare::<M>() });
+        self
+    }
+
+    /// Declares a method that works on what network clients share.
+    pub(crate) fn by_hub<M: Method>(mut self) -> Self
+    where
+        Hub: Handle<M>,
+    {
+        self.put(Entry { handler: Some(Arc::new(ByHub::<M>::default())), ..Entry::declare::<M>() });
+        self
+    }
+
+    /// Declares a method that another part answers. Without a handler it is in the list and cannot be called.
+    pub fn add<M: Method, H: Handle<M> + Clone>(&mut self, handler: Option<&H>) {
+        let handler = handler.map(|handler| Arc::new(ByOther::<M, H>::new(handler.clone())) as Arc<dyn Answers>);
+        self.put(Entry { handler, ..Entry::declare::<M>() });
+    }
+
+    fn put(&mut self, entry: Entry) {
+        match self.places.get(entry.name) {
+            Some(place) => self.entries[*place] = entry,
+            None => {
+                self.places.insert(entry.name, self.entries.len());
+                self.entries.push(entry);
+            }
+        }
+    }
+
+    /// Every method, in the order of its declaration.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// A method by name.
+    pub fn find(&self, name: &str) -> Option<&Entry> {
+        self.places.get(name).map(|place| &self.entries[*place])
+    }
+
+    /// The names that `hello-ok` lists.
+    pub fn gateway_names(&self) -> Vec<&'static str> {
+        let on_gateway = self.entries.iter().filter(|entry| entry.terms.is_on_gateway() && entry.handler.is_some());
+        on_gateway.map(|entry| entry.name).collect()
+    }
+
+    /// The lane of a method; one that is not in the list is answered in the ordinary one.
+    pub fn lane(&self, name: &str) -> Lane {
+        self.find(name).map_or(Lane::Ordinary, |entry| entry.terms.lane)
+    }
+}
+
+/// The refusal of a method that a door does not carry.
+pub(crate) fn no_method(method: &str) -> Failure {
+    let shown: String = method.chars().take(MAX_SHOWN).collect();
+    Failure::new(ErrorCode::NotFound, format!("there is no method {shown:?}"))
+}
+
+/// Whether the parameters of a call may ask for a power.
+pub(crate) fn decide_power(call: &Call<'_>, power: Power) -> Result<(), Refusal> {
+    authority::decide_power(&call.caller, &call.demand, power)
+}
+
+impl Service {
+    /// Calls a method by name, as the local socket and the command line do.
+    pub async fn call(
+        &self,
+        caller: Arc<Caller>,
+        method: &str,
+        params: Value,
+        events: Option<crate::EventSink>,
+    ) -> Result<Box<RawValue>, Failure> {
+        let methods = self.methods();
+        // What is not declared in the list cannot be called, whoever implements it.
+        let Some(entry) = methods.find(method).filter(|entry| entry.terms.is_local()) else {
+            return Err(no_method(method));
+        };
+        let demand = entry.terms.demand;
+        authority::decide(&caller, &demand)?;
+        let call = Call { method: entry.name, demand, service: self, caller, hub: None, client: None, events };
+        answer(entry, &call, params).await.map_err(MethodError::into_failure)
+    }
+}
+
+impl Hub {
+    /// Answers a client's request. Its door has decided that the client may make it.
+    pub async fn answer(
+        &self,
+        entry: &Entry,
+        client: ClientRequest<'_>,
+        params: Option<Value>,
+    ) -> Result<Box<RawValue>, MethodError> {
+        let mut params = params.unwrap_or_default();
+        let caller = match entry.terms.takes_session {
+            true => self.session_caller(client.connection, &mut params)?,
+            false => client.connection.standing().clone(),
+        };
+        let (method, demand) = (entry.name, entry.terms.demand);
+        let (service, hub) = (self.service(), Some(self));
+        let call = Call { method, demand, service, caller, hub, client: Some(client), events: None };
+        answer(entry, &call, params).await
+    }
+
+    /// Takes `sessionKey` and `agentId` from beside a method's own parameters: they say for whom it is called.
+    fn session_caller(&self, connection: &Connection, params: &mut Value) -> Result<Arc<Caller>, RpcError> {
+        let mut take = |name: &str| match params.as_object_mut().and_then(|map| map.shift_remove(name)) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        };
+        let (session, agent) = (take("sessionKey"), take("agentId"));
+        let key = Key::read(session.as_deref().unwrap_or("main"), agent.as_deref())?;
+        self.check_agent(&key.agent)?;
+        Ok(connection.caller(&key.agent, Some(key.full)))
+    }
+}
+
+async fn answer(entry: &Entry, call: &Call<'_>, params: Value) -> Result<Box<RawValue>, MethodError> {
+    match &entry.handler {
+        Some(handler) => handler.answer(call, params).await,
+        None => Err(no_method(entry.name).into()),
+    }
+}
+
+/// A handler whose method's types are known to it alone.
+trait Answers: Send + Sync {
+    fn answer<'a>(&'a self, call: &'a Call<'a>, params: Value) -> BoxFuture<'a, Result<Box<RawValue>, MethodError>>;
+}
+
+/// The compiled schema of a method's parameters.
+struct Reader<M> {
+    checker: OnceLock<params::Checker>,
+    of: PhantomData<fn() -> M>,
+}
+
+impl<M> Default for Reader<M> {
+    fn default() -> Self {
+        Self { checker: OnceLock::new(), of: PhantomData }
+    }
+}
+
+impl<M: Method> Reader<M> {
+    /// Reads the parameters, answers, and writes the answer: the one way of every method.
+    async fn answer<H: Handle<M>>(
+        &self,
+        handler: &H,
+        call: &Call<'_>,
+        params: Value,
+    ) -> Result<Box<RawValue>, MethodError> {
+        let checker = self.checker.get_or_init(params::Checker::of::<M::Params>);
+        let params = params::of_call::<M>(call, checker, params)?;
+        let answer = handler.handle(call, params).await?;
+        serde_json::value::to_raw_value(&answer)
+            .map_err(|error| RpcError::unavailable(format!("the answer cannot be written: {error}")).into())
+    }
+}
+
+macro_rules! built_in {
+    ($name:ident, $handler:ty, $take:expr) => {
+        struct $name<M>(Reader<M>);
+
+        impl<M> Default for $name<M> {
+            fn default() -> Self {
+                Self(Reader::default())
+            }
+        }
+
+        impl<M: Method> Answers for $name<M>
+        where
+            $handler: Handle<M>,
+        {
+            fn answer<'a>(
+                &'a self,
+                call: &'a Call<'a>,
+                params: Value,
+            ) -> BoxFuture<'a, Result<Box<RawValue>, MethodError>> {
+                Box::pin(async move {
+                    let take: fn(&'a Call<'a>) -> Result<&'a $handler, MethodError> = $take;
+                    self.0.answer(take(call)?, call, params).await
+                })
+            }
+        }
+    };
+}
+
+built_in!(ByService, Service, |call| Ok(call.service));
+built_in!(ByHub, Hub, |call| call.hub());
+
+struct ByOther<M, H> {
+    reader: Reader<M>,
+    handler: H,
+}
+
+impl<M, H> ByOther<M, H> {
+    fn new(handler: H) -> Self {
+        Self { reader: Reader::default(), handler }
+    }
+}
+
+impl<M: Method, H: Handle<M>> Answers for ByOther<M, H> {
+    fn answer<'a>(&'a self, call: &'a Call<'a>, params: Value) -> BoxFuture<'a, Result<Box<RawValue>, MethodError>> {
+        Box::pin(self.reader.answer(&self.handler, call, params))
+    }
+}

@@ -1,0 +1,320 @@
+//! Runs by method: listed, shown, exported, verified, taken up again, stopped.
+
+use crate::{
+    AnyJson, Call, Handle, Lane, MethodError, Service, Terms, methods,
+    plans::end,
+    registry,
+    service::blocking,
+};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolyard_engine::{
+    authority::{Approver, Power},
+    ledger::{self, LedgerReport, VerifyReport},
+    plan::RunReport,
+    record::Settlement,
+    store::{RunFilter, RunKind, RunRow},
+    view,
+};
+use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure, RunId, RunManifest, RunStatus, ToolCall, ToolResult};
+
+/// Runs in a list, where nothing else is said.
+const DEFAULT_LIMIT: usize = 50;
+/// The most runs in a list.
+const MAX_LIMIT: usize = 10_000;
+
+methods! {
+    /// Lists runs, the newest first.
+    RunsList = "runs.list", Terms::read().everywhere(), RunsListParams => RunList;
+    /// Shows a run: its manifest, calls and results.
+    RunsGet = "runs.get", Terms::read().everywhere(), RunParams => RunDetail;
+    /// Shows a run with its events, as the four files of the specification hold it.
+    RunsExport = "runs.export", Terms::read().local(), RunParams => ExportedRun;
+    /// Shows a run as the messages of a conversation.
+    RunsTranscript = "runs.transcript", Terms::read().local(), RunParams => Transcript;
+    /// Verifies the hashes and signatures of one run, or of the whole ledger.
+    RunsVerify = "runs.verify", Terms::read().everywhere(), VerifyParams => Verified;
+    /// Takes up a run that waits or was interrupted.
+    RunsResume = "runs.resume", Terms::run().everywhere().may_use(&[Power::Approve]), ResumeParams => RunReport;
+    /// Stops a run.
+    RunsCancel = "runs.cancel", Terms::write().everywhere().lane(Lane::Express), RunParams => CancelledRun;
+    /// Stops a plan's run.
+    PlansCancel = "plans.cancel", Terms::write().takes_session().lane(Lane::Express), RunParams => CancelledRun;
+}
+
+/// A run by id.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RunParams {
+    /// The run.
+    pub run_id: RunId,
+}
+
+/// Which runs are listed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RunsListParams {
+    /// Only runs in one of these states.
+    pub status: Vec<RunStatus>,
+    /// Only plans, or only direct calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<RunKind>,
+    /// Only runs of this session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Only runs that began before this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<RunId>,
+    /// How many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// Runs, the newest first.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunList {
+    /// The runs.
+    pub runs: Vec<RunSummary>,
+}
+
+/// A run in a list.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunSummary {
+    /// The run.
+    pub run_id: RunId,
+    /// A plan, or a direct call.
+    pub kind: RunKind,
+    /// Its state.
+    pub status: RunStatus,
+    /// The plan's goal, or the tool.
+    pub title: String,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// How long it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<i64>,
+    /// Its session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+impl From<RunRow> for RunSummary {
+    fn from(row: RunRow) -> Self {
+        let duration_ms = row.ended_at.map(|ended| ended.as_millisecond() - row.started_at.as_millisecond());
+        Self {
+            run_id: row.run_id,
+            kind: row.kind,
+            status: row.status,
+            title: row.title,
+            started_at: row.started_at,
+            ended_at: row.ended_at,
+            duration_ms,
+            session: row.session,
+        }
+    }
+}
+
+/// A run with its calls and results.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunDetail {
+    /// Its manifest.
+    pub run: RunManifest,
+    /// Its calls.
+    pub calls: Vec<ToolCall>,
+    /// Their results.
+    pub results: Vec<ToolResult>,
+}
+
+/// A whole run.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedRun {
+    /// Its manifest.
+    pub run: RunManifest,
+    /// Its calls.
+    pub calls: Vec<ToolCall>,
+    /// Their results.
+    pub results: Vec<ToolResult>,
+    /// Its events.
+    pub events: Vec<ExecutionEvent>,
+}
+
+/// A run as a conversation.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Transcript {
+    /// The run.
+    pub run_id: RunId,
+    /// The messages, in the form that models' interfaces know.
+    pub messages: Vec<AnyJson>,
+}
+
+/// Which run is verified; the whole ledger without one.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VerifyParams {
+    /// The run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+}
+
+/// What verification found.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Verified {
+    /// Of one run.
+    Run(Box<VerifyReport>),
+    /// Of the whole ledger.
+    Ledger(Box<LedgerReport>),
+}
+
+/// How a run is taken up.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResumeParams {
+    /// The run.
+    pub run_id: RunId,
+    /// What happened to a call whose outcome is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle: Option<Settlement>,
+    /// Whether the person approves the plan.
+    #[serde(default)]
+    pub approve: bool,
+}
+
+/// A run that is being stopped.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CancelledRun {
+    /// The run.
+    pub run_id: RunId,
+    /// Always true.
+    pub cancelled: bool,
+}
+
+impl Service {
+    /// A run as it is on record.
+    pub async fn export(&self, run_id: RunId) -> Result<view::RunExport, MethodError> {
+        let store = self.engine().store().clone();
+        blocking(move || {
+            store.settle()?;
+            Ok(view::export_run(&*store, run_id)?)
+        })
+        .await
+    }
+
+    fn cancel_run(&self, run_id: RunId) -> Result<CancelledRun, MethodError> {
+        if self.engine().cancel_run(run_id) {
+            return Ok(CancelledRun { run_id, cancelled: true });
+        }
+        let failure = match self.engine().store().run(run_id)? {
+            None => Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")),
+            Some(row) if row.status.is_final() => {
+                Failure::new(ErrorCode::PreconditionFailed, format!("the run has ended: {}", row.status.as_str()))
+            }
+            Some(_) => Failure::new(ErrorCode::PreconditionFailed, "the run is not under way in this process")
+                .suggest("If its process is gone, end it with `toolyard runs resume RUN --abort`."),
+        };
+        Err(failure.into())
+    }
+}
+
+impl Handle<RunsList> for Service {
+    async fn handle(&self, _: &Call<'_>, params: RunsListParams) -> Result<RunList, MethodError> {
+        let filter = RunFilter {
+            statuses: params.status,
+            kind: params.kind,
+            session: params.session,
+            before: params.before,
+            limit: params.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT),
+        };
+        let store = self.engine().store().clone();
+        let rows = blocking(move || {
+            store.settle()?;
+            Ok::<_, MethodError>(store.runs(&filter)?)
+        })
+        .await?;
+        Ok(RunList { runs: rows.into_iter().map(RunSummary::from).collect() })
+    }
+}
+
+impl Handle<RunsGet> for Service {
+    async fn handle(&self, _: &Call<'_>, params: RunParams) -> Result<RunDetail, MethodError> {
+        let export = self.export(params.run_id).await?;
+        Ok(RunDetail { run: export.manifest, calls: export.calls, results: export.results })
+    }
+}
+
+impl Handle<RunsExport> for Service {
+    async fn handle(&self, _: &Call<'_>, params: RunParams) -> Result<ExportedRun, MethodError> {
+        let view::RunExport { manifest: run, calls, results, events } = self.export(params.run_id).await?;
+        Ok(ExportedRun { run, calls, results, events })
+    }
+}
+
+impl Handle<RunsTranscript> for Service {
+    async fn handle(&self, _: &Call<'_>, params: RunParams) -> Result<Transcript, MethodError> {
+        let export = self.export(params.run_id).await?;
+        Ok(Transcript { run_id: export.manifest.run_id, messages: toolyard_engine::transcript(&export) })
+    }
+}
+
+impl Handle<RunsVerify> for Service {
+    async fn handle(&self, _: &Call<'_>, params: VerifyParams) -> Result<Verified, MethodError> {
+        self.engine().seal().await?;
+        let store = self.engine().store().clone();
+        let verifier = self.verifier().clone();
+        blocking(move || {
+            store.settle()?;
+            Ok(match params.run_id {
+                Some(run_id) => Verified::Run(Box::new(ledger::verify_run(&*store, run_id, &verifier)?)),
+                None => Verified::Ledger(Box::new(ledger::verify_ledger(&*store, &verifier)?)),
+            })
+        })
+        .await
+    }
+}
+
+impl Handle<RunsResume> for Service {
+    async fn handle(&self, call: &Call<'_>, params: ResumeParams) -> Result<RunReport, MethodError> {
+        // Decided before anything happens: a request for both must not settle the call and then be refused.
+        let approver = match params.approve || params.settle.is_some() {
+            true => {
+                registry::decide_power(call, Power::Approve)?;
+                Some(Approver::of(&call.caller)?)
+            }
+            false => None,
+        };
+        if let (Some(choice), Some(by)) = (params.settle, &approver) {
+            self.engine().settle(params.run_id, choice, by).await?;
+        }
+        let watching = call.events.clone().map(|sink| self.watch(params.run_id, sink));
+        let approved_by = approver.filter(|_| params.approve);
+        let service = self.clone();
+        let task = tokio::spawn(async move {
+            service.engine().resume(params.run_id, approved_by, |lease| service.is_alive(lease)).await
+        });
+        let report = task.await;
+        end(watching).await;
+        Ok(report.map_err(|_| Failure::new(ErrorCode::InternalError, "the run failed unexpectedly"))??)
+    }
+}
+
+impl Handle<RunsCancel> for Service {
+    async fn handle(&self, _: &Call<'_>, params: RunParams) -> Result<CancelledRun, MethodError> {
+        self.cancel_run(params.run_id)
+    }
+}
+
+impl Handle<PlansCancel> for Service {
+    async fn handle(&self, _: &Call<'_>, params: RunParams) -> Result<CancelledRun, MethodError> {
+        self.cancel_run(params.run_id)
+    }
+}

@@ -1,0 +1,602 @@
+//! Sessions: names under which calls are routed and recorded. Durable facts in the store, nothing more.
+
+use crate::{
+    Call, Handle, Hub, MethodError, RpcError, Terms,
+    express::promptly,
+    methods,
+    params::{Count, FlagOrAll, Patch, Text},
+    service::blocking,
+};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, sync::Arc};
+use toolyard_engine::{
+    Store,
+    store::{RunFilter, StoreError},
+};
+use toolyard_protocol::RunStatus;
+
+methods! {
+    /// Creates a session, or finds the one that is there under the same key.
+    SessionsCreate = "sessions.create", Terms::write(), CreateParams => CreatedSession;
+    /// Lists sessions, filtered and sorted.
+    SessionsList = "sessions.list", Terms::read(), ListParams => SessionList;
+    /// Shows a session.
+    SessionsGet = "sessions.get", Terms::read(), SessionParams => FoundSession;
+    /// Changes a session's label, name, category or flags.
+    SessionsPatch = "sessions.patch", Terms::write(), PatchParams => PatchedSession;
+    /// Forgets a session. The records of its runs stay.
+    SessionsDelete = "sessions.delete", Terms::write(), DeleteParams => DeletedSession;
+}
+
+const SPACE: &str = "sessions";
+/// The agent that is meant when none is named.
+pub(crate) const DEFAULT_AGENT: &str = "main";
+/// Runs that are counted for `status`.
+const MAX_OPEN_RUNS: usize = 10_000;
+/// Runs among which the session in use is looked for.
+const RUNS_LOOKED_AT: usize = 100;
+/// Sessions kept at once.
+const MAX_SESSIONS: usize = 10_000;
+/// A key is at most this long.
+const MAX_KEY_BYTES: usize = 512;
+/// Characters of a name that a caller made up which are repeated to it.
+const MAX_SHOWN: usize = 80;
+/// Characters of a label, a name or a category.
+const MAX_LABEL: usize = 512;
+/// Sessions in one page, where nothing else is said.
+const DEFAULT_LIMIT: u64 = 100;
+/// The most sessions in one page.
+const MAX_LIMIT: u64 = 1000;
+
+/// A session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    key: String,
+    session_id: String,
+    agent_id: String,
+    lifecycle_revision: String,
+    created_at: i64,
+    updated_at: i64,
+    created_via: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    display_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    category: Option<String>,
+    #[serde(default)]
+    archived: bool,
+    #[serde(default)]
+    pinned: bool,
+}
+
+/// The id of a session, as the store has it under its full key.
+pub fn session_id(store: &dyn Store, key: &str) -> Option<String> {
+    let bytes = store.get(SPACE, key).ok().flatten()?;
+    serde_json::from_slice::<Session>(&bytes).ok().map(|session| session.session_id)
+}
+
+/// A session key with its agent: `main` stands for `agent:main:main`, `x` for `agent:main:x`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// The whole key.
+    pub full: String,
+    /// The agent it belongs to.
+    pub agent: String,
+}
+
+impl Key {
+    /// Completes a key and checks that it belongs to the agent, where one is named.
+    pub fn read(given: &str, agent: Option<&str>) -> Result<Self, RpcError> {
+        let bad = given.is_empty() || given.len() > MAX_KEY_BYTES || given.chars().any(char::is_control);
+        if bad {
+            return Err(RpcError::invalid(format!(
+                "invalid session key: 1 to {MAX_KEY_BYTES} bytes without control characters"
+            )));
+        }
+        let mut parts = given.splitn(3, ':');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("agent"), Some(owner), Some(rest)) if !owner.is_empty() && !rest.is_empty() => {
+                if let Some(wanted) = agent.filter(|wanted| *wanted != owner) {
+                    return Err(RpcError::invalid(format!(
+                        "The agent-scoped session key belongs to \"{owner}\", not \"{wanted}\"."
+                    )));
+                }
+                Ok(Self { full: given.to_owned(), agent: owner.to_owned() })
+            }
+            _ => {
+                let agent = agent.unwrap_or(DEFAULT_AGENT);
+                Ok(Self { full: format!("agent:{agent}:{given}"), agent: agent.to_owned() })
+            }
+        }
+    }
+}
+
+impl Hub {
+    /// Whether policy knows an agent.
+    pub fn knows_agent(&self, agent: &str) -> bool {
+        agent == DEFAULT_AGENT || self.settings().agents.iter().any(|known| known == agent)
+    }
+
+    /// Refuses an agent that policy does not know.
+    pub(crate) fn check_agent(&self, agent: &str) -> Result<(), RpcError> {
+        let shown: String = agent.chars().take(MAX_SHOWN).collect();
+        match self.knows_agent(agent) {
+            true => Ok(()),
+            false => Err(RpcError::invalid(format!("unknown agent id \"{shown}\""))),
+        }
+    }
+}
+
+/// The error for a key nobody made.
+pub(crate) fn unknown(given: &str) -> RpcError {
+    let shown: String = given.chars().take(200).collect();
+    RpcError::invalid(format!("unknown session key \"{shown}\""))
+}
+
+/// Whether a session was made.
+pub(crate) async fn exists(hub: &Hub, key: &Key) -> Result<bool, MethodError> {
+    let (store, full) = (hub.service().engine().store().clone(), key.full.clone());
+    blocking(move || Ok::<_, MethodError>(load(&store, &full)?.is_some())).await
+}
+
+fn load(store: &Arc<dyn Store>, key: &str) -> Result<Option<Session>, StoreError> {
+    Ok(store.get(SPACE, key)?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+}
+
+fn all(store: &Arc<dyn Store>) -> Result<Vec<Session>, StoreError> {
+    let mut all: Vec<Session> =
+        store.list(SPACE)?.into_iter().filter_map(|(_, bytes)| serde_json::from_slice(&bytes).ok()).collect();
+    all.sort_by(|a, b| b.updated_at.cmp(&a.updated_at).then_with(|| a.key.cmp(&b.key)));
+    Ok(all)
+}
+
+async fn save(hub: &Hub, session: &Session) -> Result<(), MethodError> {
+    let store = hub.service().engine().store();
+    let bytes = serde_json::to_vec(session).map_err(|e| RpcError::unavailable(e.to_string()))?;
+    let position = store.put(SPACE, &session.key, bytes, None)?;
+    hub.inner.health.forget();
+    Ok(store.durable(position).await?)
+}
+
+/// A session in a summary.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecentSession {
+    key: String,
+    updated_at: i64,
+    age: i64,
+}
+
+/// How many there are, and the newest.
+pub(crate) async fn summary(hub: &Hub, most: usize) -> Result<(usize, Vec<RecentSession>), MethodError> {
+    let store = hub.service().engine().store().clone();
+    let sessions = promptly(move || Ok(all(&store)?)).await?;
+    Ok(recent(&sessions, None, most))
+}
+
+/// All sessions, the newest first.
+pub(crate) async fn newest_first(hub: &Hub) -> Result<Vec<Session>, MethodError> {
+    let store = hub.service().engine().store().clone();
+    blocking(move || Ok::<_, MethodError>(all(&store)?)).await
+}
+
+/// How many of an agent, or of all, and the newest of them.
+pub(crate) fn recent(sessions: &[Session], agent: Option<&str>, most: usize) -> (usize, Vec<RecentSession>) {
+    let now = Timestamp::now().as_millisecond();
+    let own = || sessions.iter().filter(|s| agent.is_none_or(|agent| agent == s.agent_id));
+    let shown = own()
+        .take(most)
+        .map(|s| RecentSession { key: s.key.clone(), updated_at: s.updated_at, age: (now - s.updated_at).max(0) })
+        .collect();
+    (own().count(), shown)
+}
+
+/// The key of the session that is in use: the one that was called in or changed last. None where there is no session.
+pub(crate) fn current(store: &Arc<dyn Store>, newest_first: &[Session]) -> Result<Option<String>, StoreError> {
+    store.settle()?;
+    let mut open = newest_first.iter().filter(|s| !s.archived);
+    let runs = store.runs(&RunFilter { limit: RUNS_LOOKED_AT, ..RunFilter::default() })?;
+    let used = runs.iter().find_map(|run| {
+        let session = open.clone().find(|s| Some(&s.key) == run.session.as_ref())?;
+        Some((run.started_at.as_millisecond(), session))
+    });
+    let changed = open.next();
+    let current = match (used, changed) {
+        (Some((at, used)), Some(changed)) if at >= changed.updated_at => Some(used),
+        (_, changed) => changed,
+    };
+    Ok(current.map(|s| s.key.clone()))
+}
+
+/// Runs that are not over, by status.
+pub(crate) fn open_runs(store: &Arc<dyn Store>) -> Result<BTreeMap<&'static str, usize>, StoreError> {
+    let open = [RunStatus::Pending, RunStatus::Running, RunStatus::Paused];
+    let filter = RunFilter { statuses: open.to_vec(), limit: MAX_OPEN_RUNS, ..RunFilter::default() };
+    let mut counted: BTreeMap<&'static str, usize> = open.iter().map(|status| (status.as_str(), 0)).collect();
+    for row in store.runs(&filter)? {
+        *counted.entry(row.status.as_str()).or_default() += 1;
+    }
+    Ok(counted)
+}
+
+/// When a session's last call or plan began.
+fn last_interaction(store: &Arc<dyn Store>, key: &str) -> Result<Option<i64>, StoreError> {
+    let filter = RunFilter { session: Some(key.to_owned()), limit: 1, ..RunFilter::default() };
+    Ok(store.runs(&filter)?.first().map(|row| row.started_at.as_millisecond()))
+}
+
+/// What a session is created with.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateParams {
+    #[schemars(length(max = 512))]
+    pub(crate) key: Option<Text>,
+    pub(crate) idempotency_key: Option<Text>,
+    pub(crate) agent_id: Option<Text>,
+    #[schemars(length(max = 512))]
+    pub(crate) label: Option<Text>,
+    #[schemars(length(max = 500))]
+    pub(crate) display_name: Option<Text>,
+    #[schemars(length(max = 512))]
+    pub(crate) category: Option<Text>,
+}
+
+/// A session that is there now.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedSession {
+    ok: bool,
+    key: String,
+    session_id: String,
+    entry: Session,
+    run_started: bool,
+    resolved: Resolved,
+}
+
+/// The model that a session's fields resolve to; this program runs none.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Resolved {}
+
+impl Hub {
+    /// Creates a session, or finds the one that is there under the same key.
+    pub(crate) async fn create_session(&self, params: CreateParams) -> Result<Session, MethodError> {
+        let new_id = uuid::Uuid::new_v4().to_string();
+        // With an idempotency key the name follows from it, so that a repeated request finds the same session.
+        let given = match (params.key, params.idempotency_key) {
+            (Some(key), _) => key.0,
+            (None, Some(once)) => {
+                format!("dashboard:{}", &toolyard_protocol::canonical::sha256_hex(once.as_bytes())[..32])
+            }
+            (None, None) => format!("dashboard:{new_id}"),
+        };
+        let key = Key::read(&given, params.agent_id.as_deref())?;
+        self.check_agent(&key.agent)?;
+        let (store, full) = (self.service().engine().store().clone(), key.full.clone());
+        let (known, many) =
+            blocking(move || Ok::<_, MethodError>((load(&store, &full)?, store.list(SPACE)?.len()))).await?;
+        if let Some(session) = known {
+            return Ok(session);
+        }
+        if many >= MAX_SESSIONS {
+            return Err(RpcError::invalid(format!("there are {MAX_SESSIONS} sessions; delete some first")).into());
+        }
+        let now = Timestamp::now().as_millisecond();
+        let session = Session {
+            key: key.full,
+            session_id: new_id,
+            agent_id: key.agent,
+            lifecycle_revision: uuid::Uuid::new_v4().to_string(),
+            created_at: now,
+            updated_at: now,
+            created_via: "operator".to_owned(),
+            label: params.label.map(String::from),
+            display_name: params.display_name.map(String::from),
+            category: params.category.map(String::from),
+            archived: false,
+            pinned: false,
+        };
+        save(self, &session).await?;
+        Ok(session)
+    }
+}
+
+impl Handle<SessionsCreate> for Hub {
+    async fn handle(&self, _: &Call<'_>, params: CreateParams) -> Result<CreatedSession, MethodError> {
+        let entry = self.create_session(params).await?;
+        let (key, session_id) = (entry.key.clone(), entry.session_id.clone());
+        Ok(CreatedSession { ok: true, key, session_id, entry, run_started: false, resolved: Resolved {} })
+    }
+}
+
+/// Which sessions are listed, and how.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListParams {
+    limit: Option<Count>,
+    offset: Option<Count>,
+    active_minutes: Option<Count>,
+    agent_id: Option<Text>,
+    label: Option<Text>,
+    search: Option<String>,
+    archived: Option<FlagOrAll>,
+    sort_by: Option<SortBy>,
+    #[serde(default)]
+    require_last_interaction: bool,
+    #[serde(default)]
+    configured_agents_only: bool,
+    /// Every session here has an agent: there are no global ones to include.
+    #[serde(default, rename = "includeGlobal")]
+    _include_global: bool,
+    /// Every session here has a key: there are no unknown ones to include.
+    #[serde(default, rename = "includeUnknown")]
+    _include_unknown: bool,
+}
+
+/// The order of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum SortBy {
+    /// The session that was changed last comes first.
+    UpdatedAt,
+    /// The session that was used last comes first.
+    LastInteractionAt,
+}
+
+/// A page of sessions.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionList {
+    ts: i64,
+    path: String,
+    count: usize,
+    total_count: u64,
+    limit_applied: u64,
+    next_offset: Option<u64>,
+    has_more: bool,
+    owners: Vec<String>,
+    defaults: Defaults,
+    sessions: Vec<ListedSession>,
+}
+
+/// The model a session would use; this program runs none.
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Defaults {
+    model_provider: Option<String>,
+    model: Option<String>,
+    context_tokens: Option<u64>,
+}
+
+/// A session in a list.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ListedSession {
+    #[serde(flatten)]
+    session: Session,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_interaction_at: Option<i64>,
+}
+
+impl ListParams {
+    fn wants(&self, hub: &Hub, session: &Session, now: i64) -> bool {
+        let is_archived = match self.archived {
+            Some(FlagOrAll::All(_)) => session.archived,
+            Some(FlagOrAll::Flag(archived)) => archived,
+            None => false,
+        };
+        let active_ms = self.active_minutes.map(|minutes| minutes.0.saturating_mul(60_000));
+        let search = self.search.as_deref().unwrap_or_default().to_lowercase();
+        let is_found = |text: &str| text.to_lowercase().contains(&search);
+        session.archived == is_archived
+            && self.agent_id.as_deref().is_none_or(|agent| agent == session.agent_id)
+            && (!self.configured_agents_only || hub.knows_agent(&session.agent_id))
+            && self.label.as_deref().is_none_or(|label| Some(label) == session.label.as_deref())
+            && active_ms.is_none_or(|within| now.saturating_sub(session.updated_at).max(0).unsigned_abs() <= within)
+            && (search.is_empty() || is_found(&session.key) || session.label.as_deref().is_some_and(is_found))
+    }
+
+    /// The page of a list, and how many sessions the list has. May block.
+    fn page(&self, sessions: Vec<Session>, store: &Arc<dyn Store>) -> Result<(Vec<ListedSession>, u64), StoreError> {
+        let dated = |session: Session| {
+            let last_interaction_at = last_interaction(store, &session.key)?;
+            Ok::<_, StoreError>(ListedSession { session, last_interaction_at })
+        };
+        let (skip, limit) = (self.offset.unwrap_or_default().as_usize(), self.limit() as usize);
+        let by_interaction = self.sort_by == Some(SortBy::LastInteractionAt);
+        if !by_interaction && !self.require_last_interaction {
+            let total = sessions.len() as u64;
+            let page = sessions.into_iter().skip(skip).take(limit).map(dated);
+            return Ok((page.collect::<Result<_, _>>()?, total));
+        }
+        let mut sessions = sessions.into_iter().map(dated).collect::<Result<Vec<_>, _>>()?;
+        sessions.retain(|listed| !self.require_last_interaction || listed.last_interaction_at.is_some());
+        if by_interaction {
+            // Stable: among those that were never used the newest stay first.
+            sessions.sort_by_key(|listed| std::cmp::Reverse(listed.last_interaction_at));
+        }
+        let total = sessions.len() as u64;
+        Ok((sessions.into_iter().skip(skip).take(limit).collect(), total))
+    }
+
+    fn limit(&self) -> u64 {
+        self.limit.map_or(DEFAULT_LIMIT, |limit| limit.0).clamp(1, MAX_LIMIT)
+    }
+}
+
+impl Handle<SessionsList> for Hub {
+    async fn handle(&self, _: &Call<'_>, params: ListParams) -> Result<SessionList, MethodError> {
+        let mut sessions = newest_first(self).await?;
+        let now = Timestamp::now().as_millisecond();
+        sessions.retain(|session| params.wants(self, session, now));
+        let (limit, offset) = (params.limit(), params.offset.unwrap_or_default().0);
+        let store = self.service().engine().store().clone();
+        let (page, total) = blocking(move || Ok::<_, MethodError>(params.page(sessions, &store)?)).await?;
+        let end = offset.saturating_add(page.len() as u64);
+        let more = end < total;
+        Ok(SessionList {
+            ts: now,
+            path: self.settings().state_path.clone(),
+            count: page.len(),
+            total_count: total,
+            limit_applied: limit,
+            next_offset: more.then_some(end),
+            has_more: more,
+            owners: Vec::new(),
+            defaults: Defaults::default(),
+            sessions: page,
+        })
+    }
+}
+
+/// A session by key.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SessionParams {
+    key: Text,
+    agent_id: Option<Text>,
+}
+
+/// A session that was found.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FoundSession {
+    key: String,
+    session_id: String,
+    entry: Session,
+}
+
+async fn find(hub: &Hub, given: &str, agent: Option<&str>) -> Result<Session, MethodError> {
+    let key = Key::read(given, agent)?;
+    let store = hub.service().engine().store().clone();
+    let found = blocking(move || Ok::<_, MethodError>(load(&store, &key.full)?)).await?;
+    found.ok_or_else(|| unknown(given).into())
+}
+
+impl Handle<SessionsGet> for Hub {
+    async fn handle(&self, _: &Call<'_>, params: SessionParams) -> Result<FoundSession, MethodError> {
+        let entry = find(self, &params.key, params.agent_id.as_deref()).await?;
+        Ok(FoundSession { key: entry.key.clone(), session_id: entry.session_id.clone(), entry })
+    }
+}
+
+/// What is changed about a session.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PatchParams {
+    key: Text,
+    agent_id: Option<Text>,
+    expected_session_id: Option<Text>,
+    expected_lifecycle_revision: Option<Text>,
+    #[serde(default)]
+    label: Patch<Text>,
+    #[serde(default)]
+    display_name: Patch<Text>,
+    #[serde(default)]
+    category: Patch<Text>,
+    archived: Option<bool>,
+    pinned: Option<bool>,
+}
+
+/// A session that was changed.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct PatchedSession {
+    ok: bool,
+    key: String,
+    entry: Session,
+    resolved: Resolved,
+}
+
+impl Handle<SessionsPatch> for Hub {
+    async fn handle(&self, _: &Call<'_>, params: PatchParams) -> Result<PatchedSession, MethodError> {
+        let mut session = find(self, &params.key, params.agent_id.as_deref()).await?;
+        let revision = params.expected_lifecycle_revision.as_deref();
+        expect(&session, params.expected_session_id.as_deref(), revision)?;
+        for (change, field) in [
+            (params.label, &mut session.label),
+            (params.display_name, &mut session.display_name),
+            (params.category, &mut session.category),
+        ] {
+            change.map(|text| text.chars().take(MAX_LABEL).collect()).apply(field);
+        }
+        session.archived = params.archived.unwrap_or(session.archived);
+        session.pinned = params.pinned.unwrap_or(session.pinned);
+        session.updated_at = Timestamp::now().as_millisecond();
+        save(self, &session).await?;
+        Ok(PatchedSession { ok: true, key: session.key.clone(), entry: session, resolved: Resolved {} })
+    }
+}
+
+fn expect(session: &Session, id: Option<&str>, revision: Option<&str>) -> Result<(), RpcError> {
+    let same = id.is_none_or(|id| id == session.session_id)
+        && revision.is_none_or(|revision| revision == session.lifecycle_revision);
+    if same {
+        return Ok(());
+    }
+    Err(RpcError::invalid("the session has changed")
+        .detail("reason", "SESSION_CHANGED")
+        .detail("sessionId", session.session_id.as_str())
+        .detail("lifecycleRevision", session.lifecycle_revision.as_str()))
+}
+
+/// Which session is forgotten.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeleteParams {
+    key: Text,
+    agent_id: Option<Text>,
+    #[serde(default)]
+    delete_transcript: bool,
+    expected_session_id: Option<Text>,
+    expected_lifecycle_revision: Option<Text>,
+}
+
+/// Whether a session was forgotten.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct DeletedSession {
+    ok: bool,
+    key: String,
+    deleted: bool,
+    archived: Vec<String>,
+}
+
+impl Handle<SessionsDelete> for Hub {
+    /// The records of the session's runs stay: they are not the session's to take.
+    async fn handle(&self, _: &Call<'_>, params: DeleteParams) -> Result<DeletedSession, MethodError> {
+        let key = Key::read(&params.key, params.agent_id.as_deref())?;
+        if params.delete_transcript {
+            return Err(RpcError::invalid("the records of runs cannot be deleted with a session").into());
+        }
+        let (store, full) = (self.service().engine().store().clone(), key.full.clone());
+        let known = blocking(move || Ok::<_, MethodError>(load(&store, &full)?)).await?;
+        let deleted = known.is_some();
+        if let Some(session) = known {
+            let revision = params.expected_lifecycle_revision.as_deref();
+            expect(&session, params.expected_session_id.as_deref(), revision)?;
+            let store = self.service().engine().store();
+            let position = store.remove(SPACE, &key.full)?;
+            self.inner.health.forget();
+            store.durable(position).await?;
+        }
+        Ok(DeletedSession { ok: true, key: key.full, deleted, archived: Vec::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_completed_and_owners_checked() {
+        let key = |given, agent| Key::read(given, agent).map(|k| (k.full, k.agent)).map_err(|e| e.message);
+        assert_eq!(key("main", None), Ok(("agent:main:main".into(), "main".into())));
+        assert_eq!(key("agent:other:x:y", None), Ok(("agent:other:x:y".into(), "other".into())));
+        assert_eq!(key("x", Some("bot")), Ok(("agent:bot:x".into(), "bot".into())));
+        assert!(key("agent:other:main", Some("main")).unwrap_err().contains("belongs to \"other\""));
+        assert!(key("a\nb", None).is_err());
+        assert!(key(&"x".repeat(600), None).is_err());
+    }
+}

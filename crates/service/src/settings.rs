@@ -1,0 +1,39 @@
+//! What an operator can set about the state that network clients share, and the limits of their queues.
+
+use crate::ConfigAnswer;
+use std::{net::IpAddr, sync::Arc, time::Duration};
+use toolyard_bridge::mailbox::MailboxLimits;
+
+/// Bytes waiting to be sent on one connection; beyond it the client is too slow and is closed.
+pub const MAX_BUFFERED_BYTES: usize = 50 << 20;
+/// With more than this unread, events that can be missed are not sent.
+pub const SLOW_BYTES: usize = 1 << 20;
+/// A peer that says nothing for this long after a ping is gone.
+pub const PONG_WITHIN: Duration = Duration::from_secs(25);
+
+/// What an operator can set about the state that network clients share.
+#[derive(Clone)]
+pub struct HubSettings {
+    /// How often `tick` comes.
+    pub tick: Duration,
+    /// How often the health event comes.
+    pub health_every: Duration,
+    /// Agents that policy knows, beside `main`.
+    pub agents: Vec<String>,
+    /// The profile that policy sets, for `tools.effective`.
+    pub profile: Option<String>,
+    /// The configuration, secrets hidden, for `config.get`: made when asked for, since it grows with the servers in it.
+    pub config: Arc<dyn Fn() -> ConfigAnswer + Send + Sync>,
+    /// Where state lies, for `health`.
+    pub state_path: String,
+    /// Where the gateway listens, for presence.
+    pub address: Option<IpAddr>,
+    /// Where Claude Code's plugin connects, `ws://HOST:PORT/bridge`.
+    pub bridge_url: Option<String>,
+    /// How many messages for Claude wait in each session.
+    pub bridge_buffer: MailboxLimits,
+    /// Who may answer permission questions in words, in every session.
+    pub bridge_senders: Vec<String>,
+    /// The program that Claude Code starts as its plugin.
+    pub program: String,
+}

@@ -1,0 +1,401 @@
+//! `tools.invoke` and `tools.cancel`, and the calls of every network door. Calls go down the engine's road like any other;
+//! here they are put into the words that clients know. What there is to call is shown by `tools/shown.rs`.
+
+mod shown;
+
+pub use shown::{ToolsCatalog, ToolsEffective};
+
+use crate::{
+    Call, Handle, Hub, Lane, MethodError, Object, RpcError, Terms,
+    approvals::Asker,
+    hub::Connection,
+    methods,
+    params::{Count, Text},
+    sessions::Key,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use toolyard_catalog::SourceKind;
+use toolyard_engine::{Asking, CallAnswer, CallRequest, Caller, redact::redactor};
+use toolyard_protocol::{CallId, ErrorCode, Failure, RunId};
+
+/// Characters of a name that a caller made up which are repeated to it.
+const MAX_SHOWN: usize = 200;
+
+methods! {
+    /// Calls a tool.
+    ToolsInvoke = "tools.invoke", Terms::run(), InvokeParams => InvokeAnswer;
+    /// Stops a call: by its own id, its run's, or the id of the request that made it on this connection.
+    ToolsCancel = "tools.cancel", Terms::write().lane(Lane::Express), CancelParams => Cancelled;
+}
+
+/// A call of a tool.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InvokeParams {
+    /// The tool.
+    name: Text,
+    /// Its arguments.
+    #[serde(default)]
+    args: Object,
+    /// The session in which it is called.
+    session_key: Option<Text>,
+    /// The agent on whose behalf.
+    agent_id: Option<Text>,
+    /// Whether the call waits where a person must be asked.
+    #[serde(default)]
+    confirm: bool,
+    /// A second call with the same key and arguments answers with the first one's result.
+    #[schemars(length(max = 512))]
+    idempotency_key: Option<Text>,
+    /// Where the call came from in a conversation; the one word that is known changes nothing.
+    #[serde(rename = "conversationReadOrigin")]
+    _conversation_read_origin: Option<ReadOrigin>,
+    /// The time it gets.
+    timeout_ms: Option<Count>,
+    /// Whether effects are only predicted.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Where a call came from in a conversation.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadOrigin {
+    /// An operator called the tool.
+    DirectOperator,
+}
+
+/// What came of a call.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InvokeAnswer {
+    ok: bool,
+    tool_name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requires_approval: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Output>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ToolError>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deduplicated: Option<bool>,
+}
+
+/// Why a call did not do what was asked.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ToolError {
+    code: String,
+    message: String,
+    #[serde(skip_serializing_if = "Object::is_empty")]
+    details: Object,
+}
+
+impl InvokeAnswer {
+    fn refused(tool_name: String, refused: Refused) -> Self {
+        Self {
+            ok: false,
+            tool_name,
+            requires_approval: refused.requires_approval.then_some(true),
+            output: None,
+            source: None,
+            error: Some(ToolError { code: refused.code, message: refused.message, details: refused.details }),
+            deduplicated: None,
+        }
+    }
+}
+
+impl Handle<ToolsInvoke> for Hub {
+    async fn handle(&self, call: &Call<'_>, params: InvokeParams) -> Result<InvokeAnswer, MethodError> {
+        let name = params.name.0;
+        let session = params.session_key.as_deref().unwrap_or("main");
+        let key = Key::read(session, params.agent_id.as_deref())?;
+        if !self.knows_agent(&key.agent) {
+            let shown: String = key.agent.chars().take(MAX_SHOWN).collect();
+            let refused = Refused::plain("validation_error", format!("Unknown agent id \"{shown}\""), true);
+            return Ok(InvokeAnswer::refused(name, refused));
+        }
+        let client = call.client()?;
+        let connection = client.connection;
+        // A call that waited for its place has a token already, and may have been cancelled meanwhile.
+        let cancel = connection.queued_call(client.id).unwrap_or_else(|| self.service().engine().call_token());
+        connection.start_call(client.id, cancel.clone());
+        let invocation = Invocation {
+            name: name.clone(),
+            args: params.args,
+            caller: connection.caller(&key.agent, Some(key.full)),
+            asking: if params.confirm { self.route(Some(connection)) } else { Asking::Report },
+            timeout_ms: params.timeout_ms.map(|timeout| timeout.0),
+            idempotency_key: params.idempotency_key.map(String::from),
+            dry_run: params.dry_run,
+            cancel: Some(cancel),
+        };
+        let invoked = self.run_call(invocation).await;
+        connection.end_call(client.id);
+        let deduplicated = invoked.deduplicated.then_some(true);
+        Ok(match invoked.outcome {
+            Ok(output) => InvokeAnswer {
+                ok: true,
+                tool_name: name,
+                requires_approval: None,
+                output: Some(output),
+                source: Some(invoked.source),
+                error: None,
+                deduplicated,
+            },
+            Err(refused) => InvokeAnswer { deduplicated, ..InvokeAnswer::refused(name, refused) },
+        })
+    }
+}
+
+/// Which call is stopped.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CancelParams {
+    call_id: Option<CallId>,
+    run_id: Option<RunId>,
+    request_id: Option<Text>,
+}
+
+/// Whether there was something to stop.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Cancelled {
+    ok: bool,
+    cancelled: bool,
+}
+
+impl Handle<ToolsCancel> for Hub {
+    async fn handle(&self, call: &Call<'_>, params: CancelParams) -> Result<Cancelled, MethodError> {
+        let engine = self.service().engine();
+        let cancelled = match (params.call_id, params.run_id, params.request_id) {
+            (Some(call_id), _, _) => engine.cancel_call(call_id),
+            (None, Some(run_id), _) => engine.cancel_run(run_id),
+            (None, None, Some(request_id)) => call.connection()?.cancel_call(&request_id),
+            (None, None, None) => {
+                let problem = "invalid tools.cancel params: must have callId, runId or requestId";
+                return Err(RpcError::invalid(problem).into());
+            }
+        };
+        Ok(Cancelled { ok: true, cancelled })
+    }
+}
+
+/// A call as a network door wants it.
+pub struct Invocation {
+    /// The tool.
+    pub name: String,
+    /// Its arguments.
+    pub args: Object,
+    /// On whose behalf.
+    pub caller: Arc<Caller>,
+    /// What happens where a person must be asked.
+    pub asking: Asking,
+    /// The time it gets.
+    pub timeout_ms: Option<u64>,
+    /// A second call with the same key and arguments answers with the first one's result.
+    pub idempotency_key: Option<String>,
+    /// Whether effects are only predicted.
+    pub dry_run: bool,
+    /// Stops it.
+    pub cancel: Option<CancellationToken>,
+}
+
+/// How a call ended, in the doors' words.
+pub struct Invoked {
+    /// What the tool gave, or why it gave nothing.
+    pub outcome: Result<Output, Refused>,
+    /// Where the tool comes from.
+    pub source: &'static str,
+    /// Whether it is the recorded result of an earlier call with the same idempotency key.
+    pub deduplicated: bool,
+}
+
+/// What a tool gave, as `{content, details, meta}`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Output {
+    /// What a model reads.
+    content: Content,
+    details: Value,
+    /// What the tool gave beside the two.
+    #[serde(flatten)]
+    more: Object,
+    meta: Meta,
+}
+
+/// Parts as the tool gave them, or one part of text.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+enum Content {
+    Given(Value),
+    Text([TextPart; 1]),
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct TextPart {
+    r#type: &'static str,
+    text: String,
+}
+
+/// Where the call is on record.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    call_id: CallId,
+    run_id: RunId,
+}
+
+/// Why a tool did not do what was asked.
+pub struct Refused {
+    /// The word that clients branch on.
+    pub code: String,
+    /// What a person reads.
+    pub message: String,
+    /// What a program acts on.
+    pub details: Object,
+    /// Whether a person must be asked.
+    pub requires_approval: bool,
+    /// Whether the caller may see the tool at all.
+    pub known: bool,
+}
+
+impl Refused {
+    fn plain(code: &str, message: String, known: bool) -> Self {
+        Self { code: code.to_owned(), message, details: Object::new(), requires_approval: false, known }
+    }
+
+    /// A failure of the engine in the doors' words.
+    fn new(name: &str, failure: Failure, known: bool) -> Self {
+        // A tool the caller may not see looks like one that does not exist.
+        if !known && matches!(failure.code, ErrorCode::NotFound | ErrorCode::PolicyDenied) {
+            let shown: String = name.chars().take(MAX_SHOWN).collect();
+            return Self::plain("not_found", format!("Tool not available: {shown}"), known);
+        }
+        let mut details = failure.details.unwrap_or_default();
+        if let Some(suggestion) = failure.suggestion {
+            details.insert("suggestion".to_owned(), suggestion.into());
+        }
+        if let Some(retryable) = failure.retryable {
+            details.insert("retryable".to_owned(), retryable.into());
+        }
+        let requires_approval = matches!(failure.code, ErrorCode::ConfirmationRequired | ErrorCode::ApprovalDenied);
+        let code = match failure.code {
+            ErrorCode::PolicyDenied => "forbidden".to_owned(),
+            _ if requires_approval => "requires_approval".to_owned(),
+            other => other.as_str().to_ascii_lowercase(),
+        };
+        Self { details, requires_approval, ..Self::plain(&code, failure.message, known) }
+    }
+}
+
+impl Hub {
+    /// Where a question of this caller would go: to somebody else, never to itself.
+    pub fn route(&self, connection: Option<&Arc<Connection>>) -> Asking {
+        let connection = connection.map(Arc::as_ref);
+        if Asker::about_a_call(connection).is_heard(self, "plugin") {
+            Asking::Wait { requester: connection.map(Asker::note) }
+        } else {
+            Asking::Unreachable
+        }
+    }
+
+    /// Runs a call down the engine's road and puts its result into the doors' words.
+    pub async fn run_call(&self, invocation: Invocation) -> Invoked {
+        let engine = self.service().engine();
+        let tools = engine.tools();
+        let entry = tools.snapshot.get(&invocation.name).cloned();
+        let source = entry.as_ref().map_or("core", |entry| match entry.source().kind {
+            SourceKind::Core => "core",
+            SourceKind::Plugin | SourceKind::Client => "plugin",
+            SourceKind::Mcp => "mcp",
+        });
+        let caller = invocation.caller.clone();
+        let request = CallRequest {
+            tool: invocation.name.clone(),
+            args: invocation.args,
+            timeout_ms: invocation.timeout_ms,
+            preview: None,
+            idempotency_key: invocation.idempotency_key,
+            dry_run: invocation.dry_run,
+            asking: invocation.asking,
+            cancel: invocation.cancel,
+            run_id: None,
+        };
+        // Boxed: a call's way through the engine is long, and would be copied at each step on the way there.
+        let CallAnswer { result, deduplicated } = Box::pin(self.service().invoke(invocation.caller, request)).await;
+        let parts = result.into_parts();
+        self.metrics().tool(parts.status.as_str());
+        let meta = Meta { call_id: parts.call_id, run_id: parts.run_id };
+        let outcome = match (parts.data, parts.error) {
+            (Some(data), _) => Ok(output(data, meta)),
+            (None, failure) => {
+                let failure = failure.unwrap_or_else(|| {
+                    Failure::new(ErrorCode::InternalError, parts.user_message.unwrap_or_else(|| "skipped".to_owned()))
+                });
+                // Only a refusal may give away that there is such a tool.
+                let is_missing = entry.is_none() && failure.code == ErrorCode::NotFound;
+                let visible = entry.is_some_and(|e| !engine.policy_for(&caller).decide(&e, None).is_denied());
+                let mut refused = Refused::new(&invocation.name, failure, visible);
+                if is_missing && let Some(why) = self.service().why_left_out(&invocation.name) {
+                    refused.details.insert("suggestion".to_owned(), why.into());
+                }
+                refused.message = redactor().text(&refused.message).into_owned();
+                if visible {
+                    refused.details.insert("callId".to_owned(), meta.call_id.to_string().into());
+                    refused.details.insert("runId".to_owned(), meta.run_id.to_string().into());
+                }
+                Err(refused)
+            }
+        };
+        Invoked { outcome, source, deduplicated }
+    }
+}
+
+/// A tool's data as `{content, details}`. What has that shape already (plugins, MCP) stays as it is.
+fn output(mut data: Object, meta: Meta) -> Output {
+    let has_type = |part: &Value| part.as_object().is_some_and(|part| part.contains_key("type"));
+    let content = data.get("content").and_then(Value::as_array);
+    if content.is_some_and(|parts| parts.iter().all(has_type)) {
+        let content = Content::Given(data.shift_remove("content").unwrap_or_default());
+        let details = data.shift_remove("details").unwrap_or_else(|| Value::Object(Object::new()));
+        data.shift_remove("meta");
+        return Output { content, details, more: data, meta };
+    }
+    let text = serde_json::to_string_pretty(&data).unwrap_or_default();
+    let content = Content::Text([TextPart { r#type: "text", text }]);
+    Output { content, details: Value::Object(data), more: Object::new(), meta }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn results_with_content_keep_their_shape_and_others_get_one() {
+        let id = "01a1e17c-0385-7610-8843-1050c8653910";
+        let meta = Meta { call_id: CallId::parse(id).unwrap(), run_id: RunId::parse(id).unwrap() };
+        let shown = |data: Value| serde_json::to_value(output(data.as_object().unwrap().clone(), meta)).unwrap();
+        let shaped = shown(json!({"content":[{"type":"text","text":"hi"}], "isError": false}));
+        assert_eq!(shaped["content"][0]["text"], "hi");
+        assert_eq!((&shaped["details"], &shaped["isError"]), (&json!({}), &json!(false)));
+        let plain = shown(json!({"content":"a note","path":"a.md"}));
+        assert_eq!(plain["details"]["path"], "a.md");
+        assert!(plain["content"][0]["text"].as_str().unwrap().contains("a note"));
+        assert_eq!(plain["meta"]["callId"], id);
+    }
+
+    #[test]
+    fn what_may_not_be_seen_looks_like_what_does_not_exist() {
+        let denied = || Failure::new(ErrorCode::PolicyDenied, "rule x says no");
+        assert_eq!(Refused::new("t", denied(), false).message, "Tool not available: t");
+        assert_eq!(Refused::new("t", denied(), true).code, "forbidden");
+        let asked = Refused::new("t", Failure::new(ErrorCode::ConfirmationRequired, "may I?"), true);
+        assert!(asked.requires_approval && asked.code == "requires_approval" && asked.message == "may I?");
+        assert_eq!(Refused::new("t", Failure::new(ErrorCode::Timeout, "slow"), true).code, "timeout");
+    }
+}
