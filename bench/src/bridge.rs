@@ -16,7 +16,7 @@ use std::{
     sync::mpsc,
     time::{Duration, Instant},
 };
-use toolyard_gateway::client::{Client, Connect, Credential};
+use toolyard_client::{CallError, Client, Connect, Credential};
 
 /// Messages before counting begins.
 const WARM_UP: usize = 200;
@@ -80,7 +80,7 @@ pub(crate) fn inbound(setup: &Setup) -> Result<Report> {
     let (_running, url) = start_up(&program, &home)?;
     let token = std::fs::read_to_string(home.path().join("home/state/token"))?.trim().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let failed = |error: Value| anyhow!("the gateway refused: {error}");
+    let failed = |error: CallError| anyhow!("the gateway refused: {}", error.message);
     let connect = Connect {
         url: url.replacen("http://", "ws://", 1),
         ca_file: None,

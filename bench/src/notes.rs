@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
-use toolyard_gateway::local::LocalSecret;
+use toolyard_client::local::LocalSecret;
 use toolyard_knowledge::{
     embed::{Embedder, Purpose, StaticTable},
     index::{ChunkFilter, FileRow, FileState, IndexSpec, NoteIndex, Start, VectorColumns, WriteBatch, file_id, hash64},

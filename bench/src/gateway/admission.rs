@@ -28,7 +28,8 @@ use tokio::{
     task::LocalSet,
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_gateway::{Gateway, Service, Settings, admission::exercise};
+use toolyard_gateway::{Gateway, Settings, admission::exercise};
+use toolyard_service::{ProcessInfo, Service};
 
 /// Time after which something that should have been answered counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -332,7 +333,7 @@ pub(crate) fn cpu(setup: &Setup) -> Result<Report> {
     }
     let costs = RefCell::new(Vec::new());
     rig.runtime.block_on(async {
-        let service = Service::new(rig.engine.clone(), serde_json::Map::new(), |_| true);
+        let service = Service::new(rig.engine.clone(), ProcessInfo::default(), |_| true);
         let gateway = Gateway::new(service, Settings::new(TOKEN), stop.clone());
         let peer: SocketAddr = "127.0.0.1:4711".parse()?;
         exercise(&gateway, peer, &headers, REQUESTS / 10).await; // warms up

@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_gateway::{Gateway, Service, Settings, listen};
+use toolyard_gateway::{Gateway, Settings, listen};
+use toolyard_service::{ProcessInfo, Service};
 
 pub(crate) const TOKEN: &str = "bench-token-0123456789";
 /// Ticks come more often than by default, so that a benchmark need not wait half a minute for one, and seldom enough for
@@ -83,7 +84,7 @@ pub(crate) fn serve(setup: &Setup) -> Result<()> {
     let address = rig.runtime.block_on(async move {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let service = Service::new(engine, serde_json::Map::new(), |_| true);
+        let service = Service::new(engine, ProcessInfo::default(), |_| true);
         let gateway = Gateway::new(service, Settings { tick: TICK, ..Settings::new(TOKEN) }, stopped.clone());
         tokio::spawn(listen::serve(listener, gateway, stopped));
         anyhow::Ok(address)

@@ -18,6 +18,6 @@ mod state;
 pub mod walled;
 
 pub use install::Source;
-pub use manager::{Added, PluginInfo, Plugins, PluginsParts};
+pub use manager::{Added, NoWall, PluginInfo, Plugins, PluginsParts};
 pub use manifest::{MANIFEST_FILE, Manifest, Permissions};
 pub use settings::{Entry, Grant, PluginsConfig, SandboxMode};

@@ -2,7 +2,7 @@
 
 mod info;
 
-pub use info::PluginInfo;
+pub use info::{NoWall, PluginInfo};
 
 use crate::{
     Source,
@@ -14,7 +14,8 @@ use crate::{
     state::{self, Record, State},
 };
 use jiff::Timestamp;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -79,7 +80,7 @@ struct Loaded {
 }
 
 /// What an installation led to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Added {
     /// The plugin, as it is now.

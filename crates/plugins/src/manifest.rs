@@ -1,6 +1,7 @@
 //! `openclaw.plugin.json`: what a plugin says about itself, read and checked before any of its code runs.
 
 use crate::install::is_invisible;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{
@@ -75,7 +76,7 @@ pub struct LineProcess {
 }
 
 /// What a plugin says it needs to touch.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Permissions {
     /// The network.

@@ -1,7 +1,7 @@
 //! [`Methods`]: the one list of methods, with what answers each. A door answers no method that is not in it.
 
 use crate::{
-    Call, Handle, Hub, Lane, Method, MethodError, RpcError, Service, Terms, hub::Connection, method::ClientRequest, params,
+    Call, Handle, Hub, Lane, Method, MethodError, RpcError, Service, Terms, hub::Connection, list, method::ClientRequest, params,
     sessions::Key,
 };
 use schemars::generate::SchemaSettings;
@@ -79,6 +79,11 @@ pub struct Methods {
 }
 
 impl Methods {
+    /// Every method that the application itself answers.
+    pub fn built_in() -> Self {
+        list::built_in()
+    }
+
     /// Declares a method that the application itself answers.
     pub(crate) fn by_service<M: Method>(mut self) -> Self
     where

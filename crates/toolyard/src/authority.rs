@@ -8,7 +8,8 @@ use toolyard_engine::{
     Caller, Door,
     authority::{self, Demand, Effect, Power, Scope},
 };
-use toolyard_gateway::registry;
+use toolyard_gateway::routes::ROUTES;
+use toolyard_service::BRIDGE_FRAMES;
 
 /// The built-in tools, every optional one included, as they are registered where no folder of the host is granted.
 pub fn built_in_tools() -> Result<Vec<ToolEntry>, RegistryError> {
@@ -112,8 +113,8 @@ pub fn page() -> Result<String, RegistryError> {
         page.push_str(&format!(" {name} |"));
     }
     page.push_str(&format!("\n|{}\n", " --- |".repeat(4 + COLUMNS.len())));
-    for method in registry::METHODS {
-        let demand = &method.demand;
+    for method in crate::wiring::all_methods().iter() {
+        let demand = &method.terms.demand;
         let optional = match demand.may_use {
             [] => String::new(),
             powers => format!("[{}]", words(powers)),
@@ -122,7 +123,7 @@ pub fn page() -> Result<String, RegistryError> {
         page.push_str(&format!(
             "| `{}` | {} | {powers} | {} |",
             method.name,
-            method.reach.as_str(),
+            method.terms.reach.as_str(),
             demand.effect.as_str()
         ));
         for (name, scope) in COLUMNS {
@@ -134,7 +135,7 @@ pub fn page() -> Result<String, RegistryError> {
         "\n## HTTP\n\nWhoever shows the gateway's token is an agent of the owner: no route approves, grants, pairs or reads a \
          path of this machine.\n\n| route | shown | changes |\n| --- | --- | --- |\n",
     );
-    for route in registry::ROUTES {
+    for route in ROUTES {
         let (shown, changes) = (route.credential.as_str(), route.demand.effect.as_str());
         page.push_str(&format!("| `{}` | {shown} | {changes} |\n", route.path));
     }
@@ -147,7 +148,7 @@ pub fn page() -> Result<String, RegistryError> {
         page.push_str(&format!("| `{name}` | {} | {} |\n", scope(demand), demand.effect.as_str()));
     }
     page.push_str("\n| bridge frame | scope | changes |\n| --- | --- | --- |\n");
-    for (name, demand) in registry::BRIDGE_FRAMES {
+    for (name, demand) in BRIDGE_FRAMES {
         page.push_str(&format!("| `{name}` | {} | {} |\n", scope(demand), demand.effect.as_str()));
     }
     page.push_str(
@@ -229,9 +230,10 @@ mod tests {
             &[Scope::Write, Scope::Pairing],
         ];
         let mcp = toolyard_mcp::server::authority::METHODS.iter().map(|(name, demand)| ((*name).to_owned(), *demand));
-        let frames = registry::BRIDGE_FRAMES.iter().map(|(name, demand)| ((*name).to_owned(), *demand));
-        let methods = registry::METHODS.iter().map(|method| (method.name.to_owned(), method.demand));
-        let routes = registry::ROUTES.iter().map(|route| (route.path.to_owned(), route.demand));
+        let frames = BRIDGE_FRAMES.iter().map(|(name, demand)| ((*name).to_owned(), *demand));
+        let methods = crate::wiring::all_methods();
+        let methods = methods.iter().map(|method| (method.name.to_owned(), method.terms.demand));
+        let routes = ROUTES.iter().map(|route| (route.path.to_owned(), route.demand));
         let tools = built_in_tools().unwrap();
         let tools = tools.iter().map(|tool| (tool.name().to_string(), tool_demand(tool)));
         let doors = [Door::Gateway, Door::Http, Door::Mcp, Door::Bridge, Door::Script];

@@ -6,11 +6,12 @@ use crate::{
     home,
     wiring::{Needs, Yard},
 };
-use serde_json::{Value, json};
+use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 use toolyard_engine::Caller;
-use toolyard_gateway::{EventSink, local::Client};
+use toolyard_client::local::{LocalClient, unread};
 use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_service::{EventSink, Method, NoParams, local::YardStatus};
 
 /// How long a command waits for upstream servers and plugins that were never seen.
 const MEET_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
@@ -20,7 +21,7 @@ pub enum Backend {
     /// In this process.
     Here(Box<Yard>),
     /// In a running Toolyard.
-    There(Client),
+    There(LocalClient),
 }
 
 impl Backend {
@@ -50,13 +51,24 @@ impl Backend {
     }
 
     /// Calls a method.
-    pub async fn call(&mut self, method: &str, params: Value, events: Option<EventSink>) -> Result<Value, Failure> {
+    pub async fn call<M: Method>(
+        &mut self,
+        params: &M::Params,
+        events: Option<EventSink>,
+    ) -> Result<M::Answer, Failure>
+    where
+        M::Params: Serialize,
+        M::Answer: DeserializeOwned,
+    {
         match self {
             Self::Here(yard) => {
                 let caller = Arc::new(Caller::cli(home::user_name()));
-                yard.service.call(caller, method, params, events).await
+                let params = serde_json::to_value(params)
+                    .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the request cannot be written: {e}")))?;
+                let answer = yard.service.call(caller, M::NAME, params, events).await?;
+                serde_json::from_str(answer.get()).map_err(|error| unread(M::NAME, &error))
             }
-            Self::There(client) => client.call(method, params, events).await,
+            Self::There(client) => client.call::<M>(params, events).await,
         }
     }
 
@@ -75,14 +87,14 @@ impl Backend {
 
 /// The running Toolyard that serves what is meant. A failure where one runs but its local socket's secret cannot be
 /// read or is not accepted: working beside it in this process would hide that.
-pub(crate) async fn running(resolved: &Resolved, global: &Global) -> Result<Option<Client>, Failure> {
-    let Some(mut client) = Client::connect(&resolved.home.socket()).await? else { return Ok(None) };
-    let status = match client.call("status", json!({}), None).await {
+pub(crate) async fn running(resolved: &Resolved, global: &Global) -> Result<Option<LocalClient>, Failure> {
+    let Some(mut client) = LocalClient::connect(&resolved.home.socket()).await? else { return Ok(None) };
+    let status = match client.call::<YardStatus>(&NoParams {}, None).await {
         Ok(status) => status,
         Err(failure) if failure.code == ErrorCode::PolicyDenied => return Err(failure),
         Err(_) => return Ok(None),
     };
-    let served = status.get("vault").and_then(Value::as_str).unwrap_or_default();
+    let served = status.process.vault;
     if resolved.vault_was_given && served != resolved.vault.display().to_string() {
         if !global.quiet {
             crate::output::note(&format!(

@@ -210,17 +210,23 @@ impl Config {
     }
 
     /// As `config.get` answers.
-    fn described(&self, file: &Path) -> serde_json::Value {
+    fn described(&self, file: &Path) -> toolyard_service::ConfigAnswer {
         let raw = toml::to_string(self).unwrap_or_else(|error| {
             tracing::error!(%error, "the configuration cannot be written as TOML");
             String::new()
         });
         let parsed = secrets::as_value(self);
-        serde_json::json!({
-            "path": file.display().to_string(), "exists": file.exists(),
-            "hash": toolyard_protocol::canonical::sha256_hex(raw.as_bytes()), "raw": raw, "parsed": parsed, "config": parsed,
-            "valid": true, "issues": [], "warnings": [],
-        })
+        toolyard_service::ConfigAnswer {
+            path: file.display().to_string(),
+            exists: file.exists(),
+            hash: toolyard_protocol::canonical::sha256_hex(raw.as_bytes()),
+            raw,
+            config: parsed.clone(),
+            parsed,
+            valid: true,
+            issues: Vec::new(),
+            warnings: Vec::new(),
+        }
     }
 
     /// For showing: secrets are hidden.

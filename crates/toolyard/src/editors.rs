@@ -1,21 +1,21 @@
 //! [`Editors`]: the tools that need an editor, answered by a node that is one. `docs/editors.md` says how an editor
 //! becomes one.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::{sync::OnceLock, time::Duration};
 use toolyard_engine::{BoxFuture, Caller, Failed};
-use toolyard_gateway::{Gateway, Unanswered, WeakGateway};
 use toolyard_protocol::ErrorCode;
+use toolyard_service::{Hub, Object, Unanswered, WeakHub};
 use toolyard_vault::{EditorClients, NoClients};
 
 /// Editors that are connected to the Gateway, once there is one. Without, there are none.
 #[derive(Default)]
-pub(crate) struct Editors(OnceLock<WeakGateway>);
+pub(crate) struct Editors(OnceLock<WeakHub>);
 
 impl Editors {
     /// Nodes of this Gateway are asked from now on.
-    pub(crate) fn connect(&self, gateway: &Gateway) {
-        if self.0.set(gateway.downgrade()).is_err() {
+    pub(crate) fn connect(&self, hub: &Hub) {
+        if self.0.set(hub.downgrade()).is_err() {
             tracing::warn!("editors stay connected to the first Gateway of this process");
         }
     }
@@ -26,12 +26,12 @@ impl EditorClients for Editors {
         &'a self,
         caller: &'a Caller,
         tool: &'a str,
-        args: &'a Map<String, Value>,
+        args: &'a Object,
         timeout: Duration,
-    ) -> BoxFuture<'a, Result<Map<String, Value>, Failed>> {
+    ) -> BoxFuture<'a, Result<Object, Failed>> {
         Box::pin(async move {
-            let answer = match self.0.get().and_then(WeakGateway::upgrade) {
-                Some(gateway) => gateway.ask_node(tool, args, timeout).await,
+            let answer = match self.0.get().and_then(WeakHub::upgrade) {
+                Some(hub) => hub.ask_node(tool, args, timeout).await,
                 None => Err(Unanswered::Nobody),
             };
             match answer {

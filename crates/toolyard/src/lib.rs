@@ -1,7 +1,7 @@
 //! The binary's parts: command line, configuration, wiring, output.
 //!
-//! What a command means is decided here; what it does is done by the engine behind the method table of
-//! `toolyard-gateway`, in this process or in a running Toolyard.
+//! What a command means is decided here; what it does is done by the methods of `toolyard-service`, in this process or in
+//! a running Toolyard.
 
 pub mod authority;
 pub mod backend;
@@ -9,6 +9,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 mod context;
+mod context_methods;
 mod editors;
 pub mod home;
 mod index_program;
@@ -16,8 +17,9 @@ pub mod mcp;
 pub mod model_view;
 mod notes;
 pub mod output;
-pub mod plugins;
+mod plugins;
 pub mod progress;
 pub mod run_files;
 pub mod stdio;
+mod upstreams;
 pub mod wiring;

@@ -2,19 +2,18 @@
 //! gateway and joined to the Claude bridge.
 
 use crate::{config::Exposure, wiring::Yard};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use tokio::{net::UnixListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 use toolyard_bridge::server::Offer;
 use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine};
 use toolyard_gateway::{
-    Lane, SessionTools,
     admission::Rule,
     local::Owner,
-    methods::MethodExtension,
     mount::{Endpoint, MountBody},
 };
+use toolyard_service::{Lane, SessionTools};
 use toolyard_mcp::{
     Implementation, McpServer, ServerParts, Upstreams,
     client::ShownDefinition,
@@ -138,60 +137,6 @@ pub async fn serve_local(
                 tracing::info!(%error, "an MCP client is gone");
             }
         });
-    }
-}
-
-/// The methods about upstream servers, for every door.
-pub struct UpstreamMethods(pub Upstreams);
-
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Named {
-    server: String,
-    /// Only for `mcp.approve`.
-    #[serde(default)]
-    definitions: Vec<ShownDefinition>,
-}
-
-impl MethodExtension for UpstreamMethods {
-    fn call<'a>(
-        &'a self,
-        caller: &'a Caller,
-        method: &'a str,
-        params: &'a Value,
-    ) -> BoxFuture<'a, Option<Result<Value, Failure>>> {
-        Box::pin(async move {
-            let answer = match method {
-                "mcp.servers" => {
-                    // Plugins' processes are shown with their plugins.
-                    let servers = self.0.status().into_iter().filter(|server| server.plugin.is_none());
-                    Ok(json!({"servers": servers.collect::<Vec<_>>()}))
-                }
-                "mcp.start" | "mcp.stop" | "mcp.approve" | "mcp.forget" => self.named(caller, method, params).await,
-                _ => return None,
-            };
-            Some(answer)
-        })
-    }
-}
-
-impl UpstreamMethods {
-    async fn named(&self, caller: &Caller, method: &str, params: &Value) -> Result<Value, Failure> {
-        let Named { server, definitions } = serde_json::from_value(params.clone())
-            .map_err(|e| Failure::new(ErrorCode::ValidationError, format!("the parameters cannot be read: {e}")))?;
-        match method {
-            "mcp.start" => Ok(json!(self.0.start(&server).await?)),
-            "mcp.stop" => Ok(json!(self.0.stop(&server).await?)),
-            _ if !caller.is_person => Err(Failure::new(
-                ErrorCode::PolicyDenied,
-                "only a person approves or forgets an upstream server's tools",
-            )),
-            "mcp.approve" => Ok(json!({"approved": self.0.approve(&server, &definitions, &caller.principal).await?})),
-            _ => {
-                self.0.forget(&server).await?;
-                Ok(json!({"forgotten": server}))
-            }
-        }
     }
 }
 

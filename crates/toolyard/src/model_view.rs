@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use toolyard_engine::{BoxFuture, Caller, Engine};
-use toolyard_gateway::{ModelView, Shown, ShownTool, Turn};
 use toolyard_protocol::Failure;
+use toolyard_service::{ModelView, Shown, ShownTool, Turn};
 use toolyard_toolsearch::{SurfaceRequest, ToolSearch};
 
 /// Tool Search as the gateway sees it.

@@ -33,6 +33,22 @@ pub fn json(value: &impl Serialize) {
     }
 }
 
+/// Prints a value as indented JSON, for people.
+pub fn pretty(value: &impl Serialize) {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => data(&text),
+        Err(error) => note(&format!("the answer cannot be written: {error}")),
+    }
+}
+
+/// The word of a value that is written as one: a status, a risk, a kind.
+pub fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
 /// Prints data. A reader that has gone away is no error.
 pub fn data(text: &str) {
     use std::io::Write;

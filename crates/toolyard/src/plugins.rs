@@ -1,66 +1,157 @@
-//! Puts plugins together with the rest, and the methods about them, for every door.
+//! The methods about plugins, for the command line and the local socket.
 
-use serde_json::{Value, json};
-use toolyard_engine::{BoxFuture, Caller};
-use toolyard_gateway::methods::MethodExtension;
-use toolyard_plugins::{Grant, Plugins, Source};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolyard_engine::authority::Power;
+use toolyard_plugins::{Added, Grant, PluginInfo, Plugins, Source};
 use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_service::{
+    Call, Handle, LeftOutTool, MethodError, Methods, NoParams, PluginReport, Terms, methods,
+};
 
-/// The methods about plugins.
-pub struct PluginMethods(pub Plugins);
-
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Params {
-    id: String,
-    source: String,
-    grant: Vec<String>,
-    data: bool,
+methods! {
+    /// Lists plugins.
+    PluginsList = "plugins.list", Terms::read().local(), NoParams => PluginList;
+    /// Shows one plugin.
+    PluginsInfo = "plugins.info", Terms::read().local(), PluginParams => PluginInfo;
+    /// Looks every plugin over, starting those that do not run.
+    PluginsDoctor = "plugins.doctor", Terms::read().local(), NoParams => PluginList;
+    /// Installs a plugin from a folder, an archive, npm or Git.
+    PluginsInstall = "plugins.install", Terms::administer().uses(&[Power::Grant, Power::HostPaths]), InstallParams => Added;
+    /// Installs the newest version of a plugin from where it came from.
+    PluginsUpdate = "plugins.update", Terms::administer().uses(&[Power::Grant]), PluginParams => Added;
+    /// Uses a plugin, with what it is granted.
+    PluginsEnable = "plugins.enable", Terms::administer().uses(&[Power::Grant]), EnableParams => PluginInfo;
+    /// Uses a plugin no more.
+    PluginsDisable = "plugins.disable", Terms::administer(), PluginParams => PluginInfo;
+    /// Removes a plugin, with its data where that is asked for.
+    PluginsRemove = "plugins.remove", Terms::administer(), RemoveParams => RemovedPlugin;
 }
 
-impl MethodExtension for PluginMethods {
-    fn call<'a>(
-        &'a self,
-        caller: &'a Caller,
-        method: &'a str,
-        params: &'a Value,
-    ) -> BoxFuture<'a, Option<Result<Value, Failure>>> {
-        Box::pin(async move {
-            let verb = method.strip_prefix("plugins.")?;
-            let known = ["list", "info", "install", "update", "enable", "disable", "remove", "doctor"];
-            if !known.contains(&verb) {
-                return None;
-            }
-            Some(self.answer(caller, verb, params).await)
-        })
+/// Declares the methods; without plugins they cannot be called.
+pub(crate) fn declare(methods: &mut Methods, plugins: Option<&PluginMethods>) {
+    methods.add::<PluginsList, _>(plugins);
+    methods.add::<PluginsInfo, _>(plugins);
+    methods.add::<PluginsDoctor, _>(plugins);
+    methods.add::<PluginsInstall, _>(plugins);
+    methods.add::<PluginsUpdate, _>(plugins);
+    methods.add::<PluginsEnable, _>(plugins);
+    methods.add::<PluginsDisable, _>(plugins);
+    methods.add::<PluginsRemove, _>(plugins);
+}
+
+/// Answers the methods about plugins.
+#[derive(Clone)]
+pub(crate) struct PluginMethods(pub(crate) Plugins);
+
+/// Plugins as `health` reports them.
+pub(crate) fn report(plugins: &Plugins) -> Vec<PluginReport> {
+    let report = |plugin: PluginInfo| PluginReport {
+        status: plugin.status.as_str(),
+        id: plugin.id,
+        enabled: plugin.enabled,
+        problems: plugin.problems,
+        left_out: plugin.left_out.into_iter().map(|l| LeftOutTool { tool: l.tool, reason: l.reason }).collect(),
+    };
+    plugins.list().into_iter().map(report).collect()
+}
+
+/// Plugins.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct PluginList {
+    pub(crate) plugins: Vec<PluginInfo>,
+}
+
+/// A plugin by id.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PluginParams {
+    pub(crate) id: String,
+}
+
+/// What is installed, and what it is granted.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InstallParams {
+    pub(crate) source: String,
+    #[serde(default)]
+    pub(crate) grant: Vec<String>,
+}
+
+/// What is used, and what it is granted.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EnableParams {
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) grant: Vec<String>,
+}
+
+/// What is removed.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RemoveParams {
+    pub(crate) id: String,
+    /// Whether its data goes too.
+    #[serde(default)]
+    pub(crate) data: bool,
+}
+
+/// A plugin that was removed.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct RemovedPlugin {
+    pub(crate) removed: String,
+}
+
+fn grant(words: &[String]) -> Result<Grant, Failure> {
+    Grant::parse(words).map_err(|why| Failure::new(ErrorCode::UsageError, why))
+}
+
+impl Handle<PluginsList> for PluginMethods {
+    async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<PluginList, MethodError> {
+        Ok(PluginList { plugins: self.0.list() })
     }
 }
 
-impl PluginMethods {
-    async fn answer(&self, caller: &Caller, verb: &str, params: &Value) -> Result<Value, Failure> {
-        let params = if params.is_null() { json!({}) } else { params.clone() };
-        let params: Params = serde_json::from_value(params)
-            .map_err(|e| Failure::new(ErrorCode::ValidationError, format!("the parameters cannot be read: {e}")))?;
-        match verb {
-            "list" => return Ok(json!({"plugins": self.0.list()})),
-            "info" => return Ok(json!(self.0.info(&params.id)?)),
-            "doctor" => return Ok(json!({"plugins": self.0.doctor().await})),
-            _ => {}
-        }
-        if !caller.is_person {
-            let why = "only a person installs, changes or removes plugins";
-            return Err(Failure::new(ErrorCode::PolicyDenied, why));
-        }
-        let grant = Grant::parse(&params.grant).map_err(|why| Failure::new(ErrorCode::UsageError, why))?;
-        match verb {
-            "install" => Ok(json!(self.0.install(&Source::parse(&params.source)?, grant).await?)),
-            "update" => Ok(json!(self.0.update(&params.id).await?)),
-            "enable" => Ok(json!(self.0.set_enabled(&params.id, true, &grant).await?)),
-            "disable" => Ok(json!(self.0.set_enabled(&params.id, false, &grant).await?)),
-            _ => {
-                self.0.remove(&params.id, params.data).await?;
-                Ok(json!({"removed": params.id}))
-            }
-        }
+impl Handle<PluginsInfo> for PluginMethods {
+    async fn handle(&self, _: &Call<'_>, params: PluginParams) -> Result<PluginInfo, MethodError> {
+        Ok(self.0.info(&params.id)?)
+    }
+}
+
+impl Handle<PluginsDoctor> for PluginMethods {
+    async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<PluginList, MethodError> {
+        Ok(PluginList { plugins: self.0.doctor().await })
+    }
+}
+
+impl Handle<PluginsInstall> for PluginMethods {
+    async fn handle(&self, _: &Call<'_>, params: InstallParams) -> Result<Added, MethodError> {
+        Ok(self.0.install(&Source::parse(&params.source)?, grant(&params.grant)?).await?)
+    }
+}
+
+impl Handle<PluginsUpdate> for PluginMethods {
+    async fn handle(&self, _: &Call<'_>, params: PluginParams) -> Result<Added, MethodError> {
+        Ok(self.0.update(&params.id).await?)
+    }
+}
+
+impl Handle<PluginsEnable> for PluginMethods {
+    async fn handle(&self, _: &Call<'_>, params: EnableParams) -> Result<PluginInfo, MethodError> {
+        Ok(self.0.set_enabled(&params.id, true, &grant(&params.grant)?).await?)
+    }
+}
+
+impl Handle<PluginsDisable> for PluginMethods {
+    async fn handle(&self, _: &Call<'_>, params: PluginParams) -> Result<PluginInfo, MethodError> {
+        Ok(self.0.set_enabled(&params.id, false, &Grant::default()).await?)
+    }
+}
+
+impl Handle<PluginsRemove> for PluginMethods {
+    async fn handle(&self, _: &Call<'_>, params: RemoveParams) -> Result<RemovedPlugin, MethodError> {
+        self.0.remove(&params.id, params.data).await?;
+        Ok(RemovedPlugin { removed: params.id })
     }
 }

@@ -3,8 +3,8 @@
 use crate::cli::Global;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{collections::HashSet, io::IsTerminal, sync::Arc, sync::Mutex};
-use toolyard_gateway::EventSink;
 use toolyard_protocol::{EventType, ExecutionEvent};
+use toolyard_service::EventSink;
 
 /// A bar over the steps of a plan.
 pub struct PlanProgress {

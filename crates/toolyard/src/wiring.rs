@@ -3,11 +3,13 @@
 use crate::{
     config::{Resolved, RunFilesMode},
     context,
+    context_methods::ContextMethods,
     editors::Editors,
     home, notes,
+    plugins::PluginMethods,
     run_files::RunFiles,
+    upstreams::UpstreamMethods,
 };
-use serde_json::{Map, Value};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{ToolEntry, ToolSource};
@@ -17,11 +19,11 @@ use toolyard_engine::{
     store::{RunFilter, StoreError},
     system_clock,
 };
-use toolyard_gateway::Service;
 use toolyard_knowledge::Knowledge;
 use toolyard_mcp::{Asks, Upstreams, server::Skills};
 use toolyard_plugins::{Plugins, PluginsParts, walled::server_spec};
 use toolyard_protocol::{ErrorCode, Failure, RunStatus, ToolDefinition, ToolDefinitionError};
+use toolyard_service::{Methods, ProcessInfo, Service};
 use toolyard_sandbox::{ScriptRunner, launch::ConfinedLauncher};
 use toolyard_store::{SqliteStore, StoreOptions};
 use toolyard_toolsearch::{StaticMeaning, ToolSearch};
@@ -53,6 +55,26 @@ pub struct Yard {
     pub skills: Arc<Skills>,
     /// What agents remember.
     pub context: Option<Arc<toolyard_context::ContextStore>>,
+}
+
+/// Adds the methods that are answered beside the service: the context store's, plugins', upstream servers'. A part that
+/// is not there leaves its methods in the list, where nobody can call them.
+fn declare(
+    methods: &mut Methods,
+    context: Option<&ContextMethods>,
+    plugins: Option<&PluginMethods>,
+    upstreams: Option<&UpstreamMethods>,
+) {
+    crate::context_methods::declare(methods, context);
+    crate::plugins::declare(methods, plugins);
+    crate::upstreams::declare(methods, upstreams);
+}
+
+/// Every method of the program, as it is declared.
+pub fn all_methods() -> Methods {
+    let mut methods = Methods::built_in();
+    declare(&mut methods, None, None, None);
+    methods
 }
 
 /// How much of a Toolyard a command needs.
@@ -121,12 +143,12 @@ impl Yard {
         if let Some(files) = &run_files {
             engine.on_run_end(files.listener());
         }
-        let info = Map::from_iter([
-            ("version".to_owned(), Value::from(env!("CARGO_PKG_VERSION"))),
-            ("pid".to_owned(), Value::from(std::process::id())),
-            ("home".to_owned(), Value::from(home.path().display().to_string())),
-            ("vault".to_owned(), Value::from(resolved.vault.display().to_string())),
-        ]);
+        let info = ProcessInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            home: home.path().display().to_string(),
+            vault: resolved.vault.display().to_string(),
+        };
         let asks = Asks::default();
         let upstreams = Upstreams::new(engine.clone(), asks.clone(), tokio_util::sync::CancellationToken::new());
         if needs == Needs::Store {
@@ -134,10 +156,6 @@ impl Yard {
         }
         let service = Service::new(engine, info, home::is_alive);
         service.show_models(Arc::new(crate::model_view::SearchView(tool_search.clone())));
-        service.extend(Arc::new(crate::mcp::UpstreamMethods(upstreams.clone())));
-        if let Some(store) = &context {
-            service.extend(Arc::new(context::ContextMethods::new(store.clone(), service.engine())));
-        }
         let mcp = resolved.config.mcp;
         let mut folders = vec![home.path().join("skills")];
         folders.extend(mcp.skills.iter().map(|folder| crate::config::expand(folder)));
@@ -150,7 +168,13 @@ impl Yard {
             config: resolved.config.plugins,
             launcher: ConfinedLauncher::new(),
         });
-        service.extend(Arc::new(crate::plugins::PluginMethods(plugins.clone())));
+        let reported = plugins.clone();
+        service.report_plugins(move || crate::plugins::report(&reported));
+        let context_methods = context.as_ref().map(|store| ContextMethods::new(store.clone(), service.engine()));
+        let (upstream_methods, plugin_methods) = (UpstreamMethods(upstreams.clone()), PluginMethods(plugins.clone()));
+        service.extend(|methods| {
+            declare(methods, context_methods.as_ref(), Some(&plugin_methods), Some(&upstream_methods));
+        });
         Ok(Self {
             service,
             run_files,

@@ -1,13 +1,14 @@
 //! How an upstream server is, as people are shown it.
 
 use super::upstream::{Upstream, lock};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{sync::atomic::Ordering, time::Instant};
 use toolyard_engine::redact::redactor;
 
 /// How a server is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
     /// It answers, or would if asked.
@@ -18,8 +19,19 @@ pub enum Health {
     Unavailable,
 }
 
+impl Health {
+    /// The word people are shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
 /// The walls around a server that is a child process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerWalls {
     /// It runs within walls.
@@ -31,7 +43,7 @@ pub enum ServerWalls {
 }
 
 /// A server as people are shown it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerStatus {
     /// Its name.
@@ -41,7 +53,7 @@ pub struct ServerStatus {
     /// Whether it runs now.
     pub running: bool,
     /// The child's process, where there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Tools that can be called.
     pub tools: usize,
@@ -54,29 +66,29 @@ pub struct ServerStatus {
     /// Tools left out, and why.
     pub left_out: Vec<LeftOut>,
     /// What went wrong last.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Milliseconds until it may be started again.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_in_ms: Option<u64>,
     /// Times it was started.
     pub starts: u64,
     /// The plugin it belongs to, where it does.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<String>,
     /// What it says about its own health.
-    #[serde(skip_serializing_if = "Value::is_null")]
+    #[serde(default, skip_serializing_if = "Value::is_null")]
     pub health: Value,
     /// The revision spoken, once it has been.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
     /// `on`, `off` or `unset`: the walls around a child process that is no plugin's.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub walls: Option<ServerWalls>,
 }
 
 /// Why a tool is held back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WithheldWhy {
     /// Its definition is not the approved one.
@@ -99,7 +111,7 @@ impl WithheldWhy {
 }
 
 /// A definition that a person was shown, as it is named when it is approved.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ShownDefinition {
     /// The name the server knows the tool by.
@@ -109,7 +121,7 @@ pub struct ShownDefinition {
 }
 
 /// A definition that was approved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Approved {
     /// The name the server knows the tool by.
@@ -121,7 +133,7 @@ pub struct Approved {
 }
 
 /// A tool held back.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Withheld {
     /// The name the server knows it by.
@@ -131,7 +143,7 @@ pub struct Withheld {
     /// What it says now.
     pub description: String,
     /// What it said when it was approved.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_description: Option<String>,
     /// The hash to approve.
     pub hash: String,
@@ -143,7 +155,7 @@ pub struct Withheld {
 }
 
 /// A tool left out.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOut {
     /// Its name.
     pub tool: String,

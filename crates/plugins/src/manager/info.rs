@@ -6,6 +6,7 @@ use crate::{
     manifest::Permissions,
     settings::{Grant, SandboxMode},
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use toolyard_mcp::{
@@ -15,7 +16,7 @@ use toolyard_mcp::{
 use toolyard_sandbox::launch::{MissingWall, Walls};
 
 /// A plugin as people are shown it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginInfo {
     /// Its id.
@@ -47,17 +48,32 @@ pub struct PluginInfo {
     /// Skills folders.
     pub skills: Vec<String>,
     /// What it says it needs to touch; absent when it does not say.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<Permissions>,
     /// What it may touch.
     pub grant: Grant,
     /// Whether its processes run within walls.
     pub confined: bool,
     /// Walls that this kernel cannot put up, and what follows from that.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub missing_walls: Vec<MissingWall>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_walls: Vec<NoWall>,
     /// Its processes.
     pub processes: Vec<ServerStatus>,
+}
+
+/// A wall that this kernel cannot put up, and what follows from that.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct NoWall {
+    /// What is missing.
+    pub wall: String,
+    /// What follows from it.
+    pub consequence: String,
+}
+
+impl From<&MissingWall> for NoWall {
+    fn from(missing: &MissingWall) -> Self {
+        Self { wall: missing.wall.to_owned(), consequence: missing.consequence.to_owned() }
+    }
 }
 
 /// What a plugin's process says of its own health.
@@ -132,7 +148,10 @@ impl Loaded {
             asks: manifest.permissions.clone(),
             grant: self.grant.clone(),
             confined: sandbox == SandboxMode::Require,
-            missing_walls: if sandbox == SandboxMode::Require { Walls::here().missing } else { Vec::new() },
+            missing_walls: match sandbox {
+                SandboxMode::Require => Walls::here().missing.iter().map(NoWall::from).collect(),
+                _ => Vec::new(),
+            },
             processes,
         }
     }

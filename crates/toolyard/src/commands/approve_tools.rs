@@ -6,11 +6,14 @@ use crate::{
     backend::Backend,
     cli::Global,
     output::{self, Paint},
+    upstreams::{ApproveParams, ApprovedDefinitions, McpApprove, McpServers},
     wiring::Needs,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::process::ExitCode;
+use toolyard_mcp::client::{ShownDefinition, Withheld, WithheldWhy};
 use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_service::NoParams;
 
 /// Digits of a hash that tell it from others.
 const MIN_DIGITS: usize = 12;
@@ -30,7 +33,7 @@ async fn approve(global: &Global, backend: &mut Backend, server: &str, tools: &[
     }
     if hashes.is_empty() && !chosen.is_empty() && (global.json || !input::can_ask()) {
         if global.json {
-            output::json(&json!({"approved": [], "withheld": chosen}));
+            output::json(&NothingApproved { approved: [], withheld: &chosen });
         } else {
             output::note(&format!(
                 "nothing is approved; run `toolyard mcp approve {server} --hash HASH` for each of these"
@@ -44,10 +47,12 @@ async fn approve(global: &Global, backend: &mut Backend, server: &str, tools: &[
         return Ok(ExitCode::FAILURE);
     }
     let approved = if chosen.is_empty() {
-        json!({"approved": []})
+        ApprovedDefinitions::default()
     } else {
-        let definitions: Vec<Value> = chosen.iter().map(|w| json!({"tool": w["tool"], "hash": w["hash"]})).collect();
-        backend.call("mcp.approve", json!({"server": server, "definitions": definitions}), None).await?
+        let shown = |held: &Withheld| ShownDefinition { tool: held.tool.clone(), hash: held.hash.clone() };
+        let params =
+            ApproveParams { server: server.to_owned(), definitions: chosen.iter().map(shown).collect() };
+        backend.call::<McpApprove>(&params, None).await?
     };
     if global.json {
         output::json(&approved);
@@ -56,32 +61,36 @@ async fn approve(global: &Global, backend: &mut Backend, server: &str, tools: &[
     if chosen.is_empty() {
         output::data(&format!("{server} holds nothing back"));
     }
-    for tool in approved["approved"].as_array().into_iter().flatten() {
-        let text = |key: &str| tool[key].as_str().unwrap_or_default().to_owned();
-        output::data(&format!("approved {} {}", text("tool"), text("hash")));
+    for definition in &approved.approved {
+        output::data(&format!("approved {} {}", definition.tool, definition.hash));
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// The answer where a person must look first.
+#[derive(Serialize)]
+struct NothingApproved<'a> {
+    approved: [&'a str; 0],
+    withheld: &'a [Withheld],
+}
+
 /// What a server holds back, of the tools that are named or of all.
-async fn held_back(backend: &mut Backend, server: &str, tools: &[String]) -> Result<Vec<Value>, Failure> {
-    let answer = backend.call("mcp.servers", json!({}), None).await?;
-    let servers = answer["servers"].as_array().cloned().unwrap_or_default();
-    let Some(found) = servers.iter().find(|s| s["name"] == server) else {
+async fn held_back(backend: &mut Backend, server: &str, tools: &[String]) -> Result<Vec<Withheld>, Failure> {
+    let servers = backend.call::<McpServers>(&NoParams {}, None).await?.servers;
+    let Some(found) = servers.into_iter().find(|status| status.name == server) else {
         return Err(Failure::new(ErrorCode::NotFound, format!("there is no MCP server {server:?}"))
             .suggest("`toolyard mcp servers` lists them."));
     };
-    let held = found["withheld"].as_array().cloned().unwrap_or_default();
-    if let Some(missing) = tools.iter().find(|tool| !held.iter().any(|w| w["tool"] == tool.as_str())) {
+    let held = found.withheld;
+    if let Some(missing) = tools.iter().find(|tool| !held.iter().any(|held| held.tool == **tool)) {
         return Err(Failure::new(ErrorCode::NotFound, format!("{server} holds back no tool {missing:?}"))
             .suggest("`toolyard mcp servers` lists what is held back."));
     }
-    let is_named = |w: &Value| tools.is_empty() || tools.iter().any(|tool| w["tool"] == tool.as_str());
-    Ok(held.into_iter().filter(is_named).collect())
+    Ok(held.into_iter().filter(|held| tools.is_empty() || tools.contains(&held.tool)).collect())
 }
 
 /// The definitions whose hashes were named. All must be there: one that is not has changed since it was shown.
-fn named(held: &[Value], hashes: &[String], server: &str) -> Result<Vec<Value>, Failure> {
+fn named(held: &[Withheld], hashes: &[String], server: &str) -> Result<Vec<Withheld>, Failure> {
     hashes
         .iter()
         .map(|hash| {
@@ -90,9 +99,8 @@ fn named(held: &[Value], hashes: &[String], server: &str) -> Result<Vec<Value>, 
                 let message = format!("--hash {hash} is too short; give {MIN_DIGITS} digits or more");
                 return Err(Failure::new(ErrorCode::UsageError, message));
             }
-            let fits = |w: &&Value| {
-                w["hash"].as_str().and_then(|h| h.strip_prefix("sha256:")).is_some_and(|h| h.starts_with(digits))
-            };
+            let fits =
+                |held: &&Withheld| held.hash.strip_prefix("sha256:").is_some_and(|own| own.starts_with(digits));
             held.iter().find(fits).cloned().ok_or_else(|| {
                 let message = format!("{server} holds back no definition with the hash {hash}");
                 Failure::new(ErrorCode::PreconditionFailed, message).suggest(format!(
@@ -103,15 +111,14 @@ fn named(held: &[Value], hashes: &[String], server: &str) -> Result<Vec<Value>, 
         .collect()
 }
 
-fn show(held: &Value) {
+fn show(held: &Withheld) {
     let paint = Paint::stdout();
-    let text = |key: &str| held[key].as_str().unwrap_or_default();
-    let why = match text("why") {
-        "approved-in-part" => "approved by an earlier version, whose hash did not cover all of it",
-        other => other,
+    let why = match held.why {
+        WithheldWhy::ApprovedInPart => "approved by an earlier version, whose hash did not cover all of it",
+        other => other.as_str(),
     };
-    output::data(&format!("{} ({why})\n{}", text("tool"), text("hash")));
-    for line in text("diff").lines() {
+    output::data(&format!("{} ({why})\n{}", held.tool, held.hash));
+    for line in held.diff.lines() {
         output::data(&match line.as_bytes().first() {
             Some(b'+') => paint.green(line),
             Some(b'-') => paint.red(line),

@@ -57,7 +57,7 @@ pub(super) async fn run(global: &Global, command: BridgeCommand) -> Outcome {
             Ok(if payload["ok"] == false { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
         Err(error) => {
-            output::json(&json!({"ok": false, "error": error}));
+            output::json(&gateway::Refused { ok: false, error });
             Ok(ExitCode::FAILURE)
         }
     }

@@ -7,18 +7,22 @@ use crate::{
     output::{self, Paint},
     wiring::Needs,
 };
-use serde_json::json;
+use serde_json::Value;
 use std::process::ExitCode;
 use toolyard_protocol::{ErrorCode, Failure, ToolResult};
+use toolyard_service::local::{ToolsCall, ToolsCallParams};
 
 pub(super) async fn run(global: &Global, args: CallArgs) -> Outcome {
-    let params = json!({
-        "name": args.name, "args": input::json_object(&args.args)?, "timeoutMs": args.timeout_ms,
-        "idempotencyKey": args.idempotency_key, "dryRun": args.dry_run,
-    });
+    let params = ToolsCallParams {
+        name: args.name,
+        args: input::json_object(&args.args)?,
+        timeout_ms: args.timeout_ms,
+        idempotency_key: args.idempotency_key,
+        dry_run: args.dry_run,
+    };
     let mut backend = Backend::open(global, Needs::Store).await?;
     let answer = tokio::select! {
-        answer = backend.call("tools.call", params, None) => answer,
+        answer = backend.call::<ToolsCall>(&params, None) => answer,
         _ = tokio::signal::ctrl_c() => {
             // Closing stops the call and records how it ended.
             backend.close().await;
@@ -27,9 +31,7 @@ pub(super) async fn run(global: &Global, args: CallArgs) -> Outcome {
         }
     };
     backend.close().await;
-    let mut answer = answer?;
-    let result: ToolResult = serde_json::from_value(answer["result"].take())
-        .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the answer cannot be read: {e}")))?;
+    let result = answer?.result;
     if global.json {
         output::json(&result);
     } else {
@@ -51,8 +53,9 @@ fn show(global: &Global, result: &ToolResult) {
         output::note(&paint.dim(message));
     }
     // Text is what people came for; everything else is shown as JSON.
-    match result.data.as_ref().and_then(|d| d.get("content")).and_then(|c| c.as_str()) {
-        Some(content) if result.tool.as_str() == "vault.readFile" => output::data(content.trim_end_matches('\n')),
-        _ => output::data(&format!("{:#}", json!(result.data))),
+    let is_text = result.tool.as_str() == "vault.readFile";
+    match result.data.as_ref().filter(|_| is_text).and_then(|data| data.get("content")).and_then(Value::as_str) {
+        Some(content) => output::data(content.trim_end_matches('\n')),
+        None => output::pretty(&result.data),
     }
 }

@@ -17,7 +17,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 use toolyard_bridge::plugin::{APPROVE, Identity, drive};
-use toolyard_gateway::client::Dialler;
+use toolyard_client::Dialler;
 use toolyard_protocol::{ErrorCode, Failure};
 
 /// How long Claude Code may take to end once it was asked to.
@@ -52,8 +52,7 @@ pub(super) async fn run(global: &Global, command: ClaudeCommand) -> Outcome {
     let params = gateway::without_nulls(start.opening.params(&start.session));
     let more: &[&str] = if start.opening.names_senders() { &[super::bridge::APPROVALS] } else { &[] };
     let opened = gateway::ask_as(global, &start.target, "bridge.open", params, more).await?.map_err(|error| {
-        let text = error["message"].as_str().unwrap_or("the gateway refused");
-        Failure::new(ErrorCode::Unavailable, format!("the session cannot be opened: {text}"))
+        Failure::new(ErrorCode::Unavailable, format!("the session cannot be opened: {}", error.message))
     })?;
     let home = config::resolve(global)?.home;
     home.create().map_err(trouble)?;

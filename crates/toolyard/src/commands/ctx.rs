@@ -4,6 +4,7 @@ use super::Outcome;
 use crate::{
     backend::Backend,
     cli::{CtxCommand, Global},
+    context_methods::{AddParams, CommandParams, ContextAdd, ContextCommand, ContextRequest, RequestParams},
     output,
     wiring::Needs,
 };
@@ -16,16 +17,23 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
-fn get(path: String) -> (&'static str, Value) {
-    ("context.request", json!({"method": "GET", "path": path}))
+/// What a command asks the context store.
+enum Asked {
+    Request(RequestParams),
+    Add(AddParams),
+    Command(CommandParams),
 }
 
-fn post(path: &str, body: Value) -> (&'static str, Value) {
-    ("context.request", json!({"method": "POST", "path": path, "body": body}))
+fn get(path: String) -> Asked {
+    Asked::Request(RequestParams { method: "GET".to_owned(), path, body: Value::Null })
 }
 
-/// The method that answers a command, and its parameters.
-fn asked(command: &CtxCommand) -> (&'static str, Value) {
+fn post(path: &str, body: Value) -> Asked {
+    Asked::Request(RequestParams { method: "POST".to_owned(), path: path.to_owned(), body })
+}
+
+/// What a command asks.
+fn asked(command: &CtxCommand) -> Asked {
     match command {
         CtxCommand::Ls { uri, recursive, all, limit } => get(format!(
             "/api/v1/fs/ls?uri={}&recursive={recursive}&show_all_hidden={all}&node_limit={}",
@@ -56,12 +64,19 @@ fn asked(command: &CtxCommand) -> (&'static str, Value) {
             let remote = source.contains("://") || source.starts_with("git@");
             let path = if remote { None } else { std::path::absolute(source).ok() };
             let source = path.map_or_else(|| source.clone(), |path| path.display().to_string());
-            ("context.add", json!({"source": source, "to": to, "parent": parent, "reason": reason, "watch": watch}))
+            Asked::Add(AddParams {
+                source,
+                to: to.clone(),
+                parent: parent.clone(),
+                reason: reason.clone(),
+                watch: *watch,
+            })
         }
-        CtxCommand::Rm { uri, recursive } => (
-            "context.request",
-            json!({"method": "DELETE", "path": format!("/api/v1/fs?uri={}&recursive={recursive}", encoded(uri))}),
-        ),
+        CtxCommand::Rm { uri, recursive } => Asked::Request(RequestParams {
+            method: "DELETE".to_owned(),
+            path: format!("/api/v1/fs?uri={}&recursive={recursive}", encoded(uri)),
+            body: Value::Null,
+        }),
         CtxCommand::Sessions { id: None } => get("/api/v1/sessions".to_owned()),
         CtxCommand::Sessions { id: Some(id) } => get(format!("/api/v1/sessions/{}", encoded(id).replace('/', "%2F"))),
         CtxCommand::Trace { id, source, session, limit } => {
@@ -73,14 +88,19 @@ fn asked(command: &CtxCommand) -> (&'static str, Value) {
             }
             get(path)
         }
-        CtxCommand::Command { line, session } => ("context.command", json!({"text": line, "session": session})),
+        CtxCommand::Command { line, session } => {
+            Asked::Command(CommandParams { text: line.clone(), session: Some(session.clone()) })
+        }
     }
 }
 
 pub(super) async fn run(global: &Global, command: CtxCommand) -> Outcome {
-    let (method, params) = asked(&command);
     let mut backend = Backend::open(global, Needs::Store).await?;
-    let answer = backend.call(method, params, None).await;
+    let answer = match asked(&command) {
+        Asked::Request(params) => backend.call::<ContextRequest>(&params, None).await,
+        Asked::Add(params) => backend.call::<ContextAdd>(&params, None).await,
+        Asked::Command(params) => backend.call::<ContextCommand>(&params, None).await,
+    };
     backend.close().await;
     let answer = answer?;
     let result = answer.get("result").unwrap_or(&answer);

@@ -7,45 +7,62 @@ use crate::{
     output,
     wiring::Needs,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::process::ExitCode;
+use toolyard_protocol::Failure;
+use toolyard_service::{
+    NoParams,
+    devices::{DevicesAnswer, ShownDevice},
+    local::{DevicesApprove, DevicesList, DevicesReject, DevicesRevoke, IdParams},
+};
 
 pub(super) async fn run(global: &Global, command: DevicesCommand) -> Outcome {
-    let (method, params) = match &command {
-        DevicesCommand::List => ("devices.list", json!({})),
-        DevicesCommand::Approve { request } => ("devices.approve", json!({"id": request})),
-        DevicesCommand::Reject { request } => ("devices.reject", json!({"id": request})),
-        DevicesCommand::Revoke { device } => ("devices.revoke", json!({"id": device})),
-    };
     let mut backend = Backend::open(global, Needs::Store).await?;
-    let answer = backend.call(method, params, None).await;
+    let outcome = answer(global, &mut backend, command).await;
     backend.close().await;
-    let answer = answer?;
-    if global.json {
-        output::json(&answer);
-        return Ok(ExitCode::SUCCESS);
-    }
-    let own = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+async fn answer(global: &Global, backend: &mut Backend, command: DevicesCommand) -> Result<(), Failure> {
     match command {
         DevicesCommand::List => {
-            for (title, key) in [("waiting", "pending"), ("paired", "paired")] {
-                for device in answer[key].as_array().map(Vec::as_slice).unwrap_or_default() {
-                    let scopes: Vec<&str> =
-                        device["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-                    output::data(&format!(
-                        "{title:<8} {:.12}  {:<20} {:<10} {}  {}",
-                        own(device, "deviceId"),
-                        own(device, "clientId"),
-                        own(device, "platform"),
-                        scopes.join(","),
-                        own(device, "requestId"),
-                    ));
-                }
-            }
+            let devices = backend.call::<DevicesList>(&NoParams {}, None).await?;
+            if global.json { output::json(&devices) } else { list(&devices) }
         }
-        DevicesCommand::Approve { .. } => output::data(&format!("let in: {}", own(&answer, "deviceId"))),
-        DevicesCommand::Reject { .. } => output::data(&format!("turned away: {}", own(&answer, "deviceId"))),
-        DevicesCommand::Revoke { .. } => output::data(&format!("forgotten: {}", own(&answer, "deviceId"))),
+        DevicesCommand::Approve { request } => {
+            let device = backend.call::<DevicesApprove>(&IdParams { id: request }, None).await?;
+            say(global, &device, "let in", &device.device_id);
+        }
+        DevicesCommand::Reject { request } => {
+            let device = backend.call::<DevicesReject>(&IdParams { id: request }, None).await?;
+            say(global, &device, "turned away", &device.device_id);
+        }
+        DevicesCommand::Revoke { device } => {
+            let device = backend.call::<DevicesRevoke>(&IdParams { id: device }, None).await?;
+            say(global, &device, "forgotten", &device.device_id);
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
+}
+
+fn say(global: &Global, answer: &impl Serialize, word: &str, device: &str) {
+    if global.json {
+        output::json(answer);
+    } else {
+        output::data(&format!("{word}: {device}"));
+    }
+}
+
+fn list(devices: &DevicesAnswer) {
+    let line = |title: &str, device: &ShownDevice, request: &str| {
+        output::data(&format!(
+            "{title:<8} {:.12}  {:<20} {:<10} {}  {request}",
+            device.device_id,
+            device.client_id,
+            device.platform,
+            device.scopes.join(","),
+        ));
+    };
+    devices.pending.iter().for_each(|waiting| line("waiting", &waiting.device, &waiting.request_id));
+    devices.paired.iter().for_each(|device| line("paired", device, ""));
 }

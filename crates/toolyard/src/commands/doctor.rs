@@ -6,15 +6,36 @@ use crate::{
     cli::Global,
     config, home,
     output::{self, Paint},
+    plugins::PluginsList,
+    upstreams::McpServers,
     wiring::Needs,
 };
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::process::ExitCode;
 use toolyard_engine::redact::redactor;
-use toolyard_gateway::local::Client;
-use toolyard_protocol::ErrorCode;
+use toolyard_client::local::LocalClient;
+use toolyard_mcp::client::Health;
+use toolyard_protocol::{ErrorCode, RunStatus, ToolResult};
+use toolyard_service::{
+    NoParams,
+    local::{ToolsCall, ToolsCallParams, YardStatus},
+    runs::{RunsList, RunsListParams, RunsVerify, Verified, VerifyParams},
+};
 
+/// Runs that are counted.
+const MAX_OPEN_RUNS: usize = 10_000;
+
+/// Everything that was looked at.
+#[derive(Serialize)]
+struct Checked<'a> {
+    ok: bool,
+    checks: &'a [Finding],
+}
+
+#[derive(Serialize)]
 struct Finding {
+    #[serde(rename = "check")]
     what: &'static str,
     ok: bool,
     message: String,
@@ -59,11 +80,11 @@ pub(super) async fn run(global: &Global) -> Outcome {
                     Err(e) => Err(format!("{}: {e}; pass --vault DIR or set vault.path", vault.display())),
                 },
             );
-            match Client::connect(&resolved.home.socket()).await {
+            match LocalClient::connect(&resolved.home.socket()).await {
                 Ok(Some(mut client)) => add(
                     "running",
-                    match client.call("status", json!({}), None).await {
-                        Ok(status) => Ok(format!("yes, pid {}", status["pid"])),
+                    match client.call::<YardStatus>(&NoParams {}, None).await {
+                        Ok(status) => Ok(format!("yes, pid {}", status.process.pid)),
                         Err(failure) => Err(failure.message),
                     },
                 ),
@@ -109,9 +130,7 @@ pub(super) async fn run(global: &Global) -> Outcome {
     }
     let healthy = findings.iter().all(|f| f.ok);
     if global.json {
-        let all: Vec<Value> =
-            findings.iter().map(|f| json!({"check": f.what, "ok": f.ok, "message": f.message})).collect();
-        output::json(&json!({"ok": healthy, "checks": all}));
+        output::json(&Checked { ok: healthy, checks: &findings });
     } else {
         let paint = Paint::stdout();
         for f in &findings {
@@ -153,31 +172,50 @@ async fn store_findings(global: &Global, has_notes: bool) -> Vec<(&'static str, 
         Err(failure) => return vec![("store", Err(failure.message))],
     };
     let mut findings = Vec::new();
-    match backend.call("runs.list", json!({"limit": 10_000, "status": ["running", "paused"]}), None).await {
+    let open = RunsListParams {
+        status: vec![RunStatus::Running, RunStatus::Paused],
+        limit: Some(MAX_OPEN_RUNS),
+        ..RunsListParams::default()
+    };
+    match backend.call::<RunsList>(&open, None).await {
         Ok(answer) => {
-            let open = answer["runs"].as_array().cloned().unwrap_or_default();
-            let paused = open.iter().filter(|r| r["status"] == "paused").count();
-            findings.push(("store", Ok(format!("{} runs not ended, {paused} waiting for a person", open.len()))));
+            let paused = answer.runs.iter().filter(|run| run.status == RunStatus::Paused).count();
+            let open = answer.runs.len();
+            findings.push(("store", Ok(format!("{open} runs not ended, {paused} waiting for a person"))));
         }
         Err(failure) => findings.push(("store", Err(failure.message))),
     }
     findings.push((
         "ledger",
-        match backend.call("runs.verify", json!({}), None).await {
-            Ok(report) if report["ok"] == true => Ok(format!("{} entries, {} runs", report["entries"], report["runs"])),
-            Ok(report) => Err(format!("does not verify: {report}")),
+        match backend.call::<RunsVerify>(&VerifyParams::default(), None).await {
+            Ok(Verified::Ledger(report)) if report.ok => {
+                Ok(format!("{} entries, {} runs", report.entries, report.runs))
+            }
+            Ok(report) => Err(format!("does not verify: {}", serde_json::to_string(&report).unwrap_or_default())),
             Err(failure) => Err(failure.message),
         },
     ));
-    for (method, what, key) in [("mcp.servers", "mcp servers", "servers"), ("plugins.list", "plugins", "plugins")] {
-        if let Ok(answer) = backend.call(method, json!({}), None).await {
-            findings.extend(others(what, answer[key].as_array().map(Vec::as_slice).unwrap_or_default()));
-        }
+    if let Ok(answer) = backend.call::<McpServers>(&NoParams {}, None).await {
+        let states = answer.servers.into_iter().map(|server| State {
+            why: server.error.or(server.left_out.into_iter().next().map(|left| left.reason)),
+            name: server.name,
+            status: server.status,
+        });
+        findings.extend(others("mcp servers", states.collect()));
+    }
+    if let Ok(answer) = backend.call::<PluginsList>(&NoParams {}, None).await {
+        let used = answer.plugins.into_iter().filter(|p| p.enabled || p.status == Health::Unavailable);
+        let states = used.map(|plugin| State {
+            why: plugin.problems.into_iter().next().or(plugin.left_out.into_iter().next().map(|left| left.reason)),
+            name: plugin.id,
+            status: plugin.status,
+        });
+        findings.extend(others("plugins", states.collect()));
     }
     if has_notes {
-        let asked = json!({"name": "obsidian_rag_status", "args": {}});
-        match backend.call("tools.call", asked, None).await {
-            Ok(answer) => findings.extend(notes(&answer["result"])),
+        let asked = ToolsCallParams { name: "obsidian_rag_status".to_owned(), ..ToolsCallParams::default() };
+        match backend.call::<ToolsCall>(&asked, None).await {
+            Ok(answer) => findings.extend(notes(&answer.result)),
             Err(failure) => findings.push(("notes", Err(failure.message))),
         }
     }
@@ -185,49 +223,85 @@ async fn store_findings(global: &Global, has_notes: bool) -> Vec<(&'static str, 
     findings
 }
 
+/// What the status tool of the notes answers, as far as it is looked at here.
+#[derive(Deserialize)]
+struct NotesEnvelope {
+    status: String,
+    data: Option<NotesState>,
+    error: Option<NotesProblem>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NotesState {
+    total_docs: u64,
+    total_chunks: u64,
+    embedder: EmbedderState,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct EmbedderState {
+    id: Option<String>,
+    status: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NotesProblem {
+    code: String,
+    message: String,
+    suggestion: String,
+}
+
 /// The notes' index, which is opened and looked through, the embedder and the vault, as the status tool tells them.
-fn notes(result: &Value) -> Vec<(&'static str, Result<String, String>)> {
-    let envelope = &result["data"];
-    if envelope.is_null() {
-        let why = result["error"]["message"].as_str().unwrap_or("no answer").to_owned();
-        // What a policy keeps from being asked is not broken.
-        let is_denied = result["error"]["code"] == ErrorCode::PolicyDenied.as_str();
-        return vec![("notes", if is_denied { Ok(why) } else { Err(why) })];
-    }
-    let (data, error) = (&envelope["data"], &envelope["error"]);
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let problem = format!("{} {}", text(&error["message"]), text(&error["suggestion"]));
-    let index = match (envelope["status"].as_str(), error["code"].as_str()) {
-        (Some("healthy"), _) => {
-            Ok(format!("{} notes in {} chunks can be searched", data["total_docs"], data["total_chunks"]))
+fn notes(result: &ToolResult) -> Vec<(&'static str, Result<String, String>)> {
+    let envelope = result.data.clone().map(|data| NotesEnvelope::deserialize(Value::Object(data)));
+    let envelope = match envelope {
+        Some(Ok(envelope)) => envelope,
+        Some(Err(error)) => return vec![("notes", Err(format!("the answer cannot be read: {error}")))],
+        None => {
+            let error = result.error.as_ref();
+            let why = error.map_or_else(|| "no answer".to_owned(), |error| error.message.clone());
+            // What a policy keeps from being asked is not broken.
+            let is_denied = error.is_some_and(|error| error.code == ErrorCode::PolicyDenied);
+            return vec![("notes", if is_denied { Ok(why) } else { Err(why) })];
         }
+    };
+    let (data, error) = (envelope.data.unwrap_or_default(), envelope.error.unwrap_or_default());
+    let problem = format!("{} {}", error.message, error.suggestion);
+    let index = match (envelope.status.as_str(), error.code.as_str()) {
+        ("healthy", _) => Ok(format!("{} notes in {} chunks can be searched", data.total_docs, data.total_chunks)),
         // Nobody has to have an index.
-        (_, Some("INDEX_NOT_FOUND")) | (Some("degraded"), _) => Ok(problem),
+        (_, "INDEX_NOT_FOUND") | ("degraded", _) => Ok(problem),
         _ => Err(problem),
     };
-    let embedder = &data["embedder"];
-    let embedder = match embedder["status"].as_str() {
-        Some("up") => Ok(text(&embedder["id"])),
-        Some("none") => Ok("none: notes are found by words".to_owned()),
+    let embedder = match data.embedder.status.as_str() {
+        "up" => Ok(data.embedder.id.unwrap_or_default()),
+        "none" => Ok("none: notes are found by words".to_owned()),
         _ => Err("does not answer; until it does notes are found by words. See knowledge.embedding".to_owned()),
     };
     vec![("notes", index), ("embedder", embedder)]
 }
 
+/// How a plugin or an upstream server is.
+struct State {
+    name: String,
+    status: Health,
+    why: Option<String>,
+}
+
 /// What others bring: how many work, and what is wrong with those that do not.
-fn others(what: &'static str, all: &[Value]) -> Vec<(&'static str, Result<String, String>)> {
-    let is_used = |one: &&Value| one["enabled"] != false || one["status"] == "unavailable";
-    let used: Vec<&Value> = all.iter().filter(is_used).collect();
+fn others(what: &'static str, used: Vec<State>) -> Vec<(&'static str, Result<String, String>)> {
     if used.is_empty() {
         return Vec::new();
     }
-    let well = used.iter().filter(|one| one["status"] == "healthy").count();
+    let well = used.iter().filter(|one| one.status == Health::Healthy).count();
     let mut findings = vec![(what, Ok(format!("{well} of {} healthy", used.len())))];
-    for one in used.iter().filter(|one| one["status"] != "healthy") {
-        let name = one["id"].as_str().or(one["name"].as_str()).unwrap_or_default();
-        let why = one["error"].as_str().or(one["problems"][0].as_str()).or(one["leftOut"][0]["reason"].as_str());
-        let text = format!("{name}: {}, {}", one["status"].as_str().unwrap_or_default(), why.unwrap_or("see its list"));
-        findings.push((what, if one["status"] == "unavailable" { Err(text) } else { Ok(text) }));
+    for one in used.iter().filter(|one| one.status != Health::Healthy) {
+        let why = one.why.as_deref().unwrap_or("see its list");
+        let text = format!("{}: {}, {why}", one.name, one.status.as_str());
+        findings.push((what, if one.status == Health::Unavailable { Err(text) } else { Ok(text) }));
     }
     findings
 }
@@ -235,12 +309,29 @@ fn others(what: &'static str, all: &[Value]) -> Vec<(&'static str, Result<String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    fn result(outcome: Value) -> ToolResult {
+        let mut result = json!({
+            "callId": "0193cf0e-0000-7000-8000-000000000001", "runId": "0193cf0e-0000-7000-8000-000000000002",
+            "stepId": "s", "tool": "obsidian_rag_status", "attempt": 1, "startedAt": "2025-12-16T18:12:01Z",
+            "endedAt": "2025-12-16T18:12:01Z", "durationMs": 1,
+        });
+        for (name, value) in outcome.as_object().unwrap() {
+            result[name] = value.clone();
+        }
+        serde_json::from_value(result).unwrap()
+    }
 
     fn told(status: &str, code: &str, embedder: &str) -> Vec<bool> {
         let error = json!({"code": code, "message": "It is so.", "suggestion": "Do that."});
         let data = json!({"total_docs": 3, "total_chunks": 9, "embedder": {"id": "static/x", "status": embedder}});
-        let result = json!({"data": {"status": status, "data": data, "error": error}});
-        notes(&result).iter().map(|(_, found)| found.is_ok()).collect()
+        let data = json!({"status": status, "data": data, "error": error});
+        notes(&result(json!({"status": "ok", "ok": true, "data": data}))).iter().map(|(_, found)| found.is_ok()).collect()
+    }
+
+    fn failed(code: &str) -> Vec<(&'static str, Result<String, String>)> {
+        notes(&result(json!({"status": "error", "ok": false, "error": {"code": code, "message": "why"}})))
     }
 
     #[test]
@@ -250,9 +341,7 @@ mod tests {
         assert_eq!(told("unavailable", "INDEX_CORRUPTED", "up"), [false, true]);
         assert_eq!(told("unavailable", "VAULT_UNAVAILABLE", "up"), [false, true]);
         assert_eq!(told("degraded", "OLLAMA_UNREACHABLE", "down"), [true, false]);
-        let failed = notes(&json!({"error": {"code": "INTERNAL_ERROR", "message": "why"}}));
-        assert_eq!(failed, [("notes", Err("why".to_owned()))]);
-        let denied = notes(&json!({"error": {"code": "POLICY_DENIED", "message": "why"}}));
-        assert_eq!(denied, [("notes", Ok("why".to_owned()))]);
+        assert_eq!(failed("INTERNAL_ERROR"), [("notes", Err("why".to_owned()))]);
+        assert_eq!(failed("POLICY_DENIED"), [("notes", Ok("why".to_owned()))]);
     }
 }

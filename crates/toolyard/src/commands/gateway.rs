@@ -5,10 +5,11 @@ use crate::{
     cli::{GatewayCommand, GatewayTarget, Global},
     config, output,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::{process::ExitCode, time::Duration};
 use toolyard_engine::redact::redactor;
-use toolyard_gateway::client::{self, Client, Connect, Credential, Identity};
+use toolyard_client::{self as client, CallError, Client, Connect, Credential, Hello, Identity};
 use toolyard_protocol::{ErrorCode, Failure};
 
 pub(super) async fn run(global: &Global, command: GatewayCommand) -> Outcome {
@@ -53,8 +54,8 @@ fn connect(global: &Global, target: &GatewayTarget, scopes: Vec<String>, mode: &
 }
 
 /// Keeps what the gateway gave this machine's device, for the next time.
-fn remember(global: &Global, connect: &Connect, hello: &Value) -> Result<(), Failure> {
-    if let (Some(_), Some(token)) = (&connect.identity, hello["auth"]["deviceToken"].as_str()) {
+fn remember(global: &Global, connect: &Connect, hello: &Hello) -> Result<(), Failure> {
+    if let (Some(_), Some(token)) = (&connect.identity, &hello.auth.device_token) {
         let home = config::resolve(global)?.home;
         home.keep_device_token(&connect.url, token)
             .map_err(|e| Failure::new(ErrorCode::UsageError, format!("the device's token cannot be kept: {e:#}")))?;
@@ -68,7 +69,7 @@ pub(super) async fn ask(
     target: &GatewayTarget,
     method: &str,
     params: Value,
-) -> Result<Result<Value, Value>, Failure> {
+) -> Result<Result<Value, CallError>, Failure> {
     ask_as(global, target, method, params, &[]).await
 }
 
@@ -79,8 +80,8 @@ pub(super) async fn ask_as(
     method: &str,
     params: Value,
     more: &[&str],
-) -> Result<Result<Value, Value>, Failure> {
-    let mut scopes = client::scopes_for(method);
+) -> Result<Result<Value, CallError>, Failure> {
+    let mut scopes = client::scopes_for(&crate::wiring::all_methods(), method);
     scopes.extend(more.iter().map(|scope| (*scope).to_owned()));
     let connect = connect(global, target, scopes, "cli")?;
     let mut gateway = Client::connect(&connect).await?;
@@ -88,6 +89,13 @@ pub(super) async fn ask_as(
     let answer = gateway.call(method, params).await;
     gateway.close().await;
     Ok(answer)
+}
+
+/// The gateway's own error, as a command prints it.
+#[derive(Serialize)]
+pub(super) struct Refused {
+    pub(super) ok: bool,
+    pub(super) error: CallError,
 }
 
 /// An object without its nulls.
@@ -106,7 +114,7 @@ async fn call(global: &Global, method: &str, params: &str, target: &GatewayTarge
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
-            output::json(&json!({"ok": false, "error": error}));
+            output::json(&Refused { ok: false, error });
             Ok(ExitCode::FAILURE)
         }
     }
@@ -115,22 +123,14 @@ async fn call(global: &Global, method: &str, params: &str, target: &GatewayTarge
 async fn probe(global: &Global, target: &GatewayTarget) -> Outcome {
     let connect = connect(global, target, vec!["operator.read".to_owned()], "probe")?;
     let found = client::probe(&connect).await?;
-    let ok = found["ok"] == true;
     if global.json {
         output::json(&found);
     } else {
-        output::data(&format!(
-            "{} answers, version {}",
-            connect.url,
-            found["server"]["version"].as_str().unwrap_or("?")
-        ));
-        for method in ["health", "status", "system-presence", "config.get"] {
-            let word = if found[method]["ok"] == true { "ok" } else { "failed" };
-            output::data(&format!(
-                "  {method:<16} {word:<7} {:.1} ms",
-                found[method]["ms"].as_f64().unwrap_or_default()
-            ));
+        output::data(&format!("{} answers, version {}", connect.url, found.server.version));
+        for (method, asked) in found.methods() {
+            let word = if asked.ok { "ok" } else { "failed" };
+            output::data(&format!("  {method:<16} {word:<7} {:.1} ms", asked.ms));
         }
     }
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if found.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

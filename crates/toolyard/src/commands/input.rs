@@ -1,8 +1,10 @@
 //! Reading what commands are given: JSON arguments, plan files, run ids, a yes.
 
-use serde_json::{Map, Value};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use toolyard_protocol::{ErrorCode, Failure, RunId};
+use toolyard_service::Object;
 
 /// Nothing larger than this is read from a file or from standard input,
 const MAX_INPUT: u64 = 32 << 20;
@@ -61,7 +63,7 @@ pub(super) fn each_line(
 }
 
 /// A JSON object from the command line, a file (`@FILE`) or standard input (`-`).
-pub(super) fn json_object(text: &str) -> Result<Map<String, Value>, Failure> {
+pub(super) fn json_object(text: &str) -> Result<Object, Failure> {
     let bytes = match text.strip_prefix('@') {
         Some(path) => read_source(path)?,
         None if text == "-" => read_source("-")?,
@@ -89,7 +91,7 @@ pub(super) fn plan(source: &str) -> Result<Value, Failure> {
 }
 
 /// `KIND=JSON` pairs; text that is not JSON is taken as a string.
-pub(super) fn context(pairs: &[String]) -> Result<Map<String, Value>, Failure> {
+pub(super) fn context(pairs: &[String]) -> Result<Object, Failure> {
     pairs
         .iter()
         .map(|pair| {
@@ -104,6 +106,12 @@ pub(super) fn context(pairs: &[String]) -> Result<Map<String, Value>, Failure> {
 /// A run id.
 pub(super) fn run_id(text: &str) -> Result<RunId, Failure> {
     RunId::parse(text).map_err(|e| usage(e.to_string()).suggest("List runs with `toolyard runs list`."))
+}
+
+/// A word of a fixed set, such as a status.
+pub(super) fn word<T: DeserializeOwned>(option: &str, text: &str) -> Result<T, Failure> {
+    serde_json::from_value(Value::from(text))
+        .map_err(|e| Failure::new(ErrorCode::ValidationError, format!("{option} {text:?} is not known: {e}")))
 }
 
 /// Whether a person can be asked.

@@ -7,6 +7,7 @@ use crate::{
     cli::Global,
     config::{self, Resolved},
     output,
+    upstreams::{McpStart, McpStop, ServerParams},
 };
 use serde_json::json;
 use std::{process::ExitCode, sync::Arc, time::Duration};
@@ -15,8 +16,9 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, mpsc},
 };
-use toolyard_mcp::client::{Begun, Login, logout as forget};
+use toolyard_mcp::client::{Begun, Login, ServerStatus, logout as forget};
 use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_service::Method;
 
 /// The path that answers come back to.
 const PATH: &str = "/callback";
@@ -68,7 +70,7 @@ async fn agree(global: &Global, login: &Login, must_be_port: bool, wait: u64) ->
 pub(super) async fn logout(global: &Global, server: &str) -> Outcome {
     let resolved = config::resolve(global)?;
     let was_there = forget(server, &resolved.home.tokens()).await?;
-    tell(global, &resolved, "mcp.stop", server).await;
+    tell::<McpStop>(global, &resolved, server).await;
     if global.json {
         output::json(&json!({"server": server, "loggedOut": was_there}));
     } else if was_there {
@@ -95,7 +97,7 @@ fn show(global: &Global, begun: &Begun, wait: u64) {
 }
 
 async fn done(global: &Global, resolved: &Resolved, server: &str, tools: usize) -> Outcome {
-    tell(global, resolved, "mcp.start", server).await;
+    tell::<McpStart>(global, resolved, server).await;
     if global.json {
         output::json(&json!({"server": server, "authorised": true, "tools": tools}));
     } else {
@@ -105,10 +107,14 @@ async fn done(global: &Global, resolved: &Resolved, server: &str, tools: usize) 
 }
 
 /// Tells a Toolyard that runs. It would find out by itself, a little later.
-async fn tell(global: &Global, resolved: &Resolved, method: &str, server: &str) {
+async fn tell<M: Method<Params = ServerParams, Answer = ServerStatus>>(
+    global: &Global,
+    resolved: &Resolved,
+    server: &str,
+) {
     if !global.in_process
         && let Ok(Some(mut client)) = backend::running(resolved, global).await
-        && let Err(failure) = client.call(method, json!({"server": server}), None).await
+        && let Err(failure) = client.call::<M>(&ServerParams { server: server.to_owned() }, None).await
     {
         tracing::info!(%failure, server, "the running Toolyard could not be told at once");
     }

@@ -6,18 +6,22 @@ use crate::{
     cli::{Global, McpArgs, McpCommand},
     config, home, mcp,
     output::{self, Paint},
+    upstreams::{McpForget, McpServers, McpStart, McpStop, ServerParams},
     wiring::{Needs, Yard},
 };
-use serde_json::{Value, json};
 use std::process::ExitCode;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::UnixStream,
 };
 use tokio_util::sync::CancellationToken;
-use toolyard_gateway::local;
-use toolyard_mcp::server::Client;
+use toolyard_client::local;
+use toolyard_mcp::{
+    client::{Health, ServerStatus, ServerWalls},
+    server::Client,
+};
 use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_service::NoParams;
 
 pub(super) async fn run(global: &Global, args: McpArgs) -> Outcome {
     match args.command {
@@ -87,75 +91,76 @@ async fn pass(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + U
 }
 
 async fn manage(global: &Global, command: McpCommand) -> Outcome {
-    let (method, params) = match &command {
-        McpCommand::Servers => ("mcp.servers", json!({})),
-        McpCommand::Start { server } => ("mcp.start", json!({"server": server})),
-        McpCommand::Stop { server } => ("mcp.stop", json!({"server": server})),
-        McpCommand::Approve { server, tools, hash } => {
-            return approve_tools::run(global, server, tools, hash).await;
-        }
-        McpCommand::Forget { server } => ("mcp.forget", json!({"server": server})),
-        McpCommand::Add(add) => return super::mcp_add::run(global, add),
-        McpCommand::Login { server, wait } => return super::login::login(global, server, *wait).await,
-        McpCommand::Logout { server } => return super::login::logout(global, server).await,
-    };
-    let mut backend = Backend::open(global, Needs::Store).await?;
-    let answer = backend.call(method, params, None).await;
-    backend.close().await;
-    let answer = answer?;
     match command {
-        _ if global.json => output::json(&answer),
-        McpCommand::Servers => {
-            for server in answer["servers"].as_array().into_iter().flatten() {
-                show(server);
-            }
+        McpCommand::Approve { server, tools, hash } => approve_tools::run(global, &server, &tools, &hash).await,
+        McpCommand::Add(add) => super::mcp_add::run(global, &add),
+        McpCommand::Login { server, wait } => super::login::login(global, &server, wait).await,
+        McpCommand::Logout { server } => super::login::logout(global, &server).await,
+        McpCommand::Servers | McpCommand::Start { .. } | McpCommand::Stop { .. } | McpCommand::Forget { .. } => {
+            let mut backend = Backend::open(global, Needs::Store).await?;
+            let outcome = operate(global, &mut backend, command).await;
+            backend.close().await;
+            outcome.map(|()| ExitCode::SUCCESS)
         }
-        McpCommand::Start { .. } | McpCommand::Stop { .. } => show(&answer),
-        McpCommand::Forget { server } => output::data(&format!("forgot {server}")),
+    }
+}
+
+async fn operate(global: &Global, backend: &mut Backend, command: McpCommand) -> Result<(), Failure> {
+    match command {
+        McpCommand::Servers => {
+            let answer = backend.call::<McpServers>(&NoParams {}, None).await?;
+            if global.json { output::json(&answer) } else { answer.servers.iter().for_each(show) }
+        }
+        McpCommand::Start { server } => {
+            let status = backend.call::<McpStart>(&ServerParams { server }, None).await?;
+            if global.json { output::json(&status) } else { show(&status) }
+        }
+        McpCommand::Stop { server } => {
+            let status = backend.call::<McpStop>(&ServerParams { server }, None).await?;
+            if global.json { output::json(&status) } else { show(&status) }
+        }
+        McpCommand::Forget { server } => {
+            let answer = backend.call::<McpForget>(&ServerParams { server }, None).await?;
+            if global.json { output::json(&answer) } else { output::data(&format!("forgot {}", answer.forgotten)) }
+        }
         // These have gone another way.
         McpCommand::Add(_) | McpCommand::Approve { .. } | McpCommand::Login { .. } | McpCommand::Logout { .. } => {}
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-fn show(server: &Value) {
+fn show(server: &ServerStatus) {
     let paint = Paint::stdout();
-    let text = |key: &str| server[key].as_str().unwrap_or_default();
-    let status = match text("status") {
-        "healthy" => paint.green("healthy"),
-        other => paint.red(other),
+    let status = match server.status {
+        Health::Healthy => paint.green("healthy"),
+        other => paint.red(other.as_str()),
     };
-    let state = if server["running"] == true { "running" } else { "not running" };
+    let state = if server.running { "running" } else { "not running" };
     output::data(&format!(
         "{:<20} {status}, {state}, {} tools, {} prompts, {} resources",
-        text("name"),
-        server["tools"],
-        server["prompts"],
-        server["resources"]
+        server.name, server.tools, server.prompts, server.resources
     ));
-    if let Some(error) = server["error"].as_str() {
+    if let Some(error) = &server.error {
         output::data(&format!("  error: {error}"));
     }
-    match server["walls"].as_str() {
-        Some("unset") => output::data(&format!(
+    match server.walls {
+        Some(ServerWalls::Unset) => output::data(&format!(
             "  {} it runs without walls: set mcp.servers.{}.sandbox in config.toml",
             paint.red("warning:"),
-            text("name")
+            server.name
         )),
-        Some("off") => output::data("  it runs without walls, as configured"),
-        _ => {}
+        Some(ServerWalls::Off) => output::data("  it runs without walls, as configured"),
+        Some(ServerWalls::On) | None => {}
     }
-    for held in server["withheld"].as_array().into_iter().flatten() {
-        let why = held["why"].as_str().unwrap_or_default();
-        output::data(&format!("  held back ({why}): {}", held["tool"].as_str().unwrap_or_default()));
-        if let Some(before) = held["approvedDescription"].as_str() {
+    for held in &server.withheld {
+        output::data(&format!("  held back ({}): {}", held.why.as_str(), held.tool));
+        if let Some(before) = &held.approved_description {
             output::data(&format!("    was: {}", first_line(before)));
         }
-        output::data(&format!("    is:  {}", first_line(held["description"].as_str().unwrap_or_default())));
+        output::data(&format!("    is:  {}", first_line(&held.description)));
     }
-    for left in server["leftOut"].as_array().into_iter().flatten() {
-        let (tool, reason) = (left["tool"].as_str().unwrap_or_default(), left["reason"].as_str().unwrap_or_default());
-        output::data(&format!("  left out: {tool}: {reason}"));
+    for left in &server.left_out {
+        output::data(&format!("  left out: {}: {}", left.tool, left.reason));
     }
 }
 

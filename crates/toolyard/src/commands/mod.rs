@@ -103,7 +103,8 @@ fn start_logging(global: &Global) {
         LogFormat::Text => lines.with_filter(filter).boxed(),
     };
     // What `logs.tail` shows is kept whatever is printed.
-    let kept = toolyard_gateway::logs::RingLayer.with_filter(EnvFilter::new("warn,toolyard_gateway=info"));
+    let kept = toolyard_service::logs::RingLayer
+        .with_filter(EnvFilter::new("warn,toolyard_gateway=info,toolyard_service=info"));
     if let Err(error) = tracing_subscriber::registry().with(lines).with(kept).try_init() {
         output::note(&format!("warning: nothing is logged: {error}"));
     }

@@ -8,9 +8,24 @@ use crate::{
     progress::PlanProgress,
     wiring::Needs,
 };
-use serde_json::{Value, json};
-use std::process::ExitCode;
-use toolyard_protocol::{ErrorCode, Failure};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+};
+use toolyard_engine::plan::{DryRunReport, StepReport};
+use toolyard_protocol::{Effects, ErrorCode, Failure, PlanOutputs, RunStatus, StepId};
+use toolyard_service::{
+    Method,
+    plans::{
+        ConsentParams, ForkParams, PlanParams, PlanRun, PlansCheck, PlansDryRun, PlansFork, PlansReplay, PlansRun,
+        PlansUndo, UndoAnswer, UndoParams, UndoPreview,
+    },
+    runs::RunParams,
+};
+
+/// Changes of one kind that are listed at the end of a run.
+const SHOWN_CHANGES: usize = 50;
 
 pub(super) async fn run(global: &Global, command: PlanCommand) -> Outcome {
     match command {
@@ -21,9 +36,15 @@ pub(super) async fn run(global: &Global, command: PlanCommand) -> Outcome {
         }
         PlanCommand::Replay { run } => replay(global, &run).await,
         PlanCommand::Fork { run, from, edit, context, approval } => {
-            let plan = edit.as_deref().map(input::plan).transpose()?;
-            let params = json!({"runId": input::run_id(&run)?, "from": from, "plan": plan, "context": input::context(&context)?});
-            with_approval(global, "plans.fork", params, &approval, 0).await
+            let params = ForkParams {
+                run_id: input::run_id(&run)?,
+                from: StepId::parse(&from).map_err(|e| Failure::new(ErrorCode::UsageError, e.to_string()))?,
+                plan: edit.as_deref().map(input::plan).transpose()?,
+                context: input::context(&context)?,
+                consent: ConsentParams::default(),
+            };
+            let answer = with_approval::<PlansFork>(global, params, &approval, 0).await?;
+            answer.end(global, |run| finish_run(global, run))
         }
         PlanCommand::Undo { run, dry_run, partial, approval } => undo(global, &run, dry_run, partial, approval).await,
     }
@@ -32,55 +53,53 @@ pub(super) async fn run(global: &Global, command: PlanCommand) -> Outcome {
 async fn check(global: &Global, file: &str) -> Outcome {
     let plan = input::plan(file)?;
     let mut backend = Backend::open(global, Needs::Catalog).await?;
-    let report = backend.call("plans.check", json!({"plan": plan}), None).await;
+    let report = backend.call::<PlansCheck>(&PlanParams { plan, ..PlanParams::default() }, None).await;
     backend.close().await;
     let report = report?;
-    let ok = report["ok"] == true;
     if global.json {
         output::json(&report);
     } else {
         let paint = Paint::stdout();
-        for (label, key) in [(paint.red("error"), "errors"), (paint.yellow("warning"), "warnings")] {
-            for issue in report[key].as_array().into_iter().flatten() {
-                output::data(&format!(
-                    "{label} {} {}",
-                    issue["path"].as_str().unwrap_or_default(),
-                    issue["message"].as_str().unwrap_or_default()
-                ));
+        for (label, issues) in [(paint.red("error"), &report.errors), (paint.yellow("warning"), &report.warnings)] {
+            for issue in issues {
+                output::data(&format!("{label} {} {}", issue.path, issue.message));
             }
         }
-        let summary = &report["summary"];
         output::data(&format!(
             "{}: {} steps, risk {}, {}",
-            if ok { paint.green("ok") } else { paint.red("cannot be run") },
-            summary["estimatedSteps"],
-            summary["riskLevel"].as_str().unwrap_or_default(),
-            summary["toolsUsed"]
-                .as_array()
-                .map(|t| t.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "))
-                .unwrap_or_default(),
+            if report.ok { paint.green("ok") } else { paint.red("cannot be run") },
+            report.summary.estimated_steps,
+            output::word(&report.summary.risk_level),
+            report.summary.tools_used.join(", "),
         ));
     }
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
+    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
 }
 
 async fn dry_run(global: &Global, file: PlanFile) -> Outcome {
-    let params = json!({"plan": input::plan(&file.file)?, "context": input::context(&file.context)?});
+    let params = PlanParams {
+        plan: input::plan(&file.file)?,
+        context: input::context(&file.context)?,
+        ..PlanParams::default()
+    };
     let mut backend = Backend::open(global, Needs::Store).await?;
-    let report = backend.call("plans.dryRun", params, None).await;
+    let report = backend.call::<PlansDryRun>(&params, None).await;
     backend.close().await;
     let report = report?;
     if global.json {
         output::json(&report);
     } else {
-        show_steps(&report);
-        let diff = report["diff"].as_str().unwrap_or_default();
-        if !diff.is_empty() {
-            output::data(diff.trim_end());
-        }
-        output::data(&format!("previewHash {}", report["previewHash"].as_str().unwrap_or_default()));
+        show_steps(&report.steps);
+        show_diff(&report);
+        output::data(&format!("previewHash {}", report.preview_hash));
     }
-    Ok(if report["status"] == "finished" { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
+    Ok(if report.status == RunStatus::Finished { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
+}
+
+fn show_diff(report: &DryRunReport) {
+    if !report.diff.is_empty() {
+        output::data(report.diff.trim_end());
+    }
 }
 
 async fn run_plan(
@@ -91,74 +110,142 @@ async fn run_plan(
     planner_version: Option<String>,
 ) -> Outcome {
     let plan = input::plan(&file.file)?;
-    let steps = plan["steps"].as_array().map_or(0, Vec::len);
+    let steps = plan.get("steps").and_then(serde_json::Value::as_array).map_or(0, Vec::len);
     let context = input::context(&file.context)?;
-    let params = json!({"plan": plan, "context": context, "detach": detach, "plannerVersion": planner_version});
-    with_approval(global, "plans.run", params, &approval, steps).await
+    let params = PlanParams { plan, context, detach, planner_version, consent: ConsentParams::default() };
+    let answer = with_approval::<PlansRun>(global, params, &approval, steps).await?;
+    answer.end(global, |run| finish_run(global, run))
+}
+
+/// Parameters of a method that may need a person's approval.
+trait Approvable: Clone + Serialize {
+    /// Where the approval goes.
+    fn consent(&mut self) -> &mut ConsentParams;
+    /// The plan that can be shown before a person is asked.
+    fn preview(&self) -> Option<PlanParams> {
+        None
+    }
+    /// Whether the answer comes as soon as the run has begun.
+    fn is_detached(&self) -> bool {
+        false
+    }
+}
+
+impl Approvable for PlanParams {
+    fn consent(&mut self) -> &mut ConsentParams {
+        &mut self.consent
+    }
+    fn preview(&self) -> Option<PlanParams> {
+        Some(PlanParams { plan: self.plan.clone(), context: self.context.clone(), ..PlanParams::default() })
+    }
+    fn is_detached(&self) -> bool {
+        self.detach
+    }
+}
+
+impl Approvable for ForkParams {
+    fn consent(&mut self) -> &mut ConsentParams {
+        &mut self.consent
+    }
+}
+
+impl Approvable for UndoParams {
+    fn consent(&mut self) -> &mut ConsentParams {
+        &mut self.consent
+    }
+}
+
+/// What came of something that a person could interrupt.
+struct Interruptible<T> {
+    answer: Result<T, Failure>,
+    was_interrupted: bool,
+}
+
+impl<T> Interruptible<T> {
+    fn end(self, global: &Global, finish: impl FnOnce(&T) -> Outcome) -> Outcome {
+        let interrupted = ExitCode::from(output::INTERRUPTED);
+        match self.answer {
+            Ok(answer) => finish(&answer).map(|code| if self.was_interrupted { interrupted } else { code }),
+            Err(failure) if self.was_interrupted => {
+                output::failure(global, &failure);
+                Ok(interrupted)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
 }
 
 /// Runs something that may need a person's approval: with `--yes` at once, on a terminal after showing the preview.
-async fn with_approval(global: &Global, method: &str, mut params: Value, approval: &Approval, steps: usize) -> Outcome {
+async fn with_approval<M: Method>(
+    global: &Global,
+    mut params: M::Params,
+    approval: &Approval,
+    steps: usize,
+) -> Result<Interruptible<M::Answer>, Failure>
+where
+    M::Params: Approvable,
+    M::Answer: DeserializeOwned,
+{
     let mut backend = Backend::open(global, Needs::Store).await?;
-    if params["detach"] == true && !backend.is_remote() {
+    if params.is_detached() && !backend.is_remote() {
         return Err(Failure::new(ErrorCode::PreconditionFailed, "--detach needs a running Toolyard")
             .suggest("Start one with `toolyard up`."));
     }
-    params["consent"] = json!({"approved": approval.yes, "previewHash": approval.preview_hash});
+    *params.consent() = ConsentParams {
+        approved: approval.yes,
+        preview_hash: approval.preview_hash.clone(),
+        ..ConsentParams::default()
+    };
     let progress = PlanProgress::new(global, steps);
-    let interrupted = std::sync::atomic::AtomicBool::new(false);
-    let mut answer = call_interruptibly(&mut backend, method, params.clone(), &progress, &interrupted).await;
+    let interrupted = AtomicBool::new(false);
+    let mut answer = call_interruptibly::<M>(&mut backend, &params, &progress, &interrupted).await;
     if let Err(failure) = &answer
         && failure.code == ErrorCode::ConfirmationRequired
         && !approval.yes
         && input::can_ask()
     {
         progress.finish();
-        let preview = match method {
-            "plans.run" => backend
-                .call("plans.dryRun", json!({"plan": params["plan"], "context": params["context"]}), None)
-                .await
-                .ok(),
-            _ => None,
+        let preview = match params.preview() {
+            Some(preview) => backend.call::<PlansDryRun>(&preview, None).await.ok(),
+            None => None,
         };
         if let Some(preview) = &preview {
-            show_steps(preview);
-            output::note(preview["diff"].as_str().unwrap_or_default());
+            show_steps(&preview.steps);
+            output::note(&preview.diff);
         }
         if input::ask("Run this plan?") {
-            let hash = |key: &str| preview.as_ref().map_or(Value::Null, |p| p[key].clone());
-            params["consent"] = json!({"approved": true, "planHash": hash("planHash"), "policyHash": hash("policyHash"), "previewHash": hash("previewHash")});
-            answer = call_interruptibly(&mut backend, method, params, &progress, &interrupted).await;
+            let preview = preview.as_ref();
+            *params.consent() = ConsentParams {
+                approved: true,
+                ask: false,
+                plan_hash: preview.map(|preview| preview.plan_hash.clone()),
+                policy_hash: preview.map(|preview| preview.policy_hash.clone()),
+                preview_hash: preview.map(|preview| preview.preview_hash.clone()),
+            };
+            answer = call_interruptibly::<M>(&mut backend, &params, &progress, &interrupted).await;
         }
     }
     progress.finish();
     backend.close().await;
-    let interrupted = interrupted.load(std::sync::atomic::Ordering::Relaxed);
-    match answer {
-        Ok(report) => {
-            finish_run(global, &report).map(|code| if interrupted { ExitCode::from(output::INTERRUPTED) } else { code })
-        }
-        Err(failure) if interrupted => {
-            output::failure(global, &failure);
-            Ok(ExitCode::from(output::INTERRUPTED))
-        }
-        Err(failure) => Err(failure),
-    }
+    Ok(Interruptible { answer, was_interrupted: interrupted.load(Ordering::Relaxed) })
 }
 
 /// The first Ctrl-C stops the run and waits for its record; a second one ends the program.
-async fn call_interruptibly(
+async fn call_interruptibly<M: Method>(
     backend: &mut Backend,
-    method: &str,
-    params: Value,
+    params: &M::Params,
     progress: &PlanProgress,
-    interrupted: &std::sync::atomic::AtomicBool,
-) -> Result<Value, Failure> {
+    interrupted: &AtomicBool,
+) -> Result<M::Answer, Failure>
+where
+    M::Params: Serialize,
+    M::Answer: DeserializeOwned,
+{
     let engine = match backend {
         Backend::Here(yard) => Some(yard.service.engine().clone()),
         Backend::There(_) => None,
     };
-    let call = backend.call(method, params, progress.sink());
+    let call = backend.call::<M>(params, progress.sink());
     tokio::pin!(call);
     let mut interrupts = 0;
     loop {
@@ -166,7 +253,7 @@ async fn call_interruptibly(
             answer = &mut call => return answer,
             _ = tokio::signal::ctrl_c() => {
                 interrupts += 1;
-                interrupted.store(true, std::sync::atomic::Ordering::Relaxed);
+                interrupted.store(true, Ordering::Relaxed);
                 match &engine {
                     Some(engine) if interrupts == 1 => {
                         output::note("stopping; once more to give up waiting");
@@ -181,119 +268,125 @@ async fn call_interruptibly(
     }
 }
 
-pub(super) fn finish_run(global: &Global, report: &Value) -> Outcome {
-    let status = report["status"].as_str().unwrap_or_default();
+pub(super) fn finish_run(global: &Global, run: &PlanRun) -> Outcome {
     if global.json {
-        output::json(report);
-    } else {
-        show_steps(report);
+        output::json(run);
+    }
+    let (run_id, status) = match run {
+        PlanRun::Report(report) => (report.run_id, report.status),
+        PlanRun::Begun(begun) => (begun.run_id, begun.status),
+    };
+    if !global.json {
+        if let PlanRun::Report(report) = run {
+            show_steps(&report.steps);
+        }
         let paint = Paint::stdout();
-        output::data(&format!("{} run {}", paint.status(status), report["runId"].as_str().unwrap_or("-")));
-        if let Some(message) = report["message"].as_str() {
-            output::data(message);
-        }
-        show_effects(&report["effects"], &report["outputs"]);
-        if let Some(deviation) = report.get("deviation").filter(|d| !d.is_null()) {
-            output::note(&format!("what happened differs from the preview: {deviation}"));
-        }
-        if let Ok(failure) = serde_json::from_value::<Failure>(report["error"].clone()) {
-            output::failure(global, &failure);
+        output::data(&format!("{} run {run_id}", paint.status(status.as_str())));
+        if let PlanRun::Report(report) = run {
+            show_effects(&report.effects, &report.outputs);
+            if let Some(deviation) = &report.deviation {
+                output::note(&format!(
+                    "what happened differs from the preview: missing {:?}, unexpected {:?}",
+                    deviation.missing, deviation.unexpected
+                ));
+            }
+            if let Some(failure) = &report.error {
+                output::failure(global, failure);
+            }
         }
     }
     Ok(match status {
-        "finished" => ExitCode::SUCCESS,
-        "running" => ExitCode::SUCCESS,
-        "paused" => ExitCode::from(output::PAUSED),
+        RunStatus::Finished | RunStatus::Running => ExitCode::SUCCESS,
+        RunStatus::Paused => ExitCode::from(output::PAUSED),
         _ => ExitCode::from(output::FAILED),
     })
 }
 
-fn show_steps(report: &Value) {
+fn show_steps(steps: &[StepReport]) {
     let paint = Paint::stdout();
-    for step in report["steps"].as_array().into_iter().flatten() {
-        let status = step["status"].as_str().unwrap_or("-");
-        let message = step["error"]["message"].as_str().or(step["userMessage"].as_str()).unwrap_or_default();
-        output::data(&format!(
-            "{} {} {} {}",
-            paint.status(status),
-            step["id"].as_str().unwrap_or_default(),
-            step["tool"].as_str().unwrap_or_default(),
-            paint.dim(message)
-        ));
+    for step in steps {
+        let status = step.status.map_or("-", |status| status.as_str());
+        let message = step.error.as_ref().map(|error| &error.message).or(step.user_message.as_ref());
+        let message = message.map(String::as_str).unwrap_or_default();
+        output::data(&format!("{} {} {} {}", paint.status(status), step.id, step.tool, paint.dim(message)));
     }
 }
 
 /// What the plan wants listed at its end; everything unless it says otherwise.
-fn show_effects(effects: &Value, outputs: &Value) {
-    let wanted = |key: &str| outputs[key] != false;
-    let each = |key: &str| effects[key].as_array().cloned().unwrap_or_default();
-    for (word, key, shown) in [
-        ("created", "created", wanted("showCreatedFiles")),
-        ("modified", "modified", wanted("showModifiedFiles")),
-        ("deleted", "deleted", wanted("showModifiedFiles")),
-    ] {
-        if !shown {
-            continue;
-        }
-        for change in each(key).iter().take(50) {
-            output::data(&format!("  {word} {}", change["path"].as_str().unwrap_or_default()));
+fn show_effects(effects: &Effects, outputs: &PlanOutputs) {
+    if outputs.show_created_files {
+        for change in effects.created.iter().take(SHOWN_CHANGES) {
+            output::data(&format!("  created {}", change.path));
         }
     }
-    for change in each("renamed").iter().take(50).filter(|_| wanted("showModifiedFiles")) {
-        output::data(&format!(
-            "  renamed {} -> {}",
-            change["from"].as_str().unwrap_or_default(),
-            change["to"].as_str().unwrap_or_default()
-        ));
+    if !outputs.show_modified_files {
+        return;
+    }
+    for change in effects.modified.iter().take(SHOWN_CHANGES) {
+        output::data(&format!("  modified {}", change.path));
+    }
+    for change in effects.deleted.iter().take(SHOWN_CHANGES) {
+        output::data(&format!("  deleted {}", change.path));
+    }
+    for change in effects.renamed.iter().take(SHOWN_CHANGES) {
+        output::data(&format!("  renamed {} -> {}", change.from, change.to));
     }
 }
 
 async fn replay(global: &Global, run: &str) -> Outcome {
     let mut backend = Backend::open(global, Needs::Store).await?;
-    let report = backend.call("plans.replay", json!({"runId": input::run_id(run)?}), None).await;
+    let report = backend.call::<PlansReplay>(&RunParams { run_id: input::run_id(run)? }, None).await;
     backend.close().await;
     let report = report?;
-    let ok = report["ok"] == true;
     if global.json {
         output::json(&report);
-    } else if ok {
-        output::data(&format!("{} calls resolve to the recorded arguments", report["callsChecked"]));
-    } else if let Ok(failure) = serde_json::from_value::<Failure>(report["error"].clone()) {
-        return Ok(output::failure(global, &failure));
+    } else if report.ok {
+        output::data(&format!("{} calls resolve to the recorded arguments", report.calls_checked));
+    } else if let Some(failure) = &report.error {
+        return Ok(output::failure(global, failure));
     }
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
+    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
 }
 
 async fn undo(global: &Global, run: &str, dry_run: bool, partial: bool, approval: Approval) -> Outcome {
-    let params = json!({"runId": input::run_id(run)?, "dryRun": dry_run, "partial": partial});
+    let consent = ConsentParams::default();
+    let params = UndoParams { run_id: input::run_id(run)?, dry_run, partial, consent };
     if !dry_run {
-        return with_approval(global, "plans.undo", params, &approval, 0).await;
+        let answer = with_approval::<PlansUndo>(global, params, &approval, 0).await?;
+        return answer.end(global, |answer| finish_undo(global, answer));
     }
     let mut backend = Backend::open(global, Needs::Store).await?;
-    let answer = backend.call("plans.undo", params, None).await;
+    let answer = backend.call::<PlansUndo>(&params, None).await;
     backend.close().await;
-    let answer = answer?;
-    if global.json {
-        output::json(&answer);
-    } else {
-        for step in answer["plan"]["steps"].as_array().into_iter().flatten() {
-            output::data(step["preview"].as_str().unwrap_or_default());
+    finish_undo(global, &answer?)
+}
+
+fn finish_undo(global: &Global, answer: &UndoAnswer) -> Outcome {
+    match answer {
+        UndoAnswer::Report(report) => finish_run(global, &PlanRun::Report(report.clone())),
+        UndoAnswer::Nothing(nothing) if global.json => {
+            output::json(nothing);
+            Ok(ExitCode::SUCCESS)
         }
-        for call in answer["notUndoable"].as_array().into_iter().flatten() {
-            output::data(&format!(
-                "cannot be taken back: step {}: {}",
-                call["stepId"].as_str().unwrap_or_default(),
-                call["reason"].as_str().unwrap_or_default()
-            ));
+        UndoAnswer::Nothing(nothing) => {
+            output::data(&format!("{} run -", Paint::stdout().status(nothing.status.as_str())));
+            output::data(&nothing.message);
+            Ok(ExitCode::SUCCESS)
         }
-        let diff = answer["preview"]["diff"].as_str().unwrap_or_default();
-        if !diff.is_empty() {
-            output::data(diff.trim_end());
-        }
-        if let Some(message) = answer["message"].as_str() {
-            output::data(message);
+        UndoAnswer::Preview(preview) => {
+            if global.json { output::json(preview) } else { show_undo(preview) }
+            let would_work = preview.preview.status == RunStatus::Finished;
+            Ok(if would_work { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
         }
     }
-    let would_work = answer["preview"].is_null() || answer["preview"]["status"] == "finished";
-    Ok(if would_work { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
+}
+
+fn show_undo(undo: &UndoPreview) {
+    for step in &undo.plan.steps {
+        output::data(step.preview.as_deref().unwrap_or_default());
+    }
+    for call in &undo.not_undoable {
+        output::data(&format!("cannot be taken back: step {}: {}", call.step_id, call.reason));
+    }
+    show_diff(&undo.preview);
 }

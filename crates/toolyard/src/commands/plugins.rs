@@ -5,103 +5,134 @@ use crate::{
     backend::Backend,
     cli::{Global, PluginsCommand},
     output::{self, Paint},
+    plugins::{
+        EnableParams, InstallParams, PluginList, PluginParams, PluginsDisable, PluginsDoctor, PluginsEnable,
+        PluginsInfo, PluginsInstall, PluginsList, PluginsRemove, PluginsUpdate, RemoveParams,
+    },
     wiring::Needs,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::process::ExitCode;
+use toolyard_mcp::client::Health;
+use toolyard_plugins::{Added, PluginInfo};
+use toolyard_protocol::Failure;
+use toolyard_service::NoParams;
 
 pub(super) async fn run(global: &Global, command: PluginsCommand) -> Outcome {
     let mut backend = Backend::open(global, Needs::Store).await?;
-    // A folder or file is meant from here, whoever does the work.
-    let full = |source: &str| match std::path::absolute(source) {
+    let outcome = answer(global, &mut backend, command).await;
+    backend.close().await;
+    outcome
+}
+
+async fn answer(global: &Global, backend: &mut Backend, command: PluginsCommand) -> Outcome {
+    match command {
+        PluginsCommand::List => {
+            let answer = backend.call::<PluginsList>(&NoParams {}, None).await;
+            show(global, answer, list)?;
+        }
+        PluginsCommand::Doctor => {
+            let answer = backend.call::<PluginsDoctor>(&NoParams {}, None).await?;
+            let is_sick = |plugin: &PluginInfo| plugin.enabled && plugin.status != Health::Healthy;
+            let sick = answer.plugins.iter().any(is_sick);
+            show(global, Ok(answer), list)?;
+            return Ok(if sick { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+        }
+        PluginsCommand::Info { id } => {
+            show(global, backend.call::<PluginsInfo>(&PluginParams { id }, None).await, details)?;
+        }
+        PluginsCommand::Install { source, grant } => {
+            let params = InstallParams { source: full(&source), grant };
+            show(global, backend.call::<PluginsInstall>(&params, None).await, added)?;
+        }
+        PluginsCommand::Update { id } => {
+            show(global, backend.call::<PluginsUpdate>(&PluginParams { id }, None).await, added)?;
+        }
+        PluginsCommand::Enable { id, grant } => {
+            show(global, backend.call::<PluginsEnable>(&EnableParams { id, grant }, None).await, line)?;
+        }
+        PluginsCommand::Disable { id } => {
+            show(global, backend.call::<PluginsDisable>(&PluginParams { id }, None).await, line)?;
+        }
+        PluginsCommand::Remove { id, data } => {
+            let answer = backend.call::<PluginsRemove>(&RemoveParams { id, data }, None).await;
+            show(global, answer, |removed| output::data(&format!("removed {}", removed.removed)))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A folder or file is meant from here, whoever does the work.
+fn full(source: &str) -> String {
+    match std::path::absolute(source) {
         Ok(path) if !source.starts_with("npm:") && !source.starts_with("git:") => path.display().to_string(),
         _ => source.to_owned(),
-    };
-    let (method, params) = match &command {
-        PluginsCommand::List => ("plugins.list", json!({})),
-        PluginsCommand::Info { id } => ("plugins.info", json!({"id": id})),
-        PluginsCommand::Install { source, grant } => {
-            ("plugins.install", json!({"source": full(source), "grant": grant}))
-        }
-        PluginsCommand::Update { id } => ("plugins.update", json!({"id": id})),
-        PluginsCommand::Enable { id, grant } => ("plugins.enable", json!({"id": id, "grant": grant})),
-        PluginsCommand::Disable { id } => ("plugins.disable", json!({"id": id})),
-        PluginsCommand::Remove { id, data } => ("plugins.remove", json!({"id": id, "data": data})),
-        PluginsCommand::Doctor => ("plugins.doctor", json!({})),
-    };
-    let answer = backend.call(method, params, None).await;
-    backend.close().await;
+    }
+}
+
+fn show<T: Serialize>(global: &Global, answer: Result<T, Failure>, print: impl FnOnce(&T)) -> Result<(), Failure> {
     let answer = answer?;
     if global.json {
         output::json(&answer);
     } else {
-        print(&command, &answer);
+        print(&answer);
     }
-    let sick = matches!(command, PluginsCommand::Doctor)
-        && answer["plugins"].as_array().into_iter().flatten().any(|p| p["enabled"] == true && p["status"] != "healthy");
-    Ok(if sick { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(())
 }
 
-fn print(command: &PluginsCommand, answer: &Value) {
-    match command {
-        PluginsCommand::List | PluginsCommand::Doctor => {
-            let plugins = answer["plugins"].as_array().cloned().unwrap_or_default();
-            if plugins.is_empty() {
-                output::note("no plugin is installed");
-            }
-            for plugin in &plugins {
-                line(plugin);
-            }
-        }
-        PluginsCommand::Info { .. } => details(answer),
-        PluginsCommand::Install { .. } | PluginsCommand::Update { .. } => {
-            line(&answer["plugin"]);
-            for word in answer["notGranted"].as_array().into_iter().flatten() {
-                let (id, word) = (text(&answer["plugin"], "id"), word.as_str().unwrap_or_default());
-                output::note(&format!("  it asks for {word}: `toolyard plugins enable {id} --grant {word}` grants it"));
-            }
-        }
-        PluginsCommand::Enable { .. } | PluginsCommand::Disable { .. } => line(answer),
-        PluginsCommand::Remove { id, .. } => output::data(&format!("removed {id}")),
+fn list(answer: &PluginList) {
+    if answer.plugins.is_empty() {
+        output::note("no plugin is installed");
+    }
+    answer.plugins.iter().for_each(line);
+}
+
+fn added(answer: &Added) {
+    line(&answer.plugin);
+    let id = &answer.plugin.id;
+    for word in &answer.not_granted {
+        output::note(&format!("  it asks for {word}: `toolyard plugins enable {id} --grant {word}` grants it"));
     }
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value[key].as_str().unwrap_or_default()
-}
-
-fn line(plugin: &Value) {
+fn line(plugin: &PluginInfo) {
     let paint = Paint::stdout();
-    let state = match (plugin["enabled"] == true, text(plugin, "status")) {
-        (false, "unavailable") => paint.red("cannot be used"),
+    let state = match (plugin.enabled, plugin.status) {
+        (false, Health::Unavailable) => paint.red("cannot be used"),
         (false, _) => "disabled".to_owned(),
-        (true, "healthy") => paint.green("healthy"),
-        (true, other) => paint.red(other),
+        (true, Health::Healthy) => paint.green("healthy"),
+        (true, other) => paint.red(other.as_str()),
     };
-    let (id, version, tools) = (text(plugin, "id"), text(plugin, "version"), &plugin["tools"]);
-    output::data(&format!("{id:<24} {version:<12} {state}, {tools} tools"));
-    for problem in plugin["problems"].as_array().into_iter().flatten() {
-        output::data(&format!("  {}", problem.as_str().unwrap_or_default()));
+    output::data(&format!("{:<24} {:<12} {state}, {} tools", plugin.id, plugin.version, plugin.tools));
+    for problem in &plugin.problems {
+        output::data(&format!("  {problem}"));
     }
-    for left in plugin["leftOut"].as_array().into_iter().flatten() {
-        output::data(&format!("  left out: {}: {}", text(left, "tool"), text(left, "reason")));
+    for left in &plugin.left_out {
+        output::data(&format!("  left out: {}: {}", left.tool, left.reason));
     }
 }
 
-fn details(plugin: &Value) {
+fn details(plugin: &PluginInfo) {
     line(plugin);
-    for key in ["name", "description", "source", "folder"] {
-        output::data(&format!("  {key:<12} {}", text(plugin, key)));
+    let folder = plugin.folder.display().to_string();
+    for (key, text) in
+        [("name", &plugin.name), ("description", &plugin.description), ("source", &plugin.source), ("folder", &folder)]
+    {
+        output::data(&format!("  {key:<12} {text}"));
     }
-    for key in ["declared", "hooks", "skills"] {
-        let words: Vec<&str> = plugin[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    for (key, words) in [("declared", &plugin.declared), ("hooks", &plugin.hooks), ("skills", &plugin.skills)] {
         output::data(&format!("  {key:<12} {}", words.join(", ")));
     }
-    output::data(&format!("  {:<12} {}", "asks", plugin["asks"]));
-    output::data(&format!("  {:<12} {}", "granted", plugin["grant"]));
-    let confined = if plugin["confined"] == true { "on" } else { "off (plugins.sandbox)" };
+    output::data(&format!("  {:<12} {}", "asks", written(&plugin.asks)));
+    output::data(&format!("  {:<12} {}", "granted", written(&plugin.grant)));
+    let confined = if plugin.confined { "on" } else { "off (plugins.sandbox)" };
     output::data(&format!("  {:<12} {confined}", "walls"));
-    for missing in plugin["missingWalls"].as_array().into_iter().flatten() {
-        output::data(&format!("  {:<12} {}: {}", "no wall", text(missing, "wall"), text(missing, "consequence")));
+    for missing in &plugin.missing_walls {
+        output::data(&format!("  {:<12} {}: {}", "no wall", missing.wall, missing.consequence));
     }
+}
+
+/// A value as JSON on one line.
+fn written(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|error| format!("cannot be shown: {error}"))
 }

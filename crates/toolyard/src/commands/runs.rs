@@ -9,10 +9,26 @@ use crate::{
     run_files,
     wiring::Needs,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::{path::Path, process::ExitCode};
-use toolyard_engine::view::RunExport;
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_engine::{
+    chain::BadRecord,
+    ledger::{LedgerReport, VerifyReport},
+    record::Settlement,
+    view::RunExport,
+};
+use toolyard_protocol::{ErrorCode, Failure, RunId, ToolResult};
+use toolyard_service::{
+    plans::PlanRun,
+    runs::{
+        ResumeParams, RunDetail, RunList, RunParams, RunSummary, RunsCancel, RunsExport, RunsGet, RunsList,
+        RunsListParams, RunsResume, RunsTranscript, RunsVerify, Verified, VerifyParams,
+    },
+};
+
+fn named(run: &str) -> Result<RunParams, Failure> {
+    Ok(RunParams { run_id: input::run_id(run)? })
+}
 
 pub(super) async fn run(global: &Global, command: RunsCommand) -> Outcome {
     let mut backend = Backend::open(global, Needs::Store).await?;
@@ -25,8 +41,10 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
     match command {
         RunsCommand::List { status, kind, limit, before } => {
             let before = before.as_deref().map(input::run_id).transpose()?;
-            let params = json!({"status": status, "kind": kind, "limit": limit, "before": before});
-            let answer = backend.call("runs.list", params, None).await?;
+            let status = status.iter().map(|word| input::word("--status", word)).collect::<Result<_, _>>()?;
+            let kind = kind.map(|word| input::word("--kind", &word)).transpose()?;
+            let params = RunsListParams { status, kind, limit: Some(limit), before, session: None };
+            let answer = backend.call::<RunsList>(&params, None).await?;
             if global.json {
                 output::json(&answer)
             } else {
@@ -35,7 +53,7 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
             Ok(ExitCode::SUCCESS)
         }
         RunsCommand::Show { run } => {
-            let answer = backend.call("runs.get", json!({"runId": input::run_id(&run)?}), None).await?;
+            let answer = backend.call::<RunsGet>(&named(&run)?, None).await?;
             if global.json {
                 output::json(&answer)
             } else {
@@ -44,11 +62,11 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
             Ok(ExitCode::SUCCESS)
         }
         RunsCommand::Transcript { run } => {
-            let answer = backend.call("runs.transcript", json!({"runId": input::run_id(&run)?}), None).await?;
+            let answer = backend.call::<RunsTranscript>(&named(&run)?, None).await?;
             if global.json {
                 output::json(&answer);
             } else {
-                answer["messages"].as_array().into_iter().flatten().for_each(output::json);
+                answer.messages.iter().for_each(output::json);
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -56,19 +74,19 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
         RunsCommand::Verify { run } => verify(global, backend, run.as_deref()).await,
         RunsCommand::Resume { run, assume_done, rerun, abort, yes } => {
             let settle = match (assume_done, rerun, abort) {
-                (true, ..) => Some("assume-done"),
-                (_, true, _) => Some("rerun"),
-                (.., true) => Some("abort"),
+                (true, ..) => Some(Settlement::AssumeDone),
+                (_, true, _) => Some(Settlement::Rerun),
+                (.., true) => Some(Settlement::Abort),
                 _ => None,
             };
             let progress = PlanProgress::new(global, 0);
-            let params = json!({"runId": input::run_id(&run)?, "settle": settle, "approve": yes});
-            let report = backend.call("runs.resume", params, progress.sink()).await;
+            let params = ResumeParams { run_id: input::run_id(&run)?, settle, approve: yes };
+            let report = backend.call::<RunsResume>(&params, progress.sink()).await;
             progress.finish();
-            super::plan::finish_run(global, &report?)
+            super::plan::finish_run(global, &PlanRun::Report(Box::new(report?)))
         }
         RunsCommand::Cancel { run } => {
-            let answer = backend.call("runs.cancel", json!({"runId": input::run_id(&run)?}), None).await?;
+            let answer = backend.call::<RunsCancel>(&named(&run)?, None).await?;
             if global.json {
                 output::json(&answer)
             } else {
@@ -79,63 +97,51 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
     }
 }
 
-fn list(answer: &Value) {
-    let rows: Vec<Vec<String>> = answer["runs"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|run| {
-            let text = |key: &str| run[key].as_str().unwrap_or_default().to_owned();
-            vec![text("runId"), text("status"), text("kind"), text("startedAt"), text("title")]
-        })
-        .collect();
-    output::data(&output::table(&rows));
+fn list(answer: &RunList) {
+    let row = |run: &RunSummary| {
+        let (run_id, started) = (run.run_id.to_string(), run.started_at.to_string());
+        vec![run_id, run.status.as_str().to_owned(), output::word(&run.kind), started, run.title.clone()]
+    };
+    output::data(&output::table(&answer.runs.iter().map(row).collect::<Vec<_>>()));
 }
 
-fn show(answer: &Value) {
+fn show(answer: &RunDetail) {
     let paint = Paint::stdout();
-    let run = &answer["run"];
-    let title = run["plan"]["goal"].as_str().unwrap_or("direct call");
-    output::data(&format!(
-        "{} {} {title}",
-        paint.bold(run["runId"].as_str().unwrap_or_default()),
-        paint.status(run["status"].as_str().unwrap_or_default())
-    ));
-    output::data(&format!(
-        "started {}  head {} {}",
-        run["startedAt"].as_str().unwrap_or_default(),
-        run["head"]["seq"],
-        run["head"]["hash"].as_str().unwrap_or_default()
-    ));
-    if let Some(by) = run["confirmation"]["by"].as_str() {
-        output::data(&format!(
-            "approved by {by}, {}",
-            run["confirmation"]["confirmationId"].as_str().unwrap_or_default()
-        ));
+    let run = &answer.run;
+    let title = run.plan.as_ref().map_or("direct call", |plan| plan.goal.as_str());
+    output::data(&format!("{} {} {title}", paint.bold(&run.run_id.to_string()), paint.status(run.status.as_str())));
+    output::data(&format!("started {}  head {} {}", run.started_at, run.head.seq, run.head.hash));
+    if let Some(confirmation) = &run.confirmation {
+        output::data(&format!("approved by {}, {}", confirmation.by, confirmation.confirmation_id));
     }
-    let rows: Vec<Vec<String>> = answer["results"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|r| {
-            let text = |key: &str| r[key].as_str().unwrap_or_default().to_owned();
-            let message = r["error"]["message"].as_str().or(r["userMessage"].as_str()).unwrap_or_default().to_owned();
-            vec![text("status"), text("stepId"), text("tool"), format!("{} ms", r["durationMs"]), message]
-        })
-        .collect();
-    output::data(&output::table(&rows));
+    let row = |result: &ToolResult| {
+        let message = result.error.as_ref().map(|error| &error.message).or(result.user_message.as_ref());
+        vec![
+            result.status.as_str().to_owned(),
+            result.step_id.to_string(),
+            result.tool.to_string(),
+            format!("{} ms", result.duration_ms),
+            message.cloned().unwrap_or_default(),
+        ]
+    };
+    output::data(&output::table(&answer.results.iter().map(row).collect::<Vec<_>>()));
+}
+
+/// What an export wrote.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Exported {
+    run_id: RunId,
+    files: Vec<String>,
+    calls: usize,
+    results: usize,
+    events: usize,
 }
 
 async fn export(global: &Global, backend: &mut Backend, run: &str, out: &Path) -> Outcome {
-    let mut answer = backend.call("runs.export", json!({"runId": input::run_id(run)?}), None).await?;
-    let unreadable =
-        |e: serde_json::Error| Failure::new(ErrorCode::InternalError, format!("the answer cannot be read: {e}"));
-    let export = RunExport {
-        manifest: serde_json::from_value(answer["run"].take()).map_err(unreadable)?,
-        calls: serde_json::from_value(answer["calls"].take()).map_err(unreadable)?,
-        results: serde_json::from_value(answer["results"].take()).map_err(unreadable)?,
-        events: serde_json::from_value(answer["events"].take()).map_err(unreadable)?,
-    };
+    let answer = backend.call::<RunsExport>(&named(run)?, None).await?;
+    let export =
+        RunExport { manifest: answer.run, calls: answer.calls, results: answer.results, events: answer.events };
     let out =
         std::path::absolute(out).map_err(|e| Failure::new(ErrorCode::UsageError, format!("{}: {e}", out.display())))?;
     run_files::write_export(&export, &out).map_err(|e| {
@@ -143,10 +149,13 @@ async fn export(global: &Global, backend: &mut Backend, run: &str, out: &Path) -
             .suggest("Choose another folder with --out.")
     })?;
     if global.json {
-        let files: Vec<String> = run_files::FILES.iter().map(|f| out.join(f).display().to_string()).collect();
-        output::json(
-            &json!({"runId": export.manifest.run_id, "files": files, "calls": export.calls.len(), "results": export.results.len(), "events": export.events.len()}),
-        );
+        output::json(&Exported {
+            run_id: export.manifest.run_id,
+            files: run_files::FILES.iter().map(|file| out.join(file).display().to_string()).collect(),
+            calls: export.calls.len(),
+            results: export.results.len(),
+            events: export.events.len(),
+        });
     } else {
         output::data(&out.display().to_string());
     }
@@ -154,59 +163,69 @@ async fn export(global: &Global, backend: &mut Backend, run: &str, out: &Path) -
 }
 
 async fn verify(global: &Global, backend: &mut Backend, run: Option<&str>) -> Outcome {
-    let run_id = run.map(input::run_id).transpose()?;
-    let report = backend.call("runs.verify", json!({"runId": run_id}), None).await?;
-    let ok = report["ok"] == true;
+    let params = VerifyParams { run_id: run.map(input::run_id).transpose()? };
+    let report = backend.call::<RunsVerify>(&params, None).await?;
+    let ok = match &report {
+        Verified::Run(report) => report.ok,
+        Verified::Ledger(report) => report.ok,
+    };
     if global.json {
         output::json(&report);
-    } else if ok {
-        let what = if run.is_some() {
-            format!("{} records", report["records"])
-        } else {
-            format!("{} ledger entries, {} runs, {} records", report["entries"], report["runs"], report["records"])
-        };
-        output::data(&format!("verified: {what}"));
-        say_what_is_unproven(&report);
-    } else {
-        let message = match first_problem(&report) {
-            Some(problem) => problem,
-            None => {
-                let missing = report["missingRuns"].as_array().map_or(0, Vec::len);
-                format!("{missing} runs named in the ledger are gone from the store")
-            }
-        };
-        return Ok(output::failure(global, &Failure::new(ErrorCode::RecordCorrupted, message)));
+        return Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) });
     }
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
+    if !ok {
+        let problem = match &report {
+            Verified::Run(report) => report.first_bad.as_ref().map(record).unwrap_or_default(),
+            Verified::Ledger(report) => first_problem(report),
+        };
+        return Ok(output::failure(global, &Failure::new(ErrorCode::RecordCorrupted, problem)));
+    }
+    match &report {
+        Verified::Run(report) => {
+            output::data(&format!("verified: {} records", report.records));
+            say_what_is_unproven(report);
+        }
+        Verified::Ledger(report) => {
+            let LedgerReport { entries, runs, records, .. } = &**report;
+            output::data(&format!("verified: {entries} ledger entries, {runs} runs, {records} records"));
+            say_which_are_unproven(report);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// The first bad record of the run or ledger, or the first bad run of the store and how many more there are.
-fn first_problem(report: &Value) -> Option<String> {
-    let record = |bad: &Value| {
-        let seq = bad["seq"].as_u64()?;
-        Some(format!("record {seq}: {}", bad["problem"].as_str().unwrap_or_default()))
+fn record(bad: &BadRecord) -> String {
+    format!("record {}: {}", bad.seq, bad.problem)
+}
+
+/// The first bad record of the ledger, or the first bad run of the store and how many more there are.
+fn first_problem(report: &LedgerReport) -> String {
+    if let Some(bad) = &report.first_bad {
+        return record(bad);
+    }
+    let Some(bad) = report.bad_runs.first() else {
+        return format!("{} runs named in the ledger are gone from the store", report.missing_runs.len());
     };
-    record(&report["firstBad"]).or_else(|| {
-        let bad = &report["badRuns"][0];
-        let more = report["bad"].as_u64().unwrap_or(1).saturating_sub(1);
-        let more = if more > 0 { format!(" ({more} more runs do not verify: see --json)") } else { String::new() };
-        Some(format!("run {}, {}{more}", bad["runId"].as_str().unwrap_or_default(), record(bad)?))
-    })
+    let more = report.bad.saturating_sub(1);
+    let more = if more > 0 { format!(" ({more} more runs do not verify: see --json)") } else { String::new() };
+    format!("run {}, {}{more}", bad.run_id, record(&bad.first_bad))
 }
 
-/// Records and runs that hold, and whose proof has a gap that a crash explains as well as an attack does.
-fn say_what_is_unproven(report: &Value) {
-    for range in report["unsigned"].as_array().into_iter().flatten() {
-        output::note(&format!("records {} to {} were found unsigned after a crash", range["from"], range["to"]));
+/// Records that hold, and whose proof has a gap that a crash explains as well as an attack does.
+fn say_what_is_unproven(report: &VerifyReport) {
+    for range in &report.unsigned {
+        output::note(&format!("records {} to {} were found unsigned after a crash", range.from, range.to));
     }
-    for run in report["unsignedRuns"].as_array().into_iter().flatten() {
-        let run_id = run["runId"].as_str().unwrap_or_default();
-        output::note(&format!(
-            "run {run_id}: records {} to {} were found unsigned after a crash",
-            run["from"], run["to"]
-        ));
+}
+
+/// The same of every run in the store.
+fn say_which_are_unproven(report: &LedgerReport) {
+    for run in &report.unsigned_runs {
+        let (run_id, from, to) = (run.run_id, run.records.from, run.records.to);
+        output::note(&format!("run {run_id}: records {from} to {to} were found unsigned after a crash"));
     }
-    if let Some(late) = report["sealedAtStart"].as_u64().filter(|n| *n > 0) {
+    if report.sealed_at_start > 0 {
+        let late = report.sealed_at_start;
         output::note(&format!(
             "{late} runs were sealed at a later start, after a crash or after their entry was removed"
         ));

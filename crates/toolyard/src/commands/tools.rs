@@ -7,30 +7,51 @@ use crate::{
     output::{self, Paint},
     wiring::Needs,
 };
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::process::ExitCode;
-use toolyard_protocol::{ErrorCode, Failure, ToolResult};
+use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_service::{
+    Object,
+    local::{
+        ToolDescription, ToolList, ToolNameParams, ToolRow, ToolsCall, ToolsCallParams, ToolsDescribe, ToolsList,
+        ToolsListParams,
+    },
+};
+
+/// Characters of a description in a list of hits.
+const SHOWN_DESCRIPTION: usize = 100;
 
 pub(super) async fn run(global: &Global, command: ToolsCommand) -> Outcome {
     if let ToolsCommand::Search { query, mode, limit, explain } = &command {
         return search(global, query, *mode, *limit, *explain).await;
     }
     let mut backend = Backend::open(global, Needs::Catalog).await?;
-    let (method, params) = match &command {
-        ToolsCommand::List { category, schemas } => ("tools.list", json!({"category": category, "schemas": schemas})),
-        ToolsCommand::Describe { name } => ("tools.describe", json!({"name": name})),
-        ToolsCommand::Search { .. } => return Ok(ExitCode::SUCCESS),
-    };
-    let answer = backend.call(method, params, None).await;
+    let outcome = show(global, &mut backend, command).await;
     backend.close().await;
-    let answer = answer?;
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+async fn show(global: &Global, backend: &mut Backend, command: ToolsCommand) -> Result<(), Failure> {
     match command {
-        _ if global.json => output::json(&answer),
-        ToolsCommand::List { .. } => list(&answer),
-        ToolsCommand::Describe { .. } => describe(&answer),
+        ToolsCommand::List { category, schemas } => {
+            let answer = backend.call::<ToolsList>(&ToolsListParams { category, schemas }, None).await?;
+            if global.json { output::json(&answer) } else { list(&answer) }
+        }
+        ToolsCommand::Describe { name } => {
+            let answer = backend.call::<ToolsDescribe>(&ToolNameParams { name }, None).await?;
+            if global.json { output::json(&answer) } else { describe(&answer) }
+        }
         ToolsCommand::Search { .. } => {}
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
+}
+
+/// One of several queries.
+#[derive(Serialize)]
+struct Query<'a> {
+    query: &'a str,
+    limit: Option<u32>,
 }
 
 /// The same tool that models search with, so that people see what models see.
@@ -41,15 +62,17 @@ async fn search(
     limit: Option<u32>,
     explain: bool,
 ) -> Outcome {
-    let mut args = Map::new();
+    let mut args = Object::new();
     match queries {
         [query] => {
             args.insert("query".to_owned(), query.as_str().into());
             args.extend(limit.map(|limit| ("limit".to_owned(), limit.into())));
         }
         several => {
-            let entries = several.iter().map(|query| json!({"query": query, "limit": limit})).collect();
-            args.insert("queries".to_owned(), Value::Array(entries));
+            let queries: Vec<Query<'_>> = several.iter().map(|query| Query { query, limit }).collect();
+            let queries = serde_json::to_value(queries)
+                .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the queries cannot be written: {e}")))?;
+            args.insert("queries".to_owned(), queries);
         }
     }
     args.insert("explain".to_owned(), explain.into());
@@ -59,133 +82,167 @@ async fn search(
         SearchMode::Directory => "directory",
     });
     args.extend(word.map(|word| ("mode".to_owned(), word.into())));
+    let params = ToolsCallParams { name: "tool_search".to_owned(), args, ..ToolsCallParams::default() };
     let mut backend = Backend::open(global, Needs::Catalog).await?;
-    let answer = backend.call("tools.call", json!({"name": "tool_search", "args": args}), None).await;
+    let answer = backend.call::<ToolsCall>(&params, None).await;
     backend.close().await;
-    let mut answer = answer?;
-    let result: ToolResult = serde_json::from_value(answer["result"].take())
-        .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the answer cannot be read: {e}")))?;
+    let result = answer?.result;
     if let Some(failure) = result.error.clone() {
         return Err(failure);
     }
-    let data = Value::Object(result.data.clone().unwrap_or_default());
+    let data = result.into_parts().data.unwrap_or_default();
     if global.json {
         output::json(&data);
-    } else {
-        match data["results"].as_array() {
-            Some(results) => {
-                let paint = Paint::stdout();
-                for result in results {
-                    output::data(&paint.bold(result["query"].as_str().unwrap_or_default()));
-                    hits(&result["candidates"], explain);
-                }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let found = SearchHits::deserialize(Value::Object(data))
+        .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the answer cannot be read: {e}")))?;
+    match &found.results {
+        Some(results) => {
+            let paint = Paint::stdout();
+            for result in results {
+                output::data(&paint.bold(&result.query));
+                hits(&result.candidates, explain);
             }
-            None => hits(&data["tools"], explain),
         }
-        surface(&data["surface"]);
+        None => hits(&found.tools, explain),
+    }
+    if let Some(shown) = &found.surface {
+        surface(shown);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn hits(found: &Value, explain: bool) {
-    let text = |hit: &Value, key: &str| hit[key].as_str().unwrap_or_default().to_owned();
-    let found: Vec<&Value> = found.as_array().into_iter().flatten().collect();
+/// What the search tool answers, as far as people are shown it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SearchHits {
+    results: Option<Vec<QueryHits>>,
+    #[serde(default)]
+    tools: Vec<Hit>,
+    surface: Option<SurfaceView>,
+}
+
+#[derive(Deserialize)]
+struct QueryHits {
+    query: String,
+    #[serde(default)]
+    candidates: Vec<Hit>,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct Hit {
+    id: String,
+    description: String,
+    exact: bool,
+    score: f64,
+    explain: Reasons,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Reasons {
+    words: Vec<WordReason>,
+    coverage: f64,
+    neighbours: f64,
+    similarity: f64,
+}
+
+#[derive(Deserialize)]
+struct WordReason {
+    term: String,
+    field: String,
+    score: f64,
+    from: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SurfaceView {
+    tools: Vec<String>,
+    mode: String,
+    bytes: u64,
+    catalog_size: u64,
+    direct_bytes: u64,
+    notice: Option<String>,
+    directory: Option<String>,
+}
+
+fn hits(found: &[Hit], explain: bool) {
     if found.is_empty() {
         output::note("no tool fits; try other words, one short query per step");
     }
     if !explain {
-        let rows: Vec<Vec<String>> = found
-            .iter()
-            .map(|hit| vec![text(hit, "id"), text(hit, "description").chars().take(100).collect()])
-            .collect();
-        output::data(&output::table(&rows));
+        let row = |hit: &Hit| vec![hit.id.clone(), hit.description.chars().take(SHOWN_DESCRIPTION).collect()];
+        output::data(&output::table(&found.iter().map(row).collect::<Vec<_>>()));
         return;
     }
     for (rank, hit) in found.iter().enumerate() {
-        let exact = if hit["exact"] == true { "  (named in the query)" } else { "" };
-        output::data(&format!("{}. {}  {:.3}{exact}", rank + 1, text(hit, "id"), hit["score"].as_f64().unwrap_or(0.0)));
-        let reasons = &hit["explain"];
-        for word in reasons["words"].as_array().into_iter().flatten() {
-            let from = word["from"].as_str().map(|from| format!(" (for {from:?})")).unwrap_or_default();
-            output::data(&format!(
-                "     {:<22} {:<24} {:+.3}{from}",
-                text(word, "term"),
-                text(word, "field"),
-                word["score"].as_f64().unwrap_or(0.0)
-            ));
+        let exact = if hit.exact { "  (named in the query)" } else { "" };
+        output::data(&format!("{}. {}  {:.3}{exact}", rank + 1, hit.id, hit.score));
+        for word in &hit.explain.words {
+            let from = word.from.as_ref().map(|from| format!(" (for {from:?})")).unwrap_or_default();
+            output::data(&format!("     {:<22} {:<24} {:+.3}{from}", word.term, word.field, word.score));
         }
-        for (label, key) in
-            [("name covered", "coverage"), ("words side by side", "neighbours"), ("meaning", "similarity")]
-        {
-            if let Some(value) = reasons[key].as_f64().filter(|value| *value != 0.0) {
+        for (label, value) in [
+            ("name covered", hit.explain.coverage),
+            ("words side by side", hit.explain.neighbours),
+            ("meaning", hit.explain.similarity),
+        ] {
+            if value != 0.0 {
                 output::data(&format!("     {label:<47} {value:+.3}"));
             }
         }
     }
 }
 
-fn surface(surface: &Value) {
-    if !surface.is_object() {
-        return;
-    }
-    let names: Vec<&str> = surface["tools"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+fn surface(shown: &SurfaceView) {
     output::data(&format!(
         "\na model in {} mode is shown {} tools and {} bytes, instead of {} tools and {} bytes: {}",
-        surface["mode"].as_str().unwrap_or_default(),
-        names.len(),
-        surface["bytes"],
-        surface["catalogSize"],
-        surface["directBytes"],
-        names.join(", ")
+        shown.mode,
+        shown.tools.len(),
+        shown.bytes,
+        shown.catalog_size,
+        shown.direct_bytes,
+        shown.tools.join(", ")
     ));
-    if let Some(notice) = surface["notice"].as_str() {
+    if let Some(notice) = &shown.notice {
         output::note(notice);
     }
-    if let Some(directory) = surface["directory"].as_str() {
+    if let Some(directory) = &shown.directory {
         output::data(&format!("\n{directory}"));
     }
 }
 
-fn list(answer: &Value) {
-    let text = |tool: &Value, key: &str| tool[key].as_str().unwrap_or_default().to_owned();
-    let rows: Vec<Vec<String>> = answer["tools"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|tool| {
-            let first = text(tool, "description").split(['\n', '.']).next().unwrap_or_default().to_owned();
-            let asks = if tool["needsApproval"] == true { "asks" } else { "" };
-            vec![text(tool, "name"), text(tool, "riskLevel"), asks.to_owned(), first]
-        })
-        .collect();
-    output::data(&output::table(&rows));
+fn list(answer: &ToolList) {
+    let row = |tool: &ToolRow| {
+        let first = tool.description.split(['\n', '.']).next().unwrap_or_default().to_owned();
+        let asks = if tool.needs_approval { "asks" } else { "" };
+        vec![tool.name.clone(), output::word(&tool.risk_level), asks.to_owned(), first]
+    };
+    output::data(&output::table(&answer.tools.iter().map(row).collect::<Vec<_>>()));
 }
 
-fn describe(tool: &Value) {
+fn describe(tool: &ToolDescription) {
     let paint = Paint::stdout();
-    let text = |key: &str| tool[key].as_str().unwrap_or_default();
-    output::data(&format!("{}  {}", paint.bold(text("name")), text("title")));
-    output::data(&format!("{}\n", text("description")));
+    let definition = &tool.definition;
+    output::data(&format!("{}  {}", paint.bold(definition.name.as_str()), definition.title));
+    output::data(&format!("{}\n", definition.description));
     for (label, value) in [
-        ("id", text("id").to_owned()),
-        ("risk", text("riskLevel").to_owned()),
-        ("idempotency", text("idempotency").to_owned()),
-        (
-            "needs",
-            tool["requiredPermissions"]
-                .as_array()
-                .map(|p| p.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "))
-                .unwrap_or_default(),
-        ),
-        ("policy", text("policy").to_owned() + tool["policy"]["decision"].as_str().unwrap_or_default()),
+        ("id", tool.id.clone()),
+        ("risk", output::word(&definition.risk_level)),
+        ("idempotency", output::word(&definition.idempotency)),
+        ("needs", definition.required_permissions.join(", ")),
+        ("policy", tool.policy.decision.clone()),
     ] {
         if !value.is_empty() {
             output::data(&format!("{label:12} {value}"));
         }
     }
-    for (label, key) in [("input", "inputSchema"), ("output", "outputSchema")] {
-        if !tool[key].is_null() {
-            output::data(&format!("\n{}\n{:#}", paint.bold(label), tool[key]));
-        }
+    let schemas = [("input", Some(&definition.input_schema)), ("output", definition.output_schema.as_ref())];
+    for (label, schema) in schemas.into_iter().filter_map(|(label, schema)| Some((label, schema?))) {
+        output::data(&format!("\n{}\n{:#}", paint.bold(label), schema.value()));
     }
 }

@@ -14,6 +14,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
+use toolyard_client::local::LocalSecret;
 use toolyard_gateway::{Gateway, listen, local, tls};
 use toolyard_mcp::server::Client;
 use toolyard_protocol::{ErrorCode, Failure};
@@ -81,7 +82,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
             .suggest("Stop the other Toolyard first, or use another --home.")
     })?;
     // Only after the socket is ours: the secret of a Toolyard that runs already must stay as it is.
-    let secret = local::LocalSecret::create(&home.state()).map_err(|e| {
+    let secret = LocalSecret::create(&home.state()).map_err(|e| {
         Failure::new(ErrorCode::StoreUnavailable, format!("the local socket's secret cannot be written: {e}"))
     })?;
 
@@ -93,7 +94,7 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let owner = local::Owner { uid: rustix::process::getuid().as_raw(), secret, principal: home::user_name() };
     let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner.clone(), stop.clone()));
     let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
-    yard.editors.connect(&gateway);
+    yard.editors.connect(gateway.hub());
     let mcp_server = mcp::server(&yard);
     gateway.set_bridge_tools(Arc::new(mcp::BridgedTools(mcp_server.clone())));
     gateway.mount(mcp::PATH, mcp::McpEndpoint::new(&mcp_server, yard.mcp.http_client_approvals, stop.clone()));

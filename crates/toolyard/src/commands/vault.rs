@@ -12,7 +12,8 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{process::ExitCode, time::Duration};
-use toolyard_protocol::{ErrorCode, Failure, ToolResult};
+use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_service::local::{ToolsCall, ToolsCallParams};
 
 /// How long one call waits for a job before the next one asks again: how often progress is shown.
 const WAIT_MS: u64 = 500;
@@ -62,9 +63,11 @@ async fn dispatch(global: &Global, backend: &mut Backend, command: VaultCommand)
 
 /// One call down the one road; the answer is the tool's envelope.
 async fn call(backend: &mut Backend, tool: &str, args: Value) -> Result<Value, Failure> {
-    let mut answer = backend.call("tools.call", json!({"name": tool, "args": args}), None).await?;
-    let result: ToolResult = serde_json::from_value(answer["result"].take())
-        .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the answer cannot be read: {e}")))?;
+    let Value::Object(args) = args else {
+        return Err(Failure::new(ErrorCode::InternalError, "the arguments of a tool must be an object"));
+    };
+    let params = ToolsCallParams { name: tool.to_owned(), args, ..ToolsCallParams::default() };
+    let result = backend.call::<ToolsCall>(&params, None).await?.result;
     match (result.error.clone(), result.data.clone()) {
         (Some(error), _) => Err(error),
         (None, Some(data)) => Ok(Value::Object(data)),

@@ -14,10 +14,8 @@ use std::{
     time::Duration,
 };
 use toolyard_catalog::ToolEntry;
-use toolyard_gateway::{
-    client::{Client, Connect, Credential},
-    registry,
-};
+use toolyard_client::{Client, Connect, Credential};
+use toolyard_gateway::routes;
 
 const TOKEN: &str = "test-token-of-16-chars";
 /// Stands in files that no agent may read.
@@ -267,7 +265,7 @@ fn no_tool_leads_by_http_mcp_or_bridge_beyond_what_was_given() {
 #[test]
 fn no_route_answers_without_its_credential_and_the_stores_http_takes_no_host_path() {
     let ground = Ground::new();
-    for route in registry::ROUTES {
+    for route in routes::ROUTES {
         let path = route.path.replace("{run}", "none").replace("/*", "/fs/ls");
         for method in ["GET", "POST"] {
             for shown in ["", "Authorization: Bearer wrong\r\n", "X-API-Key: wrong\r\n"] {
@@ -276,8 +274,8 @@ fn no_route_answers_without_its_credential_and_the_stores_http_takes_no_host_pat
                 // A method that a route does not know, and a body that it does not take, may be refused before the
                 // credential is looked at.
                 let refused = [401, 405, 413, 426, 429].contains(&status);
-                let open = route.credential == registry::Credential::None && method == "GET";
-                assert!(refused || route.credential == registry::Credential::None, "{method} {path} {shown:?}: {head}");
+                let open = route.credential == routes::Credential::None && method == "GET";
+                assert!(refused || route.credential == routes::Credential::None, "{method} {path} {shown:?}: {head}");
                 assert!(!open || status == 200, "{method} {path}: {head}");
             }
         }

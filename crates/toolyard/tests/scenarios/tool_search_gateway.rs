@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 use crate::tool_search::{Blocks, FIND_AND_CALL, PLUGIN, Yard};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -13,12 +13,10 @@ use tokio_util::sync::CancellationToken;
 use toolyard::model_view::SearchView;
 use toolyard_catalog::ToolSource;
 use toolyard_engine::{Caller, Subscription};
-use toolyard_gateway::{
-    Gateway, Service, Settings,
-    client::{Client, Connect, Credential},
-    listen,
-};
+use toolyard_client::{Client, Connect, Credential};
+use toolyard_gateway::{Gateway, Settings, listen};
 use toolyard_sandbox::ScriptRunner;
+use toolyard_service::{ProcessInfo, Service};
 
 const TOKEN: &str = "tool-search-e2e-token";
 const EXPECTED: &str = "FAKE_PLUGIN_OK fake_plugin_tool_17 {\"marker\":\"qa\"}";
@@ -44,7 +42,7 @@ impl Lane {
     }
 
     async fn over(yard: Yard) -> Self {
-        let service = Service::new(yard.engine.clone(), Map::new(), |_| true);
+        let service = Service::new(yard.engine.clone(), ProcessInfo::default(), |_| true);
         service.show_models(Arc::new(SearchView(yard.search.clone())));
         let stop = CancellationToken::new();
         let gateway = Gateway::new(service.clone(), Settings::new(TOKEN), stop.clone());
@@ -91,7 +89,7 @@ impl Lane {
     }
 
     async fn method(&self, method: &str, params: Value) -> Value {
-        self.service.call(Arc::new(Caller::cli("ann")), method, params, None).await.unwrap()
+        serde_json::from_str(self.service.call(Arc::new(Caller::cli("ann")), method, params, None).await.unwrap().get()).unwrap()
     }
 }
 
