@@ -41,8 +41,11 @@ impl Dialler {
         let stream = wire::Place::read(&self.url, &uri)?.connect(self.ca_file.as_deref()).await?;
         // The server's tools may fill more than one frame's worth of a plugin's own limit.
         let limits = Limits::default().max_payload_len(Some(2 * MAX_FRAME_BYTES));
-        let (socket, _) =
-            ClientBuilder::from_uri(uri).limits(limits).connect_on(stream).await.map_err(|e| crate::gateway::lost(&e))?;
+        let (socket, _) = ClientBuilder::from_uri(uri)
+            .limits(limits)
+            .connect_on(stream)
+            .await
+            .map_err(|e| crate::gateway::lost(&e))?;
         Ok(socket)
     }
 }
@@ -61,7 +64,9 @@ async fn pump(
                 std::future::pending::<()>().await;
             }
         }
-        let _ = sink.close().await;
+        if let Err(error) = sink.close().await {
+            tracing::debug!(%error, "the bridge was gone before the goodbye");
+        }
     };
     let reading = async {
         loop {

@@ -114,6 +114,12 @@ pub struct CallError {
     pub more: Object,
 }
 
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
 impl CallError {
     fn unreachable(failure: Failure) -> Self {
         Self { code: "UNAVAILABLE".to_owned(), message: failure.message, ..Self::default() }

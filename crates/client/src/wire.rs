@@ -58,7 +58,8 @@ impl Place {
             .with_no_client_auth();
         let name = ServerName::try_from(self.host.clone()).map_err(|e| unusable(&self.host, &e))?;
         let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|e| {
-            crate::gateway::lost(&e).suggest("Is the certificate one that this machine trusts? --ca-file names another one.")
+            crate::gateway::lost(&e)
+                .suggest("Is the certificate one that this machine trusts? --ca-file names another one.")
         })?;
         Ok(Box::new(stream))
     }

@@ -5,10 +5,10 @@
 //! of a signed note (C2SP tlog-checkpoint: origin, size, base64 root hash, then a signature line), so that a reader who
 //! holds the public key needs nothing else from us. What a local key cannot prove is said in SECURITY.md.
 
-use schemars::JsonSchema;
 use crate::{end_tag::EndTagKey, record::RecordKind, store::Frame};
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toolyard_protocol::RunId;

@@ -5,9 +5,9 @@
 //! (see [`crate::view`]). That keeps a step near half a kilobyte and makes it impossible for an event to disagree with
 //! the call it reports.
 
-use schemars::JsonSchema;
 use crate::{Intent, store::RunKind};
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 //! must be durable before what, is decided here in the engine, so that every store proves the same things. One suite
 //! of tests (`crates/store/tests/contract.rs`) holds for every implementation.
 
-use schemars::JsonSchema;
 use crate::{Blob, BoxFuture};
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use std::ops::ControlFlow;
 use toolyard_protocol::{ErrorCode, Failure, RunId, RunStatus};
 

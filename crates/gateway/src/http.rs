@@ -348,9 +348,8 @@ fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Respon
     let value: Value = if body.is_empty() {
         Value::Object(Object::new())
     } else {
-        serde_json::from_slice(body).map_err(|error| {
-            refusal(StatusCode::BAD_REQUEST, &error.to_string(), "invalid_request_error")
-        })?
+        serde_json::from_slice(body)
+            .map_err(|error| refusal(StatusCode::BAD_REQUEST, &error.to_string(), "invalid_request_error"))?
     };
     if !value.is_object() {
         return Err(bad_request("the body must be an object"));

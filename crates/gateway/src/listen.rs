@@ -5,8 +5,8 @@ use crate::{
         Peer,
         seats::{Seated, Seats},
     },
-    http::router,
     gateway::Gateway,
+    http::router,
     settings::{HEADERS_WITHIN, MAX_HTTP_HEAD, TLS_WITHIN},
     tls::TlsListener,
 };

@@ -3,8 +3,8 @@
 
 use crate::{
     admission::{Admitted, Peer, Rule, admit, body::Received, turn_away},
-    http::{Verbs, wrong_method},
     gateway::Gateway,
+    http::{Verbs, wrong_method},
     places::Permit,
 };
 use axum::{

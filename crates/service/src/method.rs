@@ -38,11 +38,8 @@ pub trait Method: Send + Sync + 'static {
 /// Answers a method.
 pub trait Handle<M: Method>: Send + Sync + 'static {
     /// Answers one call. The caller has been admitted and the parameters have been checked.
-    fn handle(
-        &self,
-        call: &Call<'_>,
-        params: M::Params,
-    ) -> impl Future<Output = Result<M::Answer, MethodError>> + Send;
+    fn handle(&self, call: &Call<'_>, params: M::Params)
+    -> impl Future<Output = Result<M::Answer, MethodError>> + Send;
 }
 
 /// One call of a method, as its handler sees it.

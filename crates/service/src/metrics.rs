@@ -74,7 +74,7 @@ impl Metrics {
         let mut out = String::with_capacity(4096);
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         for (name, help, value) in gauges {
-            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+            _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
         }
         for (name, help, value) in [
             ("toolyard_connections_total", "WebSocket clients that came in.", load(&self.connected)),
@@ -82,30 +82,30 @@ impl Metrics {
             ("toolyard_events_dropped_total", "Events not sent to slow clients.", load(&self.events_dropped)),
             ("toolyard_slow_consumers_total", "Clients closed because they did not read.", load(&self.slow_consumers)),
         ] {
-            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}");
+            _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}");
         }
         let name = "toolyard_handshakes_refused_total";
-        let _ = writeln!(out, "# HELP {name} Handshakes refused, by code.\n# TYPE {name} counter");
+        _ = writeln!(out, "# HELP {name} Handshakes refused, by code.\n# TYPE {name} counter");
         for (code, count) in &*self.refused.lock().unwrap_or_else(PoisonError::into_inner) {
-            let _ = writeln!(out, "{name}{{code=\"{code}\"}} {count}");
+            _ = writeln!(out, "{name}{{code=\"{code}\"}} {count}");
         }
         let name = "toolyard_tool_calls_total";
-        let _ = writeln!(out, "# HELP {name} Tool calls through the network doors, by outcome.\n# TYPE {name} counter");
+        _ = writeln!(out, "# HELP {name} Tool calls through the network doors, by outcome.\n# TYPE {name} counter");
         for (outcome, count) in &*self.tools.lock().unwrap_or_else(PoisonError::into_inner) {
-            let _ = writeln!(out, "{name}{{outcome=\"{outcome}\"}} {count}");
+            _ = writeln!(out, "{name}{{outcome=\"{outcome}\"}} {count}");
         }
         let name = "toolyard_request_seconds";
-        let _ = writeln!(out, "# HELP {name} Requests answered, by method and outcome.\n# TYPE {name} histogram");
+        _ = writeln!(out, "# HELP {name} Requests answered, by method and outcome.\n# TYPE {name} histogram");
         for ((method, outcome), durations) in &*self.requests.lock().unwrap_or_else(PoisonError::into_inner) {
             let labels = format!("method=\"{method}\",outcome=\"{outcome}\"");
             let mut so_far = 0;
             for (bound, count) in BUCKETS.iter().zip(durations.buckets) {
                 so_far += count;
-                let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {so_far}");
+                _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {so_far}");
             }
-            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", durations.count);
-            let _ = writeln!(out, "{name}_sum{{{labels}}} {}", durations.sum);
-            let _ = writeln!(out, "{name}_count{{{labels}}} {}", durations.count);
+            _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", durations.count);
+            _ = writeln!(out, "{name}_sum{{{labels}}} {}", durations.sum);
+            _ = writeln!(out, "{name}_count{{{labels}}} {}", durations.count);
         }
         out
     }

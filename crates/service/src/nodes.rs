@@ -50,7 +50,7 @@ pub struct DescribedNode {
 /// A node as doors show it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ShownNode {
+pub(crate) struct ShownNode {
     node_id: String,
     platform: String,
     version: String,

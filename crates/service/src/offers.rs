@@ -40,7 +40,7 @@ pub struct OfferParams {
 /// A tool that a client answers itself.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct OfferedTool {
+pub(crate) struct OfferedTool {
     name: Text,
     title: Option<Text>,
     description: Option<String>,

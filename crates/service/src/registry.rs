@@ -1,8 +1,8 @@
 //! [`Methods`]: the one list of methods, with what answers each. A door answers no method that is not in it.
 
 use crate::{
-    Call, Handle, Hub, Lane, Method, MethodError, RpcError, Service, Terms, hub::Connection, list, method::ClientRequest, params,
-    sessions::Key,
+    Call, Handle, Hub, Lane, Method, MethodError, RpcError, Service, Terms, hub::Connection, list,
+    method::ClientRequest, params, sessions::Key,
 };
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, value::RawValue};

@@ -1,10 +1,7 @@
 //! Runs by method: listed, shown, exported, verified, taken up again, stopped.
 
 use crate::{
-    AnyJson, Call, Handle, Lane, MethodError, Service, Terms, methods,
-    plans::end,
-    registry,
-    service::blocking,
+    AnyJson, Call, Handle, Lane, MethodError, Service, Terms, methods, plans::end, registry, service::blocking,
 };
 use jiff::Timestamp;
 use schemars::JsonSchema;

@@ -7,9 +7,9 @@ use toolyard_bridge::mailbox::MailboxLimits;
 /// Bytes waiting to be sent on one connection; beyond it the client is too slow and is closed.
 pub const MAX_BUFFERED_BYTES: usize = 50 << 20;
 /// With more than this unread, events that can be missed are not sent.
-pub const SLOW_BYTES: usize = 1 << 20;
+pub(crate) const SLOW_BYTES: usize = 1 << 20;
 /// A peer that says nothing for this long after a ping is gone.
-pub const PONG_WITHIN: Duration = Duration::from_secs(25);
+pub(crate) const PONG_WITHIN: Duration = Duration::from_secs(25);
 
 /// What an operator can set about the state that network clients share.
 #[derive(Clone)]

@@ -8,8 +8,8 @@ use crate::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
-use toolyard_engine::Caller;
 use toolyard_client::local::{LocalClient, unread};
+use toolyard_engine::Caller;
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::{EventSink, Method, NoParams, local::YardStatus};
 
@@ -51,11 +51,7 @@ impl Backend {
     }
 
     /// Calls a method.
-    pub async fn call<M: Method>(
-        &mut self,
-        params: &M::Params,
-        events: Option<EventSink>,
-    ) -> Result<M::Answer, Failure>
+    pub async fn call<M: Method>(&mut self, params: &M::Params, events: Option<EventSink>) -> Result<M::Answer, Failure>
     where
         M::Params: Serialize,
         M::Answer: DeserializeOwned,
@@ -63,8 +59,9 @@ impl Backend {
         match self {
             Self::Here(yard) => {
                 let caller = Arc::new(Caller::cli(home::user_name()));
-                let params = serde_json::to_value(params)
-                    .map_err(|e| Failure::new(ErrorCode::InternalError, format!("the request cannot be written: {e}")))?;
+                let params = serde_json::to_value(params).map_err(|e| {
+                    Failure::new(ErrorCode::InternalError, format!("the request cannot be written: {e}"))
+                })?;
                 let answer = yard.service.call(caller, M::NAME, params, events).await?;
                 serde_json::from_str(answer.get()).map_err(|error| unread(M::NAME, &error))
             }

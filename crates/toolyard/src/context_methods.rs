@@ -82,7 +82,7 @@ impl ContextMethods {
 /// What of the context store can be used.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Gates {
+pub struct Gates {
     plugin: &'static str,
     enabled: bool,
     tools: Vec<String>,
@@ -115,7 +115,7 @@ impl Handle<FeatureGates> for ContextMethods {
 /// A slash command.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CommandParams {
+pub struct CommandParams {
     /// The command with its arguments.
     pub(crate) text: String,
     /// The session, where a person names one.
@@ -155,7 +155,7 @@ impl Handle<ContextCommand> for ContextMethods {
 /// The messages of a turn.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct CaptureParams {
+pub struct CaptureParams {
     #[serde(default)]
     #[schemars(with = "Vec<AnyJson>")]
     messages: Vec<turns::TurnMessage>,
@@ -178,7 +178,7 @@ impl Handle<ContextCapture> for ContextMethods {
 /// A turn that is about to begin.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct AssembleParams {
+pub struct AssembleParams {
     prompt: Option<String>,
     token_budget: Option<u64>,
     session: Option<String>,
@@ -199,7 +199,7 @@ impl Handle<ContextAssemble> for ContextMethods {
 /// The session, where a person names one.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CompactParams {
+pub struct CompactParams {
     session: Option<String>,
 }
 
@@ -214,7 +214,7 @@ impl Handle<ContextCompact> for ContextMethods {
 /// What is brought in, and where to.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct AddParams {
+pub struct AddParams {
     /// A file, a folder or an address.
     pub(crate) source: String,
     /// Where it goes.
@@ -256,7 +256,7 @@ impl Handle<ContextAdd> for ContextMethods {
 /// A request to the store's own HTTP interface.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RequestParams {
+pub struct RequestParams {
     pub(crate) method: String,
     pub(crate) path: String,
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -299,12 +299,7 @@ impl Handle<ContextRequest> for ContextMethods {
 }
 
 /// Calls a tool for a command as any door does.
-async fn by_the_road(
-    engine: &Engine,
-    caller: &Arc<Caller>,
-    tool: &str,
-    args: Object,
-) -> Result<Answer, String> {
+async fn by_the_road(engine: &Engine, caller: &Arc<Caller>, tool: &str, args: Object) -> Result<Answer, String> {
     let request = CallRequest { tool: tool.to_owned(), args, ..CallRequest::default() };
     let parts = engine.call(caller.clone(), request).await.result.into_parts();
     if let Some(error) = parts.error {

@@ -13,16 +13,15 @@ use toolyard_gateway::{
     local::Owner,
     mount::{Endpoint, MountBody},
 };
-use toolyard_service::{Lane, SessionTools};
 use toolyard_mcp::{
-    Implementation, McpServer, ServerParts, Upstreams,
-    client::ShownDefinition,
+    Implementation, McpServer, ServerParts,
     server::{
         Client, HttpClientApprovals, Shelf, Shown, ShownTool, VaultNotes,
         http::{BODY_WITHIN, HttpBody, HttpDoor, MAX_BODY_BYTES, RequestKind},
     },
 };
-use toolyard_protocol::{ErrorCode, Failure};
+use toolyard_protocol::Failure;
+use toolyard_service::{Lane, SessionTools};
 use toolyard_toolsearch::{Mode, Settings, Surface, SurfaceRequest, ToolSearch, client_conflicts};
 
 /// The endpoint's path.

@@ -5,9 +5,7 @@ use serde::{Deserialize, Serialize};
 use toolyard_engine::authority::Power;
 use toolyard_plugins::{Added, Grant, PluginInfo, Plugins, Source};
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_service::{
-    Call, Handle, LeftOutTool, MethodError, Methods, NoParams, PluginReport, Terms, methods,
-};
+use toolyard_service::{Call, Handle, LeftOutTool, MethodError, Methods, NoParams, PluginReport, Terms, methods};
 
 methods! {
     /// Lists plugins.
@@ -58,21 +56,21 @@ pub(crate) fn report(plugins: &Plugins) -> Vec<PluginReport> {
 
 /// Plugins.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PluginList {
+pub struct PluginList {
     pub(crate) plugins: Vec<PluginInfo>,
 }
 
 /// A plugin by id.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PluginParams {
+pub struct PluginParams {
     pub(crate) id: String,
 }
 
 /// What is installed, and what it is granted.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct InstallParams {
+pub struct InstallParams {
     pub(crate) source: String,
     #[serde(default)]
     pub(crate) grant: Vec<String>,
@@ -81,7 +79,7 @@ pub(crate) struct InstallParams {
 /// What is used, and what it is granted.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct EnableParams {
+pub struct EnableParams {
     pub(crate) id: String,
     #[serde(default)]
     pub(crate) grant: Vec<String>,
@@ -90,7 +88,7 @@ pub(crate) struct EnableParams {
 /// What is removed.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RemoveParams {
+pub struct RemoveParams {
     pub(crate) id: String,
     /// Whether its data goes too.
     #[serde(default)]
@@ -99,7 +97,7 @@ pub(crate) struct RemoveParams {
 
 /// A plugin that was removed.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct RemovedPlugin {
+pub struct RemovedPlugin {
     pub(crate) removed: String,
 }
 

@@ -40,21 +40,21 @@ pub(crate) struct UpstreamMethods(pub(crate) Upstreams);
 
 /// Upstream servers.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Servers {
+pub struct Servers {
     pub(crate) servers: Vec<ServerStatus>,
 }
 
 /// A server by name.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ServerParams {
+pub struct ServerParams {
     pub(crate) server: String,
 }
 
 /// Definitions that a person has seen.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ApproveParams {
+pub struct ApproveParams {
     pub(crate) server: String,
     #[serde(default)]
     pub(crate) definitions: Vec<ShownDefinition>,
@@ -62,13 +62,13 @@ pub(crate) struct ApproveParams {
 
 /// Definitions that were approved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ApprovedDefinitions {
+pub struct ApprovedDefinitions {
     pub(crate) approved: Vec<Approved>,
 }
 
 /// A server whose approvals were forgotten.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Forgotten {
+pub struct Forgotten {
     pub(crate) forgotten: String,
 }
 

@@ -117,11 +117,7 @@ impl LocalClient {
     }
 
     /// Calls a method; events go to the sink as they come.
-    pub async fn call<M: Method>(
-        &mut self,
-        params: &M::Params,
-        events: Option<EventSink>,
-    ) -> Result<M::Answer, Failure>
+    pub async fn call<M: Method>(&mut self, params: &M::Params, events: Option<EventSink>) -> Result<M::Answer, Failure>
     where
         M::Params: Serialize,
         M::Answer: DeserializeOwned,

@@ -1,6 +1,5 @@
 //! Checks one run, or every run of a store against the ledger, and names what does not hold and what nothing proves.
 
-use schemars::JsonSchema;
 use super::{Body, Payload, RunHead, open};
 use crate::{
     Store,
@@ -8,6 +7,7 @@ use crate::{
     store::{LedgerEntry, RunFilter, RunRow, StoreError},
 };
 use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::HashSet, ops::ControlFlow};
 use toolyard_protocol::{ErrorCode, Failure, RunId, canonical};

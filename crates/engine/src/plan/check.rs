@@ -8,11 +8,11 @@ mod tools;
 pub use compiled::{CompiledPlan, CompiledStep};
 pub use summary::PlanSummary;
 
-use schemars::JsonSchema;
 use super::{
     reference::{self, Reference, Root},
     scheduler::{StepShape, topological_order},
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
     borrow::Cow,

@@ -1,8 +1,8 @@
 //! What a run did, for whoever asked for it.
 
-use schemars::JsonSchema;
 use super::scheduler::StepState;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolyard_protocol::{Effects, Failure, PlanOutputs, ResultStatus, RunId, RunStatus, Step, StepId, ToolResult};

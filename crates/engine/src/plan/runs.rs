@@ -1,6 +1,5 @@
 //! Running plans: the engine's functions for whole runs.
 
-use schemars::JsonSchema;
 use super::{
     check::{self, CheckReport, CompiledPlan},
     executor::{Ended, Executor, Mode},
@@ -17,6 +16,7 @@ use crate::{
     store::{Durability, RunKind},
 };
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::{

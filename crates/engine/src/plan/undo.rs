@@ -1,8 +1,8 @@
 //! Taking a run back: a plan of inverse calls, guarded by the etags the run left behind.
 
-use schemars::JsonSchema;
 use super::memo::{CallKey, Recorded};
 use crate::{Engine, InverseCall, view};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_protocol::{ActionPlan, CallId, ErrorCode, Failure, RiskLevel, RunId, RunStatus, Step, StepId};
 

@@ -14,11 +14,11 @@ use toolyard_engine::{
     store::Lease, system_clock,
 };
 use toolyard_gateway::{Gateway, Settings, listen};
-use toolyard_service::{ConfigAnswer, ProcessInfo, Service, SessionTools};
 use toolyard_mcp::{
     Asks, Implementation, McpServer, ServerParts,
     server::{Everything, Skills},
 };
+use toolyard_service::{ConfigAnswer, ProcessInfo, Service, SessionTools};
 
 /// How long anything may take to happen on a busy machine. What never happens is noticed after it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

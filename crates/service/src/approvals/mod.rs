@@ -8,8 +8,8 @@ mod show;
 
 pub(crate) use asker::Asker;
 use question::{DecisionWord, ExecQuestion, PluginQuestion};
-pub(crate) use show::{Requested, Resolved, kind};
 use show::{CommandQuestion, Decided, Snapshot};
+pub(crate) use show::{Requested, Resolved, kind};
 
 use crate::{
     Call, Handle, Hub, Lane, MethodError, NoParams, RpcError, Terms,
@@ -66,7 +66,7 @@ pub struct IdParams {
 /// Kinds of question that clients name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A command's.
     Exec,
     /// A plugin's, a policy's or a hook's.
@@ -103,7 +103,7 @@ pub struct ResolveParams {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[expect(dead_code, reason = "no channel can vouch for anybody here: an answer with a reviewer is refused")]
-pub struct Reviewer {
+pub(crate) struct Reviewer {
     channel: Text,
     account_id: Text,
     sender_id: Text,

@@ -14,7 +14,7 @@ pub(super) const REQUEST: &str = "request";
 /// Everything that can be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum DecisionWord {
+pub(crate) enum DecisionWord {
     /// This call only.
     AllowOnce,
     /// This call and others like it.
@@ -38,7 +38,7 @@ impl DecisionWord {
 /// How grave a question is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub(crate) enum Severity {
     /// Worth knowing.
     Info,
     /// Worth a look.
@@ -115,7 +115,7 @@ pub struct PluginQuestion {
 /// The one decision that a command's question can rule out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Unavailable {
+pub(crate) enum Unavailable {
     /// Each command is to be asked about.
     AllowAlways,
 }

@@ -97,7 +97,9 @@ impl From<&ApprovalRequest> for ShownQuestion {
         let asked = Asked::of(request);
         match kind(request) {
             "exec" => Self::Exec(Box::new(ExecShown::new(request, asked.unwrap_or_default()))),
-            _ => Self::Plugin(Box::new(asked.map_or_else(|| PluginShown::of_engine(request), |a| PluginShown::new(request, a)))),
+            _ => Self::Plugin(Box::new(
+                asked.map_or_else(|| PluginShown::of_engine(request), |a| PluginShown::new(request, a)),
+            )),
         }
     }
 }
@@ -290,7 +292,7 @@ pub(super) fn word(decision: &ApprovalDecision) -> DecisionWord {
 /// A question with its fate, whatever its kind.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     id: String,
     status: &'static str,
     presentation: Presentation,

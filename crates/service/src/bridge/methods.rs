@@ -261,8 +261,7 @@ impl Hub {
         check_message(&message.content, &message.meta)
             .map_err(|why| RpcError::invalid(format!("invalid bridge.inbound params: {why}")))?;
         let request_id = format!("msg_{}", uuid::Uuid::now_v7().simple());
-        let message =
-            InboundMessage { request_id: request_id.clone(), content: message.content.0, meta: message.meta };
+        let message = InboundMessage { request_id: request_id.clone(), content: message.content.0, meta: message.meta };
         let (accepted, kept) = self.with_bridge_kept(|rules| match rules.inbound(&key.full, message, from) {
             Ok((accepted, actions)) => (Some(accepted), actions),
             Err(_) => (None, Vec::new()),
@@ -342,7 +341,7 @@ impl Handle<BridgeOutbound> for Hub {
 /// A person's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum BehaviorWord {
+pub(crate) enum BehaviorWord {
     /// Yes.
     Allow,
     /// No.
@@ -377,11 +376,9 @@ impl Handle<BridgePermissionReply> for Hub {
             BehaviorWord::Deny => Behavior::Deny,
         };
         let by = &call.connection()?.principal;
-        let replied = self.with_bridge(|rules| {
-            match rules.permission_reply(&key.full, &request_id, behavior, by) {
-                Ok(actions) => (Ok(()), actions),
-                Err(error) => (Err(error), Vec::new()),
-            }
+        let replied = self.with_bridge(|rules| match rules.permission_reply(&key.full, &request_id, behavior, by) {
+            Ok(actions) => (Ok(()), actions),
+            Err(error) => (Err(error), Vec::new()),
         });
         match replied {
             Ok(()) => Ok(Replied { ok: true, request_id, behavior: behavior.as_str() }),

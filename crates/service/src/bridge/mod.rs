@@ -8,12 +8,10 @@ mod methods;
 mod queue;
 
 pub use calls::SessionTools;
-pub(crate) use methods::{
-    BridgeClose, BridgeInbound, BridgeOpen, BridgeOutbound, BridgePermissionReply, BridgeStatus,
-};
+pub(crate) use methods::{BridgeClose, BridgeInbound, BridgeOpen, BridgeOutbound, BridgePermissionReply, BridgeStatus};
 pub use methods::{Message, Receive};
-pub use queue::{BridgeOut, BridgeOutgoing};
 use queue::Queue;
+pub use queue::{BridgeOut, BridgeOutgoing};
 
 use crate::{
     Hub, Object,
@@ -224,7 +222,9 @@ impl Hub {
     fn keep_said(&self, session: String, seq: u64, message: OutboundMessage) {
         let bytes = serde_json::to_vec(&message).map_err(|e| StoreError(e.to_string()));
         let kept = bytes.and_then(|bytes| self.store().put(SAID, &said_key(&session, seq), bytes, None));
-        let _ = self.inner.bridge.said.send(Saying { session, seq, message, kept });
+        if self.inner.bridge.said.send(Saying { session, seq, message, kept }).is_err() {
+            tracing::error!("what Claude said is kept and not told: the gateway is stopping");
+        }
     }
 
     /// Tells people what Claude said, and Claude that it was said, once it is durable; in order.
@@ -351,11 +351,6 @@ impl Hub {
                 self.with_bridge(|hub| ((), hub.tools_changed(&session, offer.tools)));
             }
         }
-    }
-
-    /// Where plugins connect.
-    pub(crate) fn bridge_url(&self) -> Option<String> {
-        self.settings().bridge_url.clone()
     }
 }
 

@@ -22,9 +22,7 @@ pub use questions::Unanswered;
 
 pub use crate::settings::MAX_BUFFERED_BYTES;
 
-use crate::{
-    HubSettings, Service, bridge::Bridge, health::HealthCache, metrics::Metrics, pulse::Pulse,
-};
+use crate::{HubSettings, Service, bridge::Bridge, health::HealthCache, metrics::Metrics, pulse::Pulse};
 use jiff::Timestamp;
 use std::{
     collections::HashMap,

@@ -56,13 +56,10 @@ impl Hub {
                 () = self.inner.stop.cancelled() => return,
             }
             let pinged = Instant::now();
-            self.broadcast(
-                EventBody::new("tick", &Tick { ts: Timestamp::now().as_millisecond() }).droppable(),
-                |c| {
-                    c.outbox.send(Out::Ping);
-                    true
-                },
-            );
+            self.broadcast(EventBody::new("tick", &Tick { ts: Timestamp::now().as_millisecond() }).droppable(), |c| {
+                c.outbox.send(Out::Ping);
+                true
+            });
             let gateway = self.clone();
             tokio::spawn(async move {
                 tokio::time::sleep(sweep_after).await;

@@ -198,9 +198,7 @@ fn walk(value: &Value, node: &Node, place: &Place<'_>, found: &mut Vec<String>) 
             Some(text) => text_problem(text, *least, *most, *is_uuid),
         },
         Node::Number { is_integer, least, most } => number_problem(value, *is_integer, *least, *most),
-        Node::OneOf(words) => {
-            (!words.contains(value)).then(|| "must be equal to one of the allowed values".to_owned())
-        }
+        Node::OneOf(words) => (!words.contains(value)).then(|| "must be equal to one of the allowed values".to_owned()),
         Node::List { items, least, most } => match value.as_array() {
             None => Some("must be array".to_owned()),
             Some(list) if list.len() < *least => Some(format!("must not have fewer than {least} items")),
@@ -383,7 +381,10 @@ mod tests {
             (json!({"name": "a", "run": "x"}), "at /run: must match format \"uuid\""),
             (json!({"name": "a", "label": 5}), "at /label: must be string"),
             (json!([]), "must be object"),
-            (json!({"n": "x", "few": 0}), "must have required property 'name'; at /n: must be integer; at /few: must be >= 1"),
+            (
+                json!({"n": "x", "few": 0}),
+                "must have required property 'name'; at /n: must be integer; at /few: must be >= 1",
+            ),
         ] {
             assert_eq!(given(params.clone()).unwrap_err(), format!("invalid m params: {text}"), "{params}");
         }
@@ -391,7 +392,8 @@ mod tests {
 
     #[test]
     fn what_is_right_is_read() {
-        let read = given(json!({"name": "a", "n": 3.0, "words": ["yes", "no"], "shown": "all", "label": null})).unwrap();
+        let read =
+            given(json!({"name": "a", "n": 3.0, "words": ["yes", "no"], "shown": "all", "label": null})).unwrap();
         assert_eq!((read.n, read.label), (Some(Count(3)), Patch::Clear));
         assert_eq!(given(json!({"name": "a", "label": "x"})).unwrap().label, Patch::Set(Text::from("x")));
         assert_eq!(given(json!({"name": "a"})).unwrap().label, Patch::Keep);

@@ -50,8 +50,7 @@ async fn approve(global: &Global, backend: &mut Backend, server: &str, tools: &[
         ApprovedDefinitions::default()
     } else {
         let shown = |held: &Withheld| ShownDefinition { tool: held.tool.clone(), hash: held.hash.clone() };
-        let params =
-            ApproveParams { server: server.to_owned(), definitions: chosen.iter().map(shown).collect() };
+        let params = ApproveParams { server: server.to_owned(), definitions: chosen.iter().map(shown).collect() };
         backend.call::<McpApprove>(&params, None).await?
     };
     if global.json {
@@ -99,8 +98,7 @@ fn named(held: &[Withheld], hashes: &[String], server: &str) -> Result<Vec<Withh
                 let message = format!("--hash {hash} is too short; give {MIN_DIGITS} digits or more");
                 return Err(Failure::new(ErrorCode::UsageError, message));
             }
-            let fits =
-                |held: &&Withheld| held.hash.strip_prefix("sha256:").is_some_and(|own| own.starts_with(digits));
+            let fits = |held: &&Withheld| held.hash.strip_prefix("sha256:").is_some_and(|own| own.starts_with(digits));
             held.iter().find(fits).cloned().ok_or_else(|| {
                 let message = format!("{server} holds back no definition with the hash {hash}");
                 Failure::new(ErrorCode::PreconditionFailed, message).suggest(format!(

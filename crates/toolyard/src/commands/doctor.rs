@@ -13,8 +13,8 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::process::ExitCode;
-use toolyard_engine::redact::redactor;
 use toolyard_client::local::LocalClient;
+use toolyard_engine::redact::redactor;
 use toolyard_mcp::client::Health;
 use toolyard_protocol::{ErrorCode, RunStatus, ToolResult};
 use toolyard_service::{
@@ -327,7 +327,10 @@ mod tests {
         let error = json!({"code": code, "message": "It is so.", "suggestion": "Do that."});
         let data = json!({"total_docs": 3, "total_chunks": 9, "embedder": {"id": "static/x", "status": embedder}});
         let data = json!({"status": status, "data": data, "error": error});
-        notes(&result(json!({"status": "ok", "ok": true, "data": data}))).iter().map(|(_, found)| found.is_ok()).collect()
+        notes(&result(json!({"status": "ok", "ok": true, "data": data})))
+            .iter()
+            .map(|(_, found)| found.is_ok())
+            .collect()
     }
 
     fn failed(code: &str) -> Vec<(&'static str, Result<String, String>)> {

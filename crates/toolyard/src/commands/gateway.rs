@@ -8,8 +8,8 @@ use crate::{
 use serde::Serialize;
 use serde_json::Value;
 use std::{process::ExitCode, time::Duration};
-use toolyard_engine::redact::redactor;
 use toolyard_client::{self as client, CallError, Client, Connect, Credential, Hello, Identity};
+use toolyard_engine::redact::redactor;
 use toolyard_protocol::{ErrorCode, Failure};
 
 pub(super) async fn run(global: &Global, command: GatewayCommand) -> Outcome {

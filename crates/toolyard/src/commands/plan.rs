@@ -77,11 +77,8 @@ async fn check(global: &Global, file: &str) -> Outcome {
 }
 
 async fn dry_run(global: &Global, file: PlanFile) -> Outcome {
-    let params = PlanParams {
-        plan: input::plan(&file.file)?,
-        context: input::context(&file.context)?,
-        ..PlanParams::default()
-    };
+    let params =
+        PlanParams { plan: input::plan(&file.file)?, context: input::context(&file.context)?, ..PlanParams::default() };
     let mut backend = Backend::open(global, Needs::Store).await?;
     let report = backend.call::<PlansDryRun>(&params, None).await;
     backend.close().await;
@@ -374,7 +371,11 @@ fn finish_undo(global: &Global, answer: &UndoAnswer) -> Outcome {
             Ok(ExitCode::SUCCESS)
         }
         UndoAnswer::Preview(preview) => {
-            if global.json { output::json(preview) } else { show_undo(preview) }
+            if global.json {
+                output::json(preview)
+            } else {
+                show_undo(preview)
+            }
             let would_work = preview.preview.status == RunStatus::Finished;
             Ok(if would_work { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) })
         }

@@ -12,8 +12,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolyard::model_view::SearchView;
 use toolyard_catalog::ToolSource;
-use toolyard_engine::{Caller, Subscription};
 use toolyard_client::{Client, Connect, Credential};
+use toolyard_engine::{Caller, Subscription};
 use toolyard_gateway::{Gateway, Settings, listen};
 use toolyard_sandbox::ScriptRunner;
 use toolyard_service::{ProcessInfo, Service};
@@ -89,7 +89,8 @@ impl Lane {
     }
 
     async fn method(&self, method: &str, params: Value) -> Value {
-        serde_json::from_str(self.service.call(Arc::new(Caller::cli("ann")), method, params, None).await.unwrap().get()).unwrap()
+        serde_json::from_str(self.service.call(Arc::new(Caller::cli("ann")), method, params, None).await.unwrap().get())
+            .unwrap()
     }
 }
 

@@ -97,11 +97,7 @@ struct Policy {
 }
 
 /// What a client is told when it is in.
-pub(crate) async fn hello(
-    gateway: &Gateway,
-    admitted: &Admitted,
-    auth: ShownAuth,
-) -> Result<Box<RawValue>, RpcError> {
+pub(crate) async fn hello(gateway: &Gateway, admitted: &Admitted, auth: ShownAuth) -> Result<Box<RawValue>, RpcError> {
     let unwritten = |error: serde_json::Error| RpcError::unavailable(format!("hello-ok cannot be written: {error}"));
     let hub = gateway.hub();
     // Without its store a gateway has little to say about itself; a call will say why.

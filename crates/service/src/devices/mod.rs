@@ -3,10 +3,15 @@
 //! A device proves itself by an Ed25519 signature over the connection's nonce; its token lets it in without the shared
 //! credential. Tokens are derived from a secret in the store and never kept themselves; revoking moves a counter.
 
+mod shown;
+mod signature;
+
+pub use shown::{DevicesAnswer, PendingDevice, ShownDevice, ShownToken};
+pub(crate) use shown::{PairingNews, PairingOutcome};
+pub use signature::{Disbelief, Signed};
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
-use ed25519_dalek::{Signature, VerifyingKey};
 use jiff::{SignedDuration, Timestamp};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +21,7 @@ use toolyard_engine::{
     authority::{self, holds},
     store::StoreError,
 };
-use toolyard_protocol::{ErrorCode, Failure, canonical};
+use toolyard_protocol::{ErrorCode, Failure};
 
 const DEVICES: &str = "devices";
 const REQUESTS: &str = "pairing";
@@ -27,92 +32,32 @@ const REQUEST_LIFE: SignedDuration = SignedDuration::from_mins(10);
 /// Pairing requests that may wait at once.
 const MAX_REQUESTS: usize = 100;
 
-/// What a device signed, as it stands in a connect frame.
-#[derive(Debug, Clone)]
-pub struct Signed<'a> {
-    pub device_id: &'a str,
-    pub public_key: &'a str,
-    pub signature: &'a str,
-    pub signed_at_ms: i64,
-    pub nonce: &'a str,
-    pub client_id: &'a str,
-    pub client_mode: &'a str,
-    pub role: &'a str,
-    pub scopes: &'a [String],
-    pub token: &'a str,
-    pub platform: &'a str,
-    pub device_family: &'a str,
-}
-
-/// Why a device is not believed: `(details.code, details.reason, message)`.
-pub type Disbelief = (&'static str, &'static str, &'static str);
-
-impl Signed<'_> {
-    /// Whether the key is the device's, the nonce ours, the time now and the signature right.
-    pub fn verify(&self, nonce: &str, now_ms: i64, skew_ms: i64) -> Result<(), Disbelief> {
-        const BAD_KEY: Disbelief = ("DEVICE_AUTH_PUBLIC_KEY_INVALID", "device-public-key", "device public key invalid");
-        const BAD_SIGNATURE: Disbelief =
-            ("DEVICE_AUTH_SIGNATURE_INVALID", "device-signature", "device signature invalid");
-        let key = BASE64URL.decode(self.public_key.trim_end_matches('=')).map_err(|_| BAD_KEY)?;
-        let key: [u8; 32] = key.try_into().map_err(|_| BAD_KEY)?;
-        if canonical::sha256_hex(&key) != self.device_id {
-            return Err(("DEVICE_AUTH_DEVICE_ID_MISMATCH", "device-id-mismatch", "device identity mismatch"));
-        }
-        if (now_ms - self.signed_at_ms).abs() > skew_ms {
-            return Err(("DEVICE_AUTH_SIGNATURE_EXPIRED", "device-signature-stale", "device signature expired"));
-        }
-        if self.nonce.is_empty() {
-            return Err(("DEVICE_AUTH_NONCE_REQUIRED", "device-nonce-missing", "device nonce required"));
-        }
-        if self.nonce != nonce {
-            return Err(("DEVICE_AUTH_NONCE_MISMATCH", "device-nonce-mismatch", "device nonce mismatch"));
-        }
-        let key = VerifyingKey::from_bytes(&key).map_err(|_| BAD_KEY)?;
-        let signature = BASE64URL.decode(self.signature.trim_end_matches('=')).map_err(|_| BAD_SIGNATURE)?;
-        let signature = Signature::from_slice(&signature).map_err(|_| BAD_SIGNATURE)?;
-        let fits = |text: String| key.verify_strict(text.as_bytes(), &signature).is_ok();
-        if fits(self.payload_v3()) || fits(self.payload_v2()) { Ok(()) } else { Err(BAD_SIGNATURE) }
-    }
-
-    fn payload_v2(&self) -> String {
-        self.payload("v2")
-    }
-
-    pub fn payload_v3(&self) -> String {
-        let plain = |text: &str| text.trim().to_lowercase();
-        format!("{}|{}|{}", self.payload("v3"), plain(self.platform), plain(self.device_family))
-    }
-
-    fn payload(&self, version: &str) -> String {
-        format!(
-            "{version}|{}|{}|{}|{}|{}|{}|{}|{}",
-            self.device_id,
-            self.client_id,
-            self.client_mode,
-            self.role,
-            self.scopes.join(","),
-            self.signed_at_ms,
-            self.token,
-            self.nonce
-        )
-    }
-}
-
 /// A paired device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Device {
+    /// The device: the SHA-256 of its key.
     pub device_id: String,
+    /// Its key.
     pub public_key: String,
+    /// The program that runs on it.
     pub client_id: String,
+    /// What the program is used as.
     pub client_mode: String,
+    /// Its operating system.
     pub platform: String,
+    /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
+    /// `operator` or `node`.
     pub role: String,
+    /// What it was given.
     pub scopes: Vec<String>,
+    /// Who let it in.
     pub approved_by: String,
+    /// When it first came.
     pub created_at_ms: i64,
+    /// When its token was issued.
     pub issued_at_ms: i64,
     /// Moves when the token is revoked.
     pub generation: u64,
@@ -144,18 +89,25 @@ pub enum Kept {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PairingRequest {
+    /// The request.
     pub request_id: String,
+    /// The device, as it would be.
     #[serde(flatten)]
     pub device: Device,
+    /// Where it comes from.
     pub remote_ip: String,
+    /// When it asked.
     pub ts: i64,
 }
 
 /// What watchers of devices hear.
 #[derive(Debug, Clone)]
-pub enum DeviceEvent {
+pub(crate) enum DeviceEvent {
+    /// A device wants in.
     Requested(Box<PairingRequest>),
+    /// An operator decided.
     Resolved { request_id: String, device_id: String, decision: &'static str },
+    /// A token is worth nothing from now on.
     Revoked { device_id: String },
 }
 
@@ -197,24 +149,25 @@ pub struct Devices {
 }
 
 impl Devices {
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         Self { store, clock, secret: OnceLock::new(), events: broadcast::channel(64).0, changing: Mutex::new(()) }
     }
 
-    pub fn subscribe(&self) -> broadcast::Receiver<DeviceEvent> {
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<DeviceEvent> {
         self.events.subscribe()
     }
 
+    /// A paired device.
     pub fn get(&self, device_id: &str) -> Result<Option<Device>, StoreError> {
         Ok(self.store.get(DEVICES, device_id)?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    pub fn list(&self) -> Result<Vec<Device>, StoreError> {
+    pub(crate) fn list(&self) -> Result<Vec<Device>, StoreError> {
         let all = self.store.list(DEVICES)?;
         Ok(all.into_iter().filter_map(|(_, bytes)| serde_json::from_slice(&bytes).ok()).collect())
     }
 
-    pub fn requests(&self) -> Result<Vec<PairingRequest>, StoreError> {
+    pub(crate) fn requests(&self) -> Result<Vec<PairingRequest>, StoreError> {
         let all = self.store.list(REQUESTS)?;
         let mut all: Vec<PairingRequest> =
             all.into_iter().filter_map(|(_, bytes)| serde_json::from_slice(&bytes).ok()).collect();
@@ -299,7 +252,7 @@ impl Devices {
         let bytes = serde_json::to_vec(&request).map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
         let position = self.store.put(REQUESTS, &request.request_id, bytes, now.checked_add(REQUEST_LIFE).ok())?;
         self.store.durable(position).await?;
-        let _ = self.events.send(DeviceEvent::Requested(Box::new(request.clone())));
+        self.tell(DeviceEvent::Requested(Box::new(request.clone())));
         Ok(request)
     }
 
@@ -345,10 +298,14 @@ impl Devices {
         Ok(())
     }
 
+    fn tell(&self, event: DeviceEvent) {
+        // Nobody listening is no failure: events are for whoever is connected.
+        drop(self.events.send(event));
+    }
+
     fn resolved(&self, request: &PairingRequest, decision: &'static str) {
         let (request_id, device_id) = (request.request_id.clone(), request.device.device_id.clone());
-        // Nobody listening is no failure: events are for whoever is connected.
-        let _ = self.events.send(DeviceEvent::Resolved { request_id, device_id, decision });
+        self.tell(DeviceEvent::Resolved { request_id, device_id, decision });
     }
 
     /// Takes a request off the list; fails when somebody else did so first.
@@ -368,7 +325,7 @@ impl Devices {
         }
         let position = self.store.remove(DEVICES, &device.device_id)?;
         self.store.durable(position).await?;
-        let _ = self.events.send(DeviceEvent::Revoked { device_id: device.device_id.clone() });
+        self.tell(DeviceEvent::Revoked { device_id: device.device_id.clone() });
         Ok(device)
     }
 
@@ -395,7 +352,7 @@ impl Devices {
         device.generation += 1;
         device.issued_at_ms = now.as_millisecond();
         self.save(&device).await.map_err(Kept::Store)?;
-        let _ = self.events.send(DeviceEvent::Revoked { device_id: device.device_id.clone() });
+        self.tell(DeviceEvent::Revoked { device_id: device.device_id.clone() });
         let token = self.token(&device).map_err(Kept::Store)?;
         Ok((device, token))
     }
@@ -415,152 +372,6 @@ pub fn same_secret(a: &str, b: &str) -> bool {
     digest(a).ct_eq(&digest(b)).into()
 }
 
-/// Paired devices and those that wait.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct DevicesAnswer {
-    /// Devices that wait to be let in.
-    pub pending: Vec<PendingDevice>,
-    /// Devices that are in.
-    pub paired: Vec<ShownDevice>,
-}
-
-/// A device as doors show it.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ShownDevice {
-    /// The device: the SHA-256 of its key.
-    pub device_id: String,
-    /// Its key.
-    pub public_key: String,
-    /// The program that runs on it.
-    pub client_id: String,
-    /// What the program is used as.
-    pub client_mode: String,
-    /// Its operating system.
-    pub platform: String,
-    /// Its name for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub display_name: Option<String>,
-    /// `operator` or `node`.
-    pub role: String,
-    /// What it was given.
-    pub scopes: Vec<String>,
-    /// Who let it in.
-    pub approved_by: String,
-    /// When it first came.
-    pub created_at_ms: i64,
-    /// When its token was issued.
-    pub issued_at_ms: i64,
-    /// Its tokens, without their secrets.
-    pub tokens: Vec<ShownToken>,
-}
-
-/// A device's token, without its secret.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ShownToken {
-    /// The role it is for.
-    pub role: String,
-    /// What it gives.
-    pub scopes: Vec<String>,
-    /// When the device first came.
-    pub created_at_ms: i64,
-    /// When it was issued last.
-    pub rotated_at_ms: i64,
-}
-
-impl From<Device> for ShownDevice {
-    fn from(device: Device) -> Self {
-        let token = ShownToken {
-            role: device.role.clone(),
-            scopes: device.token_scopes().to_vec(),
-            created_at_ms: device.created_at_ms,
-            rotated_at_ms: device.issued_at_ms,
-        };
-        Self {
-            device_id: device.device_id,
-            public_key: device.public_key,
-            client_id: device.client_id,
-            client_mode: device.client_mode,
-            platform: device.platform,
-            display_name: device.display_name,
-            role: device.role,
-            scopes: device.scopes,
-            approved_by: device.approved_by,
-            created_at_ms: device.created_at_ms,
-            issued_at_ms: device.issued_at_ms,
-            tokens: vec![token],
-        }
-    }
-}
-
-/// A device that waits to be let in, as doors show it.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PendingDevice {
-    /// The device, as it would be.
-    #[serde(flatten)]
-    pub device: ShownDevice,
-    /// The request.
-    pub request_id: String,
-    /// Where it comes from.
-    pub remote_ip: String,
-    /// When it asked.
-    pub ts: i64,
-}
-
-impl From<PairingRequest> for PendingDevice {
-    fn from(request: PairingRequest) -> Self {
-        let PairingRequest { request_id, device, remote_ip, ts } = request;
-        Self { device: device.into(), request_id, remote_ip, ts }
-    }
-}
-
-/// The event `device.pair.requested`.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PairingNews<'a> {
-    request_id: &'a str,
-    device_id: &'a str,
-    public_key: &'a str,
-    platform: &'a str,
-    client_id: &'a str,
-    client_mode: &'a str,
-    role: &'a str,
-    scopes: &'a [String],
-    remote_ip: &'a str,
-    ts: i64,
-}
-
-impl<'a> From<&'a PairingRequest> for PairingNews<'a> {
-    fn from(request: &'a PairingRequest) -> Self {
-        let device = &request.device;
-        Self {
-            request_id: &request.request_id,
-            device_id: &device.device_id,
-            public_key: &device.public_key,
-            platform: &device.platform,
-            client_id: &device.client_id,
-            client_mode: &device.client_mode,
-            role: &device.role,
-            scopes: &device.scopes,
-            remote_ip: &request.remote_ip,
-            ts: request.ts,
-        }
-    }
-}
-
-/// The event `device.pair.resolved`.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PairingOutcome {
-    pub(crate) request_id: String,
-    pub(crate) device_id: String,
-    pub(crate) decision: &'static str,
-    pub(crate) ts: i64,
-}
-
 fn fresh_secret() -> Result<[u8; 32], StoreError> {
     let mut bytes = [0u8; 32];
     let mut filled = 0;
@@ -574,61 +385,7 @@ fn fresh_secret() -> Result<[u8; 32], StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ed25519_dalek::{Signer as _, SigningKey};
     use toolyard_engine::{memory_store::MemoryStore, system_clock};
-
-    #[test]
-    fn a_recorded_signature_is_verified() {
-        // From `connect-cli-device-v3.jsonl`.
-        let scopes = vec!["operator.read".to_owned(), "operator.write".to_owned()];
-        let signed = Signed {
-            device_id: "16ca802cd3856c3ff5b5241cc538f684f2c3c1f1171d4004bef892477306aea2",
-            public_key: "eS99ixWVrdrvqbeoj4PiGRPrNV-N1ZCl0w6tIKxeeO4",
-            signature: "GeJ0QQITk4dC-zFX3zCDFbrSlAXhigj7c5xAdEZKaV5E4lS7sQSMS-9oLILjZmD-k6oUyc6y4lXTnTR6UCnmDQ",
-            signed_at_ms: 1_794_769_607_015,
-            nonce: "05fa919f-522a-41fe-9693-d985cea69156",
-            client_id: "cli",
-            client_mode: "cli",
-            role: "operator",
-            scopes: &scopes,
-            token: "test-token-abc123",
-            platform: "linux",
-            device_family: "",
-        };
-        let nonce = signed.nonce;
-        assert_eq!(signed.verify(nonce, 1_794_769_607_100, 120_000), Ok(()));
-        assert_eq!(signed.verify(nonce, 1_794_769_907_100, 120_000).unwrap_err().0, "DEVICE_AUTH_SIGNATURE_EXPIRED");
-        assert_eq!(signed.verify("other", 1_794_769_607_100, 120_000).unwrap_err().0, "DEVICE_AUTH_NONCE_MISMATCH");
-        let forged = Signed { token: "other", ..signed.clone() };
-        assert_eq!(forged.verify(nonce, 1_794_769_607_100, 120_000).unwrap_err().0, "DEVICE_AUTH_SIGNATURE_INVALID");
-        let other = Signed { device_id: "00", ..signed };
-        assert_eq!(other.verify(nonce, 1_794_769_607_100, 120_000).unwrap_err().0, "DEVICE_AUTH_DEVICE_ID_MISMATCH");
-    }
-
-    #[test]
-    fn the_older_payload_is_verified_too() {
-        let key = SigningKey::from_bytes(&[7; 32]);
-        let public = key.verifying_key().to_bytes();
-        let (id, public_key) = (canonical::sha256_hex(&public), BASE64URL.encode(public));
-        let mut signed = Signed {
-            device_id: &id,
-            public_key: &public_key,
-            signature: "",
-            signed_at_ms: 1000,
-            nonce: "n",
-            client_id: "cli",
-            client_mode: "cli",
-            role: "operator",
-            scopes: &[],
-            token: "",
-            platform: " MacOS ",
-            device_family: "Mac",
-        };
-        let signature = BASE64URL.encode(key.sign(signed.payload_v2().as_bytes()).to_bytes());
-        signed.signature = &signature;
-        assert_eq!(signed.verify("n", 1000, 0), Ok(()));
-        assert!(signed.payload_v3().ends_with("|n|macos|mac"));
-    }
 
     #[tokio::test]
     async fn a_device_is_paired_keeps_its_token_and_loses_it_when_rotated() {
