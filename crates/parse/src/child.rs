@@ -1,76 +1,36 @@
-//! The child's side: read one document over standard input, give everything up, parse it, say what came of it, exit.
-//!
-//! A request is a line of JSON and the document's bytes. An answer is a mark, a line of JSON and, where it says so,
-//! bytes. The mark tells answers from what a library might print.
+//! The child's side: read one document over standard input, give everything up, parse it, say what came of it, exit
+//! ([`toolyard_import::wire`]).
 
-use crate::{
-    formats::{self, Format, Unpacked},
-    limits::{Limits, MAX_HEADER_BYTES},
-};
-use serde::{Deserialize, Serialize};
+use crate::formats::{self, Unpacked};
 use std::{
     io::{self, BufRead, Read, Write},
     process::ExitCode,
-    sync::atomic::{AtomicBool, Ordering},
+};
+use toolyard_import::{
+    Format,
+    wire::{Answer, MARK, MAX_HEADER_BYTES, PROGRAM, Request, VERSION},
 };
 
-/// `argv[0]` of a child.
-pub const CHILD_NAME: &str = "toolyard-parse";
-/// Before every answer.
-pub(crate) const MARK: u8 = 1;
 /// The parent broke the protocol.
 const EXIT_PROTOCOL: u8 = 64;
-/// The child could not confine itself.
+/// The child could not confine itself, or is of another version than its parent.
 const EXIT_UNAVAILABLE: u8 = 65;
 /// Standard output takes no answer: the parent has closed it.
 const EXIT_NO_ANSWER: i32 = 66;
-
-/// Whether this program hands over to [`run`] when it is started under [`CHILD_NAME`].
-static HANDS_OVER: AtomicBool = AtomicBool::new(false);
-
-/// What the parent asks for.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Request {
-    pub(crate) format: Format,
-    pub(crate) bytes: usize,
-    pub(crate) limits: Limits,
-}
-
-/// What the child says.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Answer {
-    /// The document's text follows.
-    Text { title: Option<String>, bytes: usize },
-    /// A file of the archive follows.
-    File { path: String, bytes: usize },
-    /// A file of the archive was passed over.
-    Skipped { path: String, why: String },
-    /// The archive is over.
-    Done,
-    /// It could not be parsed.
-    Failed { why: String },
-    /// Nothing can be parsed here: the child cannot be confined.
-    Unavailable { why: String },
-}
-
-/// Whether this process was started to parse a document. Whoever embeds this crate asks first thing in `main` and
-/// hands over to [`run`].
-pub fn is_child() -> bool {
-    HANDS_OVER.store(true, Ordering::Relaxed);
-    std::env::args_os().next().is_some_and(|name| name == CHILD_NAME)
-}
-
-/// Whether `main` of this program asked [`is_child`].
-pub(crate) fn this_program_hands_over() -> bool {
-    HANDS_OVER.load(Ordering::Relaxed)
-}
 
 /// Parses the one document that comes over standard input. Nothing of it is looked at before the process is confined.
 pub fn run() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     let mut input = io::stdin().lock();
     let Some((request, bytes)) = read_request(&mut input) else { return ExitCode::from(EXIT_PROTOCOL) };
+    if request.version != VERSION {
+        let why = format!(
+            "{PROGRAM} is of version {VERSION} and toolyard of version {}; install both programs from one release",
+            shortened(request.version)
+        );
+        say(&Answer::Unavailable { why }, &[]);
+        return ExitCode::from(EXIT_UNAVAILABLE);
+    }
     let limits = toolyard_sandbox::Limits { time_ms: request.limits.parse_ms, ..toolyard_sandbox::Limits::default() };
     if let Err(why) = toolyard_sandbox::child::confine_to_pipes(&limits) {
         say(&Answer::Unavailable { why }, &[]);

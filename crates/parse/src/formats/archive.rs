@@ -1,12 +1,9 @@
 //! Zip archives, read entry by entry under limits: how many, how large, how much larger than packed, and no path that
 //! climbs. Entries that are links or encrypted are passed over.
 
-use super::{ParseFailure, text};
-use crate::{
-    limits::{Limits, MAX_RATIO, RATIO_FREE_BYTES},
-    names::safe_path,
-};
+use super::{Limits, MAX_RATIO, ParseFailure, RATIO_FREE_BYTES, text};
 use std::io::{Cursor, Read};
+use toolyard_import::names::safe_path;
 use zip::ZipArchive;
 
 /// An archive that is read by the names of its parts.

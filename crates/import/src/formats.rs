@@ -1,19 +1,7 @@
-//! What a file is, and how it becomes Markdown. Everything below [`convert`] reads bytes that others wrote and runs in
-//! the confined child, except in this crate's own tests of single parsers.
+//! What a file is, and what is made of it. Text is read here; the parsers of other people's formats are the program
+//! `toolyard-parse` (`crates/parse`), which [`crate::parser`] starts.
 
-mod archive;
-mod ebook;
-mod html;
-mod page;
-mod sheet;
-mod slides;
-pub(crate) mod text;
-mod word;
-mod xml;
-
-pub(crate) use archive::{Unpacked, unpack};
-
-use crate::{limits::Limits, names::extension};
+use crate::{limits::Limits, names::extension, text};
 use serde::{Deserialize, Serialize};
 
 /// What a file is.
@@ -231,7 +219,8 @@ const CODE_NAMES: [&str; 8] =
 pub struct ParseFailure(pub String);
 
 impl ParseFailure {
-    pub(crate) fn new(why: impl Into<String>) -> Self {
+    /// Says why.
+    pub fn new(why: impl Into<String>) -> Self {
         Self(why.into())
     }
 }
@@ -245,29 +234,23 @@ pub struct Converted {
     pub markdown: String,
 }
 
-/// Turns a document into Markdown.
-pub(crate) fn convert(format: Format, bytes: &[u8], limits: &Limits) -> Result<Converted, ParseFailure> {
-    let converted = match format {
-        Format::Markdown | Format::Text | Format::Code => text::decode(bytes)
-            .map(|markdown| Converted { title: None, markdown })
-            .ok_or_else(|| ParseFailure::new("this is not text")),
-        Format::Html => text::decode_html(bytes)
-            .map(|page| html::convert(&page))
-            .ok_or_else(|| ParseFailure::new("this is not text")),
-        Format::Pdf => page::convert(bytes),
-        Format::Docx => word::convert(bytes, limits),
-        Format::Sheet => sheet::convert(bytes, limits),
-        Format::Pptx => slides::convert(bytes, limits),
-        Format::Epub => ebook::convert(bytes, limits),
-        Format::Zip => Err(ParseFailure::new("an archive is no document")),
-    }?;
-    if converted.markdown.len() > limits.text_bytes {
-        return Err(ParseFailure::new(format!("its text is larger than {} bytes", limits.text_bytes)));
+impl Converted {
+    /// The document, if it has text and no more of it than is allowed.
+    pub fn within(self, limits: &Limits) -> Result<Self, ParseFailure> {
+        if self.markdown.len() > limits.text_bytes {
+            return Err(ParseFailure::new(format!("its text is larger than {} bytes", limits.text_bytes)));
+        }
+        if !self.markdown.chars().any(char::is_alphanumeric) {
+            return Err(ParseFailure::new("there is no text in it"));
+        }
+        Ok(self)
     }
-    if !converted.markdown.chars().any(char::is_alphanumeric) {
-        return Err(ParseFailure::new("there is no text in it"));
-    }
-    Ok(converted)
+}
+
+/// Markdown, plain text and code as they are.
+pub(crate) fn plain(bytes: &[u8], limits: &Limits) -> Result<Converted, ParseFailure> {
+    let markdown = text::decode(bytes).ok_or_else(|| ParseFailure::new("this is not text"))?;
+    Converted { title: None, markdown }.within(limits)
 }
 
 #[cfg(test)]

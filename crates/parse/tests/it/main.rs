@@ -6,13 +6,14 @@
 mod documents;
 mod hostile;
 mod made;
+mod program;
 mod sources;
 
 use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 use toolyard_import::{ImportError, Imported, Importer, Options, Source};
 
-/// Children are the small program of this crate.
+/// Documents are parsed by the program of this crate.
 pub(crate) fn importer() -> Importer {
     Importer::with_program(env!("CARGO_BIN_EXE_toolyard-parse"))
 }

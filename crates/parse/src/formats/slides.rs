@@ -1,12 +1,11 @@
 //! Presentations of Office Open XML: a section for each slide in the order they are shown, with its notes.
 
 use super::{
-    Converted, ParseFailure,
+    Converted, Limits, ParseFailure,
     archive::Package,
     word::{core_title, table_row},
     xml::{Node, walk},
 };
-use crate::limits::Limits;
 use std::collections::HashMap;
 
 pub(super) fn convert(bytes: &[u8], limits: &Limits) -> Result<Converted, ParseFailure> {

@@ -6,7 +6,7 @@ use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 const PROBE_BYTES: usize = 8_192;
 
 /// The text of bytes; `None` when they are no text.
-pub(crate) fn decode(bytes: &[u8]) -> Option<String> {
+pub fn decode(bytes: &[u8]) -> Option<String> {
     if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
         return Some(encoding.decode_without_bom_handling(bytes.get(mark..)?).0.into_owned());
     }
@@ -20,7 +20,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<String> {
 }
 
 /// The same for a web page, which may name its encoding in its first kilobyte.
-pub(crate) fn decode_html(bytes: &[u8]) -> Option<String> {
+pub fn decode_html(bytes: &[u8]) -> Option<String> {
     if std::str::from_utf8(bytes).is_ok() || Encoding::for_bom(bytes).is_some() {
         return decode(bytes);
     }

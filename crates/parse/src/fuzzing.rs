@@ -1,10 +1,7 @@
 //! A window into private parsers for the fuzz targets (`crates/fuzz-targets`). Not part of the interface.
 
-use crate::{
-    Limits, ParseFailure,
-    formats::{Unpacked, unpack},
-    parser::Archive,
-};
+use crate::formats::{Unpacked, unpack};
+use toolyard_import::{Limits, ParseFailure, parser::Archive};
 
 /// Reads a zip archive in this process, as the confined child does.
 pub fn unpack_zip(bytes: &[u8], limits: &Limits) -> (Archive, Result<(), ParseFailure>) {

@@ -1,7 +1,6 @@
 //! Spreadsheets: a table for each sheet.
 
-use super::{Converted, ParseFailure, word::table_row};
-use crate::limits::{Limits, MAX_SHEET_CELLS};
+use super::{Converted, Limits, MAX_SHEET_CELLS, ParseFailure, word::table_row};
 use calamine::{Data, Reader, open_workbook_auto_from_rs};
 use std::io::Cursor;
 

@@ -1,8 +1,7 @@
 //! Reading XML from left to right: nothing is built, nesting is bounded, and only the five entities XML itself knows
 //! are replaced, so that none can be made to grow.
 
-use super::ParseFailure;
-use crate::limits::MAX_XML_DEPTH;
+use super::{MAX_XML_DEPTH, ParseFailure};
 use quick_xml::{
     Reader,
     events::{BytesStart, Event},

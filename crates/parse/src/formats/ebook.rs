@@ -1,13 +1,12 @@
 //! Electronic books: chapters in the order of the spine, each read as a web page.
 
 use super::{
-    Converted, ParseFailure,
+    Converted, Limits, ParseFailure,
     archive::Package,
     html,
     slides::resolve,
     xml::{Node, walk},
 };
-use crate::limits::Limits;
 use std::collections::HashMap;
 
 pub(super) fn convert(bytes: &[u8], limits: &Limits) -> Result<Converted, ParseFailure> {

@@ -2,11 +2,10 @@
 //! left out.
 
 use super::{
-    Converted, ParseFailure,
+    Converted, Limits, ParseFailure,
     archive::Package,
     xml::{Node, walk},
 };
-use crate::limits::Limits;
 use std::collections::HashMap;
 
 pub(super) fn convert(bytes: &[u8], limits: &Limits) -> Result<Converted, ParseFailure> {
