@@ -229,7 +229,7 @@ fn call(step: &str, tool: &str, args: Map<String, Value>, iteration: Option<Iter
         risk: RiskLevel::ReadOnly,
         category: Some("bench".to_owned()),
         confirmation_id: None,
-        first_of_step: true,
+        scheduled: true,
         intent: None,
         recovered: false,
     })

@@ -150,7 +150,10 @@ impl Yard {
             config: resolved.config.plugins,
             launcher: ConfinedLauncher::new(),
         });
-        service.extend(Arc::new(crate::plugins::PluginMethods(plugins.clone())));
+        service.extend(Arc::new(crate::plugins::PluginMethods {
+            plugins: plugins.clone(),
+            engine: service.engine().clone(),
+        }));
         Ok(Self {
             service,
             run_files,
@@ -169,15 +172,9 @@ impl Yard {
     }
 
     /// Takes upstream servers and plugins in, in the background.
-    pub fn connect(&self) -> tokio::task::JoinHandle<()> {
+    pub fn connect(&self) -> Connecting {
         let plugins = self.plugins.clone();
-        let servers = self.connect_upstreams();
-        tokio::spawn(async move {
-            plugins.load().await;
-            if let Err(error) = servers.await {
-                tracing::error!(%error, "taking in upstream servers ended unexpectedly");
-            }
-        })
+        Connecting { servers: self.connect_upstreams(), plugins: tokio::spawn(async move { plugins.load().await }) }
     }
 
     fn connect_upstreams(&self) -> tokio::task::JoinHandle<()> {
@@ -269,6 +266,24 @@ impl Yard {
             && let Err(error) = tokio::task::spawn_blocking(move || files.finish()).await
         {
             tracing::error!(%error, "finishing the run files ended unexpectedly");
+        }
+    }
+}
+
+/// Upstream servers and plugins that are being taken in. It goes on when this is dropped.
+pub struct Connecting {
+    /// Ends when the tools of the plugins that are used are in the catalog.
+    pub plugins: tokio::task::JoinHandle<()>,
+    servers: tokio::task::JoinHandle<()>,
+}
+
+impl Connecting {
+    /// Waits for both.
+    pub async fn done(self) {
+        for (what, task) in [("plugins", self.plugins), ("MCP servers", self.servers)] {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "taking in the {what} ended unexpectedly");
+            }
         }
     }
 }

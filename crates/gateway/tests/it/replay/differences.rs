@@ -48,8 +48,6 @@ pub(super) fn absent(of: &str) -> Vec<String> {
             "queuedSystemEvents",
             "degradedSecretOwners",
             "degradedPlugins",
-            "heartbeat.agents[].every",
-            "heartbeat.agents[].everyMs",
             "heartbeat.agents[].waitingForRoute",
             // what is over is in runs.list
             "tasks.total",
