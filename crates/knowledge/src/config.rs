@@ -60,7 +60,7 @@ pub struct IndexingConfig {
     /// Characters that a chunk repeats of the one before it, where a section is cut.
     #[schemars(range(max = 500))]
     pub chunk_overlap: usize,
-    /// Whether a running Toolyard watches the vault and indexes what changes. It does so once there is an index.
+    /// Whether a running Toolyard makes the first index by itself, watches the vault and indexes what changes.
     pub watch: bool,
     /// Milliseconds without a further change before changes are indexed.
     #[schemars(range(min = 10, max = 60_000))]

@@ -27,6 +27,11 @@ use toolyard_store::{SqliteStore, StoreOptions};
 use toolyard_toolsearch::{StaticMeaning, ToolSearch};
 use toolyard_vault::{Vault, VaultOptions, VaultProvider};
 
+/// How often it is looked whether an indexing job has begun,
+const NOTES_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
+/// and how long, before a server says how its notes stand.
+const NOTES_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// Everything that runs in this process.
 pub struct Yard {
     /// The method table.
@@ -230,6 +235,25 @@ impl Yard {
             && task.is_none()
         {
             *task = Some(spawn(notes, self.watching.stop.clone()));
+        }
+    }
+
+    /// How the notes stand, in a few words, for whoever starts a server. `None` where notes are not indexed.
+    pub async fn notes_line(&self) -> Option<String> {
+        let notes = self.notes.as_ref()?;
+        // The first index is started by the task that looks after the notes, which has just begun.
+        let is_indexing = async {
+            while notes.jobs.active().is_none() {
+                tokio::time::sleep(NOTES_LOOK).await;
+            }
+        };
+        let library = async { notes.library().await.map(|library| library.totals.indexed).ok() };
+        match tokio::time::timeout(NOTES_WAIT, library).await.ok().flatten() {
+            Some(files) => Some(format!("{files} notes are indexed")),
+            None if tokio::time::timeout(NOTES_WAIT, is_indexing).await.is_ok() => {
+                Some("being indexed in the background; `toolyard vault status` shows how far it is".to_owned())
+            }
+            None => Some("not indexed yet; `toolyard vault index` does it".to_owned()),
         }
     }
 

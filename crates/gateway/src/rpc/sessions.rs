@@ -108,7 +108,7 @@ impl Key {
 }
 
 /// The session that every gateway has from the start: `agent:main:main`, or `main` for short.
-pub(crate) fn main_key() -> String {
+pub fn main_key() -> String {
     format!("agent:{DEFAULT_AGENT}:{MAIN}")
 }
 
@@ -186,6 +186,11 @@ pub(super) fn recent(sessions: &[Session], agent: Option<&str>, most: usize) -> 
         .map(|s| json!({"key": s.key, "updatedAt": s.updated_at, "age": (now - s.updated_at).max(0)}))
         .collect();
     (own().count(), shown)
+}
+
+/// The key of the session in use; the main one where none was used. May block.
+pub(crate) fn in_use(store: &Arc<dyn Store>) -> Result<String, StoreError> {
+    Ok(current(store, &all(store)?)?.unwrap_or_else(main_key))
 }
 
 /// The key of the session that is in use: the one that was called in or changed last. None where there is no session.

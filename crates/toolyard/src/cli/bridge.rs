@@ -153,7 +153,8 @@ pub struct ClaudeStart {
 /// `toolyard claude-plugin`.
 #[derive(Debug, Args)]
 pub struct ClaudePluginArgs {
-    /// Believe this certificate (PEM) beside those the system believes, for a bridge behind wss://
+    /// Trust this certificate (PEM) beside those the system trusts, for a bridge behind wss://: an authority's, or the
+    /// server's own
     #[arg(long, env = "TOOLYARD_CA_FILE", value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
 }

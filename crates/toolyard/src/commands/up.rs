@@ -122,6 +122,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     };
 
     let url = format!("{scheme}://{address}");
+    let instance = home::Instance { url: format!("{scheme}://{}", reachable(address)), pid: std::process::id() };
+    home.announce(&instance).map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
     if global.json {
         output::json(&json!({"ready": true, "url": url, "pid": std::process::id()}));
     } else {
@@ -130,6 +132,9 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         output::note(&format!("  token  {token}"));
         output::note(&format!("  vault  {}", vault.display()));
         output::note(&format!("  home   {}", home.path().display()));
+        if let Some(line) = yard.notes_line().await {
+            output::note(&format!("  notes  {line}"));
+        }
     }
     report_recovery(global, &recovered);
 
@@ -154,6 +159,9 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         tracing::info!("connections that are still open are closed");
     }
     yard.close().await;
+    if let Err(error) = home.retract() {
+        tracing::warn!(%error, "the address of this Toolyard could not be taken back");
+    }
     for socket in [home.socket(), home.mcp_socket()] {
         if let Err(error) = home::remove_if_there(&socket) {
             tracing::warn!(socket = %socket.display(), %error, "a socket could not be removed");
