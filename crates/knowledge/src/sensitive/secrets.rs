@@ -77,7 +77,7 @@ fn is_card(number: &str) -> bool {
             (_, doubled) => doubled,
         })
         .sum();
-    matches!(digits.first(), Some(2..=6)) && sum % 10 == 0 && sum > 0
+    matches!(digits.first(), Some(2..=6)) && sum.is_multiple_of(10) && sum > 0
 }
 
 #[cfg(test)]
