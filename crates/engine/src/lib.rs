@@ -45,7 +45,7 @@ pub use hooks::{Hook, HookCall, HookVerdict};
 pub use nested::{NestedAnswer, NestedCalls};
 pub use provider::{
     Blob, Blobs, BoxFuture, CallContext, Failed, Intent, IntentTarget, InverseCall, Output, Prepared, PreviewProvider,
-    Progress, Provider, Reconciled,
+    Progress, Provider, RETRY_AFTER, Reconciled,
 };
 pub use recorder::Recorder;
 pub use store::Store;

@@ -54,7 +54,8 @@ pub(crate) struct StepCall {
     pub(crate) attempt: u32,
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) preview: Option<String>,
-    pub(crate) first_of_step: bool,
+    /// The step came to its end without a call: nothing is looked up under this attempt when the run is resumed or forked.
+    pub(crate) never_ran: bool,
     /// A call made again after a crash keeps its id.
     pub(crate) recovered: Option<CallId>,
     /// Nothing else of its run is under way: its thread has nothing better to do than to see its record to the disk.
@@ -343,7 +344,7 @@ fn record_call(scope: &RunScope, made: &Made<'_>, prepared: Option<&Prepared>) {
         risk: envelope.risk_level,
         category: envelope.category.clone(),
         confirmation_id: envelope.confirmation_id,
-        first_of_step: call.first_of_step,
+        scheduled: true,
         intent: prepared.and_then(|p| p.intent.clone()),
         recovered: call.recovered.is_some(),
     }));

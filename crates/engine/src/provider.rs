@@ -136,6 +136,12 @@ impl Output {
     }
 }
 
+/// The field of a failure's details in which a tool says how many milliseconds to wait before another try.
+pub const RETRY_AFTER: &str = "retryAfterMs";
+
+/// Bytes of a debug message that are kept.
+const MAX_DEBUG_BYTES: usize = 8 << 10;
+
 /// A call that did not work, with whatever it had changed by then.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failed {
@@ -151,6 +157,17 @@ impl Failed {
     /// A failure before anything changed.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Failure::new(code, message).into()
+    }
+
+    /// With more for logs, where there is more to say than the failure's message does. The last 8 KiB are kept.
+    pub fn debug(mut self, text: Option<String>) -> Self {
+        let cut = |text: String| {
+            let from = text.len().saturating_sub(MAX_DEBUG_BYTES);
+            let from = (from..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
+            text[from..].to_owned()
+        };
+        self.debug_message = text.filter(|text| !text.trim().is_empty()).map(cut).or(self.debug_message);
+        self
     }
 }
 

@@ -43,10 +43,10 @@ const TELLING: [&str; 14] = [
     "dsn",
 ];
 /// Beginnings of credentials that their issuers made recognisable.
-const MARKS: [&str; 10] =
+pub const MARKS: [&str; 10] =
     ["sk-", "ghp_", "gho_", "ghs_", "github_pat_", "xoxb-", "xoxp-", "glpat-", "AKIA", "eyJhbGciOi"];
 /// Characters after such a beginning that make it a credential.
-const MIN_MARKED: usize = 12;
+pub const MIN_MARKED: usize = 12;
 
 /// A value that is looked for.
 #[derive(Clone)]

@@ -231,7 +231,7 @@ async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
         Ok(permit) => permit,
         Err(response) => return response,
     };
-    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params), Standing::Approver).await {
+    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params), Standing::Approver, "http").await {
         Ok(accepted) => json_response(StatusCode::OK, &accepted),
         Err(error) => bad_request("invalid_request", error.message),
     }

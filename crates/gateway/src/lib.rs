@@ -36,4 +36,5 @@ pub use bridge::SessionTools;
 pub use hub::{Gateway, Lane, Unanswered, WeakGateway};
 pub use methods::{EventSink, Service};
 pub use models::{ModelView, Shown, ShownTool, Turn};
+pub use rpc::sessions::main_key as main_session_key;
 pub use settings::Settings;

@@ -107,7 +107,8 @@ pub struct ToolResultParts {
     pub step_id: StepId,
     /// The tool's name.
     pub tool: ToolName,
-    /// Which try this was; 0 when the call was never dispatched.
+    /// Which try this was, from 1; of a call that was not dispatched, the try it would have been.
+    #[schemars(range(min = 1))]
     pub attempt: u32,
     /// How it ended.
     pub status: ResultStatus,
@@ -163,6 +164,9 @@ impl ToolResultParts {
         if self.status == ResultStatus::Skipped && self.error.is_none() && self.user_message.is_none() {
             return fail("a skipped result says why, in error or in userMessage");
         }
+        if self.attempt == 0 {
+            return fail("attempt counts from 1");
+        }
         if self.ended_at < self.started_at {
             return fail("endedAt lies before startedAt");
         }
@@ -175,6 +179,12 @@ impl ToolResult {
     pub fn new(parts: ToolResultParts) -> Result<Self, EnvelopeError> {
         parts.check()?;
         Ok(Self(parts))
+    }
+
+    /// The result as a model may see it: what is meant for logs stays in the record.
+    pub fn without_debug_message(mut self) -> Self {
+        self.0.debug_message = None;
+        self
     }
 
     /// Takes the result apart again.

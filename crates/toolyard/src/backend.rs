@@ -40,7 +40,7 @@ impl Backend {
         let yard = Yard::open(resolved, needs)?;
         if others {
             // What was seen before is there at once; what never was is given a while.
-            if tokio::time::timeout(MEET_WITHIN, yard.connect()).await.is_err() {
+            if tokio::time::timeout(MEET_WITHIN, yard.connect().done()).await.is_err() {
                 tracing::info!(
                     "not all upstream servers and plugins have answered; the command goes on without their tools"
                 );

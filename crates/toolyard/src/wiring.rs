@@ -27,6 +27,11 @@ use toolyard_store::{SqliteStore, StoreOptions};
 use toolyard_toolsearch::{StaticMeaning, ToolSearch};
 use toolyard_vault::{Vault, VaultOptions, VaultProvider};
 
+/// How often it is looked whether an indexing job has begun,
+const NOTES_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
+/// and how long, before a server says how its notes stand.
+const NOTES_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// Everything that runs in this process.
 pub struct Yard {
     /// The method table.
@@ -150,7 +155,10 @@ impl Yard {
             config: resolved.config.plugins,
             launcher: ConfinedLauncher::new(),
         });
-        service.extend(Arc::new(crate::plugins::PluginMethods(plugins.clone())));
+        service.extend(Arc::new(crate::plugins::PluginMethods {
+            plugins: plugins.clone(),
+            engine: service.engine().clone(),
+        }));
         Ok(Self {
             service,
             run_files,
@@ -169,15 +177,9 @@ impl Yard {
     }
 
     /// Takes upstream servers and plugins in, in the background.
-    pub fn connect(&self) -> tokio::task::JoinHandle<()> {
+    pub fn connect(&self) -> Connecting {
         let plugins = self.plugins.clone();
-        let servers = self.connect_upstreams();
-        tokio::spawn(async move {
-            plugins.load().await;
-            if let Err(error) = servers.await {
-                tracing::error!(%error, "taking in upstream servers ended unexpectedly");
-            }
-        })
+        Connecting { servers: self.connect_upstreams(), plugins: tokio::spawn(async move { plugins.load().await }) }
     }
 
     fn connect_upstreams(&self) -> tokio::task::JoinHandle<()> {
@@ -236,6 +238,25 @@ impl Yard {
         }
     }
 
+    /// How the notes stand, in a few words, for whoever starts a server. `None` where notes are not indexed.
+    pub async fn notes_line(&self) -> Option<String> {
+        let notes = self.notes.as_ref()?;
+        // The first index is started by the task that looks after the notes, which has just begun.
+        let is_indexing = async {
+            while notes.jobs.active().is_none() {
+                tokio::time::sleep(NOTES_LOOK).await;
+            }
+        };
+        let library = async { notes.library().await.map(|library| library.totals.indexed).ok() };
+        match tokio::time::timeout(NOTES_WAIT, library).await.ok().flatten() {
+            Some(files) => Some(format!("{files} notes are indexed")),
+            None if tokio::time::timeout(NOTES_WAIT, is_indexing).await.is_ok() => {
+                Some("being indexed in the background; `toolyard vault status` shows how far it is".to_owned())
+            }
+            None => Some("not indexed yet; `toolyard vault index` does it".to_owned()),
+        }
+    }
+
     /// Asks the indexing job to stop, if one runs here; the next one goes on where it stopped.
     pub fn cancel_indexing(&self) {
         if let Some(notes) = &self.notes {
@@ -269,6 +290,24 @@ impl Yard {
             && let Err(error) = tokio::task::spawn_blocking(move || files.finish()).await
         {
             tracing::error!(%error, "finishing the run files ended unexpectedly");
+        }
+    }
+}
+
+/// Upstream servers and plugins that are being taken in. It goes on when this is dropped.
+pub struct Connecting {
+    /// Ends when the tools of the plugins that are used are in the catalog.
+    pub plugins: tokio::task::JoinHandle<()>,
+    servers: tokio::task::JoinHandle<()>,
+}
+
+impl Connecting {
+    /// Waits for both.
+    pub async fn done(self) {
+        for (what, task) in [("plugins", self.plugins), ("MCP servers", self.servers)] {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "taking in the {what} ended unexpectedly");
+            }
         }
     }
 }

@@ -222,6 +222,8 @@ impl Plugin {
                     Link::Refused(format!("{why} ({reason}); start Claude Code anew with `toolyard claude start`"));
             }
             None => {
+                // A peer may close without a reason.
+                let reason = if reason.is_empty() { "the connection was closed" } else { reason };
                 self.link = Link::Down(reason.to_owned());
                 out.push(Output::Dial { after_ms: self.backoff.pause() });
             }
@@ -594,5 +596,6 @@ fn reply(call_id: &str, args: &Map<String, Value>) -> Result<OutboundMessage, St
         text: needed("text")?,
         reply_to: text("reply_to")?,
         files,
+        permission: None,
     })
 }

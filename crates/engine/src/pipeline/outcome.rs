@@ -227,6 +227,7 @@ pub(crate) fn valid(mut parts: ToolResultParts) -> ToolResult {
             data_hash: None,
             error: Some(Failure::new(ErrorCode::InternalError, problem.to_string())),
             ended_at: parts.started_at,
+            attempt: parts.attempt.max(1),
             ..parts
         };
     }
@@ -291,6 +292,7 @@ fn finish_refusal(
         step_id: call.step_id.clone(),
         tool,
         attempt: call.attempt,
+        never_ran: call.never_ran,
         index,
         args,
         outcome,

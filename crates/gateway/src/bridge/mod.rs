@@ -253,9 +253,11 @@ impl Gateway {
             if kept.is_ok() {
                 let payload = json!({
                     "sessionKey": session, "seq": seq, "chatId": message.chat_id, "text": message.text,
-                    "replyTo": message.reply_to, "files": message.files, "ts": Timestamp::now().as_millisecond(),
+                    "replyTo": message.reply_to, "files": message.files, "requestId": message.permission,
+                    "ts": Timestamp::now().as_millisecond(),
                 });
-                self.tell("bridge.outbound", &payload, "operator.read");
+                let scope = if message.permission.is_some() { "operator.approvals" } else { "operator.read" };
+                self.tell("bridge.outbound", &payload, scope);
             }
             let kept = kept.map_err(|error| format!("the message could not be kept, and was not sent: {error}"));
             self.with_bridge(|hub| ((), hub.said(&session, seq, kept)));

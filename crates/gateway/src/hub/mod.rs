@@ -123,6 +123,9 @@ impl Gateway {
             stop,
         });
         let gateway = Self { inner };
+        if let Err(error) = crate::rpc::sessions::ensure_main(gateway.service().engine().store()) {
+            tracing::error!(%error, "the main session cannot be made");
+        }
         gateway.restore_bridge();
         gateway.start_telling();
         gateway

@@ -156,7 +156,7 @@ impl Service {
         };
         authority::decide(&caller, &known.demand)?;
         match method {
-            "status" => Ok(self.status()),
+            "status" => self.status(params["full"] == true).await,
             "tools.list" => self.tools_list(&caller, read(params)?),
             "tools.describe" => self.tools_describe(&caller, read(params)?),
             "tools.call" => self.tools_call(caller, read(params)?, events).await,
@@ -181,14 +181,22 @@ impl Service {
         }
     }
 
-    fn status(&self) -> Value {
+    /// What this process is. In full, with what takes a look at the store.
+    async fn status(&self, full: bool) -> Result<Value, Failure> {
         let mut status = self.inner.info.clone();
         status.insert("uptimeMs".to_owned(), self.uptime_ms().into());
         status.insert("tools".to_owned(), self.engine().tools().snapshot.len().into());
         status.insert("registryVersion".to_owned(), self.engine().tools().snapshot.version().into());
         status.insert("activeRuns".to_owned(), self.engine().active_runs().len().into());
         status.insert("publicKey".to_owned(), self.inner.verifier.to_text().into());
-        Value::Object(status)
+        if full {
+            let store = self.engine().store().clone();
+            let looked = tokio::task::spawn_blocking(move || crate::rpc::sessions::in_use(&store)).await;
+            let key = looked.map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))??;
+            status.insert("sessionKey".to_owned(), key.into());
+            status.insert("openQuestions".to_owned(), self.engine().approvals().pending().len().into());
+        }
+        Ok(Value::Object(status))
     }
 
     async fn devices_approve(&self, caller: &Caller, params: IdParams) -> Result<Value, Failure> {

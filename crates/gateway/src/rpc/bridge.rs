@@ -7,6 +7,7 @@ use crate::{
     ws::params::{Field, Kind, check, count, text, texts},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use toolyard_bridge::{
     frames::{Behavior, InboundMessage},
@@ -24,7 +25,9 @@ pub(super) async fn answer(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
     match ask.method {
         "bridge.open" => open(ask, params).await,
         "bridge.close" => close(ask, params).await,
-        "bridge.inbound" => receive(ask.gateway, ask.method, params, standing(ask.connection)).await,
+        "bridge.inbound" => {
+            receive(ask.gateway, ask.method, params, standing(ask.connection), &ask.connection.principal).await
+        }
         "bridge.outbound" => outbound(ask, params),
         "bridge.permission.reply" => reply(ask, params),
         _ => status(ask, params),
@@ -46,6 +49,8 @@ const OPEN: &[Field] = &[
     Field::optional("agentId", Kind::Text),
     Field::optional("sourceChannel", Kind::TextUpTo(200)),
     Field::optional("chatId", Kind::TextUpTo(200)),
+    Field::optional("user", Kind::TextUpTo(200)),
+    Field::optional("claudeSession", Kind::TextUpTo(64)),
     Field::optional("allowedSenders", Kind::Texts),
     Field::optional("command", Kind::TextUpTo(4096)),
 ];
@@ -61,6 +66,7 @@ async fn open(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
     if gateway.see_bridge(|hub| hub.len() >= MAX_SESSIONS && !hub.is_open(&key.full)) {
         return Err(RpcError::invalid(format!("{MAX_SESSIONS} sessions are open; close some with bridge.close")));
     }
+    let claude_session = claude_session(text(&params, "claudeSession"))?;
     // One at a time: the senders of an open session are read here and written below.
     let _one = gateway.inner.bridge.opening.lock().await;
     let allowed_senders = senders(ask, &key.full, texts(&params, "allowedSenders"))?;
@@ -72,9 +78,8 @@ async fn open(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
     secret[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
     secret[16..].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
     let token = BASE64URL.encode(secret);
-    let claude_session = uuid::Uuid::new_v4().to_string();
     let mut meta = Map::from_iter([("agent_id".to_owned(), Value::from(key.agent.clone()))]);
-    for (name, field) in [("source_channel", "sourceChannel"), ("chat_id", "chatId")] {
+    for (name, field) in [("source_channel", "sourceChannel"), ("chat_id", "chatId"), ("user", "user")] {
         if let Some(value) = text(&params, field) {
             meta.insert(name.to_owned(), value.into());
         }
@@ -97,6 +102,16 @@ async fn open(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
         "ok": true, "sessionKey": key.full, "claudeSession": claude_session, "server": SERVER, "env": env,
         "mcpConfig": {"mcpServers": {SERVER: server}},
     }))
+}
+
+/// The UUID that Claude Code is started with: the caller's, or a new one.
+fn claude_session(named: Option<&str>) -> Result<String, RpcError> {
+    match named {
+        None => Ok(uuid::Uuid::new_v4().to_string()),
+        Some(text) => uuid::Uuid::parse_str(text)
+            .map(|uuid| uuid.to_string())
+            .map_err(|_| RpcError::invalid("claudeSession must be a UUID: it is what `claude --session-id` takes")),
+    }
 }
 
 /// Who may answer a session's questions in words. Only an approver decides that: anybody else opens a new session with
@@ -145,6 +160,7 @@ pub(crate) async fn receive(
     method: &str,
     params: Option<Value>,
     from: Standing,
+    principal: &str,
 ) -> Result<Value, RpcError> {
     let mut params = check(method, params, INBOUND)?;
     let key = key(&params)?;
@@ -155,6 +171,7 @@ pub(crate) async fn receive(
     let content = text(&params, "content").unwrap_or_default().to_owned();
     check_message(&content, &meta).map_err(|why| RpcError::invalid(format!("invalid {method} params: {why}")))?;
     let request_id = format!("msg_{}", uuid::Uuid::now_v7().simple());
+    let meta = complete(meta, gateway.see_bridge(|hub| hub.session_meta(&key.full)), &request_id, principal);
     let message = InboundMessage { request_id: request_id.clone(), content, meta };
     let (accepted, kept) = gateway.with_bridge_kept(|hub| match hub.inbound(&key.full, message, from) {
         Ok((accepted, actions)) => (Some(accepted), actions),
@@ -170,6 +187,25 @@ pub(crate) async fn receive(
         }
         Some(Accepted::Verdict(permitted)) => verdict(permitted),
     }
+}
+
+/// Adds to a message's description what the session and the gateway know and the caller did not say. `user_id` is never
+/// added: it decides whose answers to permission questions count.
+fn complete(mut meta: Map<String, Value>, known: Map<String, Value>, id: &str, principal: &str) -> Map<String, Value> {
+    let mut known = known;
+    let facts = [
+        ("chat_id", known.remove("chat_id")),
+        ("source_channel", known.remove("source_channel")),
+        ("user", Some(known.remove("user").unwrap_or_else(|| principal.into()))),
+        ("message_id", Some(id.into())),
+        ("ts", Some(Timestamp::now().to_string().into())),
+    ];
+    for (key, value) in facts {
+        if let (Some(value), false) = (value, meta.contains_key(key)) {
+            meta.insert(key.to_owned(), value);
+        }
+    }
+    meta
 }
 
 /// What became of an answer in words.
@@ -194,10 +230,16 @@ fn outbound(ask: &Ask<'_>, params: Option<Value>) -> Result<Value, RpcError> {
     let params = check(ask.method, params, OUTBOUND)?;
     let key = key(&params)?;
     let after = count(&params, "after").unwrap_or_default();
-    let said = ask.gateway.see_bridge(|hub| hub.said_after(&key.full, after)).ok_or_else(|| not_open(&key.full))?;
+    let to = standing(ask.connection);
+    let said = ask.gateway.see_bridge(|hub| hub.said_after(&key.full, after, to)).ok_or_else(|| not_open(&key.full))?;
     let messages: Vec<Value> = said
         .into_iter()
-        .map(|(seq, m)| json!({"seq": seq, "chatId": m.chat_id, "text": m.text, "replyTo": m.reply_to, "files": m.files}))
+        .map(|(seq, m)| {
+            json!({
+                "seq": seq, "chatId": m.chat_id, "text": m.text, "replyTo": m.reply_to, "files": m.files,
+                "requestId": m.permission,
+            })
+        })
         .collect();
     Ok(json!({"sessionKey": key.full, "messages": messages}))
 }

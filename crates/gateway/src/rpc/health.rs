@@ -1,5 +1,5 @@
 //! `health`, `status` and `system-presence`: how this gateway is, in the shapes clients know. What those shapes have a
-//! place for and this program has not (channels, heartbeats, models) is left out.
+//! place for and this program has not (channels, models) is left out.
 
 use super::{Ask, RpcError, blocking, sessions};
 use crate::{
@@ -148,9 +148,19 @@ pub(super) async fn status(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
         })
         .collect();
     let (count, recent) = newest(None);
-    // Nobody wakes an agent up here: all agents are known, none has a heartbeat.
-    let heartbeats: Vec<Value> =
-        by_agent.iter().map(|agent| json!({"agentId": agent["agentId"], "enabled": false})).collect();
+    // The heartbeat is the gateway's tick, which goes to every connection: it belongs to the default agent. Nothing wakes
+    // the other agents up.
+    let every_ms = gateway.settings().tick.as_millis() as u64;
+    let heartbeats: Vec<Value> = by_agent
+        .iter()
+        .map(|agent| match agent["agentId"] == sessions::DEFAULT_AGENT {
+            true => json!({
+                "agentId": agent["agentId"], "enabled": true, "every": format!("{}s", every_ms.div_ceil(1000)),
+                "everyMs": every_ms,
+            }),
+            false => json!({"agentId": agent["agentId"], "enabled": false}),
+        })
+        .collect();
     let tools = service.engine().tools();
     let active = service.engine().active_runs().len();
     let store = service.engine().store().clone();
@@ -158,6 +168,7 @@ pub(super) async fn status(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
         blocking(move || Ok((sessions::open_runs(&store)?, sessions::current(&store, &sessions)?))).await?;
     let mut status = json!({
         "runtimeVersion": env!("CARGO_PKG_VERSION"),
+        "mainHeartbeatEnabled": true,
         "heartbeat": {"defaultAgentId": sessions::DEFAULT_AGENT, "agents": heartbeats},
         "tasks": {"active": active, "byStatus": waiting},
         "sessions": {"paths": [path], "count": count, "defaults": {"model": null, "contextTokens": null},
@@ -169,7 +180,7 @@ pub(super) async fn status(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
         "uptimeMs": service.uptime_ms(),
         "pid": std::process::id(),
     });
-    // For scripts, which must not make keys up: absent where there is no session yet.
+    // For scripts, which must not make keys up. Absent where every session is archived.
     if let Some(key) = current {
         status["sessionKey"] = key.into();
     }

@@ -26,14 +26,8 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use toolyard_engine::{
-    authority::{Demand, Effect, Refusal, Scope},
-    redact::redactor,
-};
+use toolyard_engine::{authority::Refusal, redact::redactor};
 use toolyard_protocol::{ErrorCode, Failure};
-
-/// What a method demands that is not there.
-const UNKNOWN: Demand = Demand::new(Some(Scope::Admin), Effect::None);
 
 /// Everything that is sent without being asked for.
 pub(crate) const EVENTS: &[&str] = &[
@@ -85,15 +79,14 @@ pub(crate) async fn dispatch(
     request: Request,
 ) -> (&'static str, Result<Payload, RpcError>) {
     let known = registry::find(&request.method).filter(|method| method.is_on_gateway());
-    // A method that is not there is guarded like one for administrators, so that probing tells nothing.
-    let demand = known.map_or(UNKNOWN, |method| method.demand);
-    if let Err(refusal) = connection.may(&demand) {
-        return (known.map_or("unknown", |m| m.name), Err(refusal.into()));
-    }
+    // Which methods there are is documented, and `hello` lists them: whoever misspells one is told so, whatever their scopes.
     let Some(method) = known else {
         let shown: String = request.method.chars().take(80).collect();
         return ("unknown", Err(RpcError::invalid(format!("unknown method: {shown}"))));
     };
+    if let Err(refusal) = connection.may(&method.demand) {
+        return (method.name, Err(refusal.into()));
+    }
     if request.expected_profile_id.is_some() {
         let error = RpcError::invalid("expected profile does not match")
             .details(json!({"reason": "EXPECTED_PROFILE_MISMATCH", "execution": "not_started"}));

@@ -18,6 +18,8 @@ use toolyard_protocol::RunStatus;
 const SPACE: &str = "sessions";
 /// The agent that is meant when none is named.
 pub(crate) const DEFAULT_AGENT: &str = "main";
+/// The name of the session that is there from the start.
+const MAIN: &str = "main";
 /// Runs that are counted for `status`.
 const MAX_OPEN_RUNS: usize = 10_000;
 /// Runs among which the session in use is looked for.
@@ -52,6 +54,26 @@ pub(super) struct Session {
     pinned: bool,
 }
 
+impl Session {
+    fn new(key: String, agent_id: String) -> Self {
+        let now = Timestamp::now().as_millisecond();
+        Self {
+            key,
+            session_id: uuid::Uuid::new_v4().to_string(),
+            agent_id,
+            lifecycle_revision: uuid::Uuid::new_v4().to_string(),
+            created_at: now,
+            updated_at: now,
+            created_via: "operator".to_owned(),
+            label: None,
+            display_name: None,
+            category: None,
+            archived: false,
+            pinned: false,
+        }
+    }
+}
+
 /// A session key with its agent: `main` stands for `agent:main:main`, `x` for `agent:main:x`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -83,6 +105,22 @@ impl Key {
             }
         }
     }
+}
+
+/// The session that every gateway has from the start: `agent:main:main`, or `main` for short.
+pub fn main_key() -> String {
+    format!("agent:{DEFAULT_AGENT}:{MAIN}")
+}
+
+/// Makes the main session if it is not there. May block; for the gateway's start.
+pub(crate) fn ensure_main(store: &Arc<dyn Store>) -> Result<(), StoreError> {
+    let key = main_key();
+    if load(store, &key)?.is_some() {
+        return Ok(());
+    }
+    let session = Session { created_via: "gateway".to_owned(), ..Session::new(key.clone(), DEFAULT_AGENT.to_owned()) };
+    let bytes = serde_json::to_vec(&session).map_err(|e| StoreError(e.to_string()))?;
+    store.put(SPACE, &key, bytes, None).map(drop)
 }
 
 /// Whether policy knows an agent.
@@ -148,6 +186,11 @@ pub(super) fn recent(sessions: &[Session], agent: Option<&str>, most: usize) -> 
         .map(|s| json!({"key": s.key, "updatedAt": s.updated_at, "age": (now - s.updated_at).max(0)}))
         .collect();
     (own().count(), shown)
+}
+
+/// The key of the session in use; the main one where none was used. May block.
+pub(crate) fn in_use(store: &Arc<dyn Store>) -> Result<String, StoreError> {
+    Ok(current(store, &all(store)?)?.unwrap_or_else(main_key))
 }
 
 /// The key of the session that is in use: the one that was called in or changed last. None where there is no session.
@@ -216,21 +259,13 @@ pub(super) async fn create(ask: &Ask<'_>, params: Option<Value>) -> Result<Value
             return Err(RpcError::invalid(format!("there are {MAX_SESSIONS} sessions; delete some first")));
         }
         None => {
-            let now = Timestamp::now().as_millisecond();
             let own = |name: &str| text(&params, name).map(str::to_owned);
             let session = Session {
-                key: key.full,
                 session_id: new_id,
-                agent_id: key.agent,
-                lifecycle_revision: uuid::Uuid::new_v4().to_string(),
-                created_at: now,
-                updated_at: now,
-                created_via: "operator".to_owned(),
                 label: own("label"),
                 display_name: own("displayName"),
                 category: own("category"),
-                archived: false,
-                pinned: false,
+                ..Session::new(key.full, key.agent)
             };
             save(ask.gateway, &session).await?;
             session

@@ -8,7 +8,10 @@ use crate::{
 use serde_json::{Value, json};
 use std::{process::ExitCode, time::Duration};
 use toolyard_engine::redact::redactor;
-use toolyard_gateway::client::{self, Client, Connect, Credential, Identity};
+use toolyard_gateway::{
+    client::{self, Client, Connect, Credential, Identity},
+    local,
+};
 use toolyard_protocol::{ErrorCode, Failure};
 
 pub(super) async fn run(global: &Global, command: GatewayCommand) -> Outcome {
@@ -18,14 +21,29 @@ pub(super) async fn run(global: &Global, command: GatewayCommand) -> Outcome {
     }
 }
 
-fn connect(global: &Global, target: &GatewayTarget, scopes: Vec<String>, mode: &str) -> Result<Connect, Failure> {
-    let resolved = config::resolve(global)?;
+/// Where the Toolyard of this home listens. Whoever else listens on the usual port is not asked.
+async fn own_address(resolved: &config::Resolved) -> Result<String, Failure> {
+    let home = &resolved.home;
+    if local::Client::connect(&home.socket()).await?.is_none() {
+        let why = format!("no Toolyard runs for the home {}", home.path().display());
+        return Err(Failure::new(ErrorCode::Unavailable, why).suggest(format!(
+            "Start one with `toolyard --home {} up`, or name another gateway with --url.",
+            home.path().display()
+        )));
+    }
     let gateway = &resolved.config.gateway;
     let scheme = if gateway.tls.cert_file.is_some() { "wss" } else { "ws" };
-    let url = target
-        .url
-        .clone()
-        .unwrap_or_else(|| format!("{scheme}://{}", std::net::SocketAddr::new(gateway.host, gateway.port)));
+    let configured = || format!("{scheme}://{}", std::net::SocketAddr::new(gateway.host, gateway.port));
+    Ok(home.announced().map_or_else(configured, |instance| instance.url))
+}
+
+async fn connect(global: &Global, target: &GatewayTarget, scopes: Vec<String>, mode: &str) -> Result<Connect, Failure> {
+    let resolved = config::resolve(global)?;
+    let gateway = &resolved.config.gateway;
+    let url = match &target.url {
+        Some(url) => url.clone(),
+        None => own_address(&resolved).await?,
+    };
     // `http` is what `toolyard up` prints; both mean the same place.
     let url = url.replacen("http://", "ws://", 1).replacen("https://", "wss://", 1);
     let trouble = |e: anyhow::Error| Failure::new(ErrorCode::UsageError, format!("{e:#}"));
@@ -82,7 +100,7 @@ pub(super) async fn ask_as(
 ) -> Result<Result<Value, Value>, Failure> {
     let mut scopes = client::scopes_for(method);
     scopes.extend(more.iter().map(|scope| (*scope).to_owned()));
-    let connect = connect(global, target, scopes, "cli")?;
+    let connect = connect(global, target, scopes, "cli").await?;
     let mut gateway = Client::connect(&connect).await?;
     remember(global, &connect, &gateway.hello)?;
     let answer = gateway.call(method, params).await;
@@ -113,7 +131,7 @@ async fn call(global: &Global, method: &str, params: &str, target: &GatewayTarge
 }
 
 async fn probe(global: &Global, target: &GatewayTarget) -> Outcome {
-    let connect = connect(global, target, vec!["operator.read".to_owned()], "probe")?;
+    let connect = connect(global, target, vec!["operator.read".to_owned()], "probe").await?;
     let found = client::probe(&connect).await?;
     let ok = found["ok"] == true;
     if global.json {

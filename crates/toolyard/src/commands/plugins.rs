@@ -9,12 +9,13 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use toolyard_plugins::SCHEMES;
 
 pub(super) async fn run(global: &Global, command: PluginsCommand) -> Outcome {
     let mut backend = Backend::open(global, Needs::Store).await?;
     // A folder or file is meant from here, whoever does the work.
     let full = |source: &str| match std::path::absolute(source) {
-        Ok(path) if !source.starts_with("npm:") && !source.starts_with("git:") => path.display().to_string(),
+        Ok(path) if !SCHEMES.iter().any(|scheme| source.starts_with(scheme)) => path.display().to_string(),
         _ => source.to_owned(),
     };
     let (method, params) = match &command {
@@ -54,6 +55,7 @@ fn print(command: &PluginsCommand, answer: &Value) {
             }
         }
         PluginsCommand::Info { .. } => details(answer),
+        PluginsCommand::Install { .. } if answer.get("builtIn").is_some() => built_in(answer),
         PluginsCommand::Install { .. } | PluginsCommand::Update { .. } => {
             line(&answer["plugin"]);
             for word in answer["notGranted"].as_array().into_iter().flatten() {
@@ -85,6 +87,18 @@ fn line(plugin: &Value) {
     }
     for left in plugin["leftOut"].as_array().into_iter().flatten() {
         output::data(&format!("  left out: {}: {}", text(left, "tool"), text(left, "reason")));
+    }
+}
+
+/// What is part of Toolyard already.
+fn built_in(answer: &Value) {
+    let status = text(answer, "status");
+    let paint = Paint::stdout();
+    let shown = if status == "healthy" { paint.green(status) } else { paint.yellow(status) };
+    let tools: Vec<&str> = answer["tools"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    output::data(&format!("{:<24} part of Toolyard, {shown}: {}", text(answer, "builtIn"), tools.join(", ")));
+    for step in answer["next"].as_array().into_iter().flatten() {
+        output::note(&format!("  next: {}", step.as_str().unwrap_or_default()));
     }
 }
 

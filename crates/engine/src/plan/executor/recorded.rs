@@ -59,6 +59,7 @@ impl Executor {
             step_id: key.0.clone(),
             tool: parts.tool.clone(),
             attempt: parts.attempt,
+            never_ran: false,
             index: key.1,
             args: None,
             outcome: OutcomeRecord {
@@ -107,8 +108,7 @@ impl Executor {
 
     /// In a replay, what the record does not have did not happen.
     fn beyond_record(&self, compiled: &CompiledStep, attempt: u32) -> Settled {
-        let mut call = self.step_call(compiled, None, attempt, Map::new());
-        call.first_of_step = false;
+        let call = self.step_call(compiled, None, attempt, Map::new());
         pipeline::skip(&self.engine, &self.scope, &call, "The record ends before this call".to_owned())
     }
 
