@@ -95,6 +95,7 @@ sbom: tools-needed ## write a software bill of materials (CycloneDX JSON) beside
 	@echo "$$CARGO_TARGET_DIR/toolyard.cdx.json"
 
 unit: test-tools unit-index ## unit, property, contract and scenario tests
+	python3 scripts/test_run_tests.py
 	$(RUN_TESTS) $(FAST) --locked
 	$(CARGO) test -q $(FAST) --doc --locked
 	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" $(CARGO) test $(FAST) --locked --test scenarios -- notes --include-ignored --skip crash --skip object_store
