@@ -82,6 +82,12 @@ impl Home {
         self.0.join("vault")
     }
 
+    /// What walls hide even where a program is granted a folder above it: keys and tokens, the configuration, and the
+    /// plugins with their grants.
+    pub fn hidden_from_programs(&self) -> [PathBuf; 3] {
+        [self.state(), self.config(), self.plugins()]
+    }
+
     /// Makes the folders, private to the user.
     pub fn create(&self) -> Result<()> {
         for dir in [self.0.clone(), self.state(), self.locks()] {
