@@ -217,7 +217,7 @@ async fn bridge_socket(gateway: Gateway, request: Admitted) -> Response {
     bridge::accept(&gateway, request)
 }
 
-/// A message for Claude, as `bridge.inbound` takes it. A bearer is the owner, who may pass on verdicts as well.
+/// A message for Claude, as `bridge.inbound` takes it. Agents come in by this door, so no message counts as a verdict.
 async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
     let received = match request.read(&gateway).await {
         Ok(received) => received,
@@ -231,7 +231,7 @@ async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
         Ok(permit) => permit,
         Err(response) => return response,
     };
-    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params), Standing::Approver).await {
+    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params), Standing::Messenger).await {
         Ok(accepted) => json_response(StatusCode::OK, &accepted),
         Err(error) => bad_request("invalid_request", error.message),
     }
