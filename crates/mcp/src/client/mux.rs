@@ -245,12 +245,13 @@ impl From<LinkError> for RpcError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     struct Silent;
 
     impl Inbox for Silent {
-        fn notified(&self, _: &str, _: Map<String, Value>) {}
-        fn asked<'a>(&'a self, _: &'a str, _: Map<String, Value>) -> BoxFuture<'a, Result<Value, RpcError>> {
+        fn notified(&self, _: &str, _: Payload) {}
+        fn asked<'a>(&'a self, _: &'a str, _: Payload) -> BoxFuture<'a, Result<Value, RpcError>> {
             Box::pin(std::future::pending())
         }
     }
