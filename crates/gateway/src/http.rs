@@ -217,7 +217,7 @@ async fn bridge_socket(gateway: Gateway, request: Admitted) -> Response {
     bridge::accept(&gateway, request)
 }
 
-/// A message for Claude, as `bridge.inbound` takes it. A bearer is the owner, who may pass on verdicts as well.
+/// A message for Claude, as `bridge.inbound` takes it. Agents come in by this door, so no message counts as a verdict.
 async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
     let received = match request.read(&gateway).await {
         Ok(received) => received,
@@ -231,7 +231,11 @@ async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
         Ok(permit) => permit,
         Err(response) => return response,
     };
+<<<<<<< HEAD
     match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params), Standing::Approver, "http").await {
+=======
+    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params), Standing::Messenger).await {
+>>>>>>> w-sec
         Ok(accepted) => json_response(StatusCode::OK, &accepted),
         Err(error) => bad_request("invalid_request", error.message),
     }

@@ -73,6 +73,7 @@ impl Yard {
     /// Opens what the configuration says.
     pub fn open(resolved: Resolved, needs: Needs) -> Result<Self, Failure> {
         let home = resolved.home.clone();
+        toolyard_sandbox::launch::hide(home.hidden_from_programs());
         let broken = |e: anyhow::Error| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}"));
         let (store, signer): (Arc<dyn Store>, _) = if needs == Needs::Store {
             home.create().map_err(broken)?;

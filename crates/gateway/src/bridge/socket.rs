@@ -5,7 +5,7 @@ use crate::{
     admission::{Admitted, seats::Seat},
     hub::{Gateway, lock},
     settings::{MAX_UNPROVEN_CONTROL_FRAMES, WRITE_STALL},
-    ws::{connection::hang_up, heard::Heard, upgrade},
+    ws::{connection::hang_up, control_frames::ControlFrames, heard::Heard, upgrade},
 };
 use axum::{http::StatusCode, response::Response};
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
@@ -143,13 +143,14 @@ async fn read(
     gateway: &Gateway,
     id: ConnectionId,
 ) -> End {
+    let mut control_frames = ControlFrames::new();
     loop {
         match stream.next().await {
             Some(Ok(message)) => {
                 if let Some(text) = message.as_text() {
                     let now = gateway.inner.bridge.now();
                     gateway.with_bridge(|hub| ((), hub.text(id, text, now)));
-                } else if message.is_close() {
+                } else if message.is_close() || !control_frames.take() {
                     return None;
                 }
             }

@@ -4,6 +4,7 @@
 //! and a client that goes away does not take its work with it.
 
 use super::{
+    control_frames::ControlFrames,
     frame::{self, BadFrame, EventBody, Payload, RpcError},
     handshake,
     heard::Heard,
@@ -173,7 +174,7 @@ async fn read(
     gateway: &Gateway,
     connection: &Arc<Connection>,
 ) -> End {
-    let (mut wrong_role, mut in_a_row) = (0, 0u32);
+    let (mut wrong_role, mut in_a_row, mut control_frames) = (0, 0u32, ControlFrames::new());
     while let Some(message) = stream.next().await {
         // A client that sends very much at once gets its answers meanwhile.
         in_a_row = in_a_row.wrapping_add(1);
@@ -205,6 +206,8 @@ async fn read(
             }
         } else if message.is_close() {
             return End::Gone;
+        } else if !control_frames.take() {
+            return End::Close(1008, "too many control frames".to_owned());
         }
     }
     End::Gone

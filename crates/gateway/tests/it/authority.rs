@@ -3,7 +3,7 @@
 use crate::{
     bench_tools,
     devices::{Signing, connect},
-    harness::{DEAD_PID, Server, TOKEN, Ws},
+    harness::{DEAD_PID, Server, TOKEN, Ws, connect_params},
 };
 use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc};
@@ -249,6 +249,37 @@ async fn no_credential_without_the_scope_for_it_comes_to_a_consent() {
     assert_eq!(shown["payload"]["calls"], json!([]), "the plan that nobody approved did not run: {shown}");
 }
 
+/// Whether the authority refused a request, rather than the method its parameters.
+fn is_refusal(answer: &Result<Value, toolyard_protocol::Failure>) -> bool {
+    let codes = ["MISSING_SCOPE", "PERSON_REQUIRED", "UNDECLARED_POWER", "HOST_PATH_DENIED"];
+    let details = answer.as_ref().err().and_then(|failure| failure.details.as_ref());
+    details.and_then(|d| d.get("code")).and_then(Value::as_str).is_some_and(|code| codes.contains(&code))
+}
+
+#[tokio::test]
+async fn a_node_calls_the_methods_of_nodes_alone_and_nobody_else_calls_them() {
+    let server = Server::start().await;
+    let mut node = server.open().await;
+    let mut params = connect_params(&[], &[]);
+    (params["role"], params["client"]["mode"]) = ("node".into(), "node".into());
+    assert_eq!(node.connect(params).await["ok"], true);
+    let mut admin = server.client(&["operator.admin"], &[]).await;
+    let of_nodes = |method: &&registry::Method| method.role == registry::Role::Node;
+    for method in registry::METHODS.iter().filter(of_nodes) {
+        assert_eq!(admin.call(method.name, json!({})).await["ok"], false, "{} by an operator", method.name);
+    }
+    for method in registry::METHODS.iter().filter(|method| method.is_on_gateway() && !of_nodes(method)) {
+        // A connection is closed after some wrong calls; each method is tried on one that is new.
+        let mut node = server.open().await;
+        let mut params = connect_params(&["operator.admin"], &[]);
+        (params["role"], params["client"]["mode"]) = ("node".into(), "node".into());
+        node.connect(params).await;
+        let answer = node.call(method.name, json!({})).await;
+        let is_open = method.demand.scope.is_none() && method.demand.effect == Effect::None;
+        assert!(answer["ok"] == false || is_open, "{} by a node: {answer}", method.name);
+    }
+}
+
 #[tokio::test]
 async fn a_local_method_is_decided_by_the_same_table() {
     let server = Server::start().await;
@@ -257,9 +288,23 @@ async fn a_local_method_is_decided_by_the_same_table() {
         for scopes in SETS {
             let caller = agent(scopes);
             let answer = service.call(Arc::new(caller.clone()), method.name, json!({}), None).await;
-            if let Err(refusal) = authority::decide(&caller, &method.demand) {
-                let failure = answer.expect_err(method.name);
-                assert_eq!(failure.message, refusal.message(), "{} {scopes:?}", method.name);
+            match authority::decide(&caller, &method.demand) {
+                Err(refusal) => {
+                    let failure = answer.expect_err(method.name);
+                    assert_eq!(failure.message, refusal.message(), "{} {scopes:?}", method.name);
+                }
+                Ok(()) => assert!(!is_refusal(&answer), "{} {scopes:?}: {answer:?}", method.name),
+            }
+        }
+        // The person at this machine is refused nothing for want of a scope.
+        let answer = service.call(Arc::new(Caller::cli("ada")), method.name, json!({}), None).await;
+        assert!(!is_refusal(&answer), "{}: {answer:?}", method.name);
+        // A script that a person started uses no power of that person, and neither does any other door of agents.
+        for door in [Door::Http, Door::Mcp, Door::Bridge, Door::Script, Door::Internal] {
+            let caller = Caller { door, is_person: false, ..Caller::cli("ada") };
+            if authority::decide(&caller, &method.demand).is_err() {
+                let answer = service.call(Arc::new(caller), method.name, json!({}), None).await;
+                assert!(is_refusal(&answer), "{} {door:?}: {answer:?}", method.name);
             }
         }
     }

@@ -16,6 +16,7 @@ mod offers;
 mod old_sse;
 mod pins;
 mod pipe;
+mod questions;
 mod sse;
 mod status;
 mod terms;

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use toolyard_engine::redact::redactor;
 use toolyard_gateway::local::Client;
 use toolyard_protocol::ErrorCode;
+use toolyard_sandbox::launch::{Walls, hide, is_hidden};
 
 struct Finding {
     what: &'static str,
@@ -124,7 +125,8 @@ pub(super) async fn run(global: &Global) -> Outcome {
 
 /// The walls that this kernel has, those it lacks, and what runs without any.
 fn wall_findings(resolved: &config::Resolved) -> Vec<(&'static str, Result<String, String>)> {
-    let walls = toolyard_sandbox::launch::Walls::here();
+    hide(resolved.home.hidden_from_programs());
+    let walls = Walls::here();
     let mut findings = vec![("walls", if walls.suffice() { Ok(walls.summary()) } else { Err(walls.summary()) })];
     for missing in &walls.missing {
         findings.push(("missing wall", Ok(format!("{}: {}", missing.wall, missing.consequence))));
@@ -134,8 +136,8 @@ fn wall_findings(resolved: &config::Resolved) -> Vec<(&'static str, Result<Strin
     }
     for (name, server) in resolved.config.mcp.servers.iter().filter(|(_, server)| server.enabled) {
         let grants = server.confinement().into_iter().flat_map(|walls| walls.read.iter().chain(&walls.write));
-        for path in grants.map(|path| config::expand(path)).filter(|path| resolved.home.path().starts_with(path)) {
-            let what = format!("{name}: {} is granted, and Toolyard's own keys lie below it", path.display());
+        for path in grants.map(|path| config::expand(path)).filter(|path| is_hidden(path)) {
+            let what = format!("{name}: {} is granted, and belongs to Toolyard's own keys", path.display());
             findings.push(("mcp servers", Err(what)));
         }
         if server.command.is_some() && server.sandbox.is_none() {
