@@ -39,20 +39,33 @@ pub trait Blobs: Send + Sync {
 #[derive(Clone)]
 pub struct Progress(Arc<ProgressSink>);
 
-type ProgressSink = dyn Fn(String, Option<Map<String, Value>>) + Send + Sync;
+type ProgressSink = dyn Fn(ProgressKind, String, Option<Map<String, Value>>) + Send + Sync;
+
+/// Whether a report stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgressKind {
+    /// For who watches now.
+    Passing,
+    /// Part of the run's record as well.
+    Kept,
+}
 
 impl Progress {
     /// Wraps whatever takes the reports.
-    pub fn new(sink: impl Fn(String, Option<Map<String, Value>>) + Send + Sync + 'static) -> Self {
+    pub fn new(sink: impl Fn(ProgressKind, String, Option<Map<String, Value>>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(sink))
     }
     /// For calls nobody watches.
     pub fn none() -> Self {
-        Self::new(|_, _| {})
+        Self::new(|_, _, _| {})
     }
     /// Reports how far the work is.
     pub fn report(&self, message: impl Into<String>, payload: Option<Map<String, Value>>) {
-        (self.0)(message.into(), payload);
+        (self.0)(ProgressKind::Passing, message.into(), payload);
+    }
+    /// Reports what was done, for the run's record.
+    pub fn keep(&self, message: impl Into<String>, payload: Map<String, Value>) {
+        (self.0)(ProgressKind::Kept, message.into(), Some(payload));
     }
 }
 
@@ -133,6 +146,19 @@ impl Output {
     /// Data without effects.
     pub fn data(data: Map<String, Value>) -> Self {
         Self { data, ..Self::default() }
+    }
+
+    /// Data from a type of the tool's own.
+    ///
+    /// # Errors
+    /// A type that is not written as a JSON object: a defect of the tool.
+    pub fn of<T: Serialize>(data: &T) -> Result<Self, Failure> {
+        let problem = match serde_json::to_value(data) {
+            Ok(Value::Object(data)) => return Ok(Self::data(data)),
+            Ok(_) => "the output is not an object".to_owned(),
+            Err(error) => format!("the output cannot be written: {error}"),
+        };
+        Err(Failure::new(ErrorCode::InternalError, problem).retryable(false))
     }
 }
 

@@ -546,7 +546,12 @@ impl Knowledge {
         let info = self.index.rollback().await.map_err(|error| Problem::of_index(&error))?;
         self.jobs.went_back_to(info.completed_at);
         self.noted(|noted| noted.broken = None);
-        let _ = self.refresh().await;
+        if let Err(problem) = self.refresh().await {
+            tracing::warn!(
+                problem = problem.message,
+                "the version of the index that was gone back to could not be loaded"
+            );
+        }
         Ok(info)
     }
 

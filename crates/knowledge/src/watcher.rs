@@ -69,7 +69,9 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
             }
             Ok(()) = ended.changed() => {
                 // What was just indexed is loaded before somebody asks for it.
-                let _ = knowledge.refresh().await;
+                if let Err(problem) = knowledge.refresh().await {
+                    tracing::warn!(problem = problem.message, "the new version of the index could not be loaded");
+                }
             }
             _ = probe.tick() => {
                 knowledge.probe().await;

@@ -187,6 +187,24 @@ impl ToolResult {
         self
     }
 
+    /// The result of these parts or, where they contradict each other, an `INTERNAL_ERROR` that says how: for whoever has
+    /// to answer with a result whatever happened.
+    pub fn or_internal_error(parts: ToolResultParts) -> Self {
+        match parts.check() {
+            Ok(()) => Self(parts),
+            Err(problem) => Self(ToolResultParts {
+                status: ResultStatus::Error,
+                ok: false,
+                data: None,
+                data_hash: None,
+                error: Some(Failure::new(ErrorCode::InternalError, problem.to_string())),
+                ended_at: parts.started_at,
+                attempt: parts.attempt.max(1),
+                ..parts
+            }),
+        }
+    }
+
     /// Takes the result apart again.
     pub fn into_parts(self) -> ToolResultParts {
         self.0
@@ -234,6 +252,17 @@ mod tests {
     fn the_specifications_sample_is_read_and_written_back() {
         let result: ToolResult = serde_json::from_value(sample()).unwrap();
         assert_eq!(serde_json::to_value(&result).unwrap(), sample());
+    }
+
+    #[test]
+    fn parts_that_contradict_each_other_become_a_valid_internal_error() {
+        let sound: ToolResult = serde_json::from_value(sample()).unwrap();
+        assert_eq!(ToolResult::or_internal_error(sound.clone().into_parts()), sound);
+        let before = "2020-01-01T00:00:00Z".parse().unwrap();
+        let parts = ToolResultParts { ok: false, ended_at: before, ..sound.into_parts() };
+        let repaired = ToolResult::or_internal_error(parts);
+        repaired.check().unwrap();
+        assert_eq!(repaired.error.as_ref().unwrap().code, ErrorCode::InternalError);
     }
 
     #[test]

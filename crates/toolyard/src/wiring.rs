@@ -115,7 +115,7 @@ impl Yard {
             }
             _ => None,
         };
-        let settings = resolved.config.tool_search();
+        let settings = resolved.config.tool_search()?;
         let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), Some(Arc::new(StaticMeaning))));
         ToolSearch::register(&tool_search, &engine).map_err(refused)?;
         let run_files = (needs == Needs::Store && resolved.config.record.files != RunFilesMode::None)
@@ -139,7 +139,7 @@ impl Yard {
             upstreams.keep_tokens(home.tokens());
         }
         let service = Service::new(engine, info, home::is_alive);
-        service.show_models(Arc::new(crate::model_view::SearchView(tool_search.clone())));
+        service.show_models(tool_search.clone());
         service.extend(Arc::new(crate::mcp::UpstreamMethods(upstreams.clone())));
         if let Some(store) = &context {
             service.extend(Arc::new(context::ContextMethods::new(store.clone(), service.engine())));

@@ -470,8 +470,11 @@ impl Plugin {
             return;
         }
         let preview = text("input_preview");
-        // The preview may be cut; only a whole one is the arguments.
-        let args = serde_json::from_str::<Map<String, Value>>(&preview).unwrap_or_default();
+        // The preview may be cut, and then it is no JSON; only a whole one is the arguments.
+        let args = match serde_json::from_str::<Map<String, Value>>(&preview) {
+            Ok(args) => args,
+            Err(_) => Map::new(),
+        };
         self.questions.insert(request_id.clone(), Asked::Channel);
         out.push(Output::Frame(frames::write(&FromPlugin::PermissionRequest(Question {
             request_id,

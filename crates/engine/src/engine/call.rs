@@ -164,16 +164,12 @@ impl Engine {
         let call_id = CallId::from_uuid(self.inner.clock.new_id());
         let settled = pipeline::refuse(self, &scope, call_id, &call, failure.clone());
         let message = failure.to_string();
-        // A refusal stays one, recorded or not.
-        let _ = self.finish_run(
-            &scope,
-            RunKind::Call,
-            &request.tool,
-            started_at,
-            RunStatus::Failed,
-            Some(failure),
-            message,
-        );
+        let status = RunStatus::Failed;
+        let ended = self.finish_run(&scope, RunKind::Call, &request.tool, started_at, status, Some(failure), message);
+        if let Err(error) = ended {
+            // A refusal stays one, recorded or not.
+            tracing::error!(%error, run = %scope.run_id, "the run of a refused call could not be recorded");
+        }
         CallAnswer { result: settled.result, deduplicated: false }
     }
 

@@ -6,7 +6,7 @@
 mod plans;
 mod runs;
 
-use crate::{devices::Devices, models::ModelView, registry};
+use crate::{devices::Devices, registry};
 use plans::end;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -15,7 +15,9 @@ use std::{
     time::Instant,
 };
 use toolyard_catalog::{Decision, ToolEntry};
-use toolyard_engine::{BoxFuture, CallAnswer, CallRequest, Caller, Engine, authority, chain::Verifier, store::Lease};
+use toolyard_engine::{
+    BoxFuture, CallAnswer, CallRequest, Caller, Engine, ModelView, authority, chain::Verifier, store::Lease,
+};
 use toolyard_protocol::{ErrorCode, ExecutionEvent, Failure, Schema};
 
 /// Where a method sends events while it works.
@@ -259,20 +261,16 @@ impl Service {
         let policy = self.engine().policy_for(caller);
         let found = tools.snapshot.get(name).filter(|e| !policy.decide(e, None).is_denied()).cloned();
         found.ok_or_else(|| {
-            // A suggestion must not give away a tool that the caller may not see.
             let near = match tools.snapshot.resolve_visible(name, |e| !policy.decide(e, None).is_denied()) {
-                toolyard_catalog::Resolution::Unknown { suggestions } => suggestions,
+                toolyard_catalog::Resolution::Unknown(suggestions) => suggestions.names(),
                 _ => Vec::new(),
             };
             let failure = Failure::new(
                 ErrorCode::NotFound,
                 format!("there is no tool {:?}", name.chars().take(80).collect::<String>()),
             );
-            if near.is_empty() {
-                failure.suggest("List the tools with `toolyard tools list`.")
-            } else {
-                failure.suggest(format!("Did you mean {}?", near.join(", ")))
-            }
+            let question = toolyard_catalog::did_you_mean(&near);
+            failure.suggest(question.unwrap_or_else(|| "List the tools with `toolyard tools list`.".to_owned()))
         })
     }
 

@@ -4,7 +4,6 @@
 use super::{Ask, RpcError, approvals::Asker, blocking, sessions};
 use crate::{
     hub::{Connection, Gateway},
-    models::{ModelView, Turn},
     rpc::sessions::Key,
     ws::{
         frame::Payload,
@@ -15,8 +14,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio_util::sync::CancellationToken;
-use toolyard_catalog::{SourceKind, ToolEntry};
-use toolyard_engine::{Asking, CallAnswer, CallRequest, Caller, redact::redactor};
+use toolyard_catalog::{SourceKind, ToolEntry, surface::Turn};
+use toolyard_engine::{Asking, CallAnswer, CallRequest, Caller, ModelView, redact::redactor};
 use toolyard_protocol::{CallId, ErrorCode, Failure, RiskLevel, RunId};
 
 /// A short description has at most this many characters.
@@ -154,19 +153,19 @@ async fn for_model(
     };
     let engine = ask.gateway.service().engine();
     let shown = view.show(engine, caller, turn).await.map_err(|failure| RpcError::invalid(failure.message))?;
-    let snapshot = engine.tools().snapshot.clone();
-    for tool in shown.tools {
-        let entry = tool.id.as_deref().and_then(|id| snapshot.get(id));
-        let (place, mut row) = match entry {
-            Some(entry) => effective_tool(entry),
-            None => (0, json!({"label": tool.name, "description": short(&tool.description), "source": "core"})),
+    for tool in &shown.surface.tools {
+        let (place, mut row) = if tool.is_control() {
+            (0, json!({"label": tool.name, "description": short(tool.description()), "source": "core"}))
+        } else {
+            effective_tool(&tool.entry)
         };
-        row["id"] = tool.name.into();
-        row["rawDescription"] = tool.description.into();
-        row["inputSchema"] = Value::Object(tool.input_schema);
+        row["id"] = tool.name.as_str().into();
+        row["rawDescription"] = tool.description().into();
+        row["inputSchema"] = tool.input_schema().value();
         groups.add(place, row);
     }
-    answer["toolSearch"] = Value::Object(shown.summary);
+    answer["toolSearch"] = serde_json::to_value(shown.surface.summary())
+        .map_err(|e| RpcError::new("UNAVAILABLE", format!("the answer cannot be written: {e}")))?;
     if let Some(notice) = shown.notice {
         answer["notices"] = json!([{"id": "tool-search", "severity": "warning", "message": notice}]);
     }

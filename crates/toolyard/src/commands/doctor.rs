@@ -15,6 +15,9 @@ use toolyard_gateway::local::Client;
 use toolyard_protocol::ErrorCode;
 use toolyard_sandbox::launch::{Walls, hide, is_hidden};
 
+/// The check whether scripts can be isolated.
+const CODE_MODE: &str = "code mode";
+
 struct Finding {
     what: &'static str,
     ok: bool,
@@ -71,7 +74,9 @@ pub(super) async fn run(global: &Global) -> Outcome {
                 Ok(None) => add("running", Ok("no".to_owned())),
                 Err(failure) => add("running", Err(failure.message)),
             }
-            for (what, result) in store_findings(global, resolved.config.knowledge.enabled).await {
+            let found = store_findings(global, resolved.config.knowledge.enabled).await;
+            let is_code_mode_known = found.iter().any(|(what, _)| *what == CODE_MODE);
+            for (what, result) in found {
                 add(what, result);
             }
             let sandbox = rustix::fs::open(
@@ -95,13 +100,10 @@ pub(super) async fn run(global: &Global) -> Outcome {
                     Err(e) => Ok(format!("not available ({e}): paths are confined step by step")),
                 },
             );
-            add(
-                "code mode",
-                Ok(match toolyard_sandbox::ScriptRunner::new().probe().await {
-                    Ok(()) => "available: scripts run under Landlock, seccomp and resource limits".to_owned(),
-                    Err(reason) => format!("off, tools mode is used instead: {reason}"),
-                }),
-            );
+            if !is_code_mode_known {
+                let probed = toolyard_sandbox::ScriptRunner::new().probe().await;
+                add(CODE_MODE, Ok(code_mode(probed.err().as_deref(), "this process")));
+            }
             for (what, result) in wall_findings(&resolved) {
                 add(what, result);
             }
@@ -171,6 +173,7 @@ async fn store_findings(global: &Global, has_notes: bool) -> Vec<(&'static str, 
             Err(failure) => Err(failure.message),
         },
     ));
+    findings.extend(isolation(&mut backend).await.map(|found| (CODE_MODE, Ok(found))));
     for (method, what, key) in [("mcp.servers", "mcp servers", "servers"), ("plugins.list", "plugins", "plugins")] {
         if let Ok(answer) = backend.call(method, json!({}), None).await {
             findings.extend(others(what, answer[key].as_array().map(Vec::as_slice).unwrap_or_default()));
@@ -185,6 +188,23 @@ async fn store_findings(global: &Global, has_notes: bool) -> Vec<(&'static str, 
     }
     backend.close().await;
     findings
+}
+
+/// What the process that runs scripts found about isolating them; `None` where the policy lets nobody ask. A service may be
+/// confined in ways that this command is not, so the running process is asked, and not this one.
+async fn isolation(backend: &mut Backend) -> Option<String> {
+    let whose = if backend.is_remote() { "the running process" } else { "this process" };
+    let asked = json!({"name": "tool_search", "args": {"query": "isolation", "mode": "code"}});
+    let answer = backend.call("tools.call", asked, None).await.ok()?;
+    let surface = answer["result"]["data"]["surface"].as_object()?;
+    Some(code_mode(surface.get("notice").and_then(Value::as_str), whose))
+}
+
+fn code_mode(problem: Option<&str>, whose: &str) -> String {
+    match problem {
+        None => format!("available: {whose} runs scripts under Landlock, seccomp and resource limits"),
+        Some(problem) => format!("off, tools mode is used instead; {whose} found: {problem}"),
+    }
 }
 
 /// The notes' index, which is opened and looked through, the embedder and the vault, as the status tool tells them.

@@ -1,13 +1,17 @@
 //! [`EffectiveCatalog`]: the tools one caller may use, ready to be searched; kept for callers alike.
 
-use crate::controls::is_control;
+use super::{ShownTool, is_control_entry, list_bytes};
+use crate::{
+    policy::EffectivePolicy,
+    registry::{Snapshot, SourceKind, ToolEntry},
+    search::{Hit, MeaningModel, SearchIndex, SearchOptions},
+};
 use std::{
     collections::{HashSet, VecDeque},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
-};
-use toolyard_catalog::{
-    EffectivePolicy, Snapshot, SourceKind, ToolEntry,
-    search::{Hit, MeaningModel, SearchIndex, SearchOptions},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use toolyard_protocol::canonical;
 
@@ -29,10 +33,13 @@ pub struct Sources {
 pub struct EffectiveCatalog {
     snapshot: Arc<Snapshot>,
     visible: HashSet<Arc<str>>,
+    /// The control tools that the caller may use.
+    controls: Vec<Arc<ToolEntry>>,
     fingerprint: String,
     sources: Sources,
     index: Arc<SharedIndex>,
     direct_bytes: OnceLock<usize>,
+    is_announced: AtomicBool,
 }
 
 /// The search index of a snapshot, built when first asked for.
@@ -100,17 +107,34 @@ impl EffectiveCatalog {
 
     /// Bytes a model would be shown of it directly.
     pub fn direct_bytes(&self) -> usize {
-        *self.direct_bytes.get_or_init(|| crate::surface::Surface::direct(self).bytes)
+        let shown = |entry: &Arc<ToolEntry>| ShownTool::of(&self.snapshot, entry).json_bytes();
+        *self.direct_bytes.get_or_init(|| list_bytes(self.iter().map(shown)))
+    }
+
+    /// True for the first who asks: that a catalog was made is logged once.
+    pub fn is_new(&self) -> bool {
+        !self.is_announced.swap(true, Ordering::Relaxed)
+    }
+
+    /// The control tool of this name, if the caller may use it.
+    pub fn control(&self, name: &str) -> Option<&Arc<ToolEntry>> {
+        self.controls.iter().find(|entry| entry.name().as_str() == name)
     }
 
     /// The one tool with exactly this name, where a model calls a tool by a name it was not shown.
-    pub fn hydrate(&self, name: &str) -> Option<&Arc<ToolEntry>> {
+    pub fn named(&self, name: &str) -> Option<&Arc<ToolEntry>> {
         let mut named =
             self.iter().filter(|entry| entry.name().as_str() == name || self.snapshot.safe_name(entry) == name);
         match (named.next(), named.next()) {
             (Some(entry), None) => Some(entry),
             _ => None,
         }
+    }
+}
+
+impl std::fmt::Debug for EffectiveCatalog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EffectiveCatalog").field("fingerprint", &self.fingerprint).field("tools", &self.len()).finish()
     }
 }
 
@@ -159,7 +183,6 @@ impl Effectives {
         // Callers of an earlier version have theirs; kept here it would hold that whole version in memory.
         kept.retain(|(known, _)| known.version == key.version);
         let catalog = Arc::new(self.build(snapshot, policy));
-        tracing::info!("tool-search: cataloged {} tools behind compact prompt surface", catalog.len());
         kept.push_front((key, catalog.clone()));
         kept.truncate(MAX_KEPT);
         catalog
@@ -167,11 +190,15 @@ impl Effectives {
 
     fn build(&self, snapshot: &Arc<Snapshot>, policy: &EffectivePolicy) -> EffectiveCatalog {
         let mut visible = HashSet::new();
+        let mut controls = Vec::new();
         let mut sources = Sources::default();
         let mut content = String::new();
         for entry in snapshot.iter() {
-            let own = entry.source().kind == SourceKind::Core && is_control(entry.name().as_str());
-            if own || policy.decide(entry, None).is_denied() {
+            if policy.decide(entry, None).is_denied() {
+                continue;
+            }
+            if is_control_entry(entry) {
+                controls.push(entry.clone());
                 continue;
             }
             match entry.source().kind {
@@ -190,9 +217,11 @@ impl Effectives {
             index: self.index(snapshot),
             snapshot: snapshot.clone(),
             visible,
+            controls,
             fingerprint,
             sources,
             direct_bytes: OnceLock::new(),
+            is_announced: AtomicBool::new(false),
         }
     }
 
