@@ -193,7 +193,7 @@ pub(crate) fn search(setup: &Setup) -> Result<Report> {
 /// CPU from registered tools to the first search that can be answered, the first use of the embedding included.
 pub(crate) fn build(setup: &Setup) -> Result<Report> {
     let load = cpu_micros(Whose::Ours)?;
-    let embedder = toolyard_embed::StaticEmbedder::shared();
+    let embedder = toolyard_text::embedding::StaticEmbedder::shared();
     let load = (cpu_micros(Whose::Ours)? - load) / 1e3;
     let cold = cpu_micros(Whose::Ours)?;
     embedder.embed("the first text that is embedded", None);

@@ -1,6 +1,6 @@
 //! The tokenizer against the teacher's own, on texts of many kinds.
 
-use toolyard_embed::StaticEmbedder;
+use toolyard_text::embedding::StaticEmbedder;
 
 /// A text and its pieces, separated by tabs and spaces, as the teacher's tokenizer cuts it; words it does not know are
 /// left out. Made by `scripts/distil/tokens.py`.

@@ -1,6 +1,6 @@
 //! What a word piece counts in one collection: a piece that most of its texts have says little about any of them.
 
-use crate::embedder::StaticEmbedder;
+use super::embedder::StaticEmbedder;
 
 /// The power of the inverse document frequency. Half of it: the table has weights of its own already, from general
 /// text.

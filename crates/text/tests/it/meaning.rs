@@ -1,6 +1,6 @@
 //! What the table knows.
 
-use toolyard_embed::{DocumentCounts, StaticEmbedder, Vector, cosine};
+use toolyard_text::embedding::{DocumentCounts, StaticEmbedder, Vector, cosine};
 
 fn vector(text: &str) -> Vector {
     StaticEmbedder::shared().embed(text, None).expect("has known words")

@@ -1,7 +1,7 @@
 //! 8-bit vectors against the exact ones.
 
 use proptest::prelude::*;
-use toolyard_embed::{DIMENSIONS, Quantised, StaticEmbedder, Vector, VectorTable, cosine};
+use toolyard_text::embedding::{DIMENSIONS, Quantised, StaticEmbedder, Vector, VectorTable, cosine};
 
 fn unit(seed: u64) -> Vector {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;

@@ -3,7 +3,7 @@
 //! Plain safe loops in shapes the compiler turns into vector instructions; there is no index to train, and recall is
 //! 1.0 up to the rounding of 8 bits (about 0.002 in a cosine).
 
-use crate::{asset::DIMENSIONS, embedder::Vector};
+use super::{asset::DIMENSIONS, embedder::Vector};
 
 /// Products that are made before they are added.
 const BLOCK: usize = 32;

@@ -6,7 +6,7 @@
 /// Numbers in a vector.
 pub const DIMENSIONS: usize = 256;
 
-static BYTES: &[u8] = include_bytes!("../assets/minilm-static.bin");
+static BYTES: &[u8] = include_bytes!("../../assets/minilm-static.bin");
 
 const MAGIC: &[u8; 8] = b"TYEMBED1";
 const HEADER: usize = 20;

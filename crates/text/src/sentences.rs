@@ -13,7 +13,7 @@ pub fn sentences(text: &str) -> Vec<&str> {
             '\n' => true,
             '。' | '！' | '？' | '…' | '؟' | '।' => !matches!(next, Some('”' | '」' | '"')),
             '.' => next.is_none_or(char::is_whitespace) && !is_abbreviation(&text[start..at]),
-            '!' | '?' => next.is_none_or(|next| next.is_whitespace() || super::terms::is_unspaced(next)),
+            '!' | '?' => next.is_none_or(|next| next.is_whitespace() || crate::scripts::is_unspaced(next)),
             _ => false,
         };
         if over {

@@ -2,7 +2,7 @@
 //! at spaces and punctuation, every Chinese character alone, words cut into the longest known pieces from the left.
 //! A word that cannot be cut into known pieces is left out.
 
-use crate::vocabulary::Vocabulary;
+use super::vocabulary::Vocabulary;
 use unicode_normalization::char::decompose_canonical;
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
 
@@ -121,7 +121,7 @@ impl Word<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asset::ASSET;
+    use crate::embedding::asset::ASSET;
     use proptest::prelude::*;
 
     fn cut(text: &str) -> Vec<String> {

@@ -6,9 +6,9 @@
 //! milliseconds. Fused with a word search it gives most of what the model would.
 //!
 //! ```
-//! use toolyard_embed::{StaticEmbedder, cosine};
+//! use toolyard_text::embedding::{DIMENSIONS, StaticEmbedder, cosine};
 //! let embedder = StaticEmbedder::shared();
-//! let vector = |text| embedder.embed(text, None).unwrap_or([0.0; toolyard_embed::DIMENSIONS]);
+//! let vector = |text| embedder.embed(text, None).unwrap_or([0.0; DIMENSIONS]);
 //! let weather = vector("Will it rain tomorrow?");
 //! assert!(cosine(&weather, &vector("weather forecast")) > cosine(&weather, &vector("currency exchange rates")));
 //! ```
@@ -19,12 +19,12 @@
 //! For search, vectors are kept in 8 bits ([`VectorTable`]) and scanned exactly: a million of them take 256 MB, and
 //! forty thousand are scanned in about a millisecond.
 //!
-//! This crate knows no tools, notes, engine, files or threads.
+//! Word pieces are the units of this table and of nothing else: search counts terms ([`crate::terms`]).
 
 mod asset;
 mod embedder;
+mod pieces;
 mod quantise;
-mod tokenizer;
 mod vocabulary;
 mod weights;
 

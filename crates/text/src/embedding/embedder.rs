@@ -1,8 +1,8 @@
 //! [`StaticEmbedder`]: from text to vector.
 
-use crate::{
+use super::{
     asset::{ASSET, DIMENSIONS},
-    tokenizer,
+    pieces,
     vocabulary::Vocabulary,
     weights::PieceWeights,
 };
@@ -45,7 +45,7 @@ impl StaticEmbedder {
     /// Calls `emit` with the row of each word piece of a text, in order. Time goes with the text's length; memory does
     /// not.
     pub fn tokenize(&self, text: &str, emit: impl FnMut(u16)) {
-        tokenizer::pieces(&self.vocabulary, text, emit);
+        pieces::pieces(&self.vocabulary, text, emit);
     }
 
     /// The vector of a text, at unit length; `None` when it has no known piece. With weights, each piece counts as
