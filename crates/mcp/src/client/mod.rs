@@ -426,7 +426,7 @@ fn output(upstream: &Upstream, result: Value) -> Result<Output, Failed> {
             .suggest("The tool itself reported this; change the arguments or try something else.")
             .detail("content", content)
             .detail("server", upstream.name.as_str());
-        if let Some(wait) = result.get("structuredContent").and_then(upstream::retry_after) {
+        if let Some(wait) = result.structured_content.as_ref().and_then(upstream::retry_after) {
             failure = failure.detail(RETRY_AFTER, wait);
         }
         return Err(failure.into());
