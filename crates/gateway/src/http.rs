@@ -231,11 +231,7 @@ async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
         Ok(permit) => permit,
         Err(response) => return response,
     };
-<<<<<<< HEAD
-    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params), Standing::Approver, "http").await {
-=======
-    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params), Standing::Messenger).await {
->>>>>>> w-sec
+    match rpc::bridge::receive(&gateway, "bridge.inbound", Some(params), Standing::Messenger, "http").await {
         Ok(accepted) => json_response(StatusCode::OK, &accepted),
         Err(error) => bad_request("invalid_request", error.message),
     }
