@@ -91,7 +91,6 @@ impl Home {
         self.0.join("vault")
     }
 
-<<<<<<< HEAD
     fn instance_file(&self) -> PathBuf {
         self.state().join("instance.json")
     }
@@ -112,12 +111,12 @@ impl Home {
     /// What was announced last. The process may be gone since: ask its socket.
     pub fn announced(&self) -> Option<Instance> {
         serde_json::from_str(&fs::read_to_string(self.instance_file()).ok()?).ok()
-=======
+    }
+
     /// What walls hide even where a program is granted a folder above it: keys and tokens, the configuration, and the
     /// plugins with their grants.
     pub fn hidden_from_programs(&self) -> [PathBuf; 3] {
         [self.state(), self.config(), self.plugins()]
->>>>>>> w-sec
     }
 
     /// Makes the folders, private to the user.
