@@ -71,7 +71,7 @@ pub struct PolicyLimits {
     pub max_run_ms: u64,
     /// Milliseconds one call may take, whatever it asks for.
     pub max_call_ms: u64,
-    /// Milliseconds between two tries of a call, whatever the failed one asks for.
+    /// Milliseconds between two tries of a call, whatever the failed one asks for. Unset: 300000.
     #[serde(skip_serializing_if = "is_default_retry_delay")]
     pub max_retry_delay_ms: u64,
     /// Bytes one run may write.

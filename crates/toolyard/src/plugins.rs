@@ -94,7 +94,8 @@ impl PluginMethods {
     /// The built-in set: which tools it has, how it is, and what is left to do.
     async fn built_in(&self, caller: &Caller) -> BuiltIn {
         let snapshot = self.engine.tools().snapshot.clone();
-        let names = toolyard_knowledge::definitions().into_iter().map(|definition| definition.name.to_string());
+        let names =
+            toolyard_knowledge::definitions().into_iter().flatten().map(|definition| definition.name.to_string());
         let tools: Vec<String> = names.filter(|name| snapshot.get(name).is_some()).collect();
         let request = CallRequest { tool: "obsidian_rag_status".to_owned(), ..CallRequest::default() };
         let result = self.engine.call(Arc::new(caller.clone()), request).await.result;
