@@ -275,7 +275,7 @@ async fn a_node_calls_the_methods_of_nodes_alone_and_nobody_else_calls_them() {
         (params["role"], params["client"]["mode"]) = ("node".into(), "node".into());
         node.connect(params).await;
         let answer = node.call(method.name, json!({})).await;
-        let is_open = method.demand.scope.is_none() && method.demand.effect == Effect::None;
+        let is_open = method.demand.scope.is_none() && method.demand.effect == authority::Effect::None;
         assert!(answer["ok"] == false || is_open, "{} by a node: {answer}", method.name);
     }
 }

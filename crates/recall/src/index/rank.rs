@@ -247,8 +247,7 @@ impl<'a> Seen<'a> {
     fn window(&self, number: u32, reach: usize) -> f32 {
         let Some(own) = self.own.get(&number) else { return 0.0 };
         let (before, after) = self.index.neighbours(number, reach);
-        let (mut counts, mut length, mut texts) =
-            (own.counts.clone(), self.index.keys[number as usize].length, 1.0f32);
+        let (mut counts, mut length, mut texts) = (own.counts.clone(), self.index.keys[number as usize].length, 1.0f32);
         for (_, member) in before.iter().chain(after) {
             let Some(theirs) = self.own.get(member) else { continue };
             for (sum, count) in counts.iter_mut().zip(&theirs.counts) {
@@ -378,8 +377,7 @@ impl Parts {
         }
         let of = |signs: &[Sign]| signs.iter().map(|sign| groups[*sign as usize]).sum::<f32>();
         let share = |own: f32, usual: f32| if usual > 0.0 { own / usual } else { 1.0 };
-        let speaker =
-            of(&[Sign::SaidBy, Sign::SaidByFirst, Sign::ToldSecond, Sign::NextSaidBy, Sign::ListSaidBy]);
+        let speaker = of(&[Sign::SaidBy, Sign::SaidByFirst, Sign::ToldSecond, Sign::NextSaidBy, Sign::ListSaidBy]);
         self.event = share(weights.event, usual.event) * of(&[Sign::When]);
         self.preference = share(weights.preference, usual.preference) * of(&[Sign::Preference]);
         self.lexical_overlap = share(weights.lexical_overlap_max, usual.lexical_overlap_max) * of(&[Sign::Overlap]);

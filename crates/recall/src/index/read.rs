@@ -239,9 +239,30 @@ fn asks_number(question: &str) -> bool {
 fn asks_preference(question: &str) -> bool {
     /// Sorted.
     const WORDS: [&str; 24] = [
-        "dislike", "dislikes", "enjoy", "enjoys", "favorite", "favorites", "favourite", "favourites", "habit", "habits",
-        "hate", "hates", "hobbies", "hobby", "interest", "interests", "like", "likes", "love", "loves", "prefer",
-        "preference", "preferred", "prefers",
+        "dislike",
+        "dislikes",
+        "enjoy",
+        "enjoys",
+        "favorite",
+        "favorites",
+        "favourite",
+        "favourites",
+        "habit",
+        "habits",
+        "hate",
+        "hates",
+        "hobbies",
+        "hobby",
+        "interest",
+        "interests",
+        "like",
+        "likes",
+        "love",
+        "loves",
+        "prefer",
+        "preference",
+        "preferred",
+        "prefers",
     ];
     let mut found = false;
     terms::words(question, |word| found |= WORDS.binary_search(&word).is_ok());

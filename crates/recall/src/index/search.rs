@@ -3,13 +3,7 @@
 //! Candidates are the best by words and the best by meaning, with their neighbours in a conversation: an answer often
 //! shares nothing with the question but stands beside what does. Only candidates are weighed in full.
 
-use super::{
-    Hit, Kind, Parts, Question, RecallIndex,
-    admit::Admits,
-    rank::Seen,
-    read::Read,
-    signs::Signs,
-};
+use super::{Hit, Kind, Parts, Question, RecallIndex, admit::Admits, rank::Seen, read::Read, signs::Signs};
 
 /// Candidates by words.
 const BY_WORDS: usize = 320;

@@ -32,7 +32,22 @@ fn words_are_folded_and_stemmed() {
 fn names_are_taken_apart_and_kept_whole() {
     assert_eq!(
         document("createFile mRNA BRCA1 IL-6 getHTTPResponse"),
-        ["createfil", "creat", "file", "mrna", "m", "rna", "brca1", "brca", "1", "il", "6", "gethttprespons", "http", "respons"]
+        [
+            "createfil",
+            "creat",
+            "file",
+            "mrna",
+            "m",
+            "rna",
+            "brca1",
+            "brca",
+            "1",
+            "il",
+            "6",
+            "gethttprespons",
+            "http",
+            "respons"
+        ]
     );
     assert_eq!(cut(&TOOLS, "vault.createFile", Side::Document), ["vault", "createfil", "creat", "fil"]);
     assert_eq!(cut(&TOOLS, "getHTTPResponse2", Side::Document), ["gethttpresponse2", "http", "respons", "2"]);
@@ -88,7 +103,8 @@ fn a_word_is_found_however_its_letters_are_pointed_joined_or_accented() {
         let terms = document(note);
         assert!(question(asked).iter().any(|term| terms.contains(term)), "{asked} in {note}: {terms:?}");
     }
-    for (one, other) in [("мой", "мои"), ("मौसम", "मसम"), ("їжа", "іжа"), ("سؤال", "سوال")] {
+    for (one, other) in [("мой", "мои"), ("मौसम", "मसम"), ("їжа", "іжа"), ("سؤال", "سوال")]
+    {
         assert_ne!(question(one), question(other), "these are letters, not accents");
     }
     assert_eq!(question("l'école"), ["l'ecol", "ecol"]);
