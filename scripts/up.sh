@@ -14,9 +14,19 @@ build_within=10
 
 say() { echo "up: $*" >&2; }
 
+# Asks over HTTP: a command would open the home itself while no server runs, and keep the server from it.
+is_ready() {
+  exec 3<>"/dev/tcp/127.0.0.1/$port" || return
+  printf 'GET /readyz HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nConnection: close\r\n\r\n' "$port" >&3
+  local status
+  IFS= read -r -t 5 status <&3 || return
+  exec 3>&-
+  [[ $status == *" 200 "* ]]
+}
+
 wait_until_it_answers() {
   for _ in $(seq 600); do
-    "$toolyard" --home "$home" vault status --json >/dev/null 2>&1 && return
+    [ -S "$home/state/toolyard.sock" ] && (is_ready) 2>/dev/null && return
     sleep 0.2
   done
   return 1
@@ -45,8 +55,7 @@ build_parser() {
 }
 
 build_index_program() {
-  wait_until_it_answers || return
-  index_notes
+  if wait_until_it_answers; then index_notes; else say "toolyard does not answer on port $port; its notes are indexed later"; fi
   build_parser
   local log started=$SECONDS
   log=$(mktemp)
