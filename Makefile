@@ -21,11 +21,15 @@ FUZZ_TARGETS ?= $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets
 # and the index program alone, and everything uses one of them.
 FAST := --workspace --exclude toolyard-lance
 INDEX := -p toolyard-lance
-RELEASE := $(CARGO) build --release --locked -p toolyard -p toolyard-sandbox -p toolyard-mcp --bin toolyard --bin toolyard-script --bin mcp-fixture
+RELEASE := $(CARGO) build --release --locked -p toolyard -p toolyard-parse -p toolyard-sandbox -p toolyard-mcp --bin toolyard --bin toolyard-parse --bin toolyard-script --bin mcp-fixture
 RELEASE_INDEX := $(CARGO) build --release --locked $(INDEX) --bin toolyard-index
 DEBUG := $(CARGO) build -q $(FAST) --all-targets --locked
 DEBUG_INDEX := $(CARGO) build -q $(INDEX) --all-targets --locked
 INDEX_PROGRAM = $(CARGO_TARGET_DIR)/debug/toolyard-index
+# Runs several test programs at a time; `cargo test` runs one after another, and most tests wait.
+RUN_TESTS := CARGO="$(CARGO)" python3 scripts/run_tests.py
+# The crates whose documentation has examples that run. `make unit` looks at all crates.
+WITH_EXAMPLES := -p toolyard-embed -p toolyard-recall
 # Clippy as cargo runs it, but with a build instead of a check: a check would go through LanceDB a second time.
 CLIPPY_INDEX := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ $(DEBUG_INDEX)
 
@@ -48,7 +52,7 @@ test-tools: # what the scenarios run beside the program: the example plugins are
 recordings: ## write tests/recordings/ anew from recordings of real systems (RECORDED=FOLDER)
 	python3 scripts/recordings/make.py $(RECORDED)
 
-build: index-tools ## build both programs as they are released, toolyard and toolyard-index, side by side
+build: index-tools ## build the programs as they are released, side by side: toolyard, toolyard-index and toolyard-parse
 	$(RELEASE)
 	$(RELEASE_INDEX)
 
@@ -58,9 +62,10 @@ up: tools-needed ## set up and run Toolyard on embedded defaults with a sample v
 	@test -d $(HOME_DIR)/vault || cp -r examples/vault $(HOME_DIR)/vault
 	scripts/up.sh "$$CARGO_TARGET_DIR/quick" $(HOME_DIR) $(PORT)
 
-quick: fmt ## the daily loop: format, clippy and the tests of everything but the index program
+quick: fmt test-tools ## the daily loop: format, clippy and the tests of everything but the index program
 	$(CARGO) clippy $(FAST) --all-targets --locked -- -D warnings
-	$(CARGO) test -q $(FAST) --locked
+	$(RUN_TESTS) $(FAST) --locked
+	$(CARGO) test -q $(WITH_EXAMPLES) --doc --locked
 
 test: fmt clippy deny unit docs-check crash ## every check that needs nothing but this checkout and crates from cargo's registry
 
@@ -90,7 +95,9 @@ sbom: tools-needed ## write a software bill of materials (CycloneDX JSON) beside
 	@echo "$$CARGO_TARGET_DIR/toolyard.cdx.json"
 
 unit: test-tools unit-index ## unit, property, contract and scenario tests
-	$(CARGO) test $(FAST) --locked
+	python3 scripts/test_run_tests.py
+	$(RUN_TESTS) $(FAST) --locked
+	$(CARGO) test -q $(FAST) --doc --locked
 	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" $(CARGO) test $(FAST) --locked --test scenarios -- notes --include-ignored --skip crash --skip object_store
 
 fuzz: tools-needed ## run every fuzz target for SECONDS (default 60) with libFuzzer; needs the nightly toolchain (`make test` runs the seeds without it)

@@ -206,8 +206,7 @@ fn push_call(recorder: &Recorder, call: CallRecord, outcome: OutcomeRecord) {
 }
 
 fn call_of_loop(args: Map<String, Value>, iteration: Iteration) -> Result<CallRecord> {
-    let first_of_step = iteration.index == 0;
-    Ok(CallRecord { first_of_step, ..call("each", ECHO, args, Some(iteration))? })
+    call("each", ECHO, args, Some(iteration))
 }
 
 fn call(step: &str, tool: &str, args: Map<String, Value>, iteration: Option<Iteration>) -> Result<CallRecord> {
@@ -229,7 +228,7 @@ fn call(step: &str, tool: &str, args: Map<String, Value>, iteration: Option<Iter
         risk: RiskLevel::ReadOnly,
         category: Some("bench".to_owned()),
         confirmation_id: None,
-        first_of_step: true,
+        scheduled: true,
         intent: None,
         recovered: false,
     })

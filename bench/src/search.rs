@@ -8,20 +8,25 @@ use crate::{
     usage::{Whose, cpu_micros},
 };
 use anyhow::{Context, Result, anyhow};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::{path::Path, sync::Arc, time::Instant};
 use toolyard_catalog::{
     Policy, PolicyConfig, Registry, Snapshot, Subject, ToolEntry, ToolSource,
     search::{SearchIndex, SearchOptions},
+    surface::{Effectives, Mode, Surface, SurfaceSettings, Turn},
 };
+use toolyard_context::ContextConfig;
 use toolyard_toolsearch::{
-    Effectives, Mode, StaticMeaning, Surface, SurfaceRequest, ToolSearchConfig,
+    StaticMeaning,
     quality::{LabelledCatalog, LabelledQuery, LabelledTool, read_lines},
 };
 
 /// Sizes of the catalogs that are searched.
 const SMALL: usize = 2_500;
 const LARGE: usize = 20_000;
+/// Tools of a few plugins together.
+const PLUGINS: usize = 300;
 /// Searches timed for each size and round.
 const SEARCHES: usize = 200;
 
@@ -188,7 +193,7 @@ pub(crate) fn search(setup: &Setup) -> Result<Report> {
 /// CPU from registered tools to the first search that can be answered, the first use of the embedding included.
 pub(crate) fn build(setup: &Setup) -> Result<Report> {
     let load = cpu_micros(Whose::Ours)?;
-    let embedder = toolyard_embed::StaticEmbedder::shared();
+    let embedder = toolyard_text::embedding::StaticEmbedder::shared();
     let load = (cpu_micros(Whose::Ours)? - load) / 1e3;
     let cold = cpu_micros(Whose::Ours)?;
     embedder.embed("the first text that is embedded", None);
@@ -220,32 +225,81 @@ fn labelled_catalog(path: &Path) -> Result<LabelledCatalog> {
     LabelledCatalog::new(&tools).map_err(|e| anyhow!(e.message))
 }
 
-/// Bytes a model is shown in code mode against every tool with its schema.
-pub(crate) fn context(setup: &Setup) -> Result<Report> {
-    let report = Report::new("tools-context", "ratio", Good::AtMost, 0.01);
-    let snapshot = match &setup.catalog {
-        // A set's tools count as a plugin's: core tools are never hidden.
-        Some(path) => {
-            let mut registry = Registry::new();
-            for entry in labelled_catalog(path)?.registry.snapshot().iter() {
-                registry.add(ToolEntry::new(entry.definition().as_ref().clone(), ToolSource::plugin("set"))?)?;
-            }
-            registry.snapshot()
-        }
-        None => generated(SMALL)?,
-    };
+/// Bytes a model is sent for a catalog, directly and in each mode.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ContextBytes {
+    tools: usize,
+    direct: usize,
+    code: usize,
+    tools_mode: usize,
+    directory: usize,
+}
+
+/// The bytes for these tools. The control tools are those of this build.
+fn context_bytes(entries: impl IntoIterator<Item = ToolEntry>) -> Result<ContextBytes> {
+    let mut registry = Registry::new();
+    for entry in entries {
+        registry.add(entry)?;
+    }
+    for definition in toolyard_toolsearch::definitions()? {
+        registry.add(ToolEntry::new(definition, ToolSource::core())?)?;
+    }
     let policy = Policy::compile(&PolicyConfig::default())?;
-    let subject = Subject { agent: "main", session: None, door: "mcp", scopes: &[] };
-    let catalog = Effectives::new(None).of(&snapshot, &policy.effective(&subject), &[]);
-    let settings = ToolSearchConfig::Switch(true).settings();
-    let surface =
-        Surface::of(&catalog, &settings, Mode::Code, &SurfaceRequest::default()).map_err(|e| anyhow!(e.message))?;
-    let (compact, direct) = (surface.bytes as f64, catalog.direct_bytes() as f64);
+    let scopes = ["operator.read".to_owned(), "operator.write".to_owned()];
+    let subject = Subject { agent: "main", session: None, door: "mcp", scopes: &scopes };
+    let catalog = Effectives::new(None).of(&registry.snapshot(), &policy.effective(&subject), &scopes);
+    let bytes = |mode: Mode| {
+        let settings = SurfaceSettings { mode, ..SurfaceSettings::default() };
+        Surface::of(&catalog, &settings, &Turn::default()).bytes()
+    };
+    Ok(ContextBytes {
+        tools: catalog.len(),
+        direct: bytes(Mode::Direct),
+        code: bytes(Mode::Code),
+        tools_mode: bytes(Mode::Tools),
+        directory: bytes(Mode::Directory),
+    })
+}
+
+/// The tools of a snapshot as a plugin's.
+fn as_plugin(snapshot: &Arc<Snapshot>) -> Result<Vec<ToolEntry>> {
+    let entry = |entry: &Arc<ToolEntry>| {
+        Ok(ToolEntry::new(entry.definition().as_ref().clone(), ToolSource::plugin("generated"))?)
+    };
+    snapshot.iter().map(entry).collect()
+}
+
+/// The tools that Toolyard is shipped with.
+fn shipped() -> Result<Vec<ToolEntry>> {
+    let core = [toolyard_vault::definitions()?, toolyard_knowledge::definitions()?];
+    let core = core.into_iter().flatten().map(|definition| ToolEntry::new(definition, ToolSource::core()));
+    let context = toolyard_context::definitions(&ContextConfig::default())?;
+    let context = context.into_iter().map(|definition| ToolEntry::new(definition, ToolSource::plugin("openviking")));
+    Ok(core.chain(context).collect::<Result<_, _>>()?)
+}
+
+/// Bytes a model is sent, in each mode, for the shipped tools, for 300 tools of plugins and for 2,500.
+pub(crate) fn context(setup: &Setup) -> Result<Report> {
+    let mut report = Report::new("tools-context", "ratio", Good::AtMost, 0.01);
+    let large = context_bytes(as_plugin(&generated(SMALL)?)?)?;
+    let (mut compact, mut direct) = (large.code, large.direct);
+    for (name, bytes) in [
+        ("shipped", context_bytes(shipped()?)?),
+        ("plugins300", context_bytes(as_plugin(&generated(PLUGINS)?)?)?),
+        ("plugins2500", large),
+    ] {
+        report = report.value(name, serde_json::to_value(bytes)?);
+    }
+    if let Some(path) = &setup.catalog {
+        let bytes = context_bytes(as_plugin(&labelled_catalog(path)?.registry.snapshot())?)?;
+        (compact, direct) = (bytes.code, bytes.direct);
+        report = report.value("catalog", serde_json::to_value(bytes)?);
+    }
     Ok(report
-        .figure("ratio", compact / direct)
-        .figure("codeBytes", compact)
-        .figure("directBytes", direct)
-        .figure("tools", catalog.len() as f64))
+        .figure("ratio", compact as f64 / direct as f64)
+        .figure("codeBytes", compact as f64)
+        .figure("directBytes", direct as f64))
 }
 
 /// nDCG and recall on labelled sets, by words alone and with meaning. Meaning must not make any of them worse.

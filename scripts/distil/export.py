@@ -1,6 +1,6 @@
-"""Writes a fitted table as the asset of crates/embed (the layout is described in its src/asset.rs).
+"""Writes a fitted table as the asset of crates/text (the layout is described in its src/embedding/asset.rs).
 
-    python export.py table.npz ../../crates/embed/assets/minilm-static.bin
+    python export.py table.npz ../../crates/text/assets/minilm-static.bin
 
 Left out: special and unused pieces, which no text has, and pieces in scripts other than Latin and Greek: the teacher
 read English, and knows of other scripts little more than single letters, whose vectors would only mislead. Rows are rounded to 8 bits with a scale each.

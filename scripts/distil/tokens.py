@@ -1,6 +1,6 @@
-"""Writes what the teacher's tokenizer makes of some texts, for the tests of crates/embed.
+"""Writes what the teacher's tokenizer makes of some texts, for the tests of crates/text.
 
-    python tokens.py texts.jsonl ../../crates/embed/tests/it/tokens.tsv
+    python tokens.py texts.jsonl ../../crates/text/tests/it/tokens.tsv
 """
 
 import json

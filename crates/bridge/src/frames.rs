@@ -128,10 +128,10 @@ pub struct Question {
     pub input_preview: Option<String>,
 }
 
-/// What Claude says to the people in a chat.
+/// What Claude says to the people in a chat, or what they are asked on behalf of Claude Code.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutboundMessage {
-    /// Answered with a `tool_result` of this id.
+    /// Answered with a `tool_result` of this id. Empty where the bridge itself asks.
     pub call_id: String,
     /// The chat.
     pub chat_id: String,
@@ -143,6 +143,9 @@ pub struct OutboundMessage {
     /// Paths of files to go with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
+    /// The permission question that the message asks: such a message is for those who may answer it. A plugin cannot set it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission: Option<String>,
 }
 
 /// From the plugin to the server.

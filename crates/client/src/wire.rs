@@ -8,9 +8,15 @@ use tokio::{
 use tokio_rustls::{
     TlsConnector,
     rustls::{
-        ClientConfig, RootCertStore,
+        self, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+        client::{
+            WebPkiServerVerifier,
+            danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+            verify_server_name,
+        },
         crypto::ring,
-        pki_types::{CertificateDer, ServerName, pem::PemObject},
+        pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+        server::ParsedCertificate,
     },
 };
 use toolyard_protocol::{ErrorCode, Failure};
@@ -54,7 +60,8 @@ impl Place {
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?
-            .with_root_certificates(roots(authority)?)
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(PinnedOrTrusted::new(authority)?))
             .with_no_client_auth();
         let name = ServerName::try_from(self.host.clone()).map_err(|e| unusable(&self.host, &e))?;
         let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|e| {
@@ -69,8 +76,84 @@ pub(crate) fn read_uri(url: &str) -> Result<http::Uri, Failure> {
     url.parse().map_err(|e: http::uri::InvalidUri| unusable(url, &e))
 }
 
-/// Who is believed: whom the system believes, and whoever signed what the file holds.
-fn roots(authority: Option<&Path>) -> Result<RootCertStore, Failure> {
+/// Accepts what the system's certificate authorities or those of `--ca-file` signed, and a server's own certificate that
+/// stands in `--ca-file`.
+///
+/// A self-signed certificate as most programs make it says that it is an authority, and no authority is accepted as a
+/// server's certificate. The very certificate that a person named is the exception: its dates and its names count as for any
+/// other.
+#[derive(Debug)]
+struct PinnedOrTrusted {
+    trusted: Arc<WebPkiServerVerifier>,
+    pinned: Vec<CertificateDer<'static>>,
+}
+
+impl PinnedOrTrusted {
+    fn new(authority: Option<&Path>) -> Result<Self, Failure> {
+        let pinned = authority.map(certificates).transpose()?.unwrap_or_default();
+        let provider = Arc::new(ring::default_provider());
+        let trusted = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(authority, &pinned)?), provider)
+            .build()
+            .map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?;
+        Ok(Self { trusted, pinned })
+    }
+}
+
+impl ServerCertVerifier for PinnedOrTrusted {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verdict = self.trusted.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match verdict {
+            Err(error) if is_authority(&error) && self.pinned.contains(end_entity) => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verdict => verdict,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.trusted.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.trusted.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.trusted.supported_verify_schemes()
+    }
+}
+
+/// Whether a certificate was refused for saying that it is an authority. Its dates are looked at before that.
+fn is_authority(error: &rustls::Error) -> bool {
+    matches!(error, rustls::Error::InvalidCertificate(CertificateError::Other(other))
+        if other.to_string().contains("CaUsedAsEndEntity"))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let read = CertificateDer::pem_file_iter(path).and_then(|found| found.collect::<Result<Vec<_>, _>>());
+    read.map_err(|e| Failure::new(ErrorCode::UsageError, format!("--ca-file {}: {e}", path.display())))
+}
+
+/// The certificate authorities that are trusted: the system's, and those of `--ca-file`.
+fn roots(authority: Option<&Path>, own: &[CertificateDer<'static>]) -> Result<RootCertStore, Failure> {
     let mut roots = RootCertStore::empty();
     // What the system has and rustls cannot read is not believed.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -78,9 +161,8 @@ fn roots(authority: Option<&Path>) -> Result<RootCertStore, Failure> {
         let wrong = |e: &dyn std::fmt::Display| {
             Failure::new(ErrorCode::UsageError, format!("--ca-file {}: {e}", path.display()))
         };
-        let certificates = CertificateDer::pem_file_iter(path).map_err(|e| wrong(&e))?;
-        for certificate in certificates {
-            roots.add(certificate.map_err(|e| wrong(&e))?).map_err(|e| wrong(&e))?;
+        for certificate in own {
+            roots.add(certificate.clone()).map_err(|e| wrong(&e))?;
         }
     }
     Ok(roots)

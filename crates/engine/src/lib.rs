@@ -21,6 +21,7 @@ mod events;
 mod hooks;
 pub mod ledger;
 pub mod memory_store;
+mod model_view;
 mod nested;
 mod pipeline;
 pub mod plan;
@@ -42,10 +43,11 @@ pub use engine::{
 };
 pub use events::{EventBus, Events, Subscription};
 pub use hooks::{Hook, HookCall, HookVerdict};
+pub use model_view::{Everything, ModelView, Shown};
 pub use nested::{NestedAnswer, NestedCalls};
 pub use provider::{
     Blob, Blobs, BoxFuture, CallContext, Failed, Intent, IntentTarget, InverseCall, Output, Prepared, PreviewProvider,
-    Progress, Provider, Reconciled,
+    Progress, ProgressKind, Provider, RETRY_AFTER, Reconciled,
 };
 pub use recorder::Recorder;
 pub use store::Store;

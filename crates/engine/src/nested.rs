@@ -145,7 +145,7 @@ impl NestedCalls {
             attempt: 1,
             timeout_ms: None,
             preview: Some(nested_id.clone()),
-            first_of_step: true,
+            never_ran: false,
             is_alone: false,
             recovered: None,
             cancel: stop.clone(),

@@ -22,10 +22,11 @@ mod clearance;
 mod outcome;
 
 pub(crate) use after_crash::{Reconciliation, abandon, assume_done, in_doubt, interrupted, left_in_doubt, reconcile};
-pub(crate) use outcome::{hand_over_by_reference, refuse, skip, valid, with_store_failure};
+pub(crate) use outcome::{hand_over_by_reference, refuse, skip, with_store_failure};
 
 use crate::{
-    Asking, Blob, CallContext, Engine, Failed, NestedCalls, Output, Prepared, Progress, Provider, Reconciled,
+    Asking, Blob, CallContext, Engine, Failed, NestedCalls, Output, Prepared, Progress, ProgressKind, Provider,
+    Reconciled,
     attempt::{self, Attempt},
     record::{CallRecord, INLINE_BYTES, NoteRecord, Record},
     scope::RunScope,
@@ -54,7 +55,8 @@ pub(crate) struct StepCall {
     pub(crate) attempt: u32,
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) preview: Option<String>,
-    pub(crate) first_of_step: bool,
+    /// The step came to its end without a call: nothing is looked up under this attempt when the run is resumed or forked.
+    pub(crate) never_ran: bool,
     /// A call made again after a crash keeps its id.
     pub(crate) recovered: Option<CallId>,
     /// Nothing else of its run is under way: its thread has nothing better to do than to see its record to the disk.
@@ -202,7 +204,7 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
     let context = Arc::new(CallContext {
         cancel: stop.clone(),
         caller: scope.acting.clone(),
-        progress: progress_of(scope, &envelope),
+        progress: progress_of(engine, scope, &envelope),
         blobs: engine.blobs(),
         calls: if provider.makes_calls() {
             NestedCalls::of(engine, scope, &envelope, call.cancel.clone(), call.asking.clone())
@@ -343,7 +345,7 @@ fn record_call(scope: &RunScope, made: &Made<'_>, prepared: Option<&Prepared>) {
         risk: envelope.risk_level,
         category: envelope.category.clone(),
         confirmation_id: envelope.confirmation_id,
-        first_of_step: call.first_of_step,
+        scheduled: true,
         intent: prepared.and_then(|p| p.intent.clone()),
         recovered: call.recovered.is_some(),
     }));
@@ -415,11 +417,21 @@ fn late_note(
     }
 }
 
-fn progress_of(scope: &RunScope, envelope: &Arc<ToolCall>) -> Progress {
-    let recorder = scope.recorder.clone();
-    let envelope = envelope.clone();
-    Progress::new(move |message, payload| {
-        recorder.progress(envelope.call_id, &envelope.step_id, &envelope.tool, message, payload);
+fn progress_of(engine: &Engine, scope: &RunScope, envelope: &Arc<ToolCall>) -> Progress {
+    let (clock, recorder, envelope) = (engine.clock().clone(), scope.recorder.clone(), envelope.clone());
+    Progress::new(move |kind, message, payload| match kind {
+        ProgressKind::Passing => {
+            recorder.progress(envelope.call_id, &envelope.step_id, &envelope.tool, message, payload);
+        }
+        // It is written with the call's result, and as durable as that.
+        ProgressKind::Kept => recorder.push(&Record::Note(NoteRecord {
+            at: clock.now(),
+            level: EventLevel::Info,
+            message,
+            call_id: Some(envelope.call_id),
+            step_id: Some(envelope.step_id.clone()),
+            payload: payload.unwrap_or_default(),
+        })),
     })
 }
 

@@ -39,20 +39,33 @@ pub trait Blobs: Send + Sync {
 #[derive(Clone)]
 pub struct Progress(Arc<ProgressSink>);
 
-type ProgressSink = dyn Fn(String, Option<Map<String, Value>>) + Send + Sync;
+type ProgressSink = dyn Fn(ProgressKind, String, Option<Map<String, Value>>) + Send + Sync;
+
+/// Whether a report stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgressKind {
+    /// For who watches now.
+    Passing,
+    /// Part of the run's record as well.
+    Kept,
+}
 
 impl Progress {
     /// Wraps whatever takes the reports.
-    pub fn new(sink: impl Fn(String, Option<Map<String, Value>>) + Send + Sync + 'static) -> Self {
+    pub fn new(sink: impl Fn(ProgressKind, String, Option<Map<String, Value>>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(sink))
     }
     /// For calls nobody watches.
     pub fn none() -> Self {
-        Self::new(|_, _| {})
+        Self::new(|_, _, _| {})
     }
     /// Reports how far the work is.
     pub fn report(&self, message: impl Into<String>, payload: Option<Map<String, Value>>) {
-        (self.0)(message.into(), payload);
+        (self.0)(ProgressKind::Passing, message.into(), payload);
+    }
+    /// Reports what was done, for the run's record.
+    pub fn keep(&self, message: impl Into<String>, payload: Map<String, Value>) {
+        (self.0)(ProgressKind::Kept, message.into(), Some(payload));
     }
 }
 
@@ -134,7 +147,26 @@ impl Output {
     pub fn data(data: Map<String, Value>) -> Self {
         Self { data, ..Self::default() }
     }
+
+    /// Data from a type of the tool's own.
+    ///
+    /// # Errors
+    /// A type that is not written as a JSON object: a defect of the tool.
+    pub fn of<T: Serialize>(data: &T) -> Result<Self, Failure> {
+        let problem = match serde_json::to_value(data) {
+            Ok(Value::Object(data)) => return Ok(Self::data(data)),
+            Ok(_) => "the output is not an object".to_owned(),
+            Err(error) => format!("the output cannot be written: {error}"),
+        };
+        Err(Failure::new(ErrorCode::InternalError, problem).retryable(false))
+    }
 }
+
+/// The field of a failure's details in which a tool says how many milliseconds to wait before another try.
+pub const RETRY_AFTER: &str = "retryAfterMs";
+
+/// Bytes of a debug message that are kept.
+const MAX_DEBUG_BYTES: usize = 8 << 10;
 
 /// A call that did not work, with whatever it had changed by then.
 #[derive(Debug, Clone, PartialEq)]
@@ -151,6 +183,17 @@ impl Failed {
     /// A failure before anything changed.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Failure::new(code, message).into()
+    }
+
+    /// With more for logs, where there is more to say than the failure's message does. The last 8 KiB are kept.
+    pub fn debug(mut self, text: Option<String>) -> Self {
+        let cut = |text: String| {
+            let from = text.len().saturating_sub(MAX_DEBUG_BYTES);
+            let from = (from..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
+            text[from..].to_owned()
+        };
+        self.debug_message = text.filter(|text| !text.trim().is_empty()).map(cut).or(self.debug_message);
+        self
     }
 }
 

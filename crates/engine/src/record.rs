@@ -223,9 +223,9 @@ pub struct CallRecord {
     /// Approval.
     #[serde(rename = "ok", default, skip_serializing_if = "Option::is_none")]
     pub confirmation_id: Option<ConfirmationId>,
-    /// The first call of its step: `step.scheduled` comes before it.
+    /// `step.scheduled` comes before `step.started`. Records of earlier versions have it for the first call of a step only.
     #[serde(rename = "f", default, skip_serializing_if = "is_false")]
-    pub first_of_step: bool,
+    pub scheduled: bool,
     /// What is going to change.
     #[serde(rename = "in", default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
@@ -313,9 +313,12 @@ pub struct RefusedRecord {
     /// Tool, as it was asked for.
     #[serde(rename = "t")]
     pub tool: ToolName,
-    /// Attempt; 0 when it never came to one.
+    /// The attempt it would have been. Earlier versions wrote 0 where a step never came to one.
     #[serde(rename = "n")]
     pub attempt: u32,
+    /// The step ended without any call.
+    #[serde(rename = "nr", default, skip_serializing_if = "is_false")]
+    pub never_ran: bool,
     /// Foreach index.
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
@@ -519,7 +522,7 @@ impl Record {
     /// How many events of the specification this record stands for.
     pub fn event_count(&self) -> u64 {
         match self {
-            Self::Call(c) => 1 + u64::from(c.first_of_step),
+            Self::Call(c) => 1 + u64::from(c.scheduled),
             Self::Checkpoint(_) => 0,
             _ => 1,
         }

@@ -23,6 +23,8 @@ pub const HIDDEN: &str = "(hidden)";
 const MIN_BYTES: usize = 8;
 /// A value without a telling name counts as secret from this length on, if it looks random.
 const MIN_RANDOM: usize = 12;
+/// A line of a secret of several lines is looked for from this length on.
+const MIN_LINE: usize = 16;
 /// Values that are remembered; the oldest give way.
 const MAX_VALUES: usize = 4096;
 /// Words in the name of a variable, header, flag or parameter whose value is secret.
@@ -43,10 +45,12 @@ const TELLING: [&str; 14] = [
     "dsn",
 ];
 /// Beginnings of credentials that their issuers made recognisable.
-const MARKS: [&str; 10] =
+pub const MARKS: [&str; 10] =
     ["sk-", "ghp_", "gho_", "ghs_", "github_pat_", "xoxb-", "xoxp-", "glpat-", "AKIA", "eyJhbGciOi"];
+/// Words before a credential in an `Authorization` header.
+const SCHEMES: [&str; 4] = ["Bearer ", "bearer ", "Basic ", "basic "];
 /// Characters after such a beginning that make it a credential.
-const MIN_MARKED: usize = 12;
+pub const MIN_MARKED: usize = 12;
 
 /// A value that is looked for.
 #[derive(Clone)]
@@ -80,6 +84,10 @@ impl Redactor {
         let json = Value::String(secret.to_owned()).to_string();
         forms.push(json[1..json.len() - 1].to_owned());
         forms.push(percent_decoded(secret));
+        forms.push(percent_encoded(secret));
+        // A key of several lines is printed line by line.
+        let lines = secret.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE && !line.starts_with("-----"));
+        forms.extend(lines.map(str::to_owned));
         let mut held = self.values.write().unwrap_or_else(PoisonError::into_inner);
         let mut values: Vec<Known> = held.to_vec();
         for form in forms {
@@ -175,7 +183,14 @@ impl Redactor {
                 }
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
-            Value::Object(map) => map.values_mut().for_each(|item| self.value(item)),
+            Value::Object(map) => {
+                let names_secret = map.keys().any(|name| matches!(self.text(name), Cow::Owned(_)));
+                if names_secret {
+                    let all = std::mem::take(map).into_iter();
+                    map.extend(all.map(|(name, item)| (self.text(&name).into_owned(), item)));
+                }
+                map.values_mut().for_each(|item| self.value(item));
+            }
             _ => {}
         }
     }
@@ -269,13 +284,13 @@ pub fn argument(argument: &str) -> String {
     }
 }
 
-/// Hides what looks like a credential, whoever it belongs to: `Bearer …`, users and passwords in addresses, tokens with a
+/// Hides what looks like a credential, whoever it belongs to: `Bearer …`, `Basic …`, users and passwords in addresses, tokens with a
 /// recognisable beginning.
 fn patterns(text: &str) -> Cow<'_, str> {
-    let lower_bearer = text.contains("earer ");
+    let names_scheme = SCHEMES.iter().any(|scheme| text.contains(scheme));
     let marked = MARKS.iter().any(|mark| text.contains(mark));
     let names_user = text.contains("://") && text.contains('@');
-    if !(lower_bearer || marked || names_user) {
+    if !(names_scheme || marked || names_user) {
         return Cow::Borrowed(text);
     }
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+' | '/' | '=');
@@ -283,10 +298,12 @@ fn patterns(text: &str) -> Cow<'_, str> {
     let mut rest = text;
     while !rest.is_empty() {
         let boundary = !out.chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric());
-        if let Some(after) = rest.strip_prefix("Bearer ").or_else(|| rest.strip_prefix("bearer ")) {
+        let scheme = SCHEMES.iter().find(|scheme| rest.starts_with(**scheme));
+        if let Some((scheme, after)) = scheme.map(|scheme| rest.split_at(scheme.len())) {
             let end = after.find(|c| !is_part(c)).unwrap_or(after.len());
-            if end >= MIN_BYTES && after[..end].bytes().any(|b| b.is_ascii_digit()) {
-                out.push_str(&rest[.."Bearer ".len()]);
+            let is_credential = after[..end].bytes().any(|b| b.is_ascii_digit() || b == b'=');
+            if end >= MIN_BYTES && is_credential {
+                out.push_str(scheme);
                 out.push_str(HIDDEN);
                 rest = &after[end..];
                 continue;
@@ -316,6 +333,19 @@ fn patterns(text: &str) -> Cow<'_, str> {
         rest = &rest[step..];
     }
     if out == text { Cow::Borrowed(text) } else { Cow::Owned(out) }
+}
+
+/// A text as it stands in an address: everything but unreserved characters is escaped.
+fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
 }
 
 /// A text with `%41` read as `A`.
@@ -369,6 +399,20 @@ mod tests {
         let hidden = redactor.known_bytes(raw.as_bytes()).into_owned();
         let hidden: Value = serde_json::from_slice(&hidden).unwrap();
         assert_eq!(hidden, json!({"a": HIDDEN, "b": "short"}));
+    }
+
+    #[test]
+    fn a_secret_is_hidden_in_addresses_line_by_line_and_as_a_name() {
+        let redactor = Redactor::default();
+        redactor.learn("p@ss/word+1");
+        let key = "-----BEGIN KEY-----\nMIIBVgIBADANBgkqhkiG\n9w0BAQEFAASCAUAwggE8\n-----END KEY-----";
+        redactor.learn(key);
+        let said = "http://h/?k=p%40ss%2Fword%2B1 MIIBVgIBADANBgkqhkiG | 9w0BAQEFAASCAUAwggE8 Basic YWRhOmh1c2g=";
+        assert_eq!(redactor.text(said), "http://h/?k=(hidden) (hidden) | (hidden) Basic (hidden)");
+        assert_eq!(redactor.text("a Basic idea"), "a Basic idea");
+        let mut value = json!({"a": {"p@ss/word+1": 1, "b": 2}});
+        redactor.value(&mut value);
+        assert_eq!(value, json!({"a": {HIDDEN: 1, "b": 2}}));
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl RunView {
             run_id: self.run_id,
             step_id,
             tool,
-            attempt,
+            attempt: attempt.max(1), // earlier versions recorded 0 where a step never came to a call
             status: outcome.status,
             ok: outcome.status == ResultStatus::Ok,
             data_hash: match (&outcome.data_blob, &data) {
@@ -192,18 +192,19 @@ impl RunView {
                 let payload = object(json!({
                     "attempt": c.attempt, "iteration": c.iteration.as_ref().map(|i| i.index), "argsHash": format!("sha256:{}", c.args_hash),
                 }));
-                if c.first_of_step {
-                    let mut event = base(EventType::StepScheduled, micros(c.at), Info, format!("Scheduled: {label}"));
+                let mut push = |event_type, message| {
+                    let mut event = base(event_type, micros(c.at), Info, message);
+                    event.call_id = Some(c.call_id);
                     event.step_id = Some(c.step_id.clone());
                     event.tool = Some(c.tool.clone());
+                    event.payload = Some(payload.clone());
                     out.push(event);
+                };
+                // Both from one record, so that no other call's events come between them or turn them round.
+                if c.scheduled {
+                    push(EventType::StepScheduled, format!("Scheduled: {label}"));
                 }
-                let mut event = base(EventType::StepStarted, micros(c.at), Info, label);
-                event.call_id = Some(c.call_id);
-                event.step_id = Some(c.step_id.clone());
-                event.tool = Some(c.tool.clone());
-                event.payload = Some(payload);
-                out.push(event);
+                push(EventType::StepStarted, label);
             }
             Record::Result(r) => {
                 if let Some(key) = self.calls.get(&r.call_id) {
@@ -212,8 +213,12 @@ impl RunView {
                 }
             }
             Record::Refused(r) => {
-                let key =
-                    CallKey { step_id: r.step_id.clone(), tool: r.tool.clone(), attempt: r.attempt, index: r.index };
+                let key = CallKey {
+                    step_id: r.step_id.clone(),
+                    tool: r.tool.clone(),
+                    attempt: r.attempt.max(1),
+                    index: r.index,
+                };
                 out.push(outcome_event(base, r.call_id, &key, &r.outcome));
             }
             Record::Retry(r) => {

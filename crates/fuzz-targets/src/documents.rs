@@ -4,7 +4,8 @@ use toolyard_context::{
     store::uri::{Identity, Place, SCHEME},
     wire::fuzzing::multipart_file,
 };
-use toolyard_import::{Limits, fuzzing::unpack_zip};
+use toolyard_import::Limits;
+use toolyard_parse::fuzzing::unpack_zip;
 use toolyard_vault::fuzzing::apply_patch;
 
 /// A patch of `vault.patchFile`. The input is the note, a zero byte, and the patch as JSON.

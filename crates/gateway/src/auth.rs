@@ -100,10 +100,11 @@ fn names_this_machine(settings: &Settings, host: &str) -> bool {
         || settings.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
 }
 
-/// `example.org:80` and `[::1]:80` without the port and the brackets.
+/// `example.org:80` and `[::1]:80` without the port and the brackets. What is neither stays as it is, and names nobody.
 fn host_name(host: &str) -> &str {
     match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((inside, _)) => inside,
+        Some((inside, port)) if port.is_empty() || port.starts_with(':') => inside,
+        Some(_) => host,
         None => host.rsplit_once(':').filter(|(name, _)| !name.contains(':')).map_or(host, |(name, _)| name),
     }
 }
@@ -219,6 +220,39 @@ mod tests {
         assert!(origin(&settings, peer, &own).unwrap().browser_allowed);
         let evil = headers(&[("host", "[::1]:18789"), ("origin", "https://evil.example")]);
         assert!(!origin(&settings, peer, &evil).unwrap().browser_allowed);
+    }
+
+    #[test]
+    fn a_host_that_only_looks_like_this_machine_is_foreign() {
+        let settings = Settings::new("t");
+        let peer: IpAddr = "127.0.0.1".parse().unwrap();
+        for own in ["localhost", "LOCALHOST:1", "127.0.0.1:1", "127.8.9.10", "[::1]", "[::1]:18789"] {
+            assert!(origin(&settings, peer, &headers(&[("host", own)])).is_ok(), "{own}");
+        }
+        for foreign in [
+            "localhost.evil.example",
+            "localhost.",
+            "evil.example#localhost",
+            "localhost@evil.example",
+            "evil@localhost",
+            "[::1].evil.example",
+            "[::1]evil.example:80",
+            "[::1%25eth0]",
+            "127.0.0.1.evil.example",
+            "127.1",
+            "0.0.0.0",
+            "[::]",
+            "2130706433",
+            "10.0.0.1",
+            "localhost:1:2",
+        ] {
+            let refused = origin(&settings, peer, &headers(&[("host", foreign)]));
+            assert_eq!(refused.unwrap_err(), Unattributed::Host, "{foreign}");
+        }
+        for page in ["null", "file://", "http://localhost.evil.example", "http://evil.example/127.0.0.1:1"] {
+            let found = origin(&settings, peer, &headers(&[("host", "127.0.0.1:1"), ("origin", page)]));
+            assert!(!found.unwrap().browser_allowed, "{page}");
+        }
     }
 
     #[test]

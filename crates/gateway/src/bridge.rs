@@ -4,7 +4,7 @@ use crate::{
     admission::{Admitted, seats::Seat},
     gateway::Gateway,
     settings::{MAX_UNPROVEN_CONTROL_FRAMES, WRITE_STALL},
-    ws::{connection::hang_up, heard::Heard, upgrade},
+    ws::{connection::hang_up, control_frames::ControlFrames, heard::Heard, upgrade},
 };
 use axum::{http::StatusCode, response::Response};
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
@@ -127,12 +127,13 @@ async fn read(
     gateway: &Gateway,
     id: ConnectionId,
 ) -> End {
+    let mut control_frames = ControlFrames::new();
     loop {
         match stream.next().await {
             Some(Ok(message)) => {
                 if let Some(text) = message.as_text() {
                     gateway.hub().bridge_text(id, text);
-                } else if message.is_close() {
+                } else if message.is_close() || !control_frames.take() {
                     return None;
                 }
             }

@@ -256,7 +256,7 @@ async fn bridge_socket(gateway: Gateway, request: Admitted) -> Response {
     bridge::accept(&gateway, request)
 }
 
-/// A message for Claude, as `bridge.inbound` takes it. A bearer is the owner, who may pass on verdicts as well.
+/// A message for Claude, as `bridge.inbound` takes it. Agents come in by this door, so no message counts as a verdict.
 async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
     let received = match request.read(&gateway).await {
         Ok(received) => received,
@@ -275,7 +275,7 @@ async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
         Ok(message) => message,
         Err(error) => return bad_request(&error.message),
     };
-    match gateway.hub().receive(message, Standing::Approver).await {
+    match gateway.hub().receive(message, Standing::Messenger, "http").await {
         Ok(accepted) => json_response(StatusCode::OK, &accepted),
         Err(error) => bad_request(error.message()),
     }

@@ -3,11 +3,8 @@
 use crate::{gateway::Gateway, writes, ws::frame::Request};
 use serde_json::value::RawValue;
 use std::{sync::Arc, time::Duration, time::Instant};
-use toolyard_engine::authority::{Demand, Effect, Scope};
 use toolyard_service::{ClientRequest, MethodError, Role, RpcError, hub::Connection};
 
-/// What a method demands that is not there.
-const UNKNOWN: Demand = Demand::new(Some(Scope::Admin), Effect::None);
 /// Characters of a name that a client made up which are repeated to it.
 const MAX_SHOWN: usize = 80;
 
@@ -30,15 +27,14 @@ pub(crate) async fn dispatch(
 ) -> (&'static str, Result<Box<RawValue>, RpcError>) {
     let methods = gateway.service().methods();
     let known = methods.find(&request.method).filter(|method| method.terms.is_on_gateway());
-    // A method that is not there is guarded like one for administrators, so that probing tells nothing.
-    let demand = known.map_or(UNKNOWN, |method| method.terms.demand);
-    if let Err(refusal) = connection.may(&demand) {
-        return (known.map_or("unknown", |method| method.name), Err(refusal.into()));
-    }
+    // Which methods there are is documented, and `hello` lists them: whoever misspells one is told so, whatever their scopes.
     let Some(method) = known else {
         let shown: String = request.method.chars().take(MAX_SHOWN).collect();
         return ("unknown", Err(RpcError::invalid(format!("unknown method: {shown}"))));
     };
+    if let Err(refusal) = connection.may(&method.terms.demand) {
+        return (method.name, Err(refusal.into()));
+    }
     if request.expected_profile_id.is_some() {
         let error = RpcError::invalid("expected profile does not match")
             .detail("reason", "EXPECTED_PROFILE_MISMATCH")

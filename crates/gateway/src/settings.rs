@@ -17,6 +17,11 @@ pub const MAX_UNPROVEN: usize = 4096 + 64;
 pub const YOUNG: Duration = Duration::from_millis(50);
 /// Control frames (pings, pongs) that an unproven WebSocket may send: the answers to them are queued.
 pub const MAX_UNPROVEN_CONTROL_FRAMES: usize = 16;
+/// Control frames that a WebSocket may send within [`CONTROL_FRAMES_WITHIN`] once it has shown a credential. The answers are
+/// queued inside the socket where no limit on what waits to be sent sees them.
+pub const MAX_CONTROL_FRAMES: usize = 256;
+/// See [`MAX_CONTROL_FRAMES`].
+pub const CONTROL_FRAMES_WITHIN: Duration = Duration::from_secs(10);
 /// WebSocket connections at once.
 pub const MAX_CONNECTIONS: usize = 20_000;
 /// Requests under way at once in the ordinary lane, over all connections.

@@ -44,7 +44,7 @@ pub(crate) async fn clone(
         settings.push(format!("http.curloptResolve={}:{}:{}", address.host, address.port, first.ip()));
     }
     let cloned = git::Clone {
-        url: &source.url,
+        url: &address.url,
         scheme: &address.scheme,
         reference: source.reference.as_deref(),
         target: &target,
@@ -75,6 +75,9 @@ pub(crate) async fn clone(
 
 #[derive(Debug)]
 struct Address {
+    /// The address as git gets it: written anew from its parts, so that git cannot read another host in it than the one that
+    /// was checked. Programs differ about `https://a\@b/`.
+    url: String,
     scheme: String,
     host: String,
     port: u16,
@@ -92,7 +95,7 @@ impl Address {
         }
         if let Some((_, rest)) = url.split_once('@').filter(|_| !url.contains("://")) {
             let host = rest.split(':').next().filter(|host| !host.is_empty()).ok_or_else(bad)?;
-            return Ok(Self { scheme: "ssh".to_owned(), host: host.to_owned(), port: 22 });
+            return Ok(Self { url: url.to_owned(), scheme: "ssh".to_owned(), host: host.to_owned(), port: 22 });
         }
         let parsed = reqwest::Url::parse(url).map_err(|_| bad())?;
         let host = parsed.host_str().filter(|host| !host.is_empty()).ok_or_else(bad)?.to_owned();
@@ -103,7 +106,8 @@ impl Address {
             "ssh" => 22,
             _ => return Err(bad()),
         };
-        Ok(Self { scheme: parsed.scheme().to_owned(), host, port: parsed.port().unwrap_or(known) })
+        let (scheme, port) = (parsed.scheme().to_owned(), parsed.port().unwrap_or(known));
+        Ok(Self { url: parsed.into(), scheme, host, port })
     }
 }
 
@@ -119,5 +123,20 @@ mod tests {
         let address = Address::of("https://e.org:8443/r.git").unwrap();
         assert_eq!((address.scheme.as_str(), address.host.as_str(), address.port), ("https", "e.org", 8443));
         assert_eq!(Address::of("git@e.org:o/r.git").unwrap().host, "e.org");
+    }
+
+    #[test]
+    fn git_is_given_the_host_that_was_checked() {
+        for (written, host, url) in [
+            ("https://e.org\\@127.0.0.1/r", "e.org", "https://e.org/@127.0.0.1/r"),
+            ("https://e.org#@127.0.0.1/r", "e.org", "https://e.org/#@127.0.0.1/r"),
+            ("https:e.org/r", "e.org", "https://e.org/r"),
+            ("https://0x7f.1/r", "127.0.0.1", "https://127.0.0.1/r"),
+            ("https://2130706433/r", "127.0.0.1", "https://127.0.0.1/r"),
+            ("https://\u{ff11}27.0.0.1/r", "127.0.0.1", "https://127.0.0.1/r"),
+        ] {
+            let address = Address::of(written).unwrap();
+            assert_eq!((address.host.as_str(), address.url.as_str()), (host, url), "{written}");
+        }
     }
 }

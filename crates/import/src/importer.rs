@@ -167,12 +167,12 @@ struct Gathered {
 }
 
 impl Importer {
-    /// Children are this very program, or the small one beside it.
+    /// Documents are parsed by `toolyard-parse`, beside this program or in `PATH`.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Children are another program that hands over to [`crate::child::run`] and to the sandbox's launcher.
+    /// Documents are parsed by this program, which hands over to the sandbox's launcher as well.
     pub fn with_program(program: impl Into<std::path::PathBuf>) -> Self {
         let program = program.into();
         Self { parser: ConfinedParser::with_program(&program), launcher: ConfinedLauncher::with_program(program) }
@@ -374,7 +374,7 @@ impl Importer {
         };
         let converted = match format.is_confined() {
             true => self.parser.document(format, &bytes, limits).await,
-            false => formats::convert(format, &bytes, limits),
+            false => formats::plain(&bytes, limits),
         };
         let converted = converted.map_err(Unread::Failed)?;
         Ok(Document { format, title: converted.title, text: converted.markdown, bytes: bytes.len() as u64 })

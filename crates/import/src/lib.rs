@@ -6,18 +6,15 @@
 //! ```
 //!
 //! What others wrote is read with care: formats whose bytes can attack a parser (PDF, Office, EPUB, HTML, zip) are read
-//! by a child process that has nothing but its two pipes, little memory and little time ([`child`], [`parser`]). Addresses
+//! by the program `toolyard-parse`, which has nothing but its two pipes, little memory and little time ([`parser`]). Addresses
 //! are resolved and checked before anything is sent there ([`fetch`]). Every file has a result of its own: processed,
 //! failed, unsupported or skipped ([`Report`]).
 //!
 //! This crate keeps nothing and knows no store: who calls it writes the files.
 
-pub mod child;
 mod collect;
 pub mod fetch;
 mod formats;
-#[doc(hidden)]
-pub mod fuzzing;
 mod git;
 mod importer;
 mod limits;
@@ -25,6 +22,8 @@ pub mod names;
 pub mod parser;
 pub mod sections;
 mod source;
+pub mod text;
+pub mod wire;
 
 pub use formats::{Converted, Format, ParseFailure};
 pub use importer::{FileOutcome, ImportError, Imported, Importer, Options, OutFile, Progress, Report};

@@ -50,13 +50,3 @@ impl Default for Limits {
 
 /// Folders nested deeper than this are not entered.
 pub(crate) const MAX_DEPTH: usize = 32;
-/// Elements nested deeper than this are an attack.
-pub(crate) const MAX_XML_DEPTH: usize = 256;
-/// How many times larger than packed an archive's entry may become, beyond a first megabyte.
-pub(crate) const MAX_RATIO: u64 = 200;
-/// Bytes an entry may unpack to before its ratio is looked at.
-pub(crate) const RATIO_FREE_BYTES: u64 = 1 << 20;
-/// Rows and columns read of a sheet.
-pub(crate) const MAX_SHEET_CELLS: usize = 500_000;
-/// Bytes of one line of the child's protocol.
-pub(crate) const MAX_HEADER_BYTES: usize = 64 << 10;

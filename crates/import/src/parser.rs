@@ -1,13 +1,13 @@
 //! The parent's side: a fresh child for each document, a clock beside it, and its answers checked.
 
 use crate::{
-    child::{self, Answer, CHILD_NAME, MARK, Request},
     formats::{Converted, Format, ParseFailure},
-    limits::{Limits, MAX_HEADER_BYTES},
+    limits::Limits,
+    wire::{Answer, MARK, MAX_HEADER_BYTES, PROGRAM, Request, VERSION},
 };
 use std::{
     os::unix::process::ExitStatusExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
 };
@@ -18,8 +18,6 @@ use tokio::{
 
 /// How long beyond its own time a child is waited for.
 const GRACE: Duration = Duration::from_millis(500);
-/// This program, even if its file was replaced since.
-const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// An archive's files, and those that were passed over with the reason.
 #[derive(Debug, Default)]
@@ -37,12 +35,12 @@ pub struct ConfinedParser {
 }
 
 impl ConfinedParser {
-    /// Children are this very program if its `main` hands over (see [`child::is_child`]), else the small one beside it.
+    /// Children are `toolyard-parse`, beside this program or in `PATH`.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Children are another program that hands over to [`child::run`].
+    /// Children are this program.
     pub fn with_program(program: impl Into<PathBuf>) -> Self {
         Self { program: Some(program.into()) }
     }
@@ -110,11 +108,11 @@ impl ConfinedParser {
     }
 
     fn start(&self) -> Result<Child, ParseFailure> {
-        let program = self.program.clone().or_else(own_program);
-        let program =
-            program.ok_or_else(|| ParseFailure::new("there is no program to parse it with beside this one"))?;
+        let program = self.program.clone().or_else(installed).ok_or_else(|| {
+            ParseFailure::new(format!("{PROGRAM}, which parses it, is neither beside toolyard nor in PATH"))
+        })?;
         Command::new(program)
-            .arg0(CHILD_NAME)
+            .arg0(PROGRAM)
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -125,14 +123,18 @@ impl ConfinedParser {
     }
 }
 
-/// This program where it hands over; else the small one beside it, or above it where tests are built.
-fn own_program() -> Option<PathBuf> {
-    if child::this_program_hands_over() {
-        return Some(PathBuf::from(THIS_PROGRAM));
-    }
-    let this = std::env::current_exe().ok()?;
-    let folder = this.parent()?;
-    [folder.join(CHILD_NAME), folder.parent()?.join(CHILD_NAME)].into_iter().find(|path| path.is_file())
+/// The program beside this one, or above it, where cargo puts programs beside the folder of its tests; else in `PATH`.
+fn installed() -> Option<PathBuf> {
+    let this = std::env::current_exe().ok();
+    let beside = this.iter().flat_map(|program| program.ancestors().skip(1).take(2)).map(Path::to_owned);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    beside
+        .chain(std::env::split_paths(&path).filter(|folder| folder.is_absolute()))
+        .find_map(|folder| in_folder(&folder))
+}
+
+fn in_folder(folder: &Path) -> Option<PathBuf> {
+    Some(folder.join(PROGRAM)).filter(|program| program.is_file())
 }
 
 /// Whether the child said that it is done.
@@ -144,7 +146,7 @@ async fn converse(
     take: &mut (dyn FnMut(Answer, Vec<u8>) -> Result<(), ParseFailure> + Send),
 ) -> Result<bool, ParseFailure> {
     let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else { return Ok(false) };
-    let request = Request { format, bytes: bytes.len(), limits: limits.clone() };
+    let request = Request { version: VERSION.to_owned(), format, bytes: bytes.len(), limits: limits.clone() };
     let mut line = serde_json::to_vec(&request).map_err(|e| ParseFailure::new(e.to_string()))?;
     line.push(b'\n');
     let send = async {
@@ -183,7 +185,7 @@ async fn receive(
             Answer::File { bytes, .. } => (*bytes, limits.file_bytes),
             Answer::Failed { why } => return Err(ParseFailure::new(why.clone())),
             Answer::Unavailable { why } => {
-                return Err(ParseFailure::new(format!("parsers cannot be confined here: {why}")));
+                return Err(ParseFailure::new(format!("nothing can be parsed here: {why}")));
             }
             Answer::Done => return Ok(true),
             Answer::Skipped { .. } => (0, 0),
@@ -211,5 +213,28 @@ fn how_it_ended(status: Option<ExitStatus>) -> String {
         Some(11 | 7) => "its parser crashed".to_owned(),
         Some(31) => "its parser tried something it may not do and was stopped".to_owned(),
         _ => "its parser ended without an answer".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_found_where_it_is_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(in_folder(folder.path()), None);
+        std::fs::create_dir(folder.path().join(PROGRAM)).unwrap();
+        assert_eq!(in_folder(folder.path()), None);
+        std::fs::remove_dir(folder.path().join(PROGRAM)).unwrap();
+        std::fs::write(folder.path().join(PROGRAM), "").unwrap();
+        assert_eq!(in_folder(folder.path()), Some(folder.path().join(PROGRAM)));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_cannot_be_started_is_said() {
+        let parser = ConfinedParser::with_program("/nowhere/toolyard-parse");
+        let failed = parser.document(Format::Html, b"<p>x</p>", &Limits::default()).await.unwrap_err();
+        assert!(failed.0.contains("could not be started"), "{failed}");
     }
 }

@@ -60,7 +60,7 @@ pub struct IndexingConfig {
     /// Characters that a chunk repeats of the one before it, where a section is cut.
     #[schemars(range(max = 500))]
     pub chunk_overlap: usize,
-    /// Whether a running Toolyard watches the vault and indexes what changes. It does so once there is an index.
+    /// Whether a running Toolyard makes the first index by itself, watches the vault and indexes what changes.
     pub watch: bool,
     /// Milliseconds without a further change before changes are indexed.
     #[schemars(range(min = 10, max = 60_000))]
@@ -235,16 +235,22 @@ impl Default for SearchConfig {
 }
 
 /// What is held back until somebody confirms.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SensitiveConfig {
-    /// Results of these categories are withheld unless the search says `confirm_sensitive`. Empty (the default) flags
-    /// them only.
+    /// Results of these categories are withheld unless the search says `confirm_sensitive`. The default is `secrets`:
+    /// keys, tokens, passwords and card numbers. An empty list flags everything and withholds nothing.
     pub require_confirmation_for: Vec<Category>,
     /// `words` (the default) or `strict`, which counts parts of words too.
     pub matching: Matching,
     /// Headings whose sections count as relations.
     pub sections: Vec<String>,
+}
+
+impl Default for SensitiveConfig {
+    fn default() -> Self {
+        Self { require_confirmation_for: vec![Category::Secrets], matching: Matching::default(), sections: Vec::new() }
+    }
 }
 
 /// Places that are not folders, by how they begin, as far as they can be reached.

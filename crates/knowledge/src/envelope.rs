@@ -59,10 +59,12 @@ pub enum ProblemCode {
     IndexProgramFailed,
     /// The vault or the disk cannot be reached.
     VaultUnavailable,
+    /// An argument that fits the schema and still makes no sense.
+    ValidationError,
 }
 
 impl ProblemCode {
-    /// Every code with its page.
+    /// Every code that only these tools have, with its page. `VALIDATION_ERROR` has the page of the engine's code.
     pub const PAGES: [(&'static str, &'static str); 11] = [
         ("OLLAMA_UNREACHABLE", include_str!("../../../docs/errors/notes/OLLAMA_UNREACHABLE.md")),
         ("EMBEDDER_UNREACHABLE", include_str!("../../../docs/errors/notes/EMBEDDER_UNREACHABLE.md")),
@@ -112,7 +114,8 @@ impl Problem {
             | ProblemCode::IndexProgramFailed
             | ProblemCode::SecurityViolation
             | ProblemCode::IndexerFailed
-            | ProblemCode::VaultUnavailable => Health::Unavailable,
+            | ProblemCode::VaultUnavailable
+            | ProblemCode::ValidationError => Health::Unavailable,
         }
     }
 
@@ -243,6 +246,13 @@ impl Problem {
         Self::new(ProblemCode::SecurityViolation, message, false, suggestion)
     }
 
+    /// An argument that no schema can tell from a good one. `place` is a JSON Pointer, empty for the arguments as a whole.
+    pub fn argument(place: &str, message: &str, suggestion: &str) -> Self {
+        let place = if place.is_empty() { String::new() } else { format!(" at {place}") };
+        let message = format!("The arguments do not fit{place}: {message}.");
+        Self::new(ProblemCode::ValidationError, message, true, suggestion)
+    }
+
     /// Results are withheld.
     pub fn sensitive(count: usize, categories: &str) -> Self {
         let message = format!("{count} results are withheld because they touch on: {categories}.");
@@ -292,7 +302,7 @@ pub struct Meta {
     pub chunks_scanned: u64,
     /// The table's version; empty without an index.
     pub index_version: String,
-    /// When the newest note was written (ISO 8601); empty in an empty vault.
+    /// When the newest note was written (ISO 8601); in a vault without notes, when its folder last changed.
     pub vault_mtime: String,
 }
 
@@ -353,6 +363,7 @@ mod tests {
             );
             assert_eq!(Problem::new(code, "m", true, "s").status(), status, "{word}");
         }
+        assert_eq!(Problem::argument("/tags/0", "this is no tag", "s").status(), Health::Unavailable);
     }
 
     #[test]

@@ -1,8 +1,11 @@
-//! Finds what a person may not want passed on: health, money, relations, commitments. Used on results before an agent
+//! Finds what a person may not want passed on: health, money, relations, commitments, secrets. Used on results before an agent
 //! sees them and on chunks before they would leave the machine. Says which category, never which words.
+
+mod secrets;
 
 use regex::Regex;
 use schemars::JsonSchema;
+use secrets::SecretFinder;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use unicode_normalization::UnicodeNormalization;
@@ -21,6 +24,8 @@ pub enum Category {
     Relations,
     /// Promises and deadlines.
     Commitment,
+    /// Keys, tokens, passwords, card numbers.
+    Secrets,
 }
 
 /// How strictly words are matched.
@@ -38,6 +43,7 @@ pub enum Matching {
 #[derive(Debug)]
 pub struct Guard {
     rules: Vec<Rule>,
+    secrets: SecretFinder,
     sections: Vec<String>,
 }
 
@@ -99,7 +105,11 @@ impl Guard {
             let rule = |pattern: String| Regex::new(&format!("(?i){pattern}")).ok();
             Some(Rule { category, words: rule(pattern)?, in_code: in_code.and_then(rule) })
         });
-        Self { rules: compiled.collect(), sections: sections.iter().map(|name| plain_name(name)).collect() }
+        Self {
+            rules: compiled.collect(),
+            secrets: SecretFinder::new(),
+            sections: sections.iter().map(|name| plain_name(name)).collect(),
+        }
     }
 
     /// Every category found in a text that stands under a section of a note with these tags.
@@ -121,6 +131,9 @@ impl Guard {
         let mut found: BTreeSet<Category> = self.rules.iter().filter(found).map(|rule| rule.category).collect();
         if self.is_listed(section) {
             found.insert(Category::Relations);
+        }
+        if [material.title, section, material.text, material.opaque].iter().any(|text| self.secrets.finds(text)) {
+            found.insert(Category::Secrets);
         }
         found
     }

@@ -494,21 +494,25 @@ impl Knowledge {
         self.ollama.is_up().await
     }
 
+    /// When the vault's folder itself last changed; the beginning of time where it cannot be reached.
+    fn folder_time(&self) -> Timestamp {
+        let modified = std::fs::metadata(self.vault.root()).and_then(|folder| folder.modified());
+        modified.ok().and_then(|time| Timestamp::try_from(time).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+
     /// Facts about an answer.
     pub(crate) fn meta(&self, started: Instant, library: Option<&Library>, scanned: u64) -> Meta {
         let newest = self
             .noted(|noted| noted.look)
             .map(|(_, look)| look.newest_mtime_ms)
             .max(library.map(|library| library.totals.newest_mtime_ms))
-            .filter(|ms| *ms > 0);
+            .filter(|ms| *ms > 0)
+            .and_then(|ms| Timestamp::from_millisecond(ms).ok());
         Meta {
             query_time_ms: (started.elapsed().as_secs_f64() * 1e5).round() / 100.0,
             chunks_scanned: scanned,
             index_version: library.map(|library| library.info().version.clone()).unwrap_or_default(),
-            vault_mtime: newest
-                .and_then(|ms| Timestamp::from_millisecond(ms).ok())
-                .map(|time| time.to_string())
-                .unwrap_or_default(),
+            vault_mtime: newest.unwrap_or_else(|| self.folder_time()).to_string(),
         }
     }
 
@@ -542,7 +546,12 @@ impl Knowledge {
         let info = self.index.rollback().await.map_err(|error| Problem::of_index(&error))?;
         self.jobs.went_back_to(info.completed_at);
         self.noted(|noted| noted.broken = None);
-        let _ = self.refresh().await;
+        if let Err(problem) = self.refresh().await {
+            tracing::warn!(
+                problem = problem.message,
+                "the version of the index that was gone back to could not be loaded"
+            );
+        }
         Ok(info)
     }
 

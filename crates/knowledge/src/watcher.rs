@@ -1,8 +1,9 @@
-//! What a running server does by itself: probe every 30 seconds, watch the vault and index what changes, look at all of
+//! What a running server does by itself: make the first index, probe every 30 seconds, watch the vault and index what changes, look at all of
 //! it now and then, take up an interrupted job, and mend an index that does not fit the embedder.
 
 use crate::{
     changes::{Changes, News},
+    envelope::ProblemCode,
     indexer::{Backoff, JobMode, Started},
     service::Knowledge,
 };
@@ -34,6 +35,8 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
     knowledge.observe().await;
     if let Some(job) = knowledge.resume() {
         tracing::info!(job = %job.id, "an interrupted indexing job is taken up again");
+    } else if watches {
+        index_first(&knowledge).await;
     }
     let mut probe = interval_at(Instant::now() + PROBE_EVERY, PROBE_EVERY);
     probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -66,7 +69,9 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
             }
             Ok(()) = ended.changed() => {
                 // What was just indexed is loaded before somebody asks for it.
-                let _ = knowledge.refresh().await;
+                if let Err(problem) = knowledge.refresh().await {
+                    tracing::warn!(problem = problem.message, "the new version of the index could not be loaded");
+                }
             }
             _ = probe.tick() => {
                 knowledge.probe().await;
@@ -83,6 +88,20 @@ async fn serve_and(knowledge: Arc<Knowledge>, stop: CancellationToken, watches: 
         }
     }
     drop(changes);
+}
+
+/// Makes the first index of a vault that has notes. Who has indexed before, and stopped it or lost the index, is not
+/// overruled.
+async fn index_first(knowledge: &Arc<Knowledge>) {
+    let is_new = knowledge.jobs.record().last_ended().is_none()
+        && matches!(knowledge.library().await, Err(problem) if problem.code == ProblemCode::IndexNotFound);
+    if !is_new || knowledge.look().await.is_none_or(|look| look.notes == 0) {
+        return;
+    }
+    match knowledge.start(JobMode::Full) {
+        Ok(started) => tracing::info!(job = %started.job().id, "the first index is being made"),
+        Err(problem) => tracing::warn!(problem = problem.message, "the first index cannot be made"),
+    }
 }
 
 /// When the changes seen so far are indexed.

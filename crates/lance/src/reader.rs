@@ -11,6 +11,7 @@ use lance::{
     Dataset,
     dataset::{ProjectionRequest, scanner::Scanner},
     index::DatasetIndexExt,
+    table::format::Fragment,
 };
 use lance_index::scalar::FullTextSearchQuery;
 use lance_linalg::distance::DistanceType;
@@ -31,10 +32,8 @@ const IO_BUFFER: u64 = 32 << 20;
 const MAX_PROBED_FILES: usize = 1_000;
 /// and at a time.
 const PROBES_AT_ONCE: usize = 8;
-/// Partitions of the vector index that are searched, at least,
+/// Partitions of the vector index that are searched, at least.
 const MIN_PROBES: usize = 40;
-/// and how many candidates are compared again by their whole vectors, for each one wanted.
-const REFINE: u32 = 1;
 
 /// One complete version.
 pub(crate) struct LanceReader {
@@ -187,8 +186,32 @@ async fn found(scan: Scanner, score: &str, of: fn(f32) -> f32) -> IndexResult<Ve
         .map(|at| Found { row: rows.value(at), score: of(scores.value(at)) })
         .filter(|found| found.score.is_finite())
         .collect();
-    found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
+    sort_best_first(&mut found);
     Ok(found)
+}
+
+fn sort_best_first(found: &mut [Found]) {
+    found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
+}
+
+/// The index of cosines holds vectors of unit length and answers with the square of the distance between them.
+fn cosine_of_index(distance: f32) -> f32 {
+    1.0 - distance / 2.0
+}
+
+/// The files of a table that its vector index does not cover; `None` where there is no such index.
+async fn beyond_vector_index(data: &Dataset) -> IndexResult<Option<Vec<Fragment>>> {
+    let Some(field) = data.schema().field("vector") else { return Ok(None) };
+    let indexes = data.load_indices().await.map_err(index_error)?;
+    let parts: Vec<_> = indexes.iter().filter(|index| index.fields == [field.id]).collect();
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let is_covered = |fragment: &Fragment| {
+        let id = u32::try_from(fragment.id).unwrap_or(u32::MAX);
+        parts.iter().any(|part| part.fragment_bitmap.as_ref().is_some_and(|covered| covered.contains(id)))
+    };
+    Ok(Some(data.fragments().iter().filter(|fragment| !is_covered(fragment)).cloned().collect()))
 }
 
 impl IndexReader for LanceReader {
@@ -245,21 +268,39 @@ impl IndexReader for LanceReader {
         }
         let (chunks, filter, vector) = (self.chunks.clone(), sql(filter), Float32Array::from(vector.to_vec()));
         Box::pin(guarded(async move {
-            let mut scan = chunks.scan();
-            scan.nearest("vector", &vector, limit).map_err(index_error)?;
-            scan.distance_metric(DistanceType::Cosine).minimum_nprobes(MIN_PROBES).refine(REFINE);
-            if let Some(filter) = filter {
-                scan.filter(&filter).map_err(index_error)?.prefilter(true);
+            let nearest = || {
+                let mut scan = chunks.scan();
+                scan.nearest("vector", &vector, limit).map_err(index_error)?;
+                scan.distance_metric(DistanceType::Cosine);
+                if let Some(filter) = &filter {
+                    scan.filter(filter).map_err(index_error)?.prefilter(true);
+                }
+                scan.project(&["_distance"]).map_err(index_error)?;
+                scan.with_row_id();
+                Ok::<_, IndexError>(scan)
+            };
+            let Some(rest) = beyond_vector_index(&chunks).await? else {
+                return found(nearest()?, "_distance", |distance| 1.0 - distance).await;
+            };
+            // The 8 bits a dimension that the index keeps are exact enough to rank by. Reading the whole vectors of some
+            // hundred candidates takes longer than finding them.
+            let mut indexed = nearest()?;
+            indexed.minimum_nprobes(MIN_PROBES).fast_search();
+            let mut all = found(indexed, "_distance", cosine_of_index).await?;
+            if !rest.is_empty() {
+                let mut scan = nearest()?;
+                scan.use_index(false).with_fragments(rest);
+                all.extend(found(scan, "_distance", |distance| 1.0 - distance).await?);
+                sort_best_first(&mut all);
+                all.truncate(limit);
             }
-            scan.project(&["_distance"]).map_err(index_error)?;
-            scan.with_row_id();
-            found(scan, "_distance", |distance| 1.0 - distance).await
+            Ok(all)
         }))
     }
 
     fn vectors<'a>(&'a self, columns: VectorColumns, sink: VectorSink<'a>) -> BoxFuture<'a, IndexResult<()>> {
         let chunks = self.chunks.clone();
-        if self.info.spec.dimensions == 0 {
+        if self.info.spec.dimensions == 0 && columns != VectorColumns::FilesOnly {
             return Box::pin(async { Ok(()) });
         }
         Box::pin(async move {
@@ -267,11 +308,13 @@ impl IndexReader for LanceReader {
             let (names, filter): (&[&str], _) = match columns {
                 VectorColumns::All => (&["file_id", "hash", "vector"], None),
                 VectorColumns::KeysOnly => (&["file_id", "hash"], Some("vector IS NOT NULL")),
+                VectorColumns::FilesOnly => (&["file_id"], None),
             };
             let mut visit = |batch: &RecordBatch| {
                 let columns = Columns(batch);
-                let (rows, files, hashes) = (columns.row_ids()?, columns.long("file_id")?, columns.long("hash")?);
-                let vectors = if names.len() == 3 { Some(columns.vectors()?) } else { None };
+                let (rows, files) = (columns.row_ids()?, columns.long("file_id")?);
+                let hashes = if names.len() > 1 { Some(columns.long("hash")?) } else { None };
+                let vectors = if names.len() > 2 { Some(columns.vectors()?) } else { None };
                 for at in 0..batch.num_rows() {
                     let vector = match vectors {
                         Some(vectors) => match vector_at(vectors, at) {
@@ -283,7 +326,7 @@ impl IndexReader for LanceReader {
                     sink(VectorRow {
                         row: rows.value(at),
                         file: files.value(at).cast_unsigned(),
-                        hash: hashes.value(at).cast_unsigned(),
+                        hash: hashes.map_or(0, |hashes| hashes.value(at).cast_unsigned()),
                         vector,
                     });
                 }

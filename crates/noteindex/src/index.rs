@@ -86,7 +86,7 @@ pub trait IndexReader: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'a, IndexResult<Vec<Found>>>;
 
-    /// Goes through every chunk that has a vector.
+    /// Goes through the chunks, in the columns that are asked for.
     fn vectors<'a>(&'a self, columns: VectorColumns, sink: VectorSink<'a>) -> BoxFuture<'a, IndexResult<()>>;
 
     /// The vectors of some rows, in their order; `None` for a row that has none.

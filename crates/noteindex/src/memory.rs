@@ -332,9 +332,14 @@ impl IndexReader for MemoryVersion {
     fn vectors<'a>(&'a self, columns: VectorColumns, sink: VectorSink<'a>) -> BoxFuture<'a, IndexResult<()>> {
         Box::pin(async move {
             for (row, chunk) in self.rows.iter().enumerate() {
-                if let Some(vector) = &chunk.vector {
-                    let vector = (columns == VectorColumns::All).then_some(vector.as_slice());
-                    sink(VectorRow { row: row as u64, file: chunk.file_id(), hash: chunk.hash, vector });
+                let (row, file) = (row as u64, chunk.file_id());
+                match (columns, &chunk.vector) {
+                    (VectorColumns::FilesOnly, _) => sink(VectorRow { row, file, hash: 0, vector: None }),
+                    (VectorColumns::KeysOnly, Some(_)) => sink(VectorRow { row, file, hash: chunk.hash, vector: None }),
+                    (VectorColumns::All, Some(vector)) => {
+                        sink(VectorRow { row, file, hash: chunk.hash, vector: Some(vector) });
+                    }
+                    (_, None) => {}
                 }
             }
             Ok(())

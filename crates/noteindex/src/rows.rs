@@ -266,10 +266,12 @@ pub struct VectorRow<'a> {
     pub vector: Option<&'a [f32]>,
 }
 
-/// Whether vectors are read along.
+/// What is read of the chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VectorColumns {
-    /// Rows, files and hashes.
+    /// Rows and files of all chunks, those without a vector too. Hashes are 0.
+    FilesOnly,
+    /// Rows, files and hashes of the chunks that have a vector.
     KeysOnly,
     /// The vectors too.
     All,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read};
 
 /// The version of the messages below. It goes up with every change to them.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// The program's file name.
 pub const PROGRAM: &str = "toolyard-index";
 /// A larger frame is not sent and not accepted. The largest are batches of rows, of at most about 20 MB.
@@ -165,7 +165,7 @@ pub enum ReadRequest {
     FilesOf(Vec<u64>),
     /// The chunks whose vectors are nearest.
     Nearest(Vec<f32>, ChunkFilter, u64),
-    /// Every chunk that has a vector.
+    /// The chunks, in these columns.
     Vectors(VectorColumns),
     /// The vectors of some rows.
     VectorsOf(Vec<u64>),

@@ -33,6 +33,23 @@ pub(crate) struct Hosting {
     pub(crate) place: PathBuf,
 }
 
+/// A program to start, and what it needs to read beside the system's own files and the package.
+struct Executable {
+    program: PathBuf,
+    reads: Vec<PathBuf>,
+}
+
+impl Executable {
+    /// The program that a manifest names. A name is looked up in PATH, which is the user's, so the program brings the tree
+    /// it was installed in. A path is the package's word: it brings no right to read anything.
+    fn of_manifest(folder: &Path, command: &str) -> Result<Self, String> {
+        let is_name = !command.contains('/');
+        let program = find(&here(folder, command)).ok_or_else(|| format!("the program {command} is not there"))?;
+        let reads = if is_name { prefix(&program) } else { Vec::new() };
+        Ok(Self { program, reads })
+    }
+}
+
 /// A plugin that is about to run.
 pub(crate) struct Running<'a> {
     pub(crate) manifest: &'a Manifest,
@@ -78,21 +95,22 @@ impl Hosting {
         std::fs::create_dir_all(data.join("tmp")).map_err(|e| format!("{}: {e}", data.display()))?;
         let mut specs = Vec::new();
         if let Some(process) = &manifest.process {
-            let (command, args) = (here(running.folder, &process.command), &process.args);
-            let args = args.iter().map(|arg| here(running.folder, arg)).collect();
-            specs.push(self.line(running, &data, command, args, &[])?);
+            let executable = Executable::of_manifest(running.folder, &process.command)?;
+            let args = process.args.iter().map(|arg| here(running.folder, arg)).collect();
+            specs.push(self.line(running, &data, executable, args)?);
         } else if !manifest.extensions.is_empty() {
-            let node = self.node()?;
+            let program = PathBuf::from(self.node()?);
             let script = self.host_script()?;
             let args = vec!["--no-warnings".to_owned(), script.display().to_string()];
-            let reads = [script];
-            specs.push(self.line(running, &data, node, args, &reads)?);
+            let mut reads = prefix(&program);
+            reads.push(script);
+            specs.push(self.line(running, &data, Executable { program, reads }, args)?);
         }
         let only_process = specs.is_empty() && manifest.mcp_servers.len() == 1;
         for (name, process) in &manifest.mcp_servers {
-            let command = here(running.folder, &process.command);
+            let executable = Executable::of_manifest(running.folder, &process.command)?;
             let args = process.args.iter().map(|arg| here(running.folder, arg)).collect();
-            let mut spec = self.spec(running, &data, command, args, &[], Dialect::Mcp)?;
+            let mut spec = self.spec(running, &data, executable, args, Dialect::Mcp);
             spec.name = format!("{}/{name}", spec.name);
             spec.config.env.extend(process.env.clone());
             if let (Some(terms), true) = (&mut spec.terms, only_process) {
@@ -107,9 +125,8 @@ impl Hosting {
         &self,
         running: &Running<'_>,
         data: &Path,
-        command: String,
+        executable: Executable,
         args: Vec<String>,
-        reads: &[PathBuf],
     ) -> Result<ServerSpec, String> {
         let manifest = running.manifest;
         let start = Start {
@@ -126,7 +143,7 @@ impl Hosting {
         let Value::Object(start) = serde_json::to_value(start).map_err(|e| e.to_string())? else {
             return Err("start is no object".to_owned());
         };
-        let mut spec = self.spec(running, data, command, args, reads, Dialect::Line { start })?;
+        let mut spec = self.spec(running, data, executable, args, Dialect::Line { start });
         if let (Some(terms), true) = (&mut spec.terms, manifest.mcp_servers.is_empty()) {
             terms.expected = terms.declared.clone();
         }
@@ -137,13 +154,12 @@ impl Hosting {
         &self,
         running: &Running<'_>,
         data: &Path,
-        command: String,
+        executable: Executable,
         args: Vec<String>,
-        reads: &[PathBuf],
         dialect: Dialect,
-    ) -> Result<ServerSpec, String> {
+    ) -> ServerSpec {
         let manifest = running.manifest;
-        let program = find(&command).ok_or_else(|| format!("the program {command} is not there"))?;
+        let Executable { program, reads } = executable;
         let text = |path: PathBuf| path.display().to_string();
         let env = BTreeMap::from([
             ("HOME".to_owned(), text(data.to_owned())),
@@ -152,7 +168,7 @@ impl Hosting {
             ("TOOLYARD_PLUGIN_DATA".to_owned(), text(data.to_owned())),
         ]);
         let config = ServerConfig {
-            command: Some(text(program.clone())),
+            command: Some(text(program)),
             args,
             cwd: Some(running.folder.to_owned()),
             env,
@@ -189,16 +205,16 @@ impl Hosting {
             SandboxMode::Off => Arc::new(Plain),
             SandboxMode::Require => {
                 let mut read = vec![running.package.to_owned(), running.folder.to_owned()];
-                read.extend(reads.iter().cloned());
-                read.extend(prefix(&program));
+                read.extend(reads);
                 read.extend(running.grant.read.iter().cloned());
                 let mut write = vec![data.to_owned()];
                 write.extend(running.grant.write.iter().cloned());
                 let walls = Confinement { read, write, network: running.grant.network };
-                Arc::new(Walled { launcher: self.launcher.limited(limits(running.limits)), walls })
+                let granted = running.grant.read.iter().chain(&running.grant.write).cloned().collect();
+                Arc::new(Walled { launcher: self.launcher.limited(limits(running.limits)), walls, granted })
             }
         };
-        Ok(ServerSpec { name: line_name(&manifest.id), config, launcher, terms: Some(terms) })
+        ServerSpec { name: line_name(&manifest.id), config, launcher, terms: Some(terms) }
     }
 
     /// The Node to run plugins with.
@@ -243,6 +259,17 @@ fn here(folder: &Path, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_a_manifest_names_by_its_path_opens_no_folder() {
+        for path in ["/etc/../bin/sh", "/proc/self/root/bin/sh", "/tmp/../usr/bin/env"] {
+            assert!(Executable::of_manifest(Path::new("/p"), path).unwrap().reads.is_empty(), "{path}");
+        }
+        let own = std::env::current_exe().unwrap();
+        let (folder, name) = (own.parent().unwrap(), own.file_name().unwrap().to_str().unwrap());
+        assert!(Executable::of_manifest(folder, &format!("./{name}")).unwrap().reads.is_empty());
+        assert!(Executable::of_manifest(Path::new("/p"), own.to_str().unwrap()).unwrap().reads.is_empty());
+    }
 
     #[test]
     fn a_path_in_the_package_is_made_full() {

@@ -17,7 +17,7 @@ mod settings;
 mod state;
 pub mod walled;
 
-pub use install::Source;
+pub use install::{SCHEMES, Source};
 pub use manager::{Added, NoWall, PluginInfo, Plugins, PluginsParts};
 pub use manifest::{MANIFEST_FILE, Manifest, Permissions};
 pub use settings::{Entry, Grant, PluginsConfig, SandboxMode};

@@ -97,7 +97,7 @@ impl Plugins {
     /// Puts them together and hooks them into the engine. Nothing is started yet.
     pub fn new(parts: PluginsParts) -> Self {
         let PluginsParts { engine, upstreams, skills, folder, config, launcher } = parts;
-        let fetcher = install::Fetcher { launcher: launcher.clone(), npm_registry: config.npm_registry.clone() };
+        let fetcher = install::Fetcher::new(launcher.clone(), &config);
         let hosting = Hosting { launcher, sandbox: config.sandbox, node: config.node.clone(), place: folder.clone() };
         let inner = Arc::new(Inner {
             upstreams,

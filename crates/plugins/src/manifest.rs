@@ -218,20 +218,10 @@ impl Manifest {
             inside(folder, path)?;
         }
         for (name, process) in &self.mcp_servers {
-            if process.command.trim().is_empty() {
-                return Err(format!("mcpServers.{name} has no command"));
-            }
-            if process.command.starts_with("./") {
-                inside(folder, &process.command)?;
-            }
+            check_command(folder, &process.command).map_err(|why| format!("mcpServers.{name}: {why}"))?;
         }
         if let Some(process) = &self.process {
-            if process.command.trim().is_empty() {
-                return Err("process has no command".to_owned());
-            }
-            if process.command.starts_with("./") {
-                inside(folder, &process.command)?;
-            }
+            check_command(folder, &process.command).map_err(|why| format!("process: {why}"))?;
         }
         if self.process.is_none() && self.extensions.is_empty() && self.mcp_servers.is_empty() && self.skills.is_empty()
         {
@@ -286,6 +276,23 @@ impl Manifest {
     pub fn starts_enabled(&self) -> bool {
         self.enabled_by_default.unwrap_or(true)
     }
+}
+
+/// A program's name, a path in the plugin's folder that begins with `./`, or an absolute path. Another relative path would
+/// depend on where Toolyard was started.
+fn check_command(folder: &Path, command: &str) -> Result<(), String> {
+    if command.trim().is_empty() {
+        return Err("it has no command".to_owned());
+    }
+    if command.starts_with("./") {
+        return inside(folder, command).map(drop);
+    }
+    if command.contains('/') && !Path::new(command).is_absolute() {
+        return Err(format!(
+            "the command {command:?} is neither a name nor an absolute path, nor does it begin with ./"
+        ));
+    }
+    Ok(())
 }
 
 /// A path in the plugin's folder that stays there.

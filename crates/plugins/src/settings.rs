@@ -44,6 +44,11 @@ pub struct PluginsConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "url"))]
     pub npm_registry: Option<String>,
+    /// Where `toolyard plugins install clawhub:NAME` finds packages: the https or http address of ClawHub, OpenClaw's
+    /// registry, or a folder that holds each as `NAME`, `NAME.tgz` or `NAME-VERSION.tgz`. Unset: nowhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = "url"))]
+    pub clawhub: Option<String>,
     /// `require`: plugins run within walls or not at all. `off`: without walls.
     pub sandbox: SandboxMode,
     /// Each plugin's own settings, by id.
@@ -60,6 +65,7 @@ impl Default for PluginsConfig {
             paths: Vec::new(),
             node: None,
             npm_registry: None,
+            clawhub: None,
             sandbox: SandboxMode::Require,
             entries: BTreeMap::new(),
         }

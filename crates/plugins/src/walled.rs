@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 use toolyard_mcp::client::{ChildSpec, Launcher, LimitsConfig, ServerConfig, ServerSpec};
-use toolyard_sandbox::launch::{ConfinedLauncher, Confinement, ProcessLimits, Program};
+use toolyard_sandbox::launch::{ConfinedLauncher, Confinement, ProcessLimits, Program, is_hidden};
 
 /// Programs under these need no further rights.
 const SYSTEM: [&str; 6] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/opt/"];
@@ -14,10 +14,18 @@ const SYSTEM: [&str; 6] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/opt
 pub(crate) struct Walled {
     pub(crate) launcher: ConfinedLauncher,
     pub(crate) walls: Confinement,
+    /// The files and folders that a person granted, which the walls hold beside those that Toolyard adds.
+    pub(crate) granted: Vec<PathBuf>,
 }
 
 impl Launcher for Walled {
     fn command(&self, spec: &ChildSpec) -> Result<tokio::process::Command, String> {
+        if let Some(path) = self.granted.iter().find(|path| is_hidden(path)) {
+            return Err(format!(
+                "it is granted {}, which belongs to Toolyard's own keys, settings or plugins; take the grant back",
+                path.display()
+            ));
+        }
         let program = Program { program: &spec.program, args: &spec.args, cwd: spec.cwd.as_deref(), env: &spec.env };
         self.launcher.command(&self.walls, &program)
     }
@@ -40,11 +48,12 @@ pub fn server_spec(
     if let Some(sandbox) = config.confinement() {
         let all = |paths: &[PathBuf]| paths.iter().map(|path| expand(path)).collect::<Vec<_>>();
         let mut read = all(&sandbox.read);
+        let granted = all(&sandbox.read).into_iter().chain(all(&sandbox.write)).collect();
         if let Some(program) = config.command.as_deref().and_then(find) {
             read.extend(prefix(&program));
         }
         let walls = Confinement { read, write: all(&sandbox.write), network: sandbox.network };
-        spec.launcher = Arc::new(Walled { launcher: launcher.limited(limits(sandbox.limits)), walls });
+        spec.launcher = Arc::new(Walled { launcher: launcher.limited(limits(sandbox.limits)), walls, granted });
     }
     spec
 }
@@ -62,31 +71,93 @@ pub fn find(command: &str) -> Option<PathBuf> {
     found.iter().find(|path| !is_shim(path)).or_else(|| found.first()).cloned()
 }
 
-/// What a program that was not installed with the system needs to read: the tree it was installed in.
+/// What a program that was not installed with the system needs to read: the program itself, or the tree it was installed in.
+/// The program must be one that a person chose: by PATH or by the configuration, never by a package.
 pub fn prefix(program: &Path) -> Vec<PathBuf> {
     let mut needed = Vec::new();
-    let mut places = vec![program.to_owned()];
-    places.extend(program.canonicalize().ok());
-    for place in places {
+    // Without links and `..`, because what is granted is the folder that the path leads to. The name that was given counts
+    // beside the file it leads to: a virtual environment's python is a link to the system's.
+    let given = program.parent().and_then(|folder| Some(folder.canonicalize().ok()?.join(program.file_name()?)));
+    for place in given.into_iter().chain(program.canonicalize().ok()) {
         if SYSTEM.iter().any(|system| place.starts_with(system)) {
             continue;
         }
-        // `…/bin/node` belongs to `…`; the program itself always.
-        let tree =
-            place.parent().filter(|p| p.ends_with("bin")).and_then(Path::parent).filter(|p| p.parent().is_some());
-        needed.push(tree.map_or_else(|| place.clone(), Path::to_owned));
+        let path = tree(&place, home().as_deref()).unwrap_or(place);
+        if !needed.contains(&path) {
+            needed.push(path);
+        }
     }
     needed
+}
+
+/// The user's own folder.
+fn home() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(PathBuf::from).and_then(|home| home.canonicalize().ok())
+}
+
+/// `…/bin/node` belongs to `…` where libraries lie beside `bin`. The user's own folder (`~/bin`) and the folders of settings
+/// in it (`~/.local/bin`, `~/.cargo/bin`) hold more than programs, so from there a program gets nothing but itself.
+fn tree(program: &Path, home: Option<&Path>) -> Option<PathBuf> {
+    let tree = program.parent().filter(|folder| folder.ends_with("bin"))?.parent()?;
+    let has_libraries = ["lib", "lib64", "pyvenv.cfg"].iter().any(|name| tree.join(name).exists());
+    let is_hidden_name = tree.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let is_the_users =
+        home.is_some_and(|home| home.starts_with(tree) || (is_hidden_name && tree.parent() == Some(home)));
+    (has_libraries && !is_the_users && tree.parent().is_some()).then(|| tree.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_program_outside_the_system_brings_its_own_tree_and_no_more() {
-        assert!(prefix(Path::new("/usr/bin/python3")).is_empty());
-        assert_eq!(prefix(Path::new("/home/a/.nvm/v24/bin/node")), [PathBuf::from("/home/a/.nvm/v24")]);
-        assert_eq!(prefix(Path::new("/home/a/tool")), [PathBuf::from("/home/a/tool")]);
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let program = |path: &str| {
+            let path = home.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "x").unwrap();
+            path
+        };
+        let node = program(".nvm/versions/v24/bin/node");
+        fs::create_dir_all(home.join(".nvm/versions/v24/lib")).unwrap();
+        for folder in ["lib", ".local/lib", ".cargo/lib"] {
+            fs::create_dir_all(home.join(folder)).unwrap();
+        }
+        let user = Some(home.as_path());
+        assert_eq!(tree(&node, user), Some(home.join(".nvm/versions/v24")));
+        for alone in ["bin/tool", ".local/bin/tool", ".cargo/bin/tool", "go/bin/tool", "tool"] {
+            assert_eq!(tree(&program(alone), user), None, "{alone}");
+        }
+        assert!(prefix(Path::new("/usr/bin/env")).is_empty());
+        assert_eq!(prefix(&node), [home.join(".nvm/versions/v24")]);
+        assert_eq!(prefix(&home.join("go/bin/tool")), [home.join("go/bin/tool")]);
+    }
+
+    #[test]
+    fn a_path_that_leads_elsewhere_brings_nothing_of_where_it_led_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let up = "../".repeat(home.components().count() - 1);
+        for odd in [format!("{}/{up}usr/bin/env", home.display()), "/etc/../usr/bin/env".to_owned()] {
+            assert!(Path::new(&odd).exists() && prefix(Path::new(&odd)).is_empty(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_grant_of_toolyards_own_files_starts_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        fs::create_dir(&state).unwrap();
+        toolyard_sandbox::launch::hide([state.clone()]);
+        let spec =
+            ChildSpec { name: "x".into(), program: "/bin/true".into(), args: Vec::new(), cwd: None, env: Vec::new() };
+        for (granted, is_refused) in [(state.join("token"), true), (state, true), (dir.path().to_owned(), false)] {
+            let walls = Confinement { read: vec![granted.clone()], ..Confinement::default() };
+            let walled = Walled { launcher: ConfinedLauncher::new(), walls, granted: vec![granted.clone()] };
+            assert_eq!(walled.command(&spec).is_err(), is_refused, "{}", granted.display());
+        }
     }
 }

@@ -128,6 +128,10 @@ impl ToolName {
             ))
         }
     }
+    /// The name of a tool whose name cannot be told.
+    pub fn unknown() -> Self {
+        Self("unknown".into())
+    }
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0

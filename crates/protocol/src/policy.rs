@@ -71,6 +71,9 @@ pub struct PolicyLimits {
     pub max_run_ms: u64,
     /// Milliseconds one call may take, whatever it asks for.
     pub max_call_ms: u64,
+    /// Milliseconds between two tries of a call, whatever the failed one asks for. Unset: 300000.
+    #[serde(skip_serializing_if = "is_default_retry_delay")]
+    pub max_retry_delay_ms: u64,
     /// Bytes one run may write.
     pub max_bytes_written: u64,
     /// Files and folders one run may delete, trash included.
@@ -79,6 +82,13 @@ pub struct PolicyLimits {
     pub max_args_bytes: u64,
     /// Bytes of one call's output, as JSON, before it is handed over by reference.
     pub max_output_bytes: u64,
+}
+
+const MAX_RETRY_DELAY_MS: u64 = 300_000;
+
+/// Left out of the JSON, so that the hashes of policies recorded before the limit existed stay as they are.
+fn is_default_retry_delay(ms: &u64) -> bool {
+    *ms == MAX_RETRY_DELAY_MS
 }
 
 impl Default for PolicyLimits {
@@ -90,6 +100,7 @@ impl Default for PolicyLimits {
             max_iterations: 10_000,
             max_run_ms: 3_600_000,
             max_call_ms: 600_000,
+            max_retry_delay_ms: MAX_RETRY_DELAY_MS,
             max_bytes_written: 100 << 20,
             max_deletes: 100,
             max_args_bytes: 8 << 20,

@@ -107,7 +107,8 @@ pub struct ToolResultParts {
     pub step_id: StepId,
     /// The tool's name.
     pub tool: ToolName,
-    /// Which try this was; 0 when the call was never dispatched.
+    /// Which try this was, from 1; of a call that was not dispatched, the try it would have been.
+    #[schemars(range(min = 1))]
     pub attempt: u32,
     /// How it ended.
     pub status: ResultStatus,
@@ -163,6 +164,9 @@ impl ToolResultParts {
         if self.status == ResultStatus::Skipped && self.error.is_none() && self.user_message.is_none() {
             return fail("a skipped result says why, in error or in userMessage");
         }
+        if self.attempt == 0 {
+            return fail("attempt counts from 1");
+        }
         if self.ended_at < self.started_at {
             return fail("endedAt lies before startedAt");
         }
@@ -175,6 +179,30 @@ impl ToolResult {
     pub fn new(parts: ToolResultParts) -> Result<Self, EnvelopeError> {
         parts.check()?;
         Ok(Self(parts))
+    }
+
+    /// The result as a model may see it: what is meant for logs stays in the record.
+    pub fn without_debug_message(mut self) -> Self {
+        self.0.debug_message = None;
+        self
+    }
+
+    /// The result of these parts or, where they contradict each other, an `INTERNAL_ERROR` that says how: for whoever has
+    /// to answer with a result whatever happened.
+    pub fn or_internal_error(parts: ToolResultParts) -> Self {
+        match parts.check() {
+            Ok(()) => Self(parts),
+            Err(problem) => Self(ToolResultParts {
+                status: ResultStatus::Error,
+                ok: false,
+                data: None,
+                data_hash: None,
+                error: Some(Failure::new(ErrorCode::InternalError, problem.to_string())),
+                ended_at: parts.started_at,
+                attempt: parts.attempt.max(1),
+                ..parts
+            }),
+        }
     }
 
     /// Takes the result apart again.
@@ -244,6 +272,17 @@ mod tests {
     fn the_specifications_sample_is_read_and_written_back() {
         let result: ToolResult = serde_json::from_value(sample()).unwrap();
         assert_eq!(serde_json::to_value(&result).unwrap(), sample());
+    }
+
+    #[test]
+    fn parts_that_contradict_each_other_become_a_valid_internal_error() {
+        let sound: ToolResult = serde_json::from_value(sample()).unwrap();
+        assert_eq!(ToolResult::or_internal_error(sound.clone().into_parts()), sound);
+        let before = "2020-01-01T00:00:00Z".parse().unwrap();
+        let parts = ToolResultParts { ok: false, ended_at: before, ..sound.into_parts() };
+        let repaired = ToolResult::or_internal_error(parts);
+        repaired.check().unwrap();
+        assert_eq!(repaired.error.as_ref().unwrap().code, ErrorCode::InternalError);
     }
 
     #[test]

@@ -4,15 +4,13 @@
 //! reciprocal of the place of the first. Questions whose evidence is not among the turns are left out. The clock is
 //! read here, and only here, to say how long answers take.
 
-use crate::{
-    index::{Document, Filter, Kind, Question, RecallIndex},
-    text::temporal,
-};
+use crate::index::{Document, Filter, Kind, Question, RecallIndex};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     time::Instant,
 };
+use toolyard_text::dates;
 
 /// Turns looked at for each question.
 const DEPTH: usize = 20;
@@ -127,7 +125,7 @@ fn read_lines<T: serde::de::DeserializeOwned>(file: &'static str, text: &str) ->
 pub fn index_turns(turns: &[Turn]) -> RecallIndex {
     let mut index = RecallIndex::new();
     for (position, turn) in turns.iter().enumerate() {
-        let mut document = Document::new(id_of(&turn.conv, &turn.id), turn.text.as_str());
+        let mut document = Document::new(turn_id(&turn.conv, &turn.id), turn.text.as_str());
         document.kind = Kind::Turn;
         document.owner = turn.conv.clone();
         document.speaker = turn.speaker.clone();
@@ -146,21 +144,15 @@ pub fn evaluate(turns: &[Turn], questions: &[Asked]) -> Report {
     let started = Instant::now();
     let index = index_turns(turns);
     let index_ms = started.elapsed().as_secs_f64() * 1e3;
-    let known: HashSet<String> = turns.iter().map(|turn| id_of(&turn.conv, &turn.id)).collect();
-    let mut last: HashMap<&str, i64> = HashMap::new();
-    for turn in turns {
-        if let Some(time) = turn.session_time.as_deref().and_then(time_of) {
-            let latest = last.entry(&turn.conv).or_insert(time);
-            *latest = time.max(*latest);
-        }
-    }
+    let known: HashSet<String> = turns.iter().map(|turn| turn_id(&turn.conv, &turn.id)).collect();
+    let last = last_times(turns);
     let mut all = Tally::default();
     let mut by_category: BTreeMap<String, Tally> = BTreeMap::new();
     let mut times = Vec::new();
     let mut left_out = 0;
     for asked in questions {
         let evidence: HashSet<String> =
-            asked.evidence.iter().map(|id| id_of(&asked.conv, id)).filter(|id| known.contains(id)).collect();
+            asked.evidence.iter().map(|id| turn_id(&asked.conv, id)).filter(|id| known.contains(id)).collect();
         if evidence.is_empty() {
             left_out += 1;
             continue;
@@ -189,8 +181,21 @@ pub fn evaluate(turns: &[Turn], questions: &[Asked]) -> Report {
     }
 }
 
-fn id_of(conversation: &str, turn: &str) -> String {
+/// The id that a turn has in the index of [`index_turns`].
+pub fn turn_id(conversation: &str, turn: &str) -> String {
     format!("{conversation}/{turn}")
+}
+
+/// When each conversation ended: what its questions are relative to.
+pub fn last_times(turns: &[Turn]) -> HashMap<&str, i64> {
+    let mut last: HashMap<&str, i64> = HashMap::new();
+    for turn in turns {
+        if let Some(time) = turn.session_time.as_deref().and_then(time_of) {
+            let latest = last.entry(&turn.conv).or_insert(time);
+            *latest = time.max(*latest);
+        }
+    }
+    last
 }
 
 /// "1:56 pm on 8 May, 2023", or a timestamp.
@@ -198,14 +203,14 @@ fn time_of(text: &str) -> Option<i64> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Some(time.as_millisecond());
     }
-    let day = temporal::spans(text, None).first()?.first();
+    let day = dates::spans(text, None).first()?.first();
     let clock = text.split_once(" on ").map_or("", |(clock, _)| clock);
     let (hours, rest) = clock.split_once(':').unwrap_or(("0", "0"));
     let minutes: i64 = rest.get(..2).and_then(|minutes| minutes.parse().ok()).unwrap_or(0);
     let hours: i64 = hours.trim().parse().unwrap_or(0);
     let afternoon = rest.to_ascii_lowercase().contains("pm");
     let hours = hours.rem_euclid(12) + if afternoon { 12 } else { 0 };
-    Some((i64::from(temporal::day_number(day)) * 24 + hours) * 3_600_000 + minutes * 60_000)
+    Some((i64::from(dates::day_number(day)) * 24 + hours) * 3_600_000 + minutes * 60_000)
 }
 
 #[derive(Default)]

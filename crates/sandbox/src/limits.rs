@@ -24,6 +24,8 @@ pub struct Limits {
     pub stack_bytes: usize,
     /// Calls over the bridge, of all methods together.
     pub bridge_calls: u32,
+    /// Timers that have not fired yet.
+    pub timers: usize,
     /// Calls over the bridge that are answered at once; further ones wait.
     pub bridge_at_once: usize,
     /// Lines of console output that are kept.
@@ -41,6 +43,7 @@ impl Default for Limits {
             memory_bytes: 64 << 20,
             stack_bytes: 512 << 10,
             bridge_calls: 256,
+            timers: 256,
             bridge_at_once: 8,
             log_lines: 200,
             log_bytes: 32 << 10,

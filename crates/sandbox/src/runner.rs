@@ -180,8 +180,10 @@ impl ScriptRunner {
             to_child,
             from_child,
             requests: JoinSet::new(),
+            waits: JoinSet::new(),
             open: 0,
             made: 0,
+            waits_made: 0,
             logs: Vec::new(),
             log_bytes: 0,
         };
@@ -247,9 +249,12 @@ struct Talk {
     to_child: mpsc::UnboundedSender<Vec<u8>>,
     from_child: mpsc::Receiver<Result<FromChild, String>>,
     requests: JoinSet<()>,
+    /// The script's timers. They end with the script.
+    waits: JoinSet<()>,
     /// Requests without an answer.
     open: u32,
     made: u32,
+    waits_made: u32,
     logs: Vec<String>,
     log_bytes: usize,
 }
@@ -264,6 +269,7 @@ impl Talk {
                     self.open = self.open.saturating_sub(1);
                     continue;
                 }
+                Some(_) = self.waits.join_next() => continue,
                 message = self.from_child.recv() => message,
             };
             match message {
@@ -271,6 +277,7 @@ impl Talk {
                 Some(Err(problem)) => return Err(Cause::Misbehaved(problem)),
                 Some(Ok(FromChild::Log { line })) => self.log(line),
                 Some(Ok(FromChild::Bridge { id, method, args })) => self.request(id, method, &args)?,
+                Some(Ok(FromChild::Wait { id, ms })) => self.wait(id, ms)?,
                 Some(Ok(FromChild::Unavailable { reason })) => return Err(Cause::Unavailable(reason)),
                 Some(Ok(FromChild::Returned { value })) => {
                     return match parsed(&value, self.limits.value_bytes) {
@@ -339,8 +346,29 @@ impl Talk {
         Ok(())
     }
 
+    /// Tells the child when a time is over. What lies beyond the script's own time need not be waited for exactly.
+    fn wait(&mut self, id: u32, ms: u32) -> Result<(), Cause> {
+        if id != self.waits_made + 1 {
+            return Err(Cause::Misbehaved(format!("wait {id} after wait {}", self.waits_made)));
+        }
+        if self.waits.len() >= self.limits.timers {
+            return Err(Cause::Misbehaved(format!("more than {} timers", self.limits.timers)));
+        }
+        self.waits_made += 1;
+        let elapsed = frame(&ToChild::Elapsed { id }).map_err(|e| Cause::Misbehaved(e.to_string()))?;
+        let time = Duration::from_millis(u64::from(ms).min(self.limits.time_ms));
+        let to_child = self.to_child.clone();
+        self.waits.spawn(async move {
+            tokio::time::sleep(time).await;
+            // A child that is gone has no timers.
+            drop(to_child.send(elapsed));
+        });
+        Ok(())
+    }
+
     /// Waits for what is still under way; after a stop it is told to end first.
     async fn close(&mut self, stopped: bool) {
+        self.waits.abort_all();
         if self.requests.is_empty() {
             return;
         }

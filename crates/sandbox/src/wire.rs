@@ -39,6 +39,11 @@ pub enum ToChild {
         /// What was answered.
         value: Box<RawValue>,
     },
+    /// A wait is over.
+    Elapsed {
+        /// Which wait.
+        id: u32,
+    },
     /// A bridge call that failed.
     Failure {
         /// Which call.
@@ -60,6 +65,13 @@ pub enum FromChild {
         method: Method,
         /// With what.
         args: Vec<Box<RawValue>>,
+    },
+    /// The script waits for a time: the parent holds the clock.
+    Wait {
+        /// Chosen by the child, apart from those of calls: 1, 2, 3.
+        id: u32,
+        /// Milliseconds.
+        ms: u32,
     },
     /// A line of console output.
     Log {

@@ -1,5 +1,5 @@
 //! `health`, `status` and `system-presence`: how this gateway is, in the shapes clients know. What those shapes have a
-//! place for and this program has not (channels, heartbeats, models) is left out.
+//! place for and this program has not (channels, models) is left out.
 
 use crate::{
     Call, Handle, Hub, Lane, MethodError, NoParams, PluginReport, Role, Terms,
@@ -171,6 +171,7 @@ pub struct StatusParams {
 #[serde(rename_all = "camelCase")]
 pub struct StatusAnswer {
     runtime_version: &'static str,
+    main_heartbeat_enabled: bool,
     heartbeat: Heartbeats,
     tasks: Tasks,
     sessions: SessionsStatus,
@@ -180,7 +181,7 @@ pub struct StatusAnswer {
     tools: ToolsStatus,
     uptime_ms: u64,
     pid: u32,
-    /// For scripts, which must not make keys up: absent where there is no session yet.
+    /// For scripts, which must not make keys up. Absent where every session is archived.
     #[serde(skip_serializing_if = "Option::is_none")]
     session_key: Option<String>,
 }
@@ -197,6 +198,10 @@ struct Heartbeats {
 struct Heartbeat {
     agent_id: String,
     enabled: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    every: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    every_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -259,8 +264,18 @@ impl Handle<Status> for Hub {
             })
             .collect();
         let (count, recent) = sessions::recent(&sessions, None, RECENT);
-        // Nobody wakes an agent up here: all agents are known, none has a heartbeat.
-        let heartbeat = |agent: &AgentSessions| Heartbeat { agent_id: agent.agent_id.clone(), enabled: false };
+        // The heartbeat is the gateway's tick, which goes to every connection: it belongs to the default agent. Nothing
+        // wakes the other agents up.
+        let tick_ms = self.settings().tick.as_millis() as u64;
+        let heartbeat = |agent: &AgentSessions| {
+            let enabled = agent.agent_id == sessions::DEFAULT_AGENT;
+            Heartbeat {
+                agent_id: agent.agent_id.clone(),
+                enabled,
+                every: enabled.then(|| format!("{}s", tick_ms.div_ceil(1000))),
+                every_ms: enabled.then_some(tick_ms),
+            }
+        };
         let heartbeats = by_agent.iter().map(heartbeat).collect();
         let tools = service.engine().tools();
         let store = service.engine().store().clone();
@@ -270,6 +285,7 @@ impl Handle<Status> for Hub {
         .await?;
         Ok(StatusAnswer {
             runtime_version: env!("CARGO_PKG_VERSION"),
+            main_heartbeat_enabled: true,
             heartbeat: Heartbeats { default_agent_id: sessions::DEFAULT_AGENT, agents: heartbeats },
             tasks: Tasks { active: service.engine().active_runs().len(), by_status },
             sessions: SessionsStatus {

@@ -2,12 +2,12 @@
 
 use crate::{
     AnyJson, Call, Handle, MethodError, NoParams, Object, ProcessInfo, Service, Terms, devices::DevicesAnswer, methods,
-    plans::end,
+    plans::end, service::blocking, sessions,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use toolyard_catalog::{Decision, Resolution, ToolEntry, ToolSource};
+use toolyard_catalog::{Decision, Resolution, ToolEntry, ToolSource, did_you_mean};
 use toolyard_engine::{
     CallRequest, Caller,
     authority::{Effect, Scope},
@@ -19,7 +19,7 @@ const MAX_SHOWN: usize = 80;
 
 methods! {
     /// Says which Toolyard this process is and what it is doing.
-    YardStatus = "yard.status", Terms::read().local(), NoParams => YardState;
+    YardStatus = "yard.status", Terms::read().local(), YardStatusParams => YardState;
     /// Lists the tools that the caller may see.
     ToolsList = "tools.list", Terms::read().local(), ToolsListParams => ToolList;
     /// Describes one tool: its definition, its source, and what the policy says of it.
@@ -53,11 +53,34 @@ pub struct YardState {
     pub active_runs: usize,
     /// The key that verifies its signatures.
     pub public_key: String,
+    /// The session in use, else the main one; only in full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<String>,
+    /// Calls that wait for a person's answer; only in full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_questions: Option<u64>,
+}
+
+/// How much is said.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct YardStatusParams {
+    /// Whether it is also said what takes a look at the store.
+    #[serde(default)]
+    pub full: bool,
 }
 
 impl Handle<YardStatus> for Service {
-    async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<YardState, MethodError> {
+    async fn handle(&self, _: &Call<'_>, params: YardStatusParams) -> Result<YardState, MethodError> {
         let tools = self.engine().tools();
+        let (session_key, open_questions) = match params.full {
+            true => {
+                let store = self.engine().store().clone();
+                let key = blocking(move || Ok::<_, MethodError>(sessions::in_use(&store)?)).await?;
+                (Some(key), Some(self.engine().approvals().pending().len() as u64))
+            }
+            false => (None, None),
+        };
         Ok(YardState {
             process: self.info().clone(),
             uptime_ms: self.uptime_ms(),
@@ -65,6 +88,8 @@ impl Handle<YardStatus> for Service {
             registry_version: tools.snapshot.version().to_owned(),
             active_runs: self.engine().active_runs().len(),
             public_key: self.verifier().to_text(),
+            session_key,
+            open_questions,
         })
     }
 }
@@ -200,20 +225,16 @@ impl Service {
         let policy = self.engine().policy_for(caller);
         let found = tools.snapshot.get(name).filter(|e| !policy.decide(e, None).is_denied()).cloned();
         found.ok_or_else(|| {
-            // A suggestion must not give away a tool that the caller may not see.
             let near = match tools.snapshot.resolve_visible(name, |e| !policy.decide(e, None).is_denied()) {
-                Resolution::Unknown { suggestions } => suggestions,
+                Resolution::Unknown(suggestions) => suggestions.names(),
                 _ => Vec::new(),
             };
             let failure = Failure::new(
                 ErrorCode::NotFound,
                 format!("there is no tool {:?}", name.chars().take(MAX_SHOWN).collect::<String>()),
             );
-            if near.is_empty() {
-                failure.suggest("List the tools with `toolyard tools list`.")
-            } else {
-                failure.suggest(format!("Did you mean {}?", near.join(", ")))
-            }
+            let question = did_you_mean(&near);
+            failure.suggest(question.unwrap_or_else(|| "List the tools with `toolyard tools list`.".to_owned()))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! [`Service`]: what methods work on in every process, with or without network doors.
 
-use crate::{Methods, RpcError, devices::Devices, list, models::ModelView};
+use crate::{Methods, RpcError, devices::Devices, list};
 use arc_swap::ArcSwap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, OnceLock},
     time::Instant,
 };
-use toolyard_engine::{CallAnswer, CallRequest, Caller, Engine, chain::Verifier, store::Lease};
+use toolyard_engine::{CallAnswer, CallRequest, Caller, Engine, ModelView, chain::Verifier, store::Lease};
 use toolyard_protocol::Failure;
 
 /// What methods work on. Cheap to clone.

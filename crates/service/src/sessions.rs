@@ -37,6 +37,8 @@ methods! {
 const SPACE: &str = "sessions";
 /// The agent that is meant when none is named.
 pub(crate) const DEFAULT_AGENT: &str = "main";
+/// The name of the session that is there from the start.
+const MAIN: &str = "main";
 /// Runs that are counted for `status`.
 const MAX_OPEN_RUNS: usize = 10_000;
 /// Runs among which the session in use is looked for.
@@ -73,6 +75,47 @@ pub struct Session {
     archived: bool,
     #[serde(default)]
     pinned: bool,
+}
+
+impl Session {
+    fn new(key: String, agent_id: String) -> Self {
+        let now = Timestamp::now().as_millisecond();
+        Self {
+            key,
+            session_id: uuid::Uuid::new_v4().to_string(),
+            agent_id,
+            lifecycle_revision: uuid::Uuid::new_v4().to_string(),
+            created_at: now,
+            updated_at: now,
+            created_via: "operator".to_owned(),
+            label: None,
+            display_name: None,
+            category: None,
+            archived: false,
+            pinned: false,
+        }
+    }
+}
+
+/// The session that every gateway has from the start: `agent:main:main`, or `main` for short.
+pub fn main_key() -> String {
+    format!("agent:{DEFAULT_AGENT}:{MAIN}")
+}
+
+/// Makes the main session if it is not there. May block; for the gateway's start.
+pub(crate) fn ensure_main(store: &Arc<dyn Store>) -> Result<(), StoreError> {
+    let key = main_key();
+    if load(store, &key)?.is_some() {
+        return Ok(());
+    }
+    let session = Session { created_via: "gateway".to_owned(), ..Session::new(key.clone(), DEFAULT_AGENT.to_owned()) };
+    let bytes = serde_json::to_vec(&session).map_err(|e| StoreError(e.to_string()))?;
+    store.put(SPACE, &key, bytes, None).map(drop)
+}
+
+/// The key of the session in use; the main one where none was used. May block.
+pub(crate) fn in_use(store: &Arc<dyn Store>) -> Result<String, StoreError> {
+    Ok(current(store, &all(store)?)?.unwrap_or_else(main_key))
 }
 
 /// The id of a session, as the store has it under its full key.
@@ -250,20 +293,12 @@ impl Hub {
         if many >= MAX_SESSIONS {
             return Err(RpcError::invalid(format!("there are {MAX_SESSIONS} sessions; delete some first")).into());
         }
-        let now = Timestamp::now().as_millisecond();
         let session = Session {
-            key: key.full,
             session_id: new_id,
-            agent_id: key.agent,
-            lifecycle_revision: uuid::Uuid::new_v4().to_string(),
-            created_at: now,
-            updated_at: now,
-            created_via: "operator".to_owned(),
             label: params.label.map(String::from),
             display_name: params.display_name.map(String::from),
             category: params.category.map(String::from),
-            archived: false,
-            pinned: false,
+            ..Session::new(key.full, key.agent)
         };
         save(self, &session).await?;
         Ok(session)

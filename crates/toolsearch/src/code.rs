@@ -2,15 +2,16 @@
 
 use crate::{
     arguments::{self, Asker, Wanted},
-    config::Mode,
-    effective::EffectiveCatalog,
-    entries, lookup,
-    provider::{Room, SCRIPT_DOOR, ToolSearch, called, report, told},
+    entries::DescribedTool,
+    lookup,
+    provider::{Room, SCRIPT_DOOR, ToolSearch, called, report, told, unwritable},
     telemetry::{Counters, Telemetry},
 };
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
+use toolyard_catalog::surface::{EffectiveCatalog, Mode};
 use toolyard_engine::{BoxFuture, CallContext, NestedCalls, Output};
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_sandbox::{Bridge, Cause, Limits, Method, ScriptFailure, wire::Thrown};
@@ -29,7 +30,7 @@ pub(crate) async fn run(
     };
     let calls = context.calls.through(SCRIPT_DOOR);
     let catalog = search.nested_catalog(&calls).await?;
-    let telemetry = Telemetry::new(&catalog, search.compact_bytes(&catalog, Mode::Code));
+    let telemetry = Telemetry::new(&search.first_surface(&catalog, Mode::Code));
     Counters::add(&search.counters.scripts);
     let stop = context.cancel.child_token();
     // The bridge outlives no script: `run` returns only when every request was answered.
@@ -50,24 +51,28 @@ pub(crate) async fn run(
         }
     };
     let telemetry = server.telemetry.into_inner().unwrap_or_else(PoisonError::into_inner);
-    report(context, &telemetry);
-    let telemetry = serde_json::to_value(&telemetry).unwrap_or_default();
+    report(context, &telemetry)?;
     match ran {
         Ok(finished) => {
-            let data = json!({"ok": true, "value": finished.value, "logs": finished.logs, "telemetry": telemetry});
-            match data {
-                Value::Object(data) => Ok(Output::data(data)),
-                _ => Err(Failure::new(ErrorCode::InternalError, "the result is no object")),
-            }
+            Output::of(&ScriptAnswer { ok: true, value: finished.value, logs: finished.logs, telemetry: &telemetry })
         }
         Err(failure) => {
             Counters::add(&search.counters.failed_scripts);
             if matches!(failure.cause, Cause::TimedOut(_)) {
                 Counters::add(&search.counters.timed_out_scripts);
             }
-            Err(to_failure(failure).detail("telemetry", telemetry))
+            Err(to_failure(failure).detail("telemetry", serde_json::to_value(&telemetry).map_err(unwritable)?))
         }
     }
+}
+
+/// What a script that ran to its end gives.
+#[derive(Serialize)]
+struct ScriptAnswer<'a> {
+    ok: bool,
+    value: Value,
+    logs: Vec<String>,
+    telemetry: &'a Telemetry,
 }
 
 /// Hands a script's requests over to the call that runs it, so that the call's own context answers them.
@@ -115,7 +120,9 @@ impl Server<'_> {
             Method::Describe => self.describe(&request.args).await,
             Method::Call => self.call(&request.args).await,
         };
-        let _ = request.answer.send(answer.map_err(|failure| thrown(&failure)));
+        if request.answer.send(answer.map_err(|failure| thrown(&failure))).is_err() {
+            tracing::debug!("a script was stopped before its request was answered");
+        }
     }
 
     /// As it is now: a tool that has gone, or that the policy has come to deny, is not found.
@@ -133,10 +140,13 @@ impl Server<'_> {
         let wanted =
             arguments::search(&search_arguments(args), settings.default_limit, settings.max_limit, Asker::Script)?;
         self.note(|telemetry| telemetry.search_count += 1);
-        Ok(match &wanted {
-            Wanted::One(query) => Value::Array(self.search.hits(&catalog, &query.text, query.limit, false)),
-            Wanted::Batch(queries) => Value::Array(self.search.batch(&catalog, queries, Room::Any, false).results),
-        })
+        match &wanted {
+            Wanted::One(query) => serde_json::to_value(self.search.hits(&catalog, &query.text, query.limit, false)),
+            Wanted::Batch(queries) => {
+                serde_json::to_value(self.search.batch(&catalog, queries, Room::Any, false).results)
+            }
+        }
+        .map_err(unwritable)
     }
 
     async fn describe(&self, args: &[Value]) -> Result<Value, Failure> {
@@ -147,7 +157,7 @@ impl Server<'_> {
             telemetry.describe_count += 1;
             telemetry.select(&entry);
         });
-        Ok(Value::Object(entries::described(&entry)))
+        serde_json::to_value(DescribedTool::of(&entry)).map_err(unwritable)
     }
 
     async fn call(&self, args: &[Value]) -> Result<Value, Failure> {
@@ -164,7 +174,7 @@ impl Server<'_> {
         });
         let answer = self.search.dispatch(&self.calls, &entry, target, &self.stop).await?;
         self.note(|telemetry| telemetry.called(called(&entry, &answer)));
-        told(&entry, &answer).map(Value::Object)
+        serde_json::to_value(told(&entry, &answer)?).map_err(unwritable)
     }
 }
 
@@ -177,7 +187,10 @@ fn search_arguments(args: &[Value]) -> Map<String, Value> {
         Some(Value::Array(list)) => {
             let limit = options.as_ref().and_then(|options| options.get("limit")).cloned();
             let entry = |query: &Value| match (query, &limit) {
-                (Value::String(text), Some(limit)) => json!({"query": text, "limit": limit}),
+                (Value::String(_), Some(limit)) => Value::Object(Map::from_iter([
+                    ("query".to_owned(), query.clone()),
+                    ("limit".to_owned(), limit.clone()),
+                ])),
                 _ => query.clone(),
             };
             map.insert("queries".to_owned(), Value::Array(list.iter().map(entry).collect()));

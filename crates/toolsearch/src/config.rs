@@ -2,7 +2,15 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_catalog::PolicyConfig;
+use std::{collections::BTreeMap, num::NonZeroU64};
+use toolyard_catalog::{
+    PolicyConfig, PolicyError,
+    policy::Selectors,
+    surface::{CONTROL_NAMES, Mode, SurfaceSettings},
+};
+
+/// Where it stands in the configuration.
+const KEY: &str = "tools.toolSearch";
 
 /// Milliseconds a script gets when nothing else is said.
 pub(crate) const DEFAULT_CODE_TIMEOUT_MS: u64 = 10_000;
@@ -17,44 +25,11 @@ pub(crate) const DEFAULT_MAX_SEARCH_LIMIT: u64 = 20;
 /// The most the configuration may say.
 pub(crate) const MAX_SEARCH_LIMIT: u64 = 50;
 
-/// How a model reaches the catalog.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// One tool, `tool_search_code`, that runs a script in a sandbox.
-    #[default]
-    Code,
-    /// Three tools: search, describe, call.
-    Tools,
-    /// The same three, with a bounded list of names and descriptions in the prompt.
-    Directory,
-}
-
-impl Mode {
-    /// The word used in configurations and answers.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Code => "code",
-            Self::Tools => "tools",
-            Self::Directory => "directory",
-        }
-    }
-
-    /// Reads the word; an unknown one means `code`.
-    pub fn from_word(word: &str) -> Self {
-        match word.trim().to_ascii_lowercase().as_str() {
-            "tools" => Self::Tools,
-            "directory" => Self::Directory,
-            _ => Self::Code,
-        }
-    }
-}
-
 /// `tools.toolSearch` as written: `true`, `false`, or a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
-    expecting = "tools.toolSearch is true, false, or a table of enabled, mode, codeTimeoutMs, searchDefaultLimit and maxSearchLimit (whole numbers above 0)"
+    expecting = "tools.toolSearch is true, false, or a table of enabled, mode, alwaysVisible (a list), codeTimeoutMs, searchDefaultLimit and maxSearchLimit (whole numbers above 0)"
 )]
 pub enum ToolSearchConfig {
     /// On with the defaults, or off.
@@ -76,27 +51,28 @@ pub struct Options {
     /// Whether models see the control tools in place of the catalog. True when any other key is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// `code`, `tools` or `directory`; anything else means `code`.
+    /// `code` (the default), `tools` or `directory`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// Milliseconds a script gets, the tools it calls included.
+    /// Tools that models are shown with their schemas in every mode: names, globs and groups as in policies.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub always_visible: Vec<String>,
+    /// Milliseconds a script gets, the tools it calls included: 1000 to 60000.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub code_timeout_ms: Option<std::num::NonZeroU64>,
-    /// Tools a search returns when nothing else is said.
+    pub code_timeout_ms: Option<NonZeroU64>,
+    /// Tools a search returns when nothing else is said: 1 to `maxSearchLimit`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub search_default_limit: Option<std::num::NonZeroU64>,
-    /// The most a search returns.
+    pub search_default_limit: Option<NonZeroU64>,
+    /// The most a search returns: 1 to 50.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_search_limit: Option<std::num::NonZeroU64>,
+    pub max_search_limit: Option<NonZeroU64>,
 }
 
 /// What the configuration means, every number within its bounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Settings {
-    /// Whether models see the control tools in place of the catalog.
-    pub enabled: bool,
-    /// How.
-    pub mode: Mode,
+    /// What models are shown.
+    pub surface: SurfaceSettings,
     /// Milliseconds a script gets.
     pub code_timeout_ms: u64,
     /// Tools a search returns when nothing else is said.
@@ -106,16 +82,27 @@ pub struct Settings {
 }
 
 impl Default for Settings {
+    /// Models are shown every tool.
     fn default() -> Self {
-        ToolSearchConfig::default().settings()
+        Self {
+            surface: SurfaceSettings::default(),
+            code_timeout_ms: DEFAULT_CODE_TIMEOUT_MS,
+            default_limit: DEFAULT_SEARCH_LIMIT as usize,
+            max_limit: DEFAULT_MAX_SEARCH_LIMIT as usize,
+        }
     }
 }
 
 impl Settings {
+    /// Whether models are shown control tools in place of the catalog.
+    pub fn is_searching(&self) -> bool {
+        self.surface.mode != Mode::Direct
+    }
+
     /// Where Tool Search is on, an allow list or profile that was written for the tools themselves must not shut out
     /// the control tools: they are added to it. A deny list still shuts them out, and a list that admits nothing stays so.
     pub fn admit_controls(&self, policy: &mut PolicyConfig) {
-        if !self.enabled {
+        if !self.is_searching() {
             return;
         }
         admit(&mut policy.allow, &mut policy.also_allow, policy.profile.is_some());
@@ -127,7 +114,7 @@ impl Settings {
 }
 
 fn admit(allow: &mut Option<Vec<String>>, also_allow: &mut Vec<String>, has_profile: bool) {
-    let names = || crate::controls::CONTROL_NAMES.iter().map(|name| (*name).to_owned());
+    let names = || CONTROL_NAMES.iter().map(|name| (*name).to_owned());
     match allow {
         Some(list) if list.is_empty() => {}
         Some(list) => list.extend(names()),
@@ -142,36 +129,56 @@ impl ToolSearchConfig {
         Self::Keys(Options {
             enabled: Some(true),
             mode: Some(Mode::Tools.as_str().to_owned()),
-            search_default_limit: std::num::NonZeroU64::new(5),
-            max_search_limit: std::num::NonZeroU64::new(10),
+            search_default_limit: NonZeroU64::new(5),
+            max_search_limit: NonZeroU64::new(10),
             ..Options::default()
         })
     }
 
-    /// Fills in the defaults and clamps the numbers.
-    pub fn settings(&self) -> Settings {
-        let (options, enabled) = match self {
+    /// Fills in the defaults. `groups` are the policy's own, which `alwaysVisible` may name.
+    ///
+    /// # Errors
+    /// An unknown mode, a number out of its range, a list that names no group. Nothing is clamped: a number that was
+    /// written and not kept would be a setting that does nothing.
+    pub fn settings(&self, groups: &BTreeMap<String, Vec<String>>) -> Result<Settings, PolicyError> {
+        let (options, is_on) = match self {
             Self::Switch(on) => (Options::default(), *on),
             Self::Keys(options) => {
                 let any_other = Options { enabled: None, ..options.clone() } != Options::default();
                 (options.clone(), options.enabled.unwrap_or(any_other))
             }
         };
-        let number = |given: Option<std::num::NonZeroU64>, default: u64, least: u64, most: u64| {
-            given.map_or(default, std::num::NonZeroU64::get).clamp(least, most)
-        };
-        let max_limit = number(options.max_search_limit, DEFAULT_MAX_SEARCH_LIMIT, 1, MAX_SEARCH_LIMIT);
-        Settings {
-            enabled,
-            mode: options.mode.as_deref().map_or(Mode::default(), Mode::from_word),
+        let wanted = options.mode.as_deref().unwrap_or(Mode::Code.as_str());
+        let mode = Mode::searching(wanted).ok_or_else(|| {
+            let known = Mode::SEARCHING.map(Mode::as_str).join(", ");
+            let shown: String = wanted.chars().take(40).collect();
+            PolicyError::new(format!("{KEY}.mode"), format!("there is no mode {shown:?}; use one of {known}"))
+        })?;
+        let always_visible = Selectors::parse(&format!("{KEY}.alwaysVisible"), &options.always_visible, groups)?;
+        let max_limit =
+            number("maxSearchLimit", options.max_search_limit, DEFAULT_MAX_SEARCH_LIMIT, (1, MAX_SEARCH_LIMIT))?;
+        let default = DEFAULT_SEARCH_LIMIT.min(max_limit);
+        Ok(Settings {
+            surface: SurfaceSettings { mode: if is_on { mode } else { Mode::Direct }, always_visible },
             code_timeout_ms: number(
+                "codeTimeoutMs",
                 options.code_timeout_ms,
                 DEFAULT_CODE_TIMEOUT_MS,
-                MIN_CODE_TIMEOUT_MS,
-                MAX_CODE_TIMEOUT_MS,
-            ),
-            default_limit: number(options.search_default_limit, DEFAULT_SEARCH_LIMIT, 1, max_limit) as usize,
+                (MIN_CODE_TIMEOUT_MS, MAX_CODE_TIMEOUT_MS),
+            )?,
+            default_limit: number("searchDefaultLimit", options.search_default_limit, default, (1, max_limit))?
+                as usize,
             max_limit: max_limit as usize,
+        })
+    }
+}
+
+fn number(key: &str, given: Option<NonZeroU64>, default: u64, (least, most): (u64, u64)) -> Result<u64, PolicyError> {
+    match given.map(NonZeroU64::get) {
+        None => Ok(default),
+        Some(number) if (least..=most).contains(&number) => Ok(number),
+        Some(number) => {
+            Err(PolicyError::new(format!("{KEY}.{key}"), format!("{number} is not between {least} and {most}")))
         }
     }
 }
@@ -181,20 +188,29 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
+    fn read(value: Value) -> Result<Settings, PolicyError> {
+        let groups = BTreeMap::from([("mine".to_owned(), vec!["vault.*".to_owned()])]);
+        serde_json::from_value::<ToolSearchConfig>(value).unwrap().settings(&groups)
+    }
+
     fn settings(value: Value) -> Settings {
-        serde_json::from_value::<ToolSearchConfig>(value).unwrap().settings()
+        read(value).unwrap()
+    }
+
+    fn mode(value: Value) -> Mode {
+        settings(value).surface.mode
     }
 
     #[test]
     fn a_switch_an_empty_table_and_keys_mean_what_the_contract_says() {
-        assert!(!Settings::default().enabled, "unset is off");
-        assert!(settings(json!(true)).enabled);
-        assert_eq!(settings(json!(true)).mode, Mode::Code);
-        assert!(!settings(json!({})).enabled, "no key at all is off");
-        assert!(settings(json!({"mode": "tools"})).enabled, "any other key switches on");
-        assert!(!settings(json!({"mode": "tools", "enabled": false})).enabled);
-        assert_eq!(settings(json!({"mode": "nonsense"})).mode, Mode::Code);
-        assert_eq!(settings(json!({"mode": "directory"})).mode, Mode::Directory);
+        assert_eq!(Settings::default().surface.mode, Mode::Direct, "unset is off");
+        assert_eq!(mode(json!(false)), Mode::Direct);
+        assert_eq!(mode(json!(true)), Mode::Code);
+        assert_eq!(mode(json!({})), Mode::Direct, "no key at all is off");
+        assert_eq!(mode(json!({"mode": "tools"})), Mode::Tools, "any other key switches on");
+        assert_eq!(mode(json!({"alwaysVisible": ["vault.readFile"]})), Mode::Code);
+        assert_eq!(mode(json!({"mode": "tools", "enabled": false})), Mode::Direct);
+        assert_eq!(mode(json!({"mode": "directory"})), Mode::Directory);
     }
 
     #[test]
@@ -213,11 +229,40 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_clamped_and_nonsense_is_refused() {
-        let all = settings(json!({"codeTimeoutMs": 1, "searchDefaultLimit": 40, "maxSearchLimit": 1000}));
+    fn numbers_within_their_range_are_kept_and_others_are_refused() {
+        let all = settings(json!({"codeTimeoutMs": 1000, "searchDefaultLimit": 40, "maxSearchLimit": 50}));
         assert_eq!((all.code_timeout_ms, all.default_limit, all.max_limit), (1_000, 40, 50));
-        let all = settings(json!({"codeTimeoutMs": 10_000_000, "searchDefaultLimit": 40, "maxSearchLimit": 5}));
-        assert_eq!((all.code_timeout_ms, all.default_limit, all.max_limit), (60_000, 5, 5));
+        assert_eq!(settings(json!({"maxSearchLimit": 5})).default_limit, 5, "a default gives way");
+        for (bad, what) in [
+            (
+                json!({"mode": "nonsense"}),
+                "tools.toolSearch.mode: there is no mode \"nonsense\"; use one of code, tools, directory",
+            ),
+            (
+                json!({"mode": "direct"}),
+                "tools.toolSearch.mode: there is no mode \"direct\"; use one of code, tools, directory",
+            ),
+            (json!({"codeTimeoutMs": 999}), "tools.toolSearch.codeTimeoutMs: 999 is not between 1000 and 60000"),
+            (json!({"codeTimeoutMs": 60_001}), "tools.toolSearch.codeTimeoutMs: 60001 is not between 1000 and 60000"),
+            (json!({"maxSearchLimit": 51}), "tools.toolSearch.maxSearchLimit: 51 is not between 1 and 50"),
+            (json!({"searchDefaultLimit": 21}), "tools.toolSearch.searchDefaultLimit: 21 is not between 1 and 20"),
+            (
+                json!({"enabled": false, "mode": "x"}),
+                "tools.toolSearch.mode: there is no mode \"x\"; use one of code, tools, directory",
+            ),
+        ] {
+            assert_eq!(read(bad.clone()).unwrap_err().to_string(), what, "{bad}");
+        }
+        assert!(read(json!({"alwaysVisible": ["group:mine", "ov_*"]})).is_ok());
+        let unknown = read(json!({"alwaysVisible": ["group:nobody"]})).unwrap_err();
+        assert!(
+            unknown.to_string().starts_with("tools.toolSearch.alwaysVisible: there is no group:nobody"),
+            "{unknown}"
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
         for bad in [
             json!({"codeTimeoutMs": 0}),
             json!({"maxSearchLimit": -1}),

@@ -2,28 +2,12 @@
 
 use schemars::JsonSchema;
 use serde_json::{Map, Number, Value};
-use toolyard_catalog::{RegistryError, ToolEntry, ToolSource};
+use toolyard_catalog::{
+    RegistryError, ToolEntry, ToolSource,
+    surface::{CALL, CODE, DESCRIBE, DISPATCH, SEARCH},
+};
 use toolyard_engine::BuiltIn;
 use toolyard_protocol::{ToolDefinition, ToolDefinitionError};
-
-/// Runs a script.
-pub(crate) const CODE: &str = "tool_search_code";
-/// Searches.
-pub(crate) const SEARCH: &str = "tool_search";
-/// Describes.
-pub(crate) const DESCRIBE: &str = "tool_describe";
-/// Calls.
-pub(crate) const CALL: &str = "tool_call";
-/// Calls, under the name newer clients use.
-pub(crate) const DISPATCH: &str = "dispatch_action";
-
-/// Names that are never part of a catalog.
-pub const CONTROL_NAMES: [&str; 5] = [CODE, SEARCH, DESCRIBE, CALL, DISPATCH];
-
-/// Whether a tool is one of the control tools.
-pub fn is_control(name: &str) -> bool {
-    CONTROL_NAMES.contains(&name)
-}
 
 /// The time a control call gets beyond what it calls: scripts are held by their own clock.
 const CONTROL_TIMEOUT_MS: u64 = 120_000;
@@ -33,7 +17,7 @@ that finds far more than one query for the whole task. Answers with ids, names a
 const DESCRIBE_TEXT: &str =
     "Show everything about one tool found with tool_search, with the exact JSON Schema of its arguments.";
 const CALL_TEXT: &str = "Call one tool found with tool_search. Put the tool's arguments into `args`.";
-const CODE_TEXT: &str = "Find and call tools from a catalog that is not listed here, with JavaScript. The body of an async function; use return. No network, files or timers. \
+const CODE_TEXT: &str = "Find and call tools from a catalog that is not listed here, with JavaScript. The body of an async function; use return. No network, no files. \
 API: await openclaw.tools.search(query | [query, ...], {limit}) finds tools: give one short English query per step of the task, all at once, which finds far more than one query for the whole; \
 await openclaw.tools.describe(id) gives the exact input schema; await openclaw.tools.call(id, args) runs the tool and gives {tool, result: {content, details}}; console.log(...). \
 Failed calls throw an Error with a code.";

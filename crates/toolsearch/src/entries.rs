@@ -1,8 +1,16 @@
 //! How a tool is told to a model: short in a search, whole in a description.
 
-use serde_json::{Map, Value, json};
-use toolyard_catalog::{SourceKind, ToolEntry, safe_name};
+use serde::Serialize;
+use serde_json::Value;
+use toolyard_catalog::{
+    SourceKind, ToolEntry,
+    search::{Explanation, Hit},
+    surface::one_line,
+};
+use toolyard_protocol::{Schema, ToolName};
 
+/// Characters of a title.
+const MAX_LABEL_CHARS: usize = 80;
 /// Characters of a description in a search result.
 const MAX_DESCRIPTION_CHARS: usize = 300;
 /// Characters of a signature.
@@ -10,58 +18,128 @@ const MAX_SIGNATURE_CHARS: usize = 240;
 /// Parameters named in a signature.
 const MAX_SIGNATURE_PARAMETERS: usize = 12;
 
-/// The compact form: enough to choose by.
-pub(crate) fn compact(entry: &ToolEntry) -> Map<String, Value> {
-    let definition = entry.definition();
-    let mut map = Map::new();
-    map.insert("id".to_owned(), entry.id().into());
-    map.insert("source".to_owned(), entry.source().catalog_source().into());
-    map.insert("sourceName".to_owned(), (*entry.source().name).into());
-    if entry.source().kind == SourceKind::Mcp {
-        let server = &*entry.source().name;
-        let safe: String =
-            server.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
-        let meta = json!({"serverName": server, "safeServerName": safe, "toolName": entry.name(), "operation": "tool"});
-        map.insert("mcp".to_owned(), meta);
-    }
-    map.insert("name".to_owned(), entry.name().as_str().into());
-    map.insert("label".to_owned(), one_line(&definition.title, 80).into());
-    map.insert("description".to_owned(), one_line(&definition.description, MAX_DESCRIPTION_CHARS).into());
-    map
+/// A tool as a search tells it. Where room is short, everything but the id may be left out.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FoundTool {
+    id: String,
+    #[serde(flatten)]
+    about: Option<About>,
+    /// Why it was found, for people who ask.
+    #[serde(flatten)]
+    reasons: Option<Reasons>,
 }
 
-/// The compact form as a search shows it, with a signature where the schema can be trusted.
-pub(crate) fn found(entry: &ToolEntry) -> Map<String, Value> {
-    let mut map = compact(entry);
-    map.insert("input".to_owned(), signature(entry).into());
-    map
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct About {
+    source: &'static str,
+    #[serde(flatten)]
+    origin: Option<Origin>,
+    name: ToolName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    description: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<String>,
 }
 
-/// Cuts a found tool down to what it is chosen and called by: id, and a description of so many characters. Signatures
-/// go with the last of the description: by then `tool_describe` is needed anyway.
-pub(crate) fn shorten(found: &mut Value, chars: usize) {
-    let Value::Object(map) = found else { return };
-    for key in ["label", "sourceName", "mcp"] {
-        map.remove(key);
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Origin {
+    source_name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mcp: Option<McpOrigin>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct McpOrigin {
+    server_name: String,
+    safe_server_name: String,
+    tool_name: ToolName,
+    operation: &'static str,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Reasons {
+    score: f32,
+    exact: bool,
+    explain: Option<Explanation>,
+}
+
+/// A tool with its exact schemas.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DescribedTool {
+    #[serde(flatten)]
+    tool: FoundTool,
+    parameters: Schema,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<Schema>,
+}
+
+impl FoundTool {
+    /// The compact form: enough to choose by.
+    pub(crate) fn compact(entry: &ToolEntry) -> Self {
+        let (definition, source) = (entry.definition(), entry.source());
+        let mcp = (source.kind == SourceKind::Mcp).then(|| McpOrigin {
+            server_name: source.name.to_string(),
+            safe_server_name: source.name.chars().map(|c| if is_safe(c) { c } else { '_' }).collect(),
+            tool_name: entry.name().clone(),
+            operation: "tool",
+        });
+        let about = About {
+            source: source.catalog_source(),
+            origin: Some(Origin { source_name: source.name.to_string(), mcp }),
+            name: entry.name().clone(),
+            label: Some(one_line(&definition.title, MAX_LABEL_CHARS)),
+            description: one_line(&definition.description, MAX_DESCRIPTION_CHARS),
+            input: None,
+        };
+        Self { id: entry.id().to_owned(), about: Some(about), reasons: None }
     }
-    if chars == 0 {
-        map.retain(|key, _| key == "id");
-    } else if let Some(Value::String(text)) = map.get_mut("description") {
-        *text = one_line(text, chars);
+
+    /// The compact form as a search shows it, with a signature where the schema can be trusted.
+    pub(crate) fn found(hit: Hit, explain: bool) -> Self {
+        let mut found = Self::compact(&hit.entry);
+        if let Some(about) = &mut found.about {
+            about.input = Some(signature(&hit.entry));
+        }
+        found.reasons = explain.then_some(Reasons { score: hit.score, exact: hit.exact, explain: hit.explain });
+        found
+    }
+
+    /// Cuts it down to what it is chosen and called by: id, and a description of so many characters. Signatures go with
+    /// the last of the description: by then `tool_describe` is needed anyway.
+    pub(crate) fn shortened(&self, chars: usize) -> Self {
+        let mut short = self.clone();
+        match &mut short.about {
+            Some(about) if chars > 0 => {
+                (about.label, about.origin) = (None, None);
+                about.description = one_line(&about.description, chars);
+            }
+            _ => (short.about, short.reasons) = (None, None),
+        }
+        short
     }
 }
 
-/// Everything, with the exact schema.
-pub(crate) fn described(entry: &ToolEntry) -> Map<String, Value> {
-    let mut map = compact(entry);
-    map.insert("description".to_owned(), entry.definition().description.as_str().into());
-    map.insert("parameters".to_owned(), entry.definition().input_schema.value());
-    if let Some(schema) = &entry.definition().output_schema
-        && entry.source().is_trusted()
-    {
-        map.insert("outputSchema".to_owned(), schema.value());
+impl DescribedTool {
+    /// Everything, with the exact schema.
+    pub(crate) fn of(entry: &ToolEntry) -> Self {
+        let definition = entry.definition();
+        let mut tool = FoundTool::compact(entry);
+        if let Some(about) = &mut tool.about {
+            about.description.clone_from(&definition.description);
+        }
+        let output_schema = definition.output_schema.clone().filter(|_| entry.source().is_trusted());
+        Self { tool, parameters: definition.input_schema.clone(), output_schema }
     }
-    map
+}
+
+fn is_safe(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
 /// A signature in the manner of TypeScript. Names in a stranger's schema are a stranger's text: they are not shown.
@@ -98,28 +176,4 @@ fn type_word(property: &Value) -> &'static str {
         Some("null") => "null",
         _ => "any",
     }
-}
-
-/// White space collapsed, and cut with three dots.
-pub(crate) fn one_line(text: &str, chars: usize) -> String {
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-        if line.len() > chars * 4 {
-            break;
-        }
-    }
-    if line.chars().count() <= chars {
-        return line;
-    }
-    line.chars().take(chars.saturating_sub(3)).chain("...".chars()).collect()
-}
-
-/// A name as models may be shown it.
-pub(crate) fn shown_name(catalog: &toolyard_catalog::Snapshot, entry: &ToolEntry) -> String {
-    let known = catalog.safe_name(entry);
-    if known.is_empty() { safe_name(entry.name()) } else { known }
 }

@@ -1,7 +1,7 @@
 //! [`StaticMeaning`]: the embedding that is part of the program, as the ranking's model of meaning.
 
 use toolyard_catalog::search::{Meaning, MeaningModel};
-use toolyard_embed::{Quantised, StaticEmbedder, VectorTable};
+use toolyard_text::embedding::{Quantised, StaticEmbedder, VectorTable};
 
 /// Nearness in meaning by the built-in static embedding. Costs nothing until a catalog is indexed.
 #[derive(Debug, Clone, Copy, Default)]

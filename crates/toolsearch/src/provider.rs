@@ -3,21 +3,28 @@
 use crate::{
     arguments::{self, Asker, Query, Wanted},
     code,
-    config::{Mode, Settings},
-    controls::{self, CALL, CODE, DESCRIBE, DISPATCH, SEARCH},
-    effective::{EffectiveCatalog, Effectives},
-    entries, lookup,
-    surface::{Surface, SurfaceRequest},
+    config::Settings,
+    controls,
+    entries::{DescribedTool, FoundTool},
+    lookup,
     telemetry::{Called, Counters, Telemetry},
 };
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use std::sync::{Arc, atomic::Ordering};
 use tokio_util::sync::CancellationToken;
-use toolyard_catalog::{SourceKind, ToolEntry, search::MeaningModel};
-use toolyard_engine::{
-    BoxFuture, CallContext, Caller, Door, Engine, Failed, NestedAnswer, NestedCalls, Output, Prepared, Provider,
+use toolyard_catalog::{
+    SourceKind, ToolEntry,
+    search::MeaningModel,
+    surface::{
+        CALL, CODE, DESCRIBE, DISPATCH, EffectiveCatalog, Effectives, Mode, SEARCH, Surface, SurfaceSettings, Turn,
+    },
 };
-use toolyard_protocol::{ErrorCode, Failure, StepId, ToolCall, ToolResult};
+use toolyard_engine::{
+    BoxFuture, CallContext, Caller, Door, Engine, Failed, ModelView, NestedAnswer, NestedCalls, Output, Prepared,
+    Provider, Shown,
+};
+use toolyard_protocol::{CallId, ErrorCode, Failure, StepId, ToolCall, ToolResult};
 use toolyard_sandbox::ScriptRunner;
 
 /// Characters of a batch's answer.
@@ -34,19 +41,82 @@ pub(crate) enum Room {
     Chars(usize),
 }
 
+/// The answer to one query.
+#[derive(Serialize)]
+struct SearchAnswer {
+    tools: Vec<FoundTool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    surface: Option<DescribedSurface>,
+}
+
 /// The answer to a batch.
+#[derive(Serialize)]
 pub(crate) struct Batch {
-    pub(crate) results: Vec<Value>,
-    pub(crate) truncated: bool,
-    /// Tools in it.
-    pub(crate) count: usize,
+    pub(crate) results: Vec<BatchResult>,
+    #[serde(skip_serializing_if = "is_false")]
+    truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    surface: Option<DescribedSurface>,
+}
+
+/// The answer to one query of a batch.
+#[derive(Serialize)]
+pub(crate) struct BatchResult {
+    query: String,
+    candidates: Vec<FoundTool>,
+    #[serde(skip_serializing_if = "is_false")]
+    truncated: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Batch {
     /// Its length as JSON.
     fn chars(&self) -> usize {
-        self.results.iter().map(|result| result.to_string().chars().count() + 1).sum()
+        let chars = |result| serde_json::to_string(result).map_or(usize::MAX, |json| json.chars().count() + 1);
+        self.results.iter().map(chars).fold(0, usize::saturating_add)
     }
+
+    /// Tools in it.
+    fn count(&self) -> usize {
+        self.results.iter().map(|result| result.candidates.len()).sum()
+    }
+}
+
+/// What a model would be shown in a mode, in figures.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DescribedSurface {
+    mode: Mode,
+    notice: Option<String>,
+    tools: Vec<String>,
+    bytes: usize,
+    direct_bytes: usize,
+    catalog_size: usize,
+    directory: Option<String>,
+}
+
+/// A call's answer: the tool, and what it gave.
+#[derive(Serialize)]
+pub(crate) struct ToolAnswer {
+    tool: FoundTool,
+    result: ToolAnswerResult,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolAnswerResult {
+    content: Value,
+    details: Map<String, Value>,
+    call_id: CallId,
+}
+
+#[derive(Serialize)]
+struct TextPart {
+    r#type: &'static str,
+    text: String,
 }
 
 /// Runs the control tools.
@@ -107,20 +177,17 @@ impl ToolSearch {
         self.effectives.of(&engine.tools().snapshot, &engine.policy_for(caller), &caller.scopes)
     }
 
-    /// What a model that acts for this caller is shown, and a notice if it is not what was configured.
-    pub async fn surface(
-        &self,
-        engine: &Engine,
-        caller: &Caller,
-        request: &SurfaceRequest<'_>,
-    ) -> Result<(Surface, Option<String>), Failure> {
-        let (mode, notice) = self.mode(self.settings.mode).await;
-        let catalog = self.catalog(engine, caller);
-        let surface = Surface::of(&catalog, &self.settings, mode, request)?;
-        self.counters.catalog_tools.store(catalog.len() as u64, Ordering::Relaxed);
-        self.counters.direct_bytes.store(catalog.direct_bytes() as u64, Ordering::Relaxed);
-        self.counters.compact_bytes.store(surface.bytes as u64, Ordering::Relaxed);
-        Ok((surface, notice))
+    /// What is shown of a catalog in a mode.
+    fn surface_of(&self, catalog: &Arc<EffectiveCatalog>, mode: Mode, turn: &Turn<'_>) -> Surface {
+        let settings = SurfaceSettings { mode, always_visible: self.settings.surface.always_visible.clone() };
+        Surface::of(catalog, &settings, turn)
+    }
+
+    /// What a model is shown at first that uses a control tool of this mode: directory mode has the same tools as `tools`.
+    pub(crate) fn first_surface(&self, catalog: &Arc<EffectiveCatalog>, mode: Mode) -> Surface {
+        let configured = self.settings.surface.mode;
+        let mode = if mode == Mode::Tools && configured == Mode::Directory { configured } else { mode };
+        self.surface_of(catalog, mode, &Turn::default())
     }
 
     /// The catalog that nested calls of this call see.
@@ -137,15 +204,11 @@ impl ToolSearch {
         if !catalog.is_indexed() {
             // Indexing thousands of tools takes long enough to hold other calls up.
             let warm = catalog.clone();
-            let _ = tokio::task::spawn_blocking(move || warm.warm()).await;
+            tokio::task::spawn_blocking(move || warm.warm()).await.map_err(|error| {
+                Failure::new(ErrorCode::InternalError, format!("the tools could not be indexed: {error}"))
+            })?;
         }
         Ok(catalog)
-    }
-
-    /// The bytes of this mode's surface, for telemetry.
-    pub(crate) fn compact_bytes(&self, catalog: &EffectiveCatalog, mode: Mode) -> usize {
-        let settings = Settings { enabled: true, ..self.settings };
-        Surface::of(catalog, &settings, mode, &SurfaceRequest::default()).map_or(0, |surface| surface.bytes)
     }
 
     async fn run(&self, context: &CallContext, call: &ToolCall) -> Result<Output, Failure> {
@@ -170,63 +233,62 @@ impl ToolSearch {
         let catalog = self.nested_catalog(&context.calls).await?;
         let wanted = arguments::search(args, self.settings.default_limit, self.settings.max_limit, Asker::Model)?;
         let explain = args.get("explain") == Some(&Value::Bool(true));
-        let (mut data, count) = match &wanted {
+        let surface = match args.get("mode").and_then(Value::as_str) {
+            Some(mode) => Some(self.described_surface(&catalog, mode).await?),
+            None => None,
+        };
+        let (output, count) = match &wanted {
             Wanted::One(query) => {
-                let found = self.hits(&catalog, &query.text, query.limit, explain);
-                let count = found.len();
-                (Map::from_iter([("tools".to_owned(), Value::Array(found))]), count)
+                let tools = self.hits(&catalog, &query.text, query.limit, explain);
+                let count = tools.len();
+                (Output::of(&SearchAnswer { tools, surface })?, count)
             }
             Wanted::Batch(queries) => {
                 // Reasons are for people, who may read as much as they asked for.
                 let room = if explain { Room::Any } else { Room::Chars(MAX_BATCH_ANSWER_CHARS) };
-                let batch = self.batch(&catalog, queries, room, explain);
-                let mut data = Map::from_iter([("results".to_owned(), Value::Array(batch.results))]);
-                if batch.truncated {
-                    data.insert("truncated".to_owned(), true.into());
-                }
-                (data, batch.count)
+                let batch = Batch { surface, ..self.batch(&catalog, queries, room, explain) };
+                (Output::of(&batch)?, batch.count())
             }
         };
-        if let Some(mode) = args.get("mode").and_then(Value::as_str) {
-            data.insert("surface".to_owned(), self.described_surface(&catalog, Mode::from_word(mode)).await?);
-        }
-        let mut telemetry = Telemetry::new(&catalog, self.compact_bytes(&catalog, Mode::Tools));
+        let mut telemetry = Telemetry::new(&self.first_surface(&catalog, Mode::Tools));
         telemetry.search_count = 1;
-        report(context, &telemetry);
-        Ok(Output { user_message: Some(format!("{count} of {} tools", catalog.len())), ..Output::data(data) })
+        report(context, &telemetry)?;
+        Ok(Output { user_message: Some(format!("{count} of {} tools", catalog.len())), ..output })
     }
 
     /// What a model would be shown in a mode, in figures.
-    async fn described_surface(&self, catalog: &EffectiveCatalog, mode: Mode) -> Result<Value, Failure> {
-        let (mode, notice) = self.mode(mode).await;
-        let settings = Settings { enabled: true, ..self.settings };
-        let surface = Surface::of(catalog, &settings, mode, &SurfaceRequest::default())?;
-        let names: Vec<&str> = surface.tools.iter().map(|tool| tool.name.as_str()).collect();
-        Ok(json!({
-            "mode": mode, "notice": notice, "tools": names, "bytes": surface.bytes,
-            "directBytes": catalog.direct_bytes(), "catalogSize": catalog.len(), "directory": surface.directory,
-        }))
+    async fn described_surface(
+        &self,
+        catalog: &Arc<EffectiveCatalog>,
+        word: &str,
+    ) -> Result<DescribedSurface, Failure> {
+        let wanted = Mode::searching(word).ok_or_else(|| {
+            let known = Mode::SEARCHING.map(Mode::as_str).join(", ");
+            Failure::new(ErrorCode::ValidationError, format!("mode must be one of {known}.")).retryable(false)
+        })?;
+        let (mode, notice) = self.mode(wanted).await;
+        let surface = self.surface_of(catalog, mode, &Turn::default());
+        Ok(DescribedSurface {
+            mode: surface.mode,
+            notice,
+            tools: surface.tools.iter().map(|tool| tool.name.clone()).collect(),
+            bytes: surface.bytes(),
+            direct_bytes: catalog.direct_bytes(),
+            catalog_size: catalog.len(),
+            directory: surface.directory,
+        })
     }
 
     /// One query's tools, as they are told.
-    pub(crate) fn hits(&self, catalog: &EffectiveCatalog, query: &str, limit: usize, explain: bool) -> Vec<Value> {
+    pub(crate) fn hits(&self, catalog: &EffectiveCatalog, query: &str, limit: usize, explain: bool) -> Vec<FoundTool> {
         Counters::add(&self.counters.searches);
-        let tell = |hit: toolyard_catalog::search::Hit| {
-            let mut map = entries::found(&hit.entry);
-            if explain {
-                map.insert("score".to_owned(), f64::from(hit.score).into());
-                map.insert("exact".to_owned(), hit.exact.into());
-                map.insert("explain".to_owned(), serde_json::to_value(&hit.explain).unwrap_or_default());
-            }
-            Value::Object(map)
-        };
-        catalog.search(query, limit, explain).into_iter().map(tell).collect()
+        catalog.search(query, limit, explain).into_iter().map(|hit| FoundTool::found(hit, explain)).collect()
     }
 
     /// A batch's answers. Where room is short, descriptions shrink first, and then the last candidates of each query
     /// are left out, evenly.
     pub(crate) fn batch(&self, catalog: &EffectiveCatalog, queries: &[Query], room: Room, explain: bool) -> Batch {
-        let found: Vec<Vec<Value>> =
+        let found: Vec<Vec<FoundTool>> =
             queries.iter().map(|query| self.hits(catalog, &query.text, query.limit, explain)).collect();
         let most = found.iter().map(Vec::len).max().unwrap_or(0);
         let whole = answer(queries, &found, most, usize::MAX);
@@ -254,11 +316,11 @@ impl ToolSearch {
         let catalog = self.nested_catalog(&context.calls).await?;
         let entry = lookup::find(&catalog, &wanted)?;
         Counters::add(&self.counters.describes);
-        let mut telemetry = Telemetry::new(&catalog, self.compact_bytes(&catalog, Mode::Tools));
+        let mut telemetry = Telemetry::new(&self.first_surface(&catalog, Mode::Tools));
         telemetry.describe_count = 1;
         telemetry.select(&entry);
-        report(context, &telemetry);
-        Ok(Output::data(entries::described(&entry)))
+        report(context, &telemetry)?;
+        Output::of(&DescribedTool::of(&entry))
     }
 
     async fn call(&self, context: &CallContext, args: &Map<String, Value>) -> Result<Output, Failure> {
@@ -266,13 +328,13 @@ impl ToolSearch {
         let catalog = self.nested_catalog(&context.calls).await?;
         let entry = lookup::find(&catalog, &wanted)?;
         let answer = self.dispatch(&context.calls, &entry, args, &context.cancel).await?;
-        let mut telemetry = Telemetry::new(&catalog, self.compact_bytes(&catalog, Mode::Tools));
+        let mut telemetry = Telemetry::new(&self.first_surface(&catalog, Mode::Tools));
         telemetry.call_count = 1;
         telemetry.select(&entry);
         telemetry.called(called(&entry, &answer));
-        report(context, &telemetry);
-        told(&entry, &answer)
-            .map(|data| Output { user_message: answer.result.user_message.clone(), ..Output::data(data) })
+        report(context, &telemetry)?;
+        let told = told(&entry, &answer)?;
+        Ok(Output { user_message: answer.result.user_message.clone(), ..Output::of(&told)? })
     }
 
     /// Calls a tool of the catalog down the one road.
@@ -307,31 +369,66 @@ impl Provider for ToolSearch {
     }
 }
 
-/// A batch's answer with so many candidates for each query and descriptions of so many characters. Short ones leave out
-/// all but what a tool is chosen and called by.
-fn answer(queries: &[Query], found: &[Vec<Value>], kept: usize, description: usize) -> Batch {
-    let mut batch = Batch { results: Vec::with_capacity(queries.len()), truncated: false, count: 0 };
-    for (query, hits) in queries.iter().zip(found) {
-        let mut candidates: Vec<Value> = hits.iter().take(kept).cloned().collect();
-        if description != usize::MAX {
-            candidates.iter_mut().for_each(|hit| entries::shorten(hit, description));
-        }
-        batch.count += candidates.len();
-        let mut result = json!({"query": query.text, "candidates": candidates});
-        if hits.len() > kept {
-            result["truncated"] = true.into();
-            batch.truncated = true;
-        }
-        batch.results.push(result);
+impl ModelView for ToolSearch {
+    fn show<'a>(
+        &'a self,
+        engine: &'a Engine,
+        caller: &'a Caller,
+        turn: Turn<'a>,
+    ) -> BoxFuture<'a, Result<Shown, Failure>> {
+        Box::pin(async move {
+            let (wanted, mut notice) = self.mode(self.settings.surface.mode).await;
+            let catalog = self.catalog(engine, caller);
+            let surface = self.surface_of(&catalog, wanted, &turn);
+            if surface.mode != wanted {
+                let (shown, wanted) = (surface.mode.as_str(), wanted.as_str());
+                notice = Some(format!(
+                    "the policy denies the control tools of {wanted} mode; tools are shown by {shown} mode"
+                ));
+            } else if !surface.required_left_out.is_empty() {
+                let names = surface.required_left_out.join(", ");
+                notice = Some(format!("required tools that are not shown with their schemas: {names}"));
+            }
+            if catalog.is_new() && surface.mode != Mode::Direct {
+                let what = if surface.mode == Mode::Directory { "directory" } else { "prompt" };
+                tracing::info!("tool-search: cataloged {} tools behind compact {what} surface", catalog.len());
+            }
+            self.counters.catalog_tools.store(catalog.len() as u64, Ordering::Relaxed);
+            self.counters.direct_bytes.store(catalog.direct_bytes() as u64, Ordering::Relaxed);
+            self.counters.compact_bytes.store(surface.bytes() as u64, Ordering::Relaxed);
+            Ok(Shown { surface, notice })
+        })
     }
-    batch
+
+    fn metrics(&self) -> String {
+        self.counters.to_prometheus()
+    }
 }
 
-/// Tells the run's watchers.
-pub(crate) fn report(context: &CallContext, telemetry: &Telemetry) {
-    if let Ok(Value::Object(payload)) = serde_json::to_value(telemetry) {
-        context.progress.report("tool search", Some(payload));
-    }
+/// A batch's answer with so many candidates for each query and descriptions of so many characters. Short ones leave out
+/// all but what a tool is chosen and called by.
+fn answer(queries: &[Query], found: &[Vec<FoundTool>], kept: usize, description: usize) -> Batch {
+    let results: Vec<BatchResult> = queries
+        .iter()
+        .zip(found)
+        .map(|(query, hits)| BatchResult {
+            query: query.text.clone(),
+            candidates: hits
+                .iter()
+                .take(kept)
+                .map(|hit| if description == usize::MAX { hit.clone() } else { hit.shortened(description) })
+                .collect(),
+            truncated: hits.len() > kept,
+        })
+        .collect();
+    let truncated = results.iter().any(|result| result.truncated);
+    Batch { results, truncated, surface: None }
+}
+
+/// Puts what was done into the run's record, and tells its watchers.
+pub(crate) fn report(context: &CallContext, telemetry: &Telemetry) -> Result<(), Failure> {
+    context.progress.keep("tool search", Output::of(telemetry)?.data);
+    Ok(())
 }
 
 /// A call as telemetry lists it.
@@ -347,20 +444,29 @@ pub(crate) fn called(entry: &ToolEntry, answer: &NestedAnswer) -> Called {
 }
 
 /// A call's answer: `{tool, result: {content, details}}`. A call that was blocked or failed is told as that failure.
-pub(crate) fn told(entry: &ToolEntry, answer: &NestedAnswer) -> Result<Map<String, Value>, Failure> {
+pub(crate) fn told(entry: &ToolEntry, answer: &NestedAnswer) -> Result<ToolAnswer, Failure> {
     let result: &ToolResult = &answer.result;
-    let Some(data) = result.data.clone() else {
+    let Some(details) = result.data.clone() else {
         let why = result.user_message.clone().unwrap_or_else(|| "it did not run".to_owned());
         let failure = result.error.clone().unwrap_or_else(|| Failure::new(ErrorCode::PreconditionFailed, why));
         return Err(failure.detail("tool", entry.id()).detail("callId", result.call_id.to_string()));
     };
     // A tool that speaks MCP's form says its own content; anything else is told as its JSON.
-    let own = data.get("content").filter(|content| content.is_array() && entry.source().kind == SourceKind::Mcp);
-    let content = own
-        .cloned()
-        .unwrap_or_else(|| json!([{"type": "text", "text": serde_json::to_string_pretty(&data).unwrap_or_default()}]));
-    let result = json!({"content": content, "details": data, "callId": result.call_id});
-    Ok(Map::from_iter([("tool".to_owned(), Value::Object(entries::compact(entry))), ("result".to_owned(), result)]))
+    let own = details.get("content").filter(|content| content.is_array() && entry.source().kind == SourceKind::Mcp);
+    let content = match own {
+        Some(own) => own.clone(),
+        None => {
+            let text = serde_json::to_string_pretty(&details).map_err(unwritable)?;
+            serde_json::to_value([TextPart { r#type: "text", text }]).map_err(unwritable)?
+        }
+    };
+    let result = ToolAnswerResult { content, details, call_id: result.call_id };
+    Ok(ToolAnswer { tool: FoundTool::compact(entry), result })
+}
+
+/// JSON that cannot be written: a defect, told as one.
+pub(crate) fn unwritable(error: serde_json::Error) -> Failure {
+    Failure::new(ErrorCode::InternalError, format!("the answer cannot be written: {error}")).retryable(false)
 }
 
 /// The door that scripts are.

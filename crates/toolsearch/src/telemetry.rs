@@ -1,12 +1,14 @@
 //! What Tool Search saved and did: for one script ([`Telemetry`]) and since the start ([`Counters`]).
 
-use crate::effective::{EffectiveCatalog, Sources};
 use serde::Serialize;
 use std::{
     fmt::Write,
     sync::atomic::{AtomicU64, Ordering},
 };
-use toolyard_catalog::ToolEntry;
+use toolyard_catalog::{
+    ToolEntry,
+    surface::{Mode, Sources, Surface},
+};
 
 /// Calls and selected tools listed in one telemetry; further ones are only counted.
 const MAX_LISTED: usize = 64;
@@ -15,6 +17,10 @@ const MAX_LISTED: usize = 64;
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Telemetry {
+    /// How the model reaches the catalog.
+    pub mode: Mode,
+    /// Tools the model was shown with their schemas at first.
+    pub schemas_shown: usize,
     /// Tools the caller may use.
     pub catalog_size: usize,
     /// Where they come from.
@@ -76,15 +82,18 @@ pub struct Called {
 }
 
 impl Telemetry {
-    /// Nothing done yet.
-    pub fn new(catalog: &EffectiveCatalog, compact_bytes: usize) -> Self {
+    /// Nothing done yet; the model was shown this at first.
+    pub fn new(first: &Surface) -> Self {
+        let catalog = first.catalog();
         Self {
+            mode: first.mode,
+            schemas_shown: first.tools.len(),
             catalog_size: catalog.len(),
             sources: catalog.sources(),
             search_count: 0,
             describe_count: 0,
             call_count: 0,
-            bytes: Bytes { direct: catalog.direct_bytes(), compact: compact_bytes },
+            bytes: Bytes { direct: catalog.direct_bytes(), compact: first.bytes() },
             selected: Vec::new(),
             calls: Vec::new(),
             final_call: None,

@@ -11,7 +11,10 @@ use std::sync::Arc;
 use toolyard_client::local::{LocalClient, unread};
 use toolyard_engine::Caller;
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_service::{EventSink, Method, NoParams, local::YardStatus};
+use toolyard_service::{
+    EventSink, Method,
+    local::{YardStatus, YardStatusParams},
+};
 
 /// How long a command waits for upstream servers and plugins that were never seen.
 const MEET_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
@@ -41,7 +44,7 @@ impl Backend {
         let yard = Yard::open(resolved, needs)?;
         if others {
             // What was seen before is there at once; what never was is given a while.
-            if tokio::time::timeout(MEET_WITHIN, yard.connect()).await.is_err() {
+            if tokio::time::timeout(MEET_WITHIN, yard.connect().done()).await.is_err() {
                 tracing::info!(
                     "not all upstream servers and plugins have answered; the command goes on without their tools"
                 );
@@ -86,7 +89,7 @@ impl Backend {
 /// read or is not accepted: working beside it in this process would hide that.
 pub(crate) async fn running(resolved: &Resolved, global: &Global) -> Result<Option<LocalClient>, Failure> {
     let Some(mut client) = LocalClient::connect(&resolved.home.socket()).await? else { return Ok(None) };
-    let status = match client.call::<YardStatus>(&NoParams {}, None).await {
+    let status = match client.call::<YardStatus>(&YardStatusParams::default(), None).await {
         Ok(status) => status,
         Err(failure) if failure.code == ErrorCode::PolicyDenied => return Err(failure),
         Err(_) => return Ok(None),

@@ -28,24 +28,20 @@ use std::path::PathBuf;
 
 /// The place where AI agents keep their tools.
 ///
+/// Without a command it prints where it stands: whether it runs, its address, the vault, the index, open questions and what to
+/// do next.
+///
 /// Data goes to standard output, everything else to standard error. Exit codes: 0 it worked; 1 it failed; 2 the command
 /// line was wrong; 3 a person's approval is needed; 4 a run waits for a person to settle a call; 130 it was interrupted.
 #[derive(Debug, Parser)]
-#[command(
-    name = "toolyard",
-    version,
-    propagate_version = true,
-    max_term_width = 100,
-    subcommand_required = true,
-    arg_required_else_help = true
-)]
+#[command(name = "toolyard", version, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
     /// Options every command takes.
     #[command(flatten)]
     pub global: Global,
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 /// Options every command takes.
@@ -73,6 +69,8 @@ pub struct Global {
 pub enum Command {
     /// Start Toolyard and serve until stopped
     Up(UpArgs),
+    /// Print where it stands: running or not, address, vault, index, session key, open questions, what to do next
+    Status,
     /// Call one tool
     Call(CallArgs),
     /// Look at the tools

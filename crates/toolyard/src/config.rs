@@ -90,7 +90,7 @@ pub fn resolve(global: &Global) -> Result<Resolved, Failure> {
     if config.is_lean() {
         rules.deny.extend(LEAN_REMOVES.map(str::to_owned));
     }
-    config.tool_search().admit_controls(&mut rules);
+    config.tool_search()?.admit_controls(&mut rules);
     if config.context.enabled && !config.context.ask_before_writing {
         // What an agent remembers changes nothing but its own memory; whoever wants to be asked says so.
         rules.approval.allowed_tools.extend(toolyard_context::writing_tools().into_iter().map(str::to_owned));
@@ -157,12 +157,16 @@ impl Config {
     }
 
     /// How models find tools.
-    pub fn tool_search(&self) -> toolyard_toolsearch::Settings {
-        match &self.tools.tool_search {
-            Some(config) => config.settings(),
-            None if self.is_lean() => ToolSearchConfig::lean().settings(),
-            None => ToolSearchConfig::default().settings(),
-        }
+    ///
+    /// # Errors
+    /// An unknown mode, a number out of its range, a group that does not exist.
+    pub fn tool_search(&self) -> Result<toolyard_toolsearch::Settings, Failure> {
+        let config = match &self.tools.tool_search {
+            Some(config) => config.clone(),
+            None if self.is_lean() => ToolSearchConfig::lean(),
+            None => ToolSearchConfig::default(),
+        };
+        config.settings(&self.policy.groups).map_err(|error| invalid(error.to_string()))
     }
 
     /// The engine's numbers.
@@ -260,6 +264,22 @@ mod tests {
             let failure = load(&home).unwrap_err();
             assert_eq!(failure.code, ErrorCode::ConfigInvalid);
             assert!(failure.message.contains(why), "{text}: {}", failure.message);
+        }
+    }
+
+    #[test]
+    fn an_unknown_mode_and_a_number_out_of_range_are_refused() {
+        for (keys, why) in [
+            ("mode = \"tool\"", "tools.toolSearch.mode: there is no mode"),
+            ("codeTimeoutMs = 999", "999 is not between 1000 and 60000"),
+            ("maxSearchLimit = 51", "51 is not between 1 and 50"),
+            ("maxSearchLimit = 5\nsearchDefaultLimit = 6", "6 is not between 1 and 5"),
+            ("alwaysVisible = [\"group:nobody\"]", "there is no group:nobody"),
+        ] {
+            let (_dir, home) = home_with(&format!("[tools.toolSearch]\n{keys}\n"));
+            let failure = load(&home).unwrap().tool_search().unwrap_err();
+            assert_eq!(failure.code, ErrorCode::ConfigInvalid);
+            assert!(failure.message.contains(why), "{keys}: {}", failure.message);
         }
     }
 

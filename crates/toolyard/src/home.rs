@@ -13,6 +13,15 @@ use toolyard_engine::{chain::Signer, redact::redactor, store::Lease};
 /// Tokens that gateways gave this machine's device, by URL.
 const DEVICE_TOKENS: &str = "device-tokens.json";
 
+/// A Toolyard that serves a home.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Instance {
+    /// Where it listens.
+    pub url: String,
+    /// Its process.
+    pub pid: u32,
+}
+
 /// The folder that holds everything Toolyard keeps.
 #[derive(Debug, Clone)]
 pub struct Home(PathBuf);
@@ -80,6 +89,34 @@ impl Home {
     /// The vault used when none is configured.
     pub fn default_vault(&self) -> PathBuf {
         self.0.join("vault")
+    }
+
+    fn instance_file(&self) -> PathBuf {
+        self.state().join("instance.json")
+    }
+
+    /// Writes down where the Toolyard of this home listens, so that commands find it whatever its port is.
+    pub fn announce(&self, instance: &Instance) -> Result<()> {
+        let path = self.instance_file();
+        self.retract()?;
+        write_private(&path, &serde_json::to_string(instance)?)
+    }
+
+    /// Takes back what [`Home::announce`] wrote.
+    pub fn retract(&self) -> Result<()> {
+        let path = self.instance_file();
+        remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))
+    }
+
+    /// What was announced last. The process may be gone since: ask its socket.
+    pub fn announced(&self) -> Option<Instance> {
+        serde_json::from_str(&fs::read_to_string(self.instance_file()).ok()?).ok()
+    }
+
+    /// What walls hide even where a program is granted a folder above it: keys and tokens, the configuration, and the
+    /// plugins with their grants.
+    pub fn hidden_from_programs(&self) -> [PathBuf; 3] {
+        [self.state(), self.config(), self.plugins()]
     }
 
     /// Makes the folders, private to the user.

@@ -14,7 +14,6 @@ mod editors;
 pub mod home;
 mod index_program;
 pub mod mcp;
-pub mod model_view;
 mod notes;
 pub mod output;
 pub mod plugins;

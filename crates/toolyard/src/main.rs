@@ -13,10 +13,6 @@ fn main() -> ExitCode {
     if toolyard_sandbox::launch::is_launch() {
         return toolyard_sandbox::launch::run();
     }
-    // And so is what reads documents that others wrote.
-    if toolyard_import::child::is_child() {
-        return toolyard_import::child::run();
-    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return output::usage_error(&error),

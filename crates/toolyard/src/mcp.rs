@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::{net::UnixListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 use toolyard_bridge::server::Offer;
-use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine};
+use toolyard_engine::{BoxFuture, CallRequest, Caller, Everything, ModelView};
 use toolyard_gateway::{
     admission::Rule,
     local::Owner,
@@ -16,57 +16,26 @@ use toolyard_gateway::{
 use toolyard_mcp::{
     Implementation, McpServer, ServerParts,
     server::{
-        Client, HttpClientApprovals, Shelf, Shown, ShownTool, VaultNotes,
+        Client, HttpClientApprovals, VaultNotes,
         http::{BODY_WITHIN, HttpBody, HttpDoor, MAX_BODY_BYTES, RequestKind},
     },
 };
-use toolyard_protocol::Failure;
 use toolyard_service::{Lane, SessionTools};
-use toolyard_toolsearch::{Mode, Settings, Surface, SurfaceRequest, ToolSearch, client_conflicts};
 
 /// The endpoint's path.
 pub const PATH: &str = "/mcp";
-
-/// Shows tools directly or by search, as configured.
-struct SearchShelf {
-    search: Arc<ToolSearch>,
-    exposure: Exposure,
-}
-
-impl Shelf for SearchShelf {
-    fn show<'a>(&'a self, engine: &'a Engine, caller: &'a Caller) -> BoxFuture<'a, Result<Shown, Failure>> {
-        Box::pin(async move {
-            let catalog = self.search.catalog(engine, caller);
-            let is_direct = self.exposure == Exposure::Direct || !self.search.settings().enabled;
-            if is_direct && client_conflicts(&catalog, Mode::Tools).is_empty() {
-                let tools = catalog.iter().map(|entry| ShownTool::of(catalog.snapshot(), entry)).collect();
-                return Ok(Shown { tools, instructions: None });
-            }
-            let surface = match self.exposure {
-                Exposure::Search => self.search.surface(engine, caller, &SurfaceRequest::default()).await?.0,
-                Exposure::Direct => {
-                    let off = Settings { enabled: false, ..*self.search.settings() };
-                    Surface::of(&catalog, &off, Mode::Tools, &SurfaceRequest::default())?
-                }
-            };
-            let tools = surface.tools.into_iter().map(|tool| ShownTool {
-                name: tool.name,
-                description: Some(tool.description),
-                input_schema: Some(tool.input_schema),
-                id: tool.id,
-            });
-            Ok(Shown { tools: tools.collect(), instructions: surface.directory })
-        })
-    }
-}
 
 /// Makes the MCP server of a Toolyard.
 pub fn server(yard: &Yard) -> McpServer {
     let config = &yard.mcp;
     let upstreams = Arc::new(yard.upstreams.clone());
+    let view: Arc<dyn ModelView> = match config.exposure {
+        Exposure::Search => yard.tool_search.clone(),
+        Exposure::Direct => Arc::new(Everything::default()),
+    };
     let server = McpServer::new(ServerParts {
         engine: yard.service.engine().clone(),
-        shelf: Arc::new(SearchShelf { search: yard.tool_search.clone(), exposure: config.exposure }),
+        view,
         extras: Some(upstreams.clone()),
         resources: vec![Arc::new(VaultNotes), upstreams.clone()],
         prompts: vec![yard.skills.clone(), upstreams],

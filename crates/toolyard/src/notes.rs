@@ -1,6 +1,6 @@
 //! Puts the notes together: vault, index, embedder, tools.
 
-use crate::{home::Home, index_program::IndexProgram};
+use crate::{config::Resolved, home::Home, index_program::IndexProgram};
 use std::{
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
@@ -63,6 +63,16 @@ pub(crate) fn embedder(
 /// One folder for each vault: two vaults under one home do not share an index.
 fn folder(home: &Home, vault: &Path) -> std::path::PathBuf {
     home.index().join(vault_id(vault))
+}
+
+/// Whether an index of the vault was made, so far as that can be told without starting the index program. An index on an
+/// object store counts as made.
+pub(crate) fn has_index(config: &KnowledgeConfig, resolved: &Resolved) -> bool {
+    let place = Place::new(config, &resolved.home, &resolved.vault);
+    let is_filled = |folder: PathBuf| {
+        std::fs::read_dir(folder).is_ok_and(|mut found| found.any(|e| e.is_ok_and(|e| e.path().is_dir())))
+    };
+    place.folder.is_none_or(is_filled)
 }
 
 fn vault_id(vault: &Path) -> String {

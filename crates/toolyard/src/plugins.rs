@@ -2,7 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_engine::authority::Power;
+use serde_json::Value;
+use std::sync::Arc;
+use toolyard_engine::{CallRequest, Caller, Engine, authority::Power};
 use toolyard_plugins::{Added, Grant, PluginInfo, Plugins, Source};
 use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::{Call, Handle, LeftOutTool, MethodError, Methods, NoParams, PluginReport, Terms, methods};
@@ -15,7 +17,7 @@ methods! {
     /// Looks every plugin over, starting those that do not run.
     PluginsDoctor = "plugins.doctor", Terms::read().local(), NoParams => PluginList;
     /// Installs a plugin from a folder, an archive, npm or Git.
-    PluginsInstall = "plugins.install", Terms::administer().uses(&[Power::Grant, Power::HostPaths]), InstallParams => Added;
+    PluginsInstall = "plugins.install", Terms::administer().uses(&[Power::Grant, Power::HostPaths]), InstallParams => Installed;
     /// Installs the newest version of a plugin from where it came from.
     PluginsUpdate = "plugins.update", Terms::administer().uses(&[Power::Grant]), PluginParams => Added;
     /// Uses a plugin, with what it is granted.
@@ -40,7 +42,71 @@ pub(crate) fn declare(methods: &mut Methods, plugins: Option<&PluginMethods>) {
 
 /// Answers the methods about plugins.
 #[derive(Clone)]
-pub(crate) struct PluginMethods(pub(crate) Plugins);
+pub(crate) struct PluginMethods {
+    pub(crate) plugins: Plugins,
+    /// Runs the tools of the built-in set.
+    pub(crate) engine: Engine,
+}
+
+/// The plugin of the specification whose tools are part of Toolyard.
+const BUILT_IN: &str = "obsidian-rag";
+
+/// What an installation led to.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Installed {
+    /// A plugin was installed.
+    Plugin(Box<Added>),
+    /// The tools are part of Toolyard.
+    BuiltIn(BuiltIn),
+}
+
+/// What installing a built-in set of tools leads to.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BuiltIn {
+    /// The set.
+    pub(crate) built_in: String,
+    pub(crate) enabled: bool,
+    /// `healthy`, `degraded` or `unavailable`.
+    pub(crate) status: String,
+    pub(crate) tools: Vec<String>,
+    /// What is left to do, in the order in which to do it.
+    pub(crate) next: Vec<String>,
+}
+
+/// The part of the notes' envelope that says how they are.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NotesEnvelope {
+    status: Option<String>,
+    error: Option<NotesProblem>,
+}
+
+#[derive(Deserialize)]
+struct NotesProblem {
+    suggestion: Option<String>,
+}
+
+impl PluginMethods {
+    /// The built-in set: which tools it has, how it is, and what is left to do.
+    async fn built_in(&self, caller: &Arc<Caller>) -> BuiltIn {
+        let snapshot = self.engine.tools().snapshot.clone();
+        let names =
+            toolyard_knowledge::definitions().into_iter().flatten().map(|definition| definition.name.to_string());
+        let tools: Vec<String> = names.filter(|name| snapshot.get(name).is_some()).collect();
+        let request = CallRequest { tool: "obsidian_rag_status".to_owned(), ..CallRequest::default() };
+        let data = self.engine.call(caller.clone(), request).await.result.into_parts().data;
+        let envelope = data.map(|data| NotesEnvelope::deserialize(Value::Object(data)).unwrap_or_default());
+        let envelope = envelope.unwrap_or_default();
+        let next = match tools.is_empty() {
+            true => vec!["set knowledge.enabled = true in config.toml and start Toolyard again".to_owned()],
+            false => envelope.error.and_then(|error| error.suggestion).into_iter().collect(),
+        };
+        let status = envelope.status.unwrap_or_else(|| "unavailable".to_owned());
+        BuiltIn { built_in: BUILT_IN.to_owned(), enabled: !tools.is_empty(), status, tools, next }
+    }
+}
 
 /// Plugins as `health` reports them.
 pub(crate) fn report(plugins: &Plugins) -> Vec<PluginReport> {
@@ -107,49 +173,55 @@ fn grant(words: &[String]) -> Result<Grant, Failure> {
 
 impl Handle<PluginsList> for PluginMethods {
     async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<PluginList, MethodError> {
-        Ok(PluginList { plugins: self.0.list() })
+        Ok(PluginList { plugins: self.plugins.list() })
     }
 }
 
 impl Handle<PluginsInfo> for PluginMethods {
     async fn handle(&self, _: &Call<'_>, params: PluginParams) -> Result<PluginInfo, MethodError> {
-        Ok(self.0.info(&params.id)?)
+        Ok(self.plugins.info(&params.id)?)
     }
 }
 
 impl Handle<PluginsDoctor> for PluginMethods {
     async fn handle(&self, _: &Call<'_>, _: NoParams) -> Result<PluginList, MethodError> {
-        Ok(PluginList { plugins: self.0.doctor().await })
+        Ok(PluginList { plugins: self.plugins.doctor().await })
     }
 }
 
 impl Handle<PluginsInstall> for PluginMethods {
-    async fn handle(&self, _: &Call<'_>, params: InstallParams) -> Result<Added, MethodError> {
-        Ok(self.0.install(&Source::parse(&params.source)?, grant(&params.grant)?).await?)
+    async fn handle(&self, call: &Call<'_>, params: InstallParams) -> Result<Installed, MethodError> {
+        let grant = grant(&params.grant)?;
+        Ok(match Source::parse(&params.source)? {
+            Source::Clawhub(spec) if spec.split('@').next() == Some(BUILT_IN) => {
+                Installed::BuiltIn(self.built_in(&call.caller).await)
+            }
+            source => Installed::Plugin(Box::new(self.plugins.install(&source, grant).await?)),
+        })
     }
 }
 
 impl Handle<PluginsUpdate> for PluginMethods {
     async fn handle(&self, _: &Call<'_>, params: PluginParams) -> Result<Added, MethodError> {
-        Ok(self.0.update(&params.id).await?)
+        Ok(self.plugins.update(&params.id).await?)
     }
 }
 
 impl Handle<PluginsEnable> for PluginMethods {
     async fn handle(&self, _: &Call<'_>, params: EnableParams) -> Result<PluginInfo, MethodError> {
-        Ok(self.0.set_enabled(&params.id, true, &grant(&params.grant)?).await?)
+        Ok(self.plugins.set_enabled(&params.id, true, &grant(&params.grant)?).await?)
     }
 }
 
 impl Handle<PluginsDisable> for PluginMethods {
     async fn handle(&self, _: &Call<'_>, params: PluginParams) -> Result<PluginInfo, MethodError> {
-        Ok(self.0.set_enabled(&params.id, false, &Grant::default()).await?)
+        Ok(self.plugins.set_enabled(&params.id, false, &Grant::default()).await?)
     }
 }
 
 impl Handle<PluginsRemove> for PluginMethods {
     async fn handle(&self, _: &Call<'_>, params: RemoveParams) -> Result<RemovedPlugin, MethodError> {
-        self.0.remove(&params.id, params.data).await?;
+        self.plugins.remove(&params.id, params.data).await?;
         Ok(RemovedPlugin { removed: params.id })
     }
 }

@@ -29,6 +29,11 @@ use toolyard_store::{SqliteStore, StoreOptions};
 use toolyard_toolsearch::{StaticMeaning, ToolSearch};
 use toolyard_vault::{Vault, VaultOptions, VaultProvider};
 
+/// How often it is looked whether an indexing job has begun,
+const NOTES_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
+/// and how long, before a server says how its notes stand.
+const NOTES_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// Everything that runs in this process.
 pub struct Yard {
     /// The method table.
@@ -90,6 +95,7 @@ impl Yard {
     /// Opens what the configuration says.
     pub fn open(resolved: Resolved, needs: Needs) -> Result<Self, Failure> {
         let home = resolved.home.clone();
+        toolyard_sandbox::launch::hide(home.hidden_from_programs());
         let broken = |e: anyhow::Error| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}"));
         let (store, signer): (Arc<dyn Store>, _) = if needs == Needs::Store {
             home.create().map_err(broken)?;
@@ -131,7 +137,7 @@ impl Yard {
             }
             _ => None,
         };
-        let settings = resolved.config.tool_search();
+        let settings = resolved.config.tool_search()?;
         let tool_search = Arc::new(ToolSearch::new(settings, ScriptRunner::new(), Some(Arc::new(StaticMeaning))));
         ToolSearch::register(&tool_search, &engine).map_err(refused)?;
         let run_files = (needs == Needs::Store && resolved.config.record.files != RunFilesMode::None)
@@ -155,7 +161,7 @@ impl Yard {
             upstreams.keep_tokens(home.tokens());
         }
         let service = Service::new(engine, info, home::is_alive);
-        service.show_models(Arc::new(crate::model_view::SearchView(tool_search.clone())));
+        service.show_models(tool_search.clone());
         let mcp = resolved.config.mcp;
         let mut folders = vec![home.path().join("skills")];
         folders.extend(mcp.skills.iter().map(|folder| crate::config::expand(folder)));
@@ -171,7 +177,8 @@ impl Yard {
         let reported = plugins.clone();
         service.report_plugins(move || crate::plugins::report(&reported));
         let context_methods = context.as_ref().map(|store| ContextMethods::new(store.clone(), service.engine()));
-        let (upstream_methods, plugin_methods) = (UpstreamMethods(upstreams.clone()), PluginMethods(plugins.clone()));
+        let upstream_methods = UpstreamMethods(upstreams.clone());
+        let plugin_methods = PluginMethods { plugins: plugins.clone(), engine: service.engine().clone() };
         service.extend(|methods| {
             declare(methods, context_methods.as_ref(), Some(&plugin_methods), Some(&upstream_methods));
         });
@@ -193,15 +200,9 @@ impl Yard {
     }
 
     /// Takes upstream servers and plugins in, in the background.
-    pub fn connect(&self) -> tokio::task::JoinHandle<()> {
+    pub fn connect(&self) -> Connecting {
         let plugins = self.plugins.clone();
-        let servers = self.connect_upstreams();
-        tokio::spawn(async move {
-            plugins.load().await;
-            if let Err(error) = servers.await {
-                tracing::error!(%error, "taking in upstream servers ended unexpectedly");
-            }
-        })
+        Connecting { servers: self.connect_upstreams(), plugins: tokio::spawn(async move { plugins.load().await }) }
     }
 
     fn connect_upstreams(&self) -> tokio::task::JoinHandle<()> {
@@ -260,6 +261,25 @@ impl Yard {
         }
     }
 
+    /// How the notes stand, in a few words, for whoever starts a server. `None` where notes are not indexed.
+    pub async fn notes_line(&self) -> Option<String> {
+        let notes = self.notes.as_ref()?;
+        // The first index is started by the task that looks after the notes, which has just begun.
+        let is_indexing = async {
+            while notes.jobs.active().is_none() {
+                tokio::time::sleep(NOTES_LOOK).await;
+            }
+        };
+        let library = async { notes.library().await.map(|library| library.totals.indexed).ok() };
+        match tokio::time::timeout(NOTES_WAIT, library).await.ok().flatten() {
+            Some(files) => Some(format!("{files} notes are indexed")),
+            None if tokio::time::timeout(NOTES_WAIT, is_indexing).await.is_ok() => {
+                Some("being indexed in the background; `toolyard vault status` shows how far it is".to_owned())
+            }
+            None => Some("not indexed yet; `toolyard vault index` does it".to_owned()),
+        }
+    }
+
     /// Asks the indexing job to stop, if one runs here; the next one goes on where it stopped.
     pub fn cancel_indexing(&self) {
         if let Some(notes) = &self.notes {
@@ -293,6 +313,24 @@ impl Yard {
             && let Err(error) = tokio::task::spawn_blocking(move || files.finish()).await
         {
             tracing::error!(%error, "finishing the run files ended unexpectedly");
+        }
+    }
+}
+
+/// Upstream servers and plugins that are being taken in. It goes on when this is dropped.
+pub struct Connecting {
+    /// Ends when the tools of the plugins that are used are in the catalog.
+    pub plugins: tokio::task::JoinHandle<()>,
+    servers: tokio::task::JoinHandle<()>,
+}
+
+impl Connecting {
+    /// Waits for both.
+    pub async fn done(self) {
+        for (what, task) in [("plugins", self.plugins), ("MCP servers", self.servers)] {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "taking in the {what} ended unexpectedly");
+            }
         }
     }
 }

@@ -187,7 +187,10 @@ fn refuse_twin(view: &dyn View, path: &VaultPath, ignore: Option<&VaultPath>) ->
 pub(crate) fn missing(view: &dyn View, path: &VaultPath) -> Failure {
     let failure = crate::error::not_found(path);
     match twins(view, path).unwrap_or_default().first() {
-        Some(other) => failure.suggest(format!("Did you mean {other}?")).detail("similar", other.as_str()),
+        Some(other) => {
+            let question = toolyard_catalog::did_you_mean(&[other.as_str()]).unwrap_or_default();
+            failure.suggest(question).detail("similar", other.as_str())
+        }
         None => failure,
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn read(
         None | Some(Value::Null) => Map::new(),
         Some(_) => return Err("approve: input must be an object".to_owned()),
     };
-    let preview = serde_json::to_string(&input).unwrap_or_default();
+    let preview = Value::Object(input.clone()).to_string();
     let rationale = input.get("description").and_then(Value::as_str).unwrap_or_default();
     let question = Question {
         request_id,

@@ -77,7 +77,7 @@ pub(super) fn result(value: Value) -> Value {
         shaped_already if shaped => shaped_already,
         Value::String(text) => json!({"content": [{"type": "text", "text": text}]}),
         Value::Object(map) => {
-            let text = serde_json::to_string(&map).unwrap_or_default();
+            let text = Value::Object(map.clone()).to_string();
             json!({"content": [{"type": "text", "text": text}], "structuredContent": map})
         }
         other => json!({"content": [{"type": "text", "text": other.to_string()}]}),

@@ -222,6 +222,8 @@ impl Plugin {
                     Link::Refused(format!("{why} ({reason}); start Claude Code anew with `toolyard claude start`"));
             }
             None => {
+                // A peer may close without a reason.
+                let reason = if reason.is_empty() { "the connection was closed" } else { reason };
                 self.link = Link::Down(reason.to_owned());
                 out.push(Output::Dial { after_ms: self.backoff.pause() });
             }
@@ -468,8 +470,11 @@ impl Plugin {
             return;
         }
         let preview = text("input_preview");
-        // The preview may be cut; only a whole one is the arguments.
-        let args = serde_json::from_str::<Map<String, Value>>(&preview).unwrap_or_default();
+        // The preview may be cut, and then it is no JSON; only a whole one is the arguments.
+        let args = match serde_json::from_str::<Map<String, Value>>(&preview) {
+            Ok(args) => args,
+            Err(_) => Map::new(),
+        };
         self.questions.insert(request_id.clone(), Asked::Channel);
         out.push(Output::Frame(frames::write(&FromPlugin::PermissionRequest(Question {
             request_id,
@@ -594,5 +599,6 @@ fn reply(call_id: &str, args: &Map<String, Value>) -> Result<OutboundMessage, St
         text: needed("text")?,
         reply_to: text("reply_to")?,
         files,
+        permission: None,
     })
 }

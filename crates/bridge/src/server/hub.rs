@@ -153,6 +153,11 @@ impl Hub {
         self.sessions.get(session).map(|s| s.opening.allowed_senders.clone()).unwrap_or_default()
     }
 
+    /// What a session was opened with: agent, channel, chat, user. Empty where the session is not open.
+    pub fn session_meta(&self, session: &str) -> Map<String, Value> {
+        self.sessions.get(session).map(|s| s.opening.meta.clone()).unwrap_or_default()
+    }
+
     /// A session, or all of them by name. The questions themselves are shown to approvers alone.
     pub fn view(&self, session: Option<&str>, to: Standing) -> Vec<SessionView> {
         let mut views: Vec<SessionView> = self
@@ -165,9 +170,11 @@ impl Hub {
         views
     }
 
-    /// What Claude said after a number.
-    pub fn said_after(&self, session: &str, seq: u64) -> Option<Vec<(u64, OutboundMessage)>> {
-        self.sessions.get(session).map(|s| s.said_after(seq))
+    /// What Claude said after a number. Questions that were posted are shown to approvers alone.
+    pub fn said_after(&self, session: &str, seq: u64, to: Standing) -> Option<Vec<(u64, OutboundMessage)>> {
+        let mut said = self.sessions.get(session)?.said_after(seq);
+        said.retain(|(_, message)| to == Standing::Approver || message.permission.is_none());
+        Some(said)
     }
 
     /// Somebody connected.
@@ -338,6 +345,7 @@ impl Hub {
                 }
             }
             FromPlugin::OutboundMessage(message) => {
+                let message = OutboundMessage { permission: None, ..message };
                 let call_id = message.call_id.clone();
                 let too_long = message.text.len() > MAX_CONTENT_BYTES;
                 if let Some(refused) = bad_id(&call_id) {
@@ -434,6 +442,9 @@ impl Hub {
                 }
             };
             return Ok((Accepted::Verdict(permitted), actions));
+        }
+        if let Some(chat) = message.meta.get("chat_id").and_then(Value::as_str) {
+            held.last_chat = Some(chat.to_owned());
         }
         actions.push(Action::Keep { session: session.to_owned(), message: message.clone() });
         for request_id in held.mailbox.put(message) {
@@ -570,6 +581,9 @@ fn refuse_call(session: &Session, call_id: &str) -> Option<String> {
 pub fn check_message(content: &str, meta: &Map<String, Value>) -> Result<(), String> {
     if content.len() > MAX_CONTENT_BYTES {
         return Err(format!("content has {} bytes; at most {MAX_CONTENT_BYTES} are allowed", content.len()));
+    }
+    if meta.get("attachments").is_some_and(|attachments| !attachments.is_array()) {
+        return Err("meta.attachments must be a list".to_owned());
     }
     let described = frames::write(meta).len();
     if described > frames::MAX_META_BYTES {

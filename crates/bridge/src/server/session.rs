@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::collections::{HashSet, VecDeque};
 
+/// Characters of a question's arguments that are posted in a chat.
+const MAX_POSTED_PREVIEW: usize = 1_000;
+
 /// What is fixed when a session is opened. It can be kept and opened again after a restart: the secret itself is not in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -104,6 +107,8 @@ pub(super) struct Session {
     pub(super) opening: Opening,
     pub(super) mailbox: Mailbox,
     pub(super) bound: Option<Bound>,
+    /// The chat that the last message for Claude came from.
+    pub(super) last_chat: Option<String>,
     /// Calls under way that the plugin still waits for.
     pub(super) calls: HashSet<String>,
     questions: Vec<OpenQuestion>,
@@ -119,6 +124,7 @@ impl Session {
             opening: new.opening,
             mailbox: Mailbox::new(new.limits),
             bound: None,
+            last_chat: None,
             calls: HashSet::new(),
             questions: Vec::new(),
             closed: VecDeque::new(),
@@ -150,7 +156,32 @@ impl Session {
         self.closed.retain(|id| *id != question.request_id);
         let closes_at = now + QUESTION_OPEN_MS;
         self.questions.push(OpenQuestion { question: question.clone(), closes_at });
+        let post = self.post(&question);
         actions.push(Action::Asked { session: self.name(), question, closes_at });
+        if let Some(post) = post {
+            self.say(post, actions);
+        }
+    }
+
+    /// A question as it is posted in the session's chat; `None` where no chat is known.
+    fn post(&self, question: &Question) -> Option<OutboundMessage> {
+        let opened_with = self.opening.meta.get("chat_id").and_then(Value::as_str);
+        let chat_id = self.last_chat.as_deref().or(opened_with)?.to_owned();
+        let Question { request_id, tool, rationale, input_preview, .. } = question;
+        let mut lines = vec![match rationale.is_empty() {
+            true => format!("Claude asks to use {tool}."),
+            false => format!("Claude asks to use {tool}: {rationale}"),
+        }];
+        lines.extend(input_preview.as_deref().map(|text| text.chars().take(MAX_POSTED_PREVIEW).collect()));
+        lines.push(format!("Approve? Reply `yes {request_id}` or `no {request_id}`."));
+        Some(OutboundMessage {
+            call_id: String::new(),
+            chat_id,
+            text: lines.join("\n"),
+            reply_to: None,
+            files: Vec::new(),
+            permission: Some(request_id.clone()),
+        })
     }
 
     pub(super) fn is_open(&self, request_id: &str) -> bool {
@@ -227,7 +258,8 @@ impl Session {
         } else {
             self.outbound.remove(at);
         }
-        Some(call_id)
+        // A question that the bridge posted answers no call.
+        Some(call_id).filter(|id| !id.is_empty())
     }
 
     /// Puts back what was said before this process began, oldest first.

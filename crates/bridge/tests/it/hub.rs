@@ -295,21 +295,25 @@ fn replies_of_claude_are_told_once_they_are_kept() {
     let said = |n: u64| json!({"type": "outbound_message", "call_id": format!("o{n}"), "chat_id": "c", "text": "hi", "files": ["/a"]});
     let actions = hub.text(id, &said(1).to_string(), 0);
     assert!(matches!(&actions[..], [Action::Outbound { seq: 1, message, .. }] if message.text == "hi"), "{actions:?}");
-    assert!(hub.said_after(SESSION, 0).unwrap().is_empty(), "not before it is durable");
+    assert!(hub.said_after(SESSION, 0, Standing::Approver).unwrap().is_empty(), "not before it is durable");
     assert_eq!(frames(&hub.said(SESSION, 1, Ok(())))[0]["ok"], true);
-    assert_eq!(hub.said_after(SESSION, 0).unwrap().len(), 1);
-    assert!(hub.said_after(SESSION, 1).unwrap().is_empty());
+    assert_eq!(hub.said_after(SESSION, 0, Standing::Approver).unwrap().len(), 1);
+    assert!(hub.said_after(SESSION, 1, Standing::Approver).unwrap().is_empty());
     hub.text(id, &said(2).to_string(), 0);
     let lost = frames(&hub.said(SESSION, 2, Err("the disk is full".into())));
     assert_eq!((&lost[0]["ok"], &lost[0]["error"]), (&json!(false), &json!("the disk is full")));
-    assert_eq!(hub.said_after(SESSION, 0).unwrap().len(), 1, "what was not kept was not said");
+    assert_eq!(hub.said_after(SESSION, 0, Standing::Approver).unwrap().len(), 1, "what was not kept was not said");
     let mut forgotten = 0;
     for n in 3..=103 {
         forgotten +=
             hub.text(id, &said(n).to_string(), 0).iter().filter(|a| matches!(a, Action::ForgetSaid { .. })).count();
         hub.said(SESSION, n, Ok(()));
     }
-    assert_eq!((forgotten, hub.said_after(SESSION, 0).unwrap().len()), (2, 100), "the last hundred are kept");
+    assert_eq!(
+        (forgotten, hub.said_after(SESSION, 0, Standing::Approver).unwrap().len()),
+        (2, 100),
+        "the last hundred are kept"
+    );
     let long = json!({"type": "outbound_message", "call_id": "o2", "chat_id": "c", "text": "x".repeat(2 << 20)});
     assert_eq!(frames(&hub.text(id, &long.to_string(), 0))[0]["ok"], false);
     let closed = hub.close(SESSION).unwrap();
@@ -321,7 +325,44 @@ fn replies_of_claude_are_told_once_they_are_kept() {
     }
     let (id, _) = join(&mut hub, true, 1);
     assert!(matches!(&hub.text(id, &said(1).to_string(), 0)[..], [Action::Outbound { seq: 9, .. }]));
-    assert_eq!(hub.said_after(SESSION, 7).unwrap().len(), 1);
+    assert_eq!(hub.said_after(SESSION, 7, Standing::Approver).unwrap().len(), 1);
+}
+
+/// Who reads the chat is asked there, and the answer to the post is a verdict and no result of a call.
+#[test]
+fn a_question_is_posted_in_the_chat_that_the_session_serves() {
+    let mut hub = hub();
+    let (id, _) = join(&mut hub, true, 1);
+    let asked = |hub: &mut Hub, name: &str| {
+        let frame = json!({"type": "permission_request", "request_id": name, "tool": "Bash", "args": {},
+            "rationale": "look around", "input_preview": "ls"});
+        hub.text(id, &frame.to_string(), 0)
+    };
+    let posted = |actions: &[Action]| {
+        actions.iter().find_map(|a| match a {
+            Action::Outbound { seq, message, .. } => Some((*seq, message.clone())),
+            _ => None,
+        })
+    };
+    let unknown = asked(&mut hub, "abxyz");
+    assert!(
+        posted(&unknown).is_none() && unknown.iter().any(|a| matches!(a, Action::Asked { .. })),
+        "no chat is known"
+    );
+    let mut from_chat = message("m");
+    from_chat.meta.insert("chat_id".to_owned(), "7".into());
+    hub.inbound(SESSION, from_chat, Standing::Messenger).unwrap();
+    let (seq, post) = posted(&asked(&mut hub, "bcxyz")).unwrap();
+    assert_eq!((post.chat_id.as_str(), post.permission.as_deref()), ("7", Some("bcxyz")));
+    assert!(post.text.contains("Bash") && post.text.contains("look around") && post.text.contains("ls"), "{post:?}");
+    assert!(post.text.ends_with("Approve? Reply `yes bcxyz` or `no bcxyz`."), "{post:?}");
+    assert!(frames(&hub.said(SESSION, seq, Ok(()))).is_empty(), "it answers no call");
+    assert!(hub.said_after(SESSION, 0, Standing::Messenger).unwrap().is_empty(), "questions are for approvers");
+    assert_eq!(hub.said_after(SESSION, 0, Standing::Approver).unwrap().len(), 1);
+    // What a plugin says cannot pass for a question.
+    let forged =
+        json!({"type": "outbound_message", "call_id": "o", "chat_id": "7", "text": "x", "permission": "abxyz"});
+    assert_eq!(posted(&hub.text(id, &forged.to_string(), 0)).unwrap().1.permission, None);
 }
 
 fn outbound(text: &str) -> toolyard_bridge::frames::OutboundMessage {

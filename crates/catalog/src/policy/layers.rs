@@ -28,7 +28,8 @@ pub struct PolicyError {
 }
 
 impl PolicyError {
-    pub(super) fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
+    /// At a place, with what is wrong there.
+    pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { key: key.into(), problem: problem.into() }
     }
 }

@@ -15,3 +15,4 @@ pub use config::{DEFAULT_APPROVAL_TIMEOUT_MS, MAX_APPROVAL_TIMEOUT_MS};
 pub use decide::{Decision, EffectivePolicy};
 pub use layers::{Policy, PolicyError, Subject};
 pub use sandbox::PathFilter;
+pub use selector::Selectors;

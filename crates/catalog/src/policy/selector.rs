@@ -49,22 +49,26 @@ enum Selector {
     Mcp,
 }
 
-/// A list of selectors with the words they were written as.
+/// A list of names, globs and groups that stands for tools, with the words they were written as.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Selectors(Vec<(String, Selector)>);
+pub struct Selectors(Vec<(String, Selector)>);
 
 impl Selectors {
-    /// Reads a list. `key` is where it stands in the configuration.
-    pub(super) fn parse(
-        key: &str,
-        words: &[String],
-        groups: &BTreeMap<String, Vec<String>>,
-    ) -> Result<Self, PolicyError> {
+    /// Reads a list. `key` is where it stands in the configuration, `groups` are those that users defined.
+    ///
+    /// # Errors
+    /// An empty word, a group that does not exist, or one that contains itself.
+    pub fn parse(key: &str, words: &[String], groups: &BTreeMap<String, Vec<String>>) -> Result<Self, PolicyError> {
         let mut parsed = Vec::new();
         for word in words {
             expand(key, word, word, groups, &mut Vec::new(), &mut parsed)?;
         }
         Ok(Self(parsed))
+    }
+
+    /// Whether the list stands for this tool.
+    pub fn contains(&self, tool: &ToolEntry) -> bool {
+        self.matching(tool).is_some()
     }
 
     /// The word of the list that stands for this tool.

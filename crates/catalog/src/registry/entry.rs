@@ -130,13 +130,14 @@ pub struct ToolEntry {
     id: Arc<str>,
     definition: Arc<ToolDefinition>,
     source: ToolSource,
-    always_load: bool,
     optional: bool,
     checks_itself: bool,
     host_arguments: &'static [HostArgument],
     host_paths_granted: bool,
     session: Option<Box<str>>,
     profiles: Box<[Profile]>,
+    /// SHA-256 over the definition.
+    described: Fingerprint,
     fingerprint: Fingerprint,
     // Boxed: most tools of a large catalog never need them.
     paths: Option<Box<PathFinder>>,
@@ -179,18 +180,22 @@ impl ToolEntry {
             _ => None,
         };
         let local = local.unwrap_or(definition.name.as_str());
+        let described = canonical::to_vec(&definition).map_err(|error| {
+            let problem = format!("the definition cannot be written: {error}");
+            ToolDefinitionError { tool: definition.name.to_string(), problem }
+        })?;
         let mut entry = Self {
             id: format!("{}:{}:{local}", source.catalog_source(), source.name).into(),
             paths: (!paths.is_empty()).then(|| Box::new(paths)),
             definition: Arc::new(fitted(definition)),
             source,
-            always_load: false,
             optional: false,
             checks_itself: false,
             host_arguments: &[],
             host_paths_granted: false,
             session: None,
             profiles: Box::default(),
+            described: canonical::sha256(&described),
             fingerprint: [0; 32],
             input: OnceLock::new(),
             output: OnceLock::new(),
@@ -203,14 +208,6 @@ impl ToolEntry {
     #[must_use]
     pub fn with_session(mut self, session: impl Into<Box<str>>) -> Self {
         self.session = Some(session.into());
-        self.refresh_fingerprint();
-        self
-    }
-
-    /// Marks the tool as one whose schema is always shown to models, never hidden behind search.
-    #[must_use]
-    pub fn with_always_load(mut self, always_load: bool) -> Self {
-        self.always_load = always_load;
         self.refresh_fingerprint();
         self
     }
@@ -274,10 +271,6 @@ impl ToolEntry {
     pub fn source(&self) -> &ToolSource {
         &self.source
     }
-    /// Whether its schema is always shown to models.
-    pub fn always_load(&self) -> bool {
-        self.always_load
-    }
     /// Whether it is off until an allow list names it.
     pub fn optional(&self) -> bool {
         self.optional
@@ -331,9 +324,8 @@ impl ToolEntry {
     }
 
     fn refresh_fingerprint(&mut self) {
-        let flags = json!([self.always_load, self.optional, self.checks_itself, self.profiles]);
-        // A definition always serialises; were it not to, the id alone still keeps entries apart.
-        let mut bytes = canonical::to_vec(&*self.definition).unwrap_or_default();
+        let flags = json!([self.optional, self.checks_itself, self.profiles]);
+        let mut bytes = self.described.to_vec();
         bytes.extend_from_slice(self.id.as_bytes());
         bytes.extend_from_slice(flags.to_string().as_bytes());
         bytes.extend_from_slice(self.session.as_deref().unwrap_or_default().as_bytes());

@@ -2,7 +2,7 @@
 //!
 //! Nothing is ever fetched: a `$ref` that leaves the schema makes the schema one that does not compile.
 
-use super::names::closest;
+use crate::suggest::closest;
 use jsonschema::{
     JsonType, ValidationError, Validator,
     error::{TypeKind, ValidationErrorKind as Kind},

@@ -2,8 +2,9 @@
 
 use super::{
     entry::{RegistryError, ToolEntry, ToolSource},
-    names::{closeness, safe_name, with_hash},
+    names::{safe_name, with_hash},
 };
+use crate::suggest::Suggestions;
 use std::{collections::HashMap, sync::Arc};
 use toolyard_protocol::canonical;
 
@@ -11,8 +12,6 @@ use toolyard_protocol::canonical;
 pub const CATALOG_VERSION: &str = "1.0.0";
 /// Hex digits of the fingerprint in a version.
 const VERSION_DIGITS: usize = 12;
-/// Names suggested for an unknown one.
-const MAX_SUGGESTIONS: usize = 3;
 
 /// Which tools there are now. Change it, then take a [`Snapshot`].
 #[derive(Debug, Clone, Default)]
@@ -81,11 +80,8 @@ pub enum Resolution<'a> {
     Found(&'a Arc<ToolEntry>),
     /// Several tools of that name: their ids.
     Ambiguous(Vec<String>),
-    /// No tool.
-    Unknown {
-        /// Names that may have been meant, at most three.
-        suggestions: Vec<String>,
-    },
+    /// No tool; these may have been meant.
+    Unknown(Suggestions<'a>),
 }
 
 /// An immutable catalog. Names are found by halving sorted lists of positions: a catalog of thousands is held once more
@@ -242,7 +238,9 @@ impl Snapshot {
         if let Some(entry) = self.spelled(name_or_id).and_then(shown) {
             return Resolution::Found(entry);
         }
-        Resolution::Unknown { suggestions: self.suggest(name_or_id, visible) }
+        let visible = self.entries.iter().filter(|entry| visible(entry));
+        let tools = visible.map(|entry| (entry, self.named(entry.name().as_str()).len() == 1));
+        Resolution::Unknown(Suggestions::among(name_or_id, tools))
     }
 
     /// The spelling of a tool's name that is shown to models: safe, and unique in this catalog. For an entry of
@@ -271,28 +269,6 @@ impl Snapshot {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
-
-    fn suggest(&self, wanted: &str, visible: impl Fn(&ToolEntry) -> bool) -> Vec<String> {
-        // An id names its tool after the second colon; only that part is likely to be mistyped.
-        let wanted_name = wanted.splitn(3, ':').nth(2).unwrap_or(wanted);
-        let words = words_of(wanted_name);
-        let mut ranked: Vec<(usize, &str, &Arc<ToolEntry>)> = Vec::new();
-        for entry in self.entries.iter() {
-            let name = entry.name().as_str();
-            let shared = words_of(name).iter().filter(|word| words.contains(word)).count();
-            let typo = closeness(wanted_name, name).map_or(0, |distance| 100usize.saturating_sub(distance));
-            let score = typo + 10 * shared;
-            if score > 0 && visible(entry) {
-                ranked.push((score, name, entry));
-            }
-        }
-        ranked.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
-        let unique = |name: &str| self.named(name).len() == 1;
-        let spelled = |(_, name, entry): &(usize, &str, &Arc<ToolEntry>)| {
-            if unique(name) { (*name).to_owned() } else { entry.id().to_owned() }
-        };
-        ranked.iter().take(MAX_SUGGESTIONS).map(spelled).collect()
-    }
 }
 
 /// Where the tool with this id is, or would have to be.
@@ -306,27 +282,4 @@ fn position_of(entries: &[Arc<ToolEntry>], id: &str) -> Result<usize, usize> {
 
 fn name_at(entries: &[Arc<ToolEntry>], at: u32) -> &str {
     entries.get(at as usize).map_or("", |entry| entry.name().as_str())
-}
-
-/// The words of a name, split at punctuation and at capitals, in lower case.
-fn words_of(name: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut previous_lower = false;
-    let mut open = false;
-    for c in name.chars().take(256) {
-        if !c.is_alphanumeric() {
-            open = false;
-        } else {
-            if !open || (c.is_uppercase() && previous_lower) {
-                words.push(String::new());
-                open = true;
-            }
-            if let Some(word) = words.last_mut() {
-                word.extend(c.to_lowercase());
-            }
-        }
-        previous_lower = c.is_lowercase() || c.is_numeric();
-    }
-    words.retain(|word| word.chars().count() > 1);
-    words
 }

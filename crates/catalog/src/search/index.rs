@@ -3,12 +3,12 @@
 use super::{
     fuzzy::FuzzyTerms,
     meaning::{Meaning, MeaningModel},
-    tokens::{word_terms, words},
 };
 use crate::registry::{Snapshot, ToolEntry};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{collections::HashMap, sync::Arc};
+use toolyard_text::terms::{Side, TOOLS, written_words};
 
 /// Parameters are read this deep; what lies deeper is seldom what a tool is about.
 const MAX_PARAMETER_DEPTH: usize = 4;
@@ -277,7 +277,7 @@ impl Builder {
         let Self { numbers, terms, lengths, neighbours, seen } = self;
         let with_neighbours = field < 2;
         let mut previous: Option<u32> = None;
-        words(text, |word| {
+        written_words(text, |word| {
             if !seen.contains_key(word) {
                 seen.insert(word.to_owned(), numbered(word, numbers, terms));
             }
@@ -303,7 +303,7 @@ impl Builder {
 /// The numbers of a word's terms; new terms are numbered.
 fn numbered(word: &str, numbers: &mut HashMap<String, u32>, terms: &mut Vec<Vec<(u32, [u8; 4])>>) -> Box<[u32]> {
     let mut found = Vec::new();
-    word_terms(word, &mut |term: &str| {
+    TOOLS.word_terms(word, Side::Document, &mut |term: &str, _: &str| {
         let number = match numbers.get(term) {
             Some(&number) => number,
             None => {

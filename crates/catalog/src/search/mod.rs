@@ -12,7 +12,6 @@ mod fuzzy;
 mod index;
 mod meaning;
 mod rank;
-mod tokens;
 mod words;
 
 pub use index::{Field, SearchIndex, Weights};

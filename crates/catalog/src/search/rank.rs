@@ -3,7 +3,6 @@
 use super::{
     index::{Field, SearchIndex, field_shares, pair},
     meaning::checked,
-    tokens::{stem, terms},
 };
 use crate::registry::ToolEntry;
 use serde::Serialize;
@@ -11,6 +10,7 @@ use std::{
     collections::HashMap,
     sync::{Arc, LazyLock},
 };
+use toolyard_text::terms::{Side, TOOLS};
 
 /// A search returns at most this many tools.
 pub const MAX_RESULTS: usize = 50;
@@ -30,7 +30,7 @@ const REPETITION: f32 = 1.0;
 static THESAURUS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
     let mut related: HashMap<String, Vec<String>> = HashMap::new();
     for group in super::words::thesaurus() {
-        let stems: Vec<String> = group.iter().map(|word| stem(word)).collect();
+        let stems: Vec<String> = group.iter().map(|word| TOOLS.stem_of(word)).collect();
         for word in &stems {
             let list = related.entry(word.clone()).or_default();
             list.extend(stems.iter().filter(|other| *other != word).cloned());
@@ -226,7 +226,7 @@ impl SearchIndex {
         let mut order: Vec<String> = Vec::new();
         let mut previous: Option<u32> = None;
         let mut pairs: Vec<u64> = Vec::new();
-        terms(query, |term| {
+        TOOLS.terms(query, Side::Question, |term, _| {
             let number = self.numbers.get(term).copied();
             pairs.extend(previous.zip(number).map(|(first, second)| pair(first, second)));
             previous = number;

@@ -1,18 +1,5 @@
-//! Words that say nothing about a tool, and words that say the same thing. Kept short and general on purpose: they
-//! describe how people ask, not any one catalog.
-
-/// Words that carry no meaning for the choice of a tool: the glue of English, and of asking for something.
-const STOPWORDS: &str = "a about above after again all also am an and any are aren as at be because been before being \
-below between both but by can cannot could couldn d did didn do does doesn doing don down during each etc few for from \
-further had hadn has hasn have haven having he her here hers herself him himself his how however i if in into is isn it \
-its itself just ll m me more most my myself no nor not now of off on once only or other our ours ourselves out over own \
-re s same shan she should shouldn so some such t than that the their theirs them themselves then there these they this \
-those through to too under until up us ve very was wasn we were weren what when where which while who whom whose why \
-will with won would wouldn you your yours yourself yourselves \
-please want wants wanted need needs needed like would'd let lets help helps helping kindly thanks thank hey hi hello \
-tell show give gives given provide provides provided providing able using use used uses via i'm i'd currently \
-looking trying going know interested curious wondering wonder could've maybe really additionally furthermore moreover \
-tool tools function functions api apis";
+//! Words with which people ask for the same thing. Kept short and general on purpose: they describe how people ask, not
+//! any one catalog.
 
 /// Groups of words that ask for the same thing.
 const THESAURUS: &[&str] = &[
@@ -114,11 +101,6 @@ const THESAURUS: &[&str] = &[
     "chat conversation talk",
     "speech voice spoken",
 ];
-
-/// Whether a word (in lower case) says nothing.
-pub(super) fn stopwords() -> impl Iterator<Item = &'static str> {
-    STOPWORDS.split_whitespace()
-}
 
 /// The groups of the thesaurus.
 pub(super) fn thesaurus() -> impl Iterator<Item = Vec<&'static str>> {

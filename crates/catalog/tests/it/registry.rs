@@ -142,14 +142,14 @@ fn an_ambiguous_name_gives_the_ids_and_an_unknown_one_gives_ideas() {
     assert!(matches!(snapshot.resolve("mcp:two:search"), Resolution::Found(_)));
     for wrong in ["vault.readfile", "vault.raedFile", "openclaw:core:vault.reedFile", "readFile"] {
         match snapshot.resolve(wrong) {
-            Resolution::Unknown { suggestions } => {
-                assert_eq!(suggestions.first().unwrap(), "vault.readFile", "{wrong}")
+            Resolution::Unknown(suggestions) => {
+                assert_eq!(suggestions.names().first().unwrap(), "vault.readFile", "{wrong}")
             }
             other => panic!("{wrong}: {other:?}"),
         }
     }
     match snapshot.resolve("zzzz") {
-        Resolution::Unknown { suggestions } => assert!(suggestions.is_empty(), "{suggestions:?}"),
+        Resolution::Unknown(suggestions) => assert!(suggestions.names().is_empty(), "{suggestions:?}"),
         other => panic!("{other:?}"),
     }
 }
@@ -165,9 +165,9 @@ fn what_is_hidden_is_neither_suggested_nor_in_the_way() {
     assert!(
         matches!(snapshot.resolve_visible("search", only_one), Resolution::Found(entry) if entry.id() == "mcp:one:search")
     );
-    assert!(matches!(snapshot.resolve_visible("mcp:two:search", only_one), Resolution::Unknown { .. }));
+    assert!(matches!(snapshot.resolve_visible("mcp:two:search", only_one), Resolution::Unknown(_)));
     match snapshot.resolve_visible("serach", only_one) {
-        Resolution::Unknown { suggestions } => assert_eq!(suggestions, ["mcp:one:search"]),
+        Resolution::Unknown(suggestions) => assert_eq!(suggestions.names(), ["mcp:one:search"]),
         other => panic!("{other:?}"),
     }
 }

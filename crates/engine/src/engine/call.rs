@@ -70,13 +70,19 @@ pub struct CallAnswer {
 impl Engine {
     /// Calls one tool. Always answers with a result; it is durable when this returns if the call had side effects.
     pub async fn call(&self, caller: Arc<Caller>, request: CallRequest) -> CallAnswer {
-        match request.idempotency_key.clone() {
+        let is_person = caller.is_person;
+        let answer = match request.idempotency_key.clone() {
             Some(key) if !request.dry_run => self.call_once(caller, request, key).await,
             _ => {
                 let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
                 CallAnswer { result: self.call_in_run(caller, request, run_id).await, deduplicated: false }
             }
+        };
+        if is_person {
+            return answer;
         }
+        // The debug message quotes other programs' output. A model gets the error; the record keeps both.
+        CallAnswer { result: answer.result.without_debug_message(), ..answer }
     }
 
     /// A token with which a door can stop a call it is about to make. Stopping the engine fires it as well.
@@ -98,7 +104,7 @@ impl Engine {
             attempt: 1,
             timeout_ms: request.timeout_ms,
             preview: request.preview,
-            first_of_step: true,
+            never_ran: false,
             is_alone: false,
             recovered: None,
             cancel: scope.cancel.child_token(),
@@ -149,7 +155,7 @@ impl Engine {
             attempt: 1,
             timeout_ms: None,
             preview: None,
-            first_of_step: true,
+            never_ran: false,
             is_alone: false,
             recovered: None,
             cancel: scope.cancel.clone(),
@@ -158,16 +164,12 @@ impl Engine {
         let call_id = CallId::from_uuid(self.inner.clock.new_id());
         let settled = pipeline::refuse(self, &scope, call_id, &call, failure.clone());
         let message = failure.to_string();
-        // A refusal stays one, recorded or not.
-        let _ = self.finish_run(
-            &scope,
-            RunKind::Call,
-            &request.tool,
-            started_at,
-            RunStatus::Failed,
-            Some(failure),
-            message,
-        );
+        let status = RunStatus::Failed;
+        let ended = self.finish_run(&scope, RunKind::Call, &request.tool, started_at, status, Some(failure), message);
+        if let Err(error) = ended {
+            // A refusal stays one, recorded or not.
+            tracing::error!(%error, run = %scope.run_id, "the run of a refused call could not be recorded");
+        }
         CallAnswer { result: settled.result, deduplicated: false }
     }
 

@@ -61,13 +61,20 @@ impl Drop for Turn<'_> {
 impl Engine {
     /// A direct call with an idempotency key.
     pub(super) async fn call_once(&self, caller: Arc<Caller>, request: CallRequest, key: String) -> CallAnswer {
+        // Arguments without a canonical form are refused where all arguments are checked.
         let args_hash = canonical::hash(&request.args).unwrap_or_default();
         let full_key = format!("{}\n{}\n{key}", caller.principal, caller.session.as_deref().unwrap_or_default());
         let run_id = request.run_id.unwrap_or_else(|| self.new_run_id());
         let mine = KeyUse { tool: request.tool.clone(), args_hash: args_hash.clone(), run_id };
         let _turn = self.inner.turns.take(&full_key).await;
         let expires = self.inner.clock.now().checked_add(self.inner.options.idempotency_window).ok();
-        let bytes = serde_json::to_vec(&mine).unwrap_or_default();
+        let bytes = match serde_json::to_vec(&mine) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let failure = Failure::new(ErrorCode::InternalError, format!("the call cannot be written: {error}"));
+                return self.refuse_direct(caller, &request, failure);
+            }
+        };
         let store = self.inner.store.clone();
         let space_key = full_key.clone();
         let existing =

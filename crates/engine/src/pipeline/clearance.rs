@@ -124,7 +124,7 @@ struct Question {
 }
 
 fn look_up(scope: &RunScope, name: &str) -> Result<Arc<ToolEntry>, Failure> {
-    use toolyard_catalog::Resolution;
+    use toolyard_catalog::{Resolution, did_you_mean};
     match scope.tools.snapshot.resolve_visible(name, |entry| scope.policy.knows(entry)) {
         Resolution::Found(entry) => Ok(entry.clone()),
         Resolution::Ambiguous(ids) => Err(Failure::new(
@@ -133,25 +133,13 @@ fn look_up(scope: &RunScope, name: &str) -> Result<Arc<ToolEntry>, Failure> {
         )
         .detail("ids", ids)
         .retryable(false)),
-        Resolution::Unknown { suggestions } => {
-            // A suggestion must not give away a tool that the caller may not see.
-            let suggestions: Vec<String> = suggestions
-                .into_iter()
-                .filter(|s| {
-                    scope
-                        .tools
-                        .snapshot
-                        .get(s)
-                        .is_some_and(|e| !matches!(scope.policy.decide(e, None), Decision::Deny { .. }))
-                })
-                .collect();
+        Resolution::Unknown(suggestions) => {
+            let near = suggestions.only(|entry| !scope.policy.decide(entry, None).is_denied()).names();
             let failure =
                 Failure::new(ErrorCode::NotFound, format!("there is no tool called {}", shown(name))).retryable(false);
-            Err(if suggestions.is_empty() {
-                failure.suggest("List the tools with `toolyard tools list`.")
-            } else {
-                let text = format!("Did you mean {}?", suggestions.join(", "));
-                failure.suggest(text).detail("suggestions", suggestions)
+            Err(match did_you_mean(&near) {
+                Some(question) => failure.suggest(question).detail("suggestions", near),
+                None => failure.suggest("List the tools with `toolyard tools list`."),
             })
         }
     }

@@ -95,10 +95,20 @@ fn to_record(
                 record.data = Some(output.data);
                 (record, None)
             } else {
-                let blob = Blob::new(serde_json::to_vec(&output.data).unwrap_or_default());
-                record.data_blob = Some(blob.sha256.clone());
-                scope.recorder.push_blobs([blob]);
-                (record, Some(output.data))
+                match serde_json::to_vec(&output.data) {
+                    Ok(json) => {
+                        let blob = Blob::new(json);
+                        record.data_blob = Some(blob.sha256.clone());
+                        scope.recorder.push_blobs([blob]);
+                        (record, Some(output.data))
+                    }
+                    Err(error) => {
+                        let message = format!("the output cannot be written: {error}");
+                        record.status = ResultStatus::Error;
+                        record.error = Some(Failure::new(ErrorCode::InternalError, message));
+                        (record, None)
+                    }
+                }
             }
         }
         Err(failed) => {
@@ -127,7 +137,7 @@ pub(crate) fn hand_over_by_reference(
     let reference = json!({"externalized": true, "ref": format!("blob:sha256:{sha256}"), "bytes": bytes});
     let mut parts = result.clone().into_parts();
     let whole = parts.data.replace(reference.as_object().cloned().unwrap_or_default());
-    *result = valid(parts);
+    *result = ToolResult::or_internal_error(parts);
     whole
 }
 
@@ -149,8 +159,8 @@ fn json_size(data: &Map<String, Value>) -> usize {
         return INLINE_BYTES - room;
     }
     let mut counter = Counter(0);
-    let _ = serde_json::to_writer(&mut counter, data);
-    counter.0
+    // What cannot be written is too large for everything.
+    serde_json::to_writer(&mut counter, data).map_or(usize::MAX, |()| counter.0)
 }
 
 /// Takes the most bytes that a value's JSON can have from the room; `None` when it may not fit.
@@ -214,26 +224,7 @@ pub(super) fn to_result(
         user_message: outcome.user_message,
         debug_message: outcome.debug_message,
     };
-    valid(parts)
-}
-
-/// A result from its parts. The fallback is unreachable by construction; if a defect ever builds an inconsistent result, the caller still gets a valid one.
-pub(crate) fn valid(mut parts: ToolResultParts) -> ToolResult {
-    if let Err(problem) = parts.check() {
-        parts = ToolResultParts {
-            status: ResultStatus::Error,
-            ok: false,
-            data: None,
-            data_hash: None,
-            error: Some(Failure::new(ErrorCode::InternalError, problem.to_string())),
-            ended_at: parts.started_at,
-            ..parts
-        };
-    }
-    match ToolResult::new(parts) {
-        Ok(result) => result,
-        Err(_) => std::process::abort(),
-    }
+    ToolResult::or_internal_error(parts)
 }
 
 /// An outcome without a dispatched call: recorded, so that what was refused can be seen afterwards.
@@ -246,14 +237,15 @@ pub(crate) fn refuse(engine: &Engine, scope: &RunScope, call_id: CallId, call: &
     let now = engine.clock().now();
     let args = Value::Object(call.args.clone());
     let asked = (json_size(&call.args) <= INLINE_BYTES).then_some(args);
-    finish_refusal(engine, scope, call_id, call, now, asked, status, Some(failure), None)
+    let refusal = Refusal { args: asked, status, error: Some(failure), user_message: None };
+    finish_refusal(scope, call_id, call, now, refusal)
 }
 
 /// A step that is not going to run.
 pub(crate) fn skip(engine: &Engine, scope: &RunScope, call: &StepCall, why: String) -> Settled {
     let now = engine.clock().now();
     let call_id = CallId::from_uuid(engine.clock().new_id());
-    finish_refusal(engine, scope, call_id, call, now, None, ResultStatus::Skipped, None, Some(why))
+    finish_refusal(scope, call_id, call, now, Refusal::skipped(why))
 }
 
 /// A dry run of a tool that cannot predict itself.
@@ -266,22 +258,31 @@ pub(super) fn unpredictable(
 ) -> Settled {
     let kinds = if side_effects.is_empty() { "unknown effects".to_owned() } else { side_effects.join(", ") };
     let why = format!("Cannot be predicted: {} would have {kinds}", call.tool);
-    finish_refusal(engine, scope, call_id, call, engine.clock().now(), None, ResultStatus::Skipped, None, Some(why))
+    finish_refusal(scope, call_id, call, engine.clock().now(), Refusal::skipped(why))
 }
 
-#[allow(clippy::too_many_arguments)] // the parts of one record
-fn finish_refusal(
-    engine: &Engine,
-    scope: &RunScope,
-    call_id: CallId,
-    call: &StepCall,
-    now: Timestamp,
+/// How a call ended that was never dispatched.
+struct Refusal {
+    /// The arguments, where they are small enough to be kept.
     args: Option<Value>,
     status: ResultStatus,
     error: Option<Failure>,
     user_message: Option<String>,
+}
+
+impl Refusal {
+    fn skipped(why: String) -> Self {
+        Self { args: None, status: ResultStatus::Skipped, error: None, user_message: Some(why) }
+    }
+}
+
+fn finish_refusal(
+    scope: &RunScope,
+    call_id: CallId,
+    call: &StepCall,
+    now: Timestamp,
+    Refusal { args, status, error, user_message }: Refusal,
 ) -> Settled {
-    let _ = engine;
     let tool = tool_name(&call.tool);
     let outcome = OutcomeRecord { error, user_message, ..OutcomeRecord::new(status, now) };
     let result = to_result(call_id, scope, &call.step_id, &tool, call.attempt, outcome.clone(), None);
@@ -291,13 +292,18 @@ fn finish_refusal(
         step_id: call.step_id.clone(),
         tool,
         attempt: call.attempt,
+        never_ran: call.never_ran,
         index,
         args,
         outcome,
     }));
     match flush_result(scope) {
         Ok(position) => Settled::new(result, position, false),
-        Err(_) => Settled::new(result, Position::default(), false),
+        Err(failure) => {
+            // Nothing was done, so the caller is told why and not that the record of it is missing.
+            tracing::error!(%failure, run = %scope.run_id, "a refused call could not be recorded");
+            Settled::new(result, Position::default(), false)
+        }
     }
 }
 
@@ -327,7 +333,7 @@ pub(super) fn unrecorded(
         user_message: None,
         debug_message: None,
     };
-    let result = valid(parts);
+    let result = ToolResult::or_internal_error(parts);
     Settled::new(result, Position::default(), false)
 }
 
@@ -341,7 +347,7 @@ pub(crate) fn with_store_failure(result: ToolResult, failure: Failure) -> ToolRe
         error: Some(failure),
         ..result.into_parts()
     };
-    valid(parts)
+    ToolResult::or_internal_error(parts)
 }
 
 /// A name that fits the envelope, whatever was asked for.
@@ -354,7 +360,5 @@ fn tool_name(asked: &str) -> ToolName {
         .take(100)
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-') { c } else { '_' })
         .collect();
-    ToolName::parse(&format!("unknown:{cleaned}"))
-        .or_else(|_| ToolName::parse("unknown"))
-        .unwrap_or_else(|_| std::process::abort())
+    ToolName::parse(&format!("unknown:{cleaned}")).unwrap_or_else(|_| ToolName::unknown())
 }

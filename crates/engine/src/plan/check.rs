@@ -1,5 +1,6 @@
 //! The static check: everything that can be known to be wrong with a plan before a single step runs.
 
+mod bindings;
 mod compiled;
 mod references;
 mod summary;
@@ -178,6 +179,9 @@ impl Checker<'_> {
                 if let Some(producer) = self.producer(place, step, reference, &positions, &vars) {
                     needs.insert(producer.step);
                     self.check_reference(place, step, reference, &producer, &entries);
+                    if *place == references::list_place(i) {
+                        self.check_bindings(step, &parts, &producer, &entries);
+                    }
                 }
             }
             if let Some(entry) = &entries[i] {

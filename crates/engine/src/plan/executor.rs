@@ -111,7 +111,6 @@ pub(super) struct Executor {
     loops: HashMap<usize, Loop>,
     /// Where the last result with side effects of each step stands; dependents wait for it.
     barriers: Vec<Option<Position>>,
-    scheduled: HashSet<usize>,
     unpredictable: HashSet<usize>,
     pub(super) reports: Vec<StepReport>,
     pub(super) effects: Effects,
@@ -145,7 +144,6 @@ impl Executor {
             outputs: HashMap::new(),
             loops: HashMap::new(),
             barriers,
-            scheduled: HashSet::new(),
             unpredictable: HashSet::new(),
             reports,
             effects: Effects::default(),

@@ -40,7 +40,6 @@ pub(crate) struct Memo {
     pub(crate) settlements: HashMap<CallId, (Settlement, String)>,
     pub(crate) retries: HashMap<CallKey, Timestamp>,
     pub(crate) skipped: HashSet<StepId>,
-    pub(crate) scheduled: HashSet<StepId>,
     pub(crate) cancelled: bool,
     /// The calls the run was last paused for.
     pub(crate) paused_for: Vec<CallId>,
@@ -87,7 +86,6 @@ impl Memo {
                         settlements: HashMap::new(),
                         retries: HashMap::new(),
                         skipped: HashSet::new(),
-                        scheduled: HashSet::new(),
                         cancelled: false,
                         paused_for: Vec::new(),
                         finished: None,
@@ -132,7 +130,6 @@ impl Memo {
             Record::Confirmed(c) if c.0.scope == crate::pipeline::CALL_SCOPE => {}
             Record::Confirmed(c) => self.confirmation = Some(c.0),
             Record::Call(call) => {
-                self.scheduled.insert(call.step_id.clone());
                 calls.insert(call.call_id, call);
             }
             Record::Result(r) => {
@@ -153,18 +150,21 @@ impl Memo {
             Record::Refused(r) => {
                 // A recorded call that was not made again after all has its result in this.
                 calls.remove(&r.call_id);
-                if r.outcome.status == ResultStatus::Skipped && r.attempt == 0 {
-                    self.skipped.insert(r.step_id.clone());
+                if r.outcome.status == ResultStatus::Skipped && (r.never_ran || r.attempt == 0) {
+                    // Not among the results: a fork may run the step after all.
+                    self.skipped.insert(r.step_id);
+                    return;
                 }
+                let attempt = r.attempt.max(1);
                 let recorded = Recorded {
                     call_id: r.call_id,
                     tool: r.tool,
-                    attempt: r.attempt,
+                    attempt,
                     args_hash: None,
                     outcome: r.outcome,
                     call: None,
                 };
-                self.results.insert((r.step_id, r.index, r.attempt), recorded);
+                self.results.insert((r.step_id, r.index, attempt), recorded);
             }
             Record::Retry(r) => drop(self.retries.insert((r.step_id, r.index, r.attempt), r.due)),
             Record::Settled(s) => drop(self.settlements.insert(s.call_id, (s.choice, s.by))),

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! "$steps.<id><path>"  "$vars.<name><path>"  "$run.id"  "$run.startedAt"  "$ctx.<kind><path>"   the whole string: typed value
+//! "$vars.run.id"  "$vars.run.startedAt"  "$vars.<loop>.count|okCount|failedCount"                 the executor's own values
 //! "{item.a[0].b}"                                                                                the whole string: typed value
 //! "text {item.a} text {index}"                                                                   text; objects as canonical JSON
 //! "$$steps.x" -> "$steps.x"     "{{" -> "{"     "}}" that closes a "{{" -> "}"
 //! ```
 //!
-//! `{x}` where `x` is not a loop binding stays as it is: notes and JSON bodies are full of braces. For the same reason
-//! `}}` is only an escape where a `{{` is open, so that `{"a":{"b":1}}` survives.
+//! `{x}` where `x` is not a loop binding stays as it is here: notes and JSON bodies are full of braces. The plan's check
+//! refuses those that look like a binding. For the same reason `}}` is only an escape where a `{{` is open, so that `{"a":{"b":1}}` survives.
 
 mod resolve;
 mod template;
@@ -16,18 +17,24 @@ mod template;
 mod tests;
 
 pub use resolve::{Env, look_up, resolve};
-pub use template::{BindingNames, BindingPath, Template, TextPart, compile, each_reference, escape};
+pub use template::{
+    BindingNames, BindingPath, Template, TextPart, Unbound, UnboundPath, compile, each_binding, each_reference,
+    each_unbound, escape,
+};
 
 use serde_json::Value;
 use std::fmt;
 use toolyard_protocol::ContextKind;
+
+/// What `$vars.<loop>` has of a finished loop.
+pub const LOOP_COUNTS: [&str; 3] = ["count", "okCount", "failedCount"];
 
 /// Where a reference begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Root {
     /// Output of a step.
     Step(String),
-    /// A captured variable.
+    /// A captured variable, or a finished loop with its counts.
     Var(String),
     /// The run's id.
     RunId,
@@ -74,15 +81,22 @@ impl fmt::Display for Reference {
             Root::RunStartedAt => f.write_str("$run.startedAt")?,
             Root::Context(kind) => write!(f, "$ctx.{}", kind.as_str())?,
         }
-        write_path(f, &self.path)
+        f.write_str(&path_text(&self.path))
     }
 }
 
-fn write_path(f: &mut fmt::Formatter<'_>, path: &[Hop]) -> fmt::Result {
-    path.iter().try_for_each(|hop| match hop {
-        Hop::Key(key) => write!(f, ".{key}"),
-        Hop::Index(i) => write!(f, "[{i}]"),
-    })
+/// A loop binding as it is written in a plan.
+pub fn written(name: &str, path: &[Hop]) -> String {
+    format!("{{{name}{}}}", path_text(path))
+}
+
+fn path_text(path: &[Hop]) -> String {
+    path.iter()
+        .map(|hop| match hop {
+            Hop::Key(key) => format!(".{key}"),
+            Hop::Index(i) => format!("[{i}]"),
+        })
+        .collect()
 }
 
 const ROOTS: [&str; 4] = ["$steps.", "$vars.", "$run.", "$ctx."];
@@ -110,6 +124,9 @@ pub fn parse_reference(text: &str, vars: &[&str]) -> Result<Option<Reference>, S
                 |name: &&&str| rest.strip_prefix(**name).is_some_and(|t| t.is_empty() || t.starts_with(['.', '[']));
             match vars.iter().filter(fits).max_by_key(|name| name.len()) {
                 Some(name) => (Root::Var((*name).to_owned()), &rest[name.len()..]),
+                // The executor's own values; a captured name hides them.
+                None if rest == "run.id" => (Root::RunId, ""),
+                None if rest == "run.startedAt" => (Root::RunStartedAt, ""),
                 None => {
                     let at = end(rest);
                     if at == 0 {

@@ -404,7 +404,7 @@ impl StartedRun {
                 scope
                     .recorder
                     .push(&Record::ConfirmationRequested(ConfirmationRequested { message: message.clone(), at }));
-                let _ = scope.recorder.flush(Durability::Ride);
+                scope.recorder.flush(Durability::Ride)?;
                 let request = ApprovalRequest {
                     id: format!("policy:{}", self.engine.clock().new_id()),
                     kind: "policy".to_owned(),
@@ -464,8 +464,7 @@ impl StartedRun {
             let ok =
                 self.executor.reports.iter().filter(|r| r.status == Some(toolyard_protocol::ResultStatus::Ok)).count();
             let message = format!("{}: {ok} of {} steps succeeded", status.as_str(), self.executor.reports.len());
-            // The sync below fails for the same reason, and says so in the report.
-            let _ = self.engine.finish_run(
+            let ended = self.engine.finish_run(
                 scope,
                 RunKind::Plan,
                 &self.title,
@@ -474,6 +473,10 @@ impl StartedRun {
                 error.clone(),
                 message,
             );
+            if let Err(error) = ended {
+                // The sync below fails for the same reason, and says so in the report.
+                tracing::error!(%error, run = %scope.run_id, "the end of a run could not be recorded");
+            }
             Some(self.engine.clock().now())
         };
         let error = match scope.recorder.sync().await {

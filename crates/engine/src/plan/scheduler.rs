@@ -156,10 +156,10 @@ impl Scheduler {
                     r.closed = true;
                     self.in_doubt = true;
                 }
-                Outcome::Failed { code, retryable } => {
+                Outcome::Failed { code, retryable, retry_after_ms } => {
                     let attempt = r.attempts.get(&index).copied().unwrap_or(1);
                     if !halted && attempt < shape.max_attempts && may_retry(shape.on_error, code, retryable) {
-                        let delay_ms = delay_of(attempt);
+                        let delay_ms = retry_after_ms.unwrap_or_else(|| delay_of(attempt));
                         r.attempts.insert(index, attempt + 1);
                         r.timers.insert(index);
                         actions.push(Action::Wait { step, index, attempt: attempt + 1, delay_ms });

@@ -59,7 +59,7 @@ impl Lab {
                 json!({"type":"object","additionalProperties":false,"properties":{"items":{"type":"array"}},"required":["items"]})),
             tool("lab.count", "read-only", "pure", json!({"n":{"type":"integer"}}), json!(["n"]), any()),
             tool("lab.flaky", "read-only", "pure",
-                json!({"key":{"type":"string"},"failures":{"type":"integer"},"retryable":{"type":"boolean"},"code":{"type":"string"}}),
+                json!({"key":{"type":"string"},"failures":{"type":"integer"},"retryable":{"type":"boolean"},"code":{"type":"string"},"retryAfterMs":{}}),
                 json!(["key","failures"]), any()),
             tool("lab.slow", "read-only", "pure", json!({"ms":{"type":"integer"},"value":{}}), json!(["ms"]), any()),
             with(tool("lab.hang", "writes", "none", json!({}), json!([]), any()), json!({"sideEffects":["create-file"]})),
@@ -154,7 +154,10 @@ impl Provider for Lab {
                         let mut failure =
                             Failure::new(code.unwrap_or(ErrorCode::Unavailable), format!("failure {seen}"));
                         failure.retryable = call.args.get("retryable").and_then(Value::as_bool);
-                        return Err(failure.into());
+                        if let Some(wait) = call.args.get("retryAfterMs") {
+                            failure = failure.detail("retryAfterMs", wait.clone());
+                        }
+                        return Err(Failed::from(failure).debug(Some("the reason behind it".to_owned())));
                     }
                     out(json!({"tries": seen}))
                 }

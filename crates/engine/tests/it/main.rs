@@ -17,6 +17,7 @@ mod pipeline;
 mod plan_check;
 mod plan_lineage;
 mod plan_preview;
+mod plan_values;
 mod plans;
 mod property;
 mod recorded;

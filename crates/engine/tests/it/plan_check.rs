@@ -181,3 +181,85 @@ async fn a_plan_that_does_not_pass_leaves_no_run_behind() {
     assert_eq!(failure_code(&Some(refused)), "VALIDATION_ERROR");
     assert!(b.store.runs(&RunFilter::default()).unwrap().is_empty());
 }
+
+/// Errors and warnings of one step's text, in a plan whose loops bind `idea`, `position` and `note`.
+fn findings(text: &str, foreach: bool) -> (Vec<String>, Vec<String>) {
+    let mut step = json!({"id": "use", "tool": "lab.echo", "args": {"value": {"deep": [text]}}});
+    if foreach {
+        step["foreach"] = json!({"from": "$steps.list.items", "itemName": "idea", "indexName": "position"});
+    }
+    let report = check(json!([
+        {"id": "list", "tool": "lab.items", "args": {"items": []}},
+        {"id": "other", "tool": "lab.echo", "args": {"value": "{note}"}, "foreach": {"from": "$steps.list.items", "itemName": "note"}},
+        step]));
+    assert!(report.errors.iter().all(|e| (e.kind, e.path.as_str()) == ("path", "/steps/2/args/value")));
+    let warnings: Vec<_> = report.warnings.into_iter().filter(|w| w.kind == "placeholder").collect();
+    assert!(warnings.iter().all(|w| w.path == "/steps/2/args/value"));
+    let words = |issues: Vec<toolyard_engine::plan::Issue>| issues.into_iter().map(|i| i.message).collect();
+    (words(report.errors), words(warnings))
+}
+
+#[test]
+fn a_binding_that_the_loop_does_not_have_is_an_error() {
+    for text in
+        ["{item.text}", "see {item}", "{index}", "{note}", "{note.title}", "{other.path}", "{idea.}", "{idea[x]}"]
+    {
+        let (errors, _) = findings(text, true);
+        assert_eq!(errors.len(), 1, "{text}");
+    }
+    let (errors, _) = findings("a {item.text} b", true);
+    assert!(errors[0].contains("{idea.text}") && errors[0].contains("{{item.text}}"), "{}", errors[0]);
+    for text in ["{item.text}", "{index}", "{note}", "{position}"] {
+        let (errors, _) = findings(text, false);
+        assert_eq!(errors.len(), 1, "outside a loop: {text}");
+        assert!(errors[0].contains("no foreach"), "{}", errors[0]);
+    }
+}
+
+#[test]
+fn braces_that_are_no_bindings_stay_text() {
+    for text in ["{idx}", "{unknown} and {idea.text}"] {
+        let (errors, warnings) = findings(text, true);
+        assert_eq!((errors.len(), warnings.len()), (0, 1), "{text}");
+    }
+    assert_eq!(findings("{user.name}", false).1.len(), 1, "dotted, outside a loop: a warning");
+    for text in [
+        "{idea.text} {position} {idea[0].b}",
+        "{{item.text}} is code",
+        "{\"a\":{\"b\":1}}",
+        "\\frac{1}{2} { item } {e.g. this} {a b} {} {-x} {9.1}",
+    ] {
+        assert_eq!(findings(text, true), (vec![], vec![]), "{text}");
+    }
+    for text in ["\\frac{a}{b}", "{x}", "{{item}}"] {
+        assert_eq!(findings(text, false), (vec![], vec![]), "{text}");
+    }
+}
+
+#[test]
+fn a_field_that_no_element_of_the_list_can_have_is_an_error() {
+    let of = |text: &str| {
+        check(json!([
+            {"id": "l", "tool": "file.list", "args": {}},
+            {"id": "e", "tool": "lab.echo", "args": {"value": text}, "foreach": {"from": "$steps.l.items", "itemName": "item"}}]))
+    };
+    assert!(of("{item.path}").ok);
+    let report = of("# {item.pth}");
+    let (kind, path, message) = error(&report);
+    assert_eq!((kind, path), ("path", "/steps/1/args/value"));
+    assert!(message.contains("{item.pth}") && message.contains("path"), "{message}");
+}
+
+#[test]
+fn an_unknown_value_of_the_executor_is_an_error() {
+    let report = check(json!([
+        {"id": "list", "tool": "lab.items", "args": {"items": []}},
+        {"id": "each", "tool": "lab.echo", "args": {"value": 1}, "foreach": {"from": "$steps.list.items", "itemName": "item"}},
+        {"id": "a", "tool": "lab.echo", "args": {"value": "$vars.run.user"}},
+        {"id": "b", "tool": "lab.echo", "args": {"value": "$vars.each.items"}},
+        {"id": "c", "tool": "lab.echo", "args": {"value": "$vars.list.count"}}]));
+    let messages: Vec<&str> = report.errors.iter().map(|e| e.message.as_str()).collect();
+    assert_eq!(messages.len(), 3, "{messages:?}");
+    assert!(messages[0].contains("startedAt") && messages[1].contains("failedCount"), "{messages:?}");
+    assert!(messages[2].contains("no step captures list"), "{messages:?}");
+}

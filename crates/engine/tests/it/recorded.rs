@@ -58,22 +58,14 @@ async fn the_export_says_what_happened_once_and_in_order() {
     for call in &export.calls {
         let result = export.results.iter().find(|r| r.call_id == call.call_id).unwrap();
         assert_eq!((&call.step_id, &call.tool, call.attempt), (&result.step_id, &result.tool, result.attempt));
-        // step.started comes before its end, and both are there once.
+        // step.scheduled, step.started and the end, in this order and each once.
         let of_call: Vec<EventType> =
             export.events.iter().filter(|e| e.call_id == Some(call.call_id)).map(|e| e.event_type).collect();
-        assert_eq!(of_call.len(), 2, "{of_call:?}");
-        assert_eq!(of_call[0], EventType::StepStarted);
-        assert_eq!(of_call[1], if result.ok { EventType::StepFinished } else { EventType::StepFailed });
+        let end = if result.ok { EventType::StepFinished } else { EventType::StepFailed };
+        assert_eq!(of_call, [EventType::StepScheduled, EventType::StepStarted, end]);
     }
-    // step.scheduled once for each step that came to its turn.
-    let mut scheduled: Vec<_> = export
-        .events
-        .iter()
-        .filter(|e| e.event_type == EventType::StepScheduled)
-        .map(|e| e.step_id.as_ref().unwrap().as_str())
-        .collect();
-    scheduled.sort_unstable(); // steps that only read start side by side
-    assert_eq!(scheduled, ["bad", "each", "gone", "list", "open", "w"]);
+    // Every result says which try it is or would have been.
+    assert!(export.results.iter().all(|r| r.attempt >= 1));
     let seqs: Vec<u64> = export.events.iter().map(|e| e.seq).collect();
     assert_eq!(seqs, (1..=export.events.len() as u64).collect::<Vec<_>>());
     assert_eq!(export.events[0].event_type, EventType::RunStarted);

@@ -4,6 +4,7 @@
 //! and a client that goes away does not take its work with it.
 
 use super::{
+    control_frames::ControlFrames,
     frame::{self, BadFrame},
     handshake,
     heard::Heard,
@@ -196,7 +197,7 @@ async fn read(
     gateway: &Gateway,
     connection: &Arc<Connection>,
 ) -> End {
-    let (mut wrong_role, mut in_a_row) = (0, 0u32);
+    let (mut wrong_role, mut in_a_row, mut control_frames) = (0, 0u32, ControlFrames::new());
     let client = Arc::new(Client {
         share: Share::new(&connection.principal, &connection.id),
         in_flight: AtomicUsize::new(0),
@@ -234,6 +235,8 @@ async fn read(
             }
         } else if message.is_close() {
             return End::Gone;
+        } else if !control_frames.take() {
+            return End::Close(1008, "too many control frames".to_owned());
         }
     }
     End::Gone

@@ -1,6 +1,7 @@
 //! The WebSocket door: upgrade, handshake, and one task a connection.
 
 pub(crate) mod connection;
+pub(crate) mod control_frames;
 pub(crate) mod frame;
 pub(crate) mod handshake;
 pub(crate) mod heard;

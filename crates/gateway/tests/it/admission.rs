@@ -249,6 +249,21 @@ async fn control_frames_before_the_handshake_are_bounded() {
 }
 
 #[tokio::test]
+async fn control_frames_after_the_handshake_are_bounded_too() {
+    let server = Server::start().await;
+    let mut ws = server.client(&["operator.read"], &[]).await;
+    assert_eq!(ws.call("health", json!({})).await["ok"], true);
+    // The answers to pings are queued inside the socket: a client that sends pings and reads nothing would fill the memory.
+    for _ in 0..2_000 {
+        if ws.socket.send(Message::ping("x")).await.is_err() {
+            break;
+        }
+    }
+    let closed = tokio::time::timeout(SOON, async { while let Some(Ok(_)) = ws.socket.next().await {} }).await;
+    assert!(closed.is_ok(), "still open after a flood of pings");
+}
+
+#[tokio::test]
 async fn the_bridges_first_frame_must_be_short_before_any_of_it_is_kept() {
     let server = Server::start().await;
     let ws = server.open_with("/bridge", &[]).await.unwrap();

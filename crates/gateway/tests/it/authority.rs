@@ -3,7 +3,7 @@
 use crate::{
     bench_tools,
     devices::{Signing, connect},
-    harness::{DEAD_PID, Server, TOKEN, Ws},
+    harness::{DEAD_PID, Server, TOKEN, Ws, connect_params},
 };
 use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc};
@@ -11,7 +11,7 @@ use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::{
     Caller, Door, Engine, EngineOptions, EngineParts,
     approvals::ApprovalDecision,
-    authority::{self, Demand, Effect, Scope},
+    authority,
     chain::Signer,
     memory_store::MemoryStore,
     plan::{Consent, PlanRequest},
@@ -20,7 +20,7 @@ use toolyard_engine::{
 };
 use toolyard_gateway::Settings;
 use toolyard_protocol::RunId;
-use toolyard_service::Role;
+use toolyard_service::{Entry, Role};
 
 fn missing(answer: &Value) -> (&str, &str) {
     let error = &answer["error"];
@@ -173,7 +173,6 @@ fn agent(scopes: &[&str]) -> Caller {
 #[tokio::test]
 async fn every_method_with_every_scope_is_refused_or_answered_as_it_declares() {
     let server = Server::start().await;
-    let unknown = Demand::new(Some(Scope::Admin), Effect::None);
     for scopes in SETS {
         let mut client = server.client(scopes, &[]).await;
         let undeclared = ["plans.approve", "plugins.grant", "no.such.method"].map(|name| (name, None));
@@ -183,10 +182,13 @@ async fn every_method_with_every_scope_is_refused_or_answered_as_it_declares() {
             if method.is_some_and(|method| method.terms.role == Role::Node) {
                 continue;
             }
-            let on_gateway = method.filter(|method| method.terms.is_on_gateway());
-            let demand = on_gateway.map_or(unknown, |method| method.terms.demand);
             let answer = client.call(name, json!({})).await;
-            match authority::decide(&agent(scopes), &demand) {
+            let Some(known) = method.filter(|method| method.terms.is_on_gateway()) else {
+                let said = answer["error"]["message"].as_str().unwrap_or_default();
+                assert_eq!(said, format!("unknown method: {name}"), "whatever the scopes: {scopes:?}");
+                continue;
+            };
+            match authority::decide(&agent(scopes), &known.terms.demand) {
                 Err(refusal) => {
                     assert_eq!(missing(&answer), ("FORBIDDEN", refusal.message().as_str()), "{name} {scopes:?}");
                     assert_eq!(answer["error"]["details"], refusal.details(), "{name} {scopes:?}");
@@ -194,7 +196,7 @@ async fn every_method_with_every_scope_is_refused_or_answered_as_it_declares() {
                 Ok(()) => {
                     let said = answer["error"]["message"].as_str().unwrap_or_default();
                     assert!(!said.starts_with("missing scope"), "{name} {scopes:?}: {answer}");
-                    assert_eq!(on_gateway.is_none(), said.starts_with("unknown method"), "{name} {scopes:?}: {answer}");
+                    assert!(!said.starts_with("unknown method"), "{name} {scopes:?}: {answer}");
                 }
             }
         }
@@ -249,6 +251,38 @@ async fn no_credential_without_the_scope_for_it_comes_to_a_consent() {
     assert_eq!(shown["payload"]["calls"], json!([]), "the plan that nobody approved did not run: {shown}");
 }
 
+/// Whether the authority refused a request, rather than the method its parameters.
+fn is_refusal<T>(answer: &Result<T, toolyard_protocol::Failure>) -> bool {
+    let codes = ["MISSING_SCOPE", "PERSON_REQUIRED", "UNDECLARED_POWER", "HOST_PATH_DENIED"];
+    let details = answer.as_ref().err().and_then(|failure| failure.details.as_ref());
+    details.and_then(|d| d.get("code")).and_then(Value::as_str).is_some_and(|code| codes.contains(&code))
+}
+
+#[tokio::test]
+async fn a_node_calls_the_methods_of_nodes_alone_and_nobody_else_calls_them() {
+    let server = Server::start().await;
+    let mut node = server.open().await;
+    let mut params = connect_params(&[], &[]);
+    (params["role"], params["client"]["mode"]) = ("node".into(), "node".into());
+    assert_eq!(node.connect(params).await["ok"], true);
+    let mut admin = server.client(&["operator.admin"], &[]).await;
+    let of_nodes = |method: &&Entry| method.terms.role == Role::Node;
+    let methods = server.service.methods();
+    for method in methods.iter().filter(of_nodes) {
+        assert_eq!(admin.call(method.name, json!({})).await["ok"], false, "{} by an operator", method.name);
+    }
+    for method in methods.iter().filter(|method| method.terms.is_on_gateway() && !of_nodes(method)) {
+        // A connection is closed after some wrong calls; each method is tried on one that is new.
+        let mut node = server.open().await;
+        let mut params = connect_params(&["operator.admin"], &[]);
+        (params["role"], params["client"]["mode"]) = ("node".into(), "node".into());
+        node.connect(params).await;
+        let answer = node.call(method.name, json!({})).await;
+        let is_open = method.terms.demand.scope.is_none() && method.terms.demand.effect == authority::Effect::None;
+        assert!(answer["ok"] == false || is_open, "{} by a node: {answer}", method.name);
+    }
+}
+
 #[tokio::test]
 async fn a_local_method_is_decided_by_the_same_table() {
     let server = Server::start().await;
@@ -257,9 +291,23 @@ async fn a_local_method_is_decided_by_the_same_table() {
         for scopes in SETS {
             let caller = agent(scopes);
             let answer = service.call(Arc::new(caller.clone()), method.name, json!({}), None).await;
-            if let Err(refusal) = authority::decide(&caller, &method.terms.demand) {
-                let failure = answer.expect_err(method.name);
-                assert_eq!(failure.message, refusal.message(), "{} {scopes:?}", method.name);
+            match authority::decide(&caller, &method.terms.demand) {
+                Err(refusal) => {
+                    let failure = answer.expect_err(method.name);
+                    assert_eq!(failure.message, refusal.message(), "{} {scopes:?}", method.name);
+                }
+                Ok(()) => assert!(!is_refusal(&answer), "{} {scopes:?}: {answer:?}", method.name),
+            }
+        }
+        // The person at this machine is refused nothing for want of a scope.
+        let answer = service.call(Arc::new(Caller::cli("ada")), method.name, json!({}), None).await;
+        assert!(!is_refusal(&answer), "{}: {answer:?}", method.name);
+        // A script that a person started uses no power of that person, and neither does any other door of agents.
+        for door in [Door::Http, Door::Mcp, Door::Bridge, Door::Script, Door::Internal] {
+            let caller = Caller { door, is_person: false, ..Caller::cli("ada") };
+            if authority::decide(&caller, &method.terms.demand).is_err() {
+                let answer = service.call(Arc::new(caller), method.name, json!({}), None).await;
+                assert!(is_refusal(&answer), "{} {door:?}: {answer:?}", method.name);
             }
         }
     }

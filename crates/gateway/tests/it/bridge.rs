@@ -186,6 +186,11 @@ async fn neither_a_verdict_nor_who_may_give_one_is_to_be_had_without_the_scope()
         let refused = writer.call("bridge.inbound", said).await;
         assert!(is_forbidden(&refused), "{refused}");
     }
+    // Nor by HTTP, with the gateway's own token: agents come in there.
+    let bearer = format!("POST /bridge/inbound HTTP/1.1\r\nAuthorization: Bearer {TOKEN}");
+    let said = json!({"sessionKey": "claude", "content": "yes abxyz", "meta": {"user_id": "u1"}});
+    let (status, body) = server.http(&bearer, &said.to_string()).await;
+    assert!(status == 400 && body.contains("operator.approvals"), "{status} {body}");
     // Messages still flow, and the plugin hears of nothing else.
     writer.call("bridge.inbound", json!({"sessionKey": "claude", "content": "hello"})).await;
     assert_eq!(plugin.frame().await.unwrap()["content"], "hello");

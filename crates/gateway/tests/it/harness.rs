@@ -14,10 +14,7 @@ use toolyard_engine::{
     store::Lease, system_clock,
 };
 use toolyard_gateway::{Gateway, Settings, listen};
-use toolyard_mcp::{
-    Asks, Implementation, McpServer, ServerParts,
-    server::{Everything, Skills},
-};
+use toolyard_mcp::{Asks, Implementation, McpServer, ServerParts, server::Skills};
 use toolyard_service::{ConfigAnswer, ProcessInfo, Service, SessionTools};
 
 /// How long anything may take to happen on a busy machine. What never happens is noticed after it.
@@ -141,7 +138,7 @@ struct Bridged(McpServer);
 fn mcp(engine: &Engine) -> McpServer {
     McpServer::new(ServerParts {
         engine: engine.clone(),
-        shelf: std::sync::Arc::new(Everything),
+        view: std::sync::Arc::new(toolyard_engine::Everything::default()),
         extras: None,
         resources: Vec::new(),
         prompts: vec![Skills::new(Vec::new())],

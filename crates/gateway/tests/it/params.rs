@@ -82,7 +82,7 @@ async fn health_is_kept_for_a_while_and_a_probe_looks_again() {
     assert!(probed["ts"].as_i64() > first.as_i64(), "{probed}");
     ws.call("sessions.create", json!({"key": "agent:main:x"})).await;
     let after = ws.call("health", json!({})).await["payload"].clone();
-    assert_eq!(after["sessions"]["count"], 1, "a change is seen at once");
+    assert_eq!(after["sessions"]["count"], 2, "a change is seen at once, beside the main session");
     for key in ["channels", "heartbeatSeconds", "agents", "modelRuntime", "configReload"] {
         assert!(after.get(key).is_none(), "{key} does not exist here");
     }
@@ -106,7 +106,7 @@ async fn sessions_are_sorted_by_their_last_use() {
     };
     let used = ws.call("sessions.list", json!({"sortBy": "lastInteractionAt"})).await;
     assert!(used["payload"]["sessions"][0]["lastInteractionAt"].is_i64(), "{used}");
-    assert_eq!(keys(used), ["a", "b", "c"]);
+    assert_eq!(keys(used), ["a", "b", "c", "main"]);
     let needed = ws.call("sessions.list", json!({"requireLastInteraction": true})).await;
     assert_eq!((needed["payload"]["totalCount"].as_u64(), keys(needed).len()), (Some(2), 2));
     let page = ws.call("sessions.list", json!({"sortBy": "lastInteractionAt", "limit": 1, "offset": 1})).await;

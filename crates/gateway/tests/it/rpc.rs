@@ -39,11 +39,13 @@ async fn sessions_are_made_listed_changed_and_forgotten() {
     let server = Server::start().await;
     let mut ws = server.client(&RW, &[]).await;
     assert_eq!(
-        ws.call("tools.effective", json!({"sessionKey": "main"})).await["error"]["message"],
-        "unknown session key \"main\""
+        ws.call("tools.effective", json!({"sessionKey": "other"})).await["error"]["message"],
+        "unknown session key \"other\""
     );
-    let made = ws.call("sessions.create", json!({"key": "agent:main:main", "label": "First"})).await;
+    // The main session is there from the start; making it again finds it.
+    let made = ws.call("sessions.create", json!({"key": "agent:main:main"})).await;
     assert_eq!((&made["payload"]["ok"], &made["payload"]["key"]), (&json!(true), &json!("agent:main:main")));
+    assert_eq!(made["payload"]["entry"]["createdVia"], "gateway");
     let effective = ws.call("tools.effective", json!({"sessionKey": "main", "includeSchemas": true})).await;
     let tools = effective["payload"]["groups"][0]["tools"].as_array().unwrap();
     let ids: Vec<&str> = tools.iter().map(|t| t["id"].as_str().unwrap()).collect();

@@ -29,11 +29,16 @@ struct Door {
 
 impl Door {
     async fn open() -> Self {
+        Self::open_with(rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap()).await
+    }
+
+    async fn open_with(params: rcgen::CertificateParams) -> Self {
         let files = tempfile::tempdir().unwrap();
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let signing_key = rcgen::KeyPair::generate().unwrap();
+        let made = params.self_signed(&signing_key).unwrap();
         let (certificate, key) = (files.path().join("cert.pem"), files.path().join("key.pem"));
-        std::fs::write(&certificate, made.cert.pem()).unwrap();
-        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        std::fs::write(&certificate, made.pem()).unwrap();
+        std::fs::write(&key, signing_key.serialize_pem()).unwrap();
         let acceptor = tls::acceptor(&certificate, &key).unwrap();
         let server = Server::start().await;
         let stop = CancellationToken::new();
@@ -41,7 +46,7 @@ impl Door {
         let address = listener.local_addr().unwrap();
         let listener = tls::TlsListener::new(listener, acceptor);
         tokio::spawn(listen::serve_tls(listener, server.gateway.clone(), stop.clone()));
-        let der = made.cert.der().clone();
+        let der = made.der().clone();
         Self { address, certificate, der, _files: files, _server: server, _stop: stop.drop_guard() }
     }
 }
@@ -98,6 +103,38 @@ async fn half_handshakes_shut_nobody_out() {
     let mut client = Client::connect(&connect).await.unwrap();
     assert_eq!(client.call("health", serde_json::json!({})).await.unwrap()["ok"], true);
     drop(silent);
+}
+
+/// What `openssl req -x509` makes: a certificate that signed itself and says that it is an authority.
+#[tokio::test]
+async fn a_self_signed_certificate_of_an_authority_is_accepted_where_it_is_the_one_that_was_named() {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa};
+    use toolyard_gateway::client::{Client, Connect, Credential};
+    let authority = |name: &str| {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+    };
+    let connect = |door: &Door, named: &Door| Connect {
+        url: format!("wss://localhost:{}", door.address.port()),
+        ca_file: Some(named.certificate.clone()),
+        credential: Credential::Shared(TOKEN.to_owned()),
+        identity: None,
+        scopes: vec!["operator.read".to_owned()],
+        mode: "cli".to_owned(),
+        timeout: std::time::Duration::from_secs(20),
+    };
+    let door = Door::open_with(authority("localhost")).await;
+    let mut client = Client::connect(&connect(&door, &door)).await.unwrap();
+    assert_eq!(client.call("health", serde_json::json!({})).await.unwrap()["ok"], true);
+    let other = Door::open_with(authority("localhost")).await;
+    assert!(Client::connect(&connect(&door, &other)).await.is_err(), "another certificate was named");
+    let elsewhere = Door::open_with(authority("elsewhere.example")).await;
+    assert!(Client::connect(&connect(&elsewhere, &elsewhere)).await.is_err(), "it is made for another name");
+    let mut params = authority("localhost");
+    (params.not_before, params.not_after) = (rcgen::date_time_ymd(2020, 1, 1), rcgen::date_time_ymd(2021, 1, 1));
+    let expired = Door::open_with(params).await;
+    assert!(Client::connect(&connect(&expired, &expired)).await.is_err(), "its time is over");
 }
 
 #[tokio::test]

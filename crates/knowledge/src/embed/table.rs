@@ -3,8 +3,8 @@
 
 use super::{EmbedError, Embedder, EmbedderInfo, Purpose, Vectors};
 use std::sync::Arc;
-use toolyard_embed::{DIMENSIONS, DocumentCounts, MODEL_ID, PieceWeights, StaticEmbedder};
 use toolyard_engine::BoxFuture;
+use toolyard_text::embedding::{DIMENSIONS, DocumentCounts, MODEL_ID, PieceWeights, StaticEmbedder};
 
 /// Texts that are embedded before other tasks get their turn.
 const TURN: usize = 32;

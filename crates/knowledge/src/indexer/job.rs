@@ -250,7 +250,12 @@ impl CancelFile {
 
     /// Nothing is asked for any more.
     pub(super) fn clear(&self) {
-        let _ = std::fs::remove_file(&self.0);
+        match std::fs::remove_file(&self.0) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(%error, file = %self.0.display(), "a request to stop could not be taken back");
+            }
+            _ => {}
+        }
     }
 }
 

@@ -252,7 +252,10 @@ impl Jobs {
             let mut last = written.lock().unwrap_or_else(PoisonError::into_inner);
             if last.elapsed() >= CHECKPOINT_EVERY {
                 *last = Instant::now();
-                let _ = file.write(&JobRecord { last: Some(job.clone()), ..record.clone() });
+                if let Err(error) = file.write(&JobRecord { last: Some(job.clone()), ..record.clone() }) {
+                    // The next checkpoint writes it again; only a process that dies before it forgets how far it was.
+                    tracing::warn!(%error, "how far the index job is could not be written");
+                }
             }
         });
         Worker {

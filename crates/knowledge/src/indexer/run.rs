@@ -32,7 +32,7 @@ use toolyard_protocol::Failure;
 use toolyard_vault::Vault;
 
 /// Changes when notes are cut or read in another way, so that they are indexed again.
-const RECIPE_VERSION: u32 = 2;
+const RECIPE_VERSION: u32 = 3;
 
 /// How a job ended, other than well.
 #[derive(Debug)]

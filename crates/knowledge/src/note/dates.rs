@@ -2,6 +2,8 @@
 
 use jiff::civil::Date;
 
+pub use toolyard_text::dates::{day_number, day_of_ms as day_of_millis};
+
 /// The date a file name begins with (`2024-03-05`, `2024_03_05`, `2024.03.05`, `20240305`), which makes it a date note.
 pub fn leading_date(stem: &str) -> Option<Date> {
     date_at(stem, 0)
@@ -66,16 +68,6 @@ fn date_at(text: &str, at: usize) -> Option<Date> {
     let (year, month, day) = (digits(0, 4)?, digits(month_at, 2)?, digits(day_at, 2)?);
     (year >= 1000).then_some(())?;
     Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()
-}
-
-/// Days since 1970-01-01: what the index compares.
-pub fn day_number(date: Date) -> i32 {
-    jiff::civil::date(1970, 1, 1).until(date).map_or(0, |span| span.get_days())
-}
-
-/// The day a moment falls on, in UTC.
-pub fn day_of_millis(millis: i64) -> i32 {
-    i32::try_from(millis.div_euclid(86_400_000)).unwrap_or(if millis < 0 { i32::MIN } else { i32::MAX })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The part of a chunk that shows why it was found.
 
-use super::terms::{is_unspaced, term_set};
+use super::term_set;
+use toolyard_text::scripts::is_unspaced;
 
 /// A word, or one character of a script without spaces. Positions are counted in characters.
 struct Unit {

@@ -129,8 +129,10 @@ fn time_left(call: &Call<'_>) -> Duration {
 
 async fn tell(call: &Call<'_>, job: Job, started: bool) -> Result<Output, Failure> {
     let knowledge = call.knowledge;
-    if job.state == JobState::Done {
-        let _ = knowledge.refresh().await;
+    if job.state == JobState::Done
+        && let Err(problem) = knowledge.refresh().await
+    {
+        tracing::warn!(problem = problem.message, "the new version of the index could not be loaded");
     }
     let library = knowledge.library().await;
     let total = library.as_ref().map_or(job.written_chunks, |library| library.info().chunks);

@@ -1,6 +1,6 @@
 //! `obsidian_rag_memory_store`: remembers a fact, so that searches find it first.
 
-use super::{Args, Call, Tool, answer, misfit, parse, writes};
+use super::{Args, Call, Tool, answer, parse, writes};
 use crate::{
     envelope::Problem,
     facts::{MAX_KEY_CHARS, MAX_VALUE_CHARS},
@@ -61,7 +61,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let (key, value) = (input.key.trim().to_owned(), input.value.trim().to_owned());
     if !(1..=MAX_KEY_CHARS).contains(&key.chars().count()) || !(1..=MAX_VALUE_CHARS).contains(&value.chars().count()) {
         let message = format!("key has 1 to {MAX_KEY_CHARS} characters, value 1 to {MAX_VALUE_CHARS}, spaces aside");
-        return Err(misfit(&call, "", &message, "Give both, within these lengths."));
+        return call.refused::<Data>(Problem::argument("", &message, "Give both, within these lengths.")).await;
     }
     let source = match call.path(&input.source, "source").await {
         Ok(path) => path.to_string(),

@@ -13,7 +13,6 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use std::{sync::Arc, time::Instant};
-use toolyard_catalog::Violation;
 use toolyard_engine::{BoxFuture, BuiltIn, CallContext, Output};
 use toolyard_protocol::{ErrorCode, Failure, Idempotency, ToolCall, ToolDefinition, ToolDefinitionError};
 use toolyard_vault::VaultPath;
@@ -98,13 +97,6 @@ fn envelope_schema<T: JsonSchema>() -> Args {
 fn parse<T: DeserializeOwned>(args: Args) -> Result<T, Failure> {
     serde_json::from_value(Value::Object(args))
         .map_err(|error| Failure::new(ErrorCode::ValidationError, format!("the arguments do not fit: {error}")))
-}
-
-/// An argument that no schema can tell from a good one, refused as those are that a schema tells. `place` is a JSON
-/// Pointer, empty for the arguments as a whole.
-fn misfit(call: &Call<'_>, place: &str, message: &str, suggestion: &str) -> Failure {
-    let violation = Violation { path: place.to_owned(), message: message.to_owned() };
-    Violation::refusal(call.call.tool.as_str(), &[violation]).suggest(suggestion)
 }
 
 fn answer<T: Serialize>(

@@ -1,6 +1,6 @@
 //! `obsidian_rag_search`: finds what the notes say about something.
 
-use super::{Args, Call, Tool, answer, misfit, parse, reads};
+use super::{Args, Call, Tool, answer, parse, reads};
 use crate::{
     envelope::{Health, Problem},
     facts::Fact,
@@ -8,6 +8,7 @@ use crate::{
     note::{day_number, normal_tag, parse_date},
     search::{Hit, Hits, Library, Query, Weights, search},
     sensitive::{Category, Material},
+    service::Knowledge,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -127,7 +128,7 @@ struct Part {
 #[serde(deny_unknown_fields)]
 struct Data {
     results: Vec<Found>,
-    /// Whether any result touches on health, money, relations or commitments.
+    /// Whether any result touches on health, money, relations, commitments or secrets.
     sensitive_detected: bool,
     /// A fact worth remembering, for obsidian_rag_memory_store once the user agrees.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,31 +160,16 @@ pub(super) const TOOL: Tool = Tool {
 
 async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let input: Input = parse(args)?;
-    let limit = input.max_results.unwrap_or(DEFAULT_RESULTS);
-    let chars = input.query.chars().count();
-    if !(1..=MAX_RESULTS).contains(&limit) || !(1..=MAX_QUERY_CHARS).contains(&chars) {
-        let message = format!("max_results is 1 to {MAX_RESULTS}, and query has 1 to {MAX_QUERY_CHARS} characters");
-        return Err(misfit(&call, "", &message, "Call again with arguments within these limits."));
-    }
-    let mut filter = ChunkFilter { days: days(&call, input.date_range.as_ref())?, ..ChunkFilter::default() };
-    for folder in input.directory_filter.iter().flatten() {
-        match call.path(folder, "An entry of directory_filter").await {
-            Ok(path) => filter.folders.push(path.to_string()),
-            Err(problem) => return call.refused::<Data>(problem).await,
-        }
-    }
-    for (number, tag) in input.tags.iter().flatten().enumerate() {
-        filter.tags.push(normal_tag(tag).ok_or_else(|| {
-            let suggestion = "Give tags as notes have them: letters, digits, - _ and /, at least one that is no digit.";
-            misfit(&call, &format!("/tags/{number}"), "this is no tag", suggestion)
-        })?);
-    }
+    let (limit, filter) = match understand(&call, &input).await {
+        Ok(understood) => understood,
+        Err(problem) => return call.refused::<Data>(problem).await,
+    };
     let knowledge = call.knowledge;
     let mut library = match knowledge.searchable().await {
         Ok(library) => library,
         Err(problem) => return call.refused::<Data>(problem).await,
     };
-    filter.folders = library.spelled(filter.folders);
+    let filter = ChunkFilter { folders: library.spelled(filter.folders), ..filter };
     let embedded = knowledge.embed_question(&library, &input.query).await;
     let weights = knowledge.weights(&library.info().spec);
     let asked =
@@ -194,10 +180,85 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     };
     let facts = known_facts(&call, &library, &filter, &input.query);
     found.hits.truncate(limit.saturating_sub(facts.len()));
+    let screened = screen(knowledge, found.hits, facts, input.confirm_sensitive == Some(true));
 
-    let mut categories: BTreeSet<Category> = BTreeSet::new();
-    let mut suggestion = None;
-    for hit in &found.hits {
+    let observed = knowledge.observed(Ok(library.clone())).await;
+    let (health, problem) = observed.health();
+    // What keeps this very question from being answered better matters more than what a probe saw a while ago.
+    let problem = screened.problem().or(embedded.problem).or(problem);
+    let status = if problem.is_some() { Health::Degraded } else { health };
+    let meta = knowledge.meta(call.started, Some(&library), found.scanned);
+    let explain = input.explain == Some(true);
+    let mut results: Vec<Found> = screened.facts.into_iter().map(|(fact, fit)| remembered(fact, fit)).collect();
+    results.extend(screened.hits.into_iter().map(|hit| told(hit, explain.then_some(&weights))));
+    results.truncate(limit);
+    let message = format!("{} results", results.len());
+    let data = Data {
+        results,
+        sensitive_detected: !screened.categories.is_empty(),
+        memory_suggestion: screened.suggestion,
+        withheld_count: screened.withheld,
+    };
+    answer(status, Some(data), problem, meta, message)
+}
+
+/// How many results are wanted, and of which notes.
+async fn understand(call: &Call<'_>, input: &Input) -> Result<(usize, ChunkFilter), Problem> {
+    let limit = input.max_results.unwrap_or(DEFAULT_RESULTS);
+    let chars = input.query.chars().count();
+    if !(1..=MAX_RESULTS).contains(&limit) || !(1..=MAX_QUERY_CHARS).contains(&chars) {
+        let message = format!("max_results is 1 to {MAX_RESULTS}, and query has 1 to {MAX_QUERY_CHARS} characters");
+        return Err(Problem::argument("", &message, "Call again with arguments within these limits."));
+    }
+    let mut filter = ChunkFilter { days: days(input.date_range.as_ref())?, ..ChunkFilter::default() };
+    for folder in input.directory_filter.iter().flatten() {
+        filter.folders.push(call.path(folder, "An entry of directory_filter").await?.to_string());
+    }
+    for (number, tag) in input.tags.iter().flatten().enumerate() {
+        filter.tags.push(normal_tag(tag).ok_or_else(|| {
+            let suggestion = "Give tags as notes have them: letters, digits, - _ and /, at least one that is no digit.";
+            Problem::argument(&format!("/tags/{number}"), "this is no tag", suggestion)
+        })?);
+    }
+    Ok((limit, filter))
+}
+
+/// What was found, without what is withheld.
+#[derive(Default)]
+struct Screened {
+    hits: Vec<Hit>,
+    facts: Vec<(Fact, f32)>,
+    /// Of everything that was found, withheld or not.
+    categories: BTreeSet<Category>,
+    /// Why results are withheld.
+    withheld_for: BTreeSet<Category>,
+    withheld: usize,
+    suggestion: Option<Suggestion>,
+}
+
+impl Screened {
+    fn problem(&self) -> Option<Problem> {
+        let word = |c: &Category| serde_json::to_value(c).ok()?.as_str().map(str::to_owned);
+        let words: Vec<String> = self.withheld_for.iter().filter_map(word).collect();
+        (self.withheld > 0).then(|| Problem::sensitive(self.withheld, &words.join(", ")))
+    }
+
+    /// Takes notice of one result's categories; answers whether the result is withheld.
+    fn weigh(&mut self, own: &BTreeSet<Category>, asked_for: &[Category]) -> bool {
+        self.categories.extend(own);
+        let reasons: Vec<Category> = asked_for.iter().copied().filter(|c| own.contains(c)).collect();
+        self.withheld += usize::from(!reasons.is_empty());
+        self.withheld_for.extend(&reasons);
+        !reasons.is_empty()
+    }
+}
+
+/// Looks through everything that would be shown and leaves out what must be confirmed first.
+fn screen(knowledge: &Knowledge, hits: Vec<Hit>, facts: Vec<(Fact, f32)>, is_confirmed: bool) -> Screened {
+    let configured = &knowledge.config.sensitive.require_confirmation_for;
+    let asked_for: &[Category] = if is_confirmed { &[] } else { configured };
+    let mut screened = Screened::default();
+    for hit in hits {
         let own = knowledge.guard.categories_of(Material {
             title: &hit.title,
             section: hit.chunk.section.as_deref(),
@@ -205,39 +266,23 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
             opaque: &hit.chunk.opaque,
             tags: &hit.chunk.tags,
         });
-        if suggestion.is_none() && own.iter().any(|c| *c != Category::Relations) {
-            suggestion = Some(suggest(hit));
+        if screened.weigh(&own, asked_for) {
+            continue;
         }
-        categories.extend(own);
+        // A secret is nothing to remember, whoever agreed to see it.
+        let is_worth_it = own.iter().any(|c| *c != Category::Relations) && !own.contains(&Category::Secrets);
+        if screened.suggestion.is_none() && is_worth_it {
+            screened.suggestion = Some(suggest(&hit));
+        }
+        screened.hits.push(hit);
     }
-    for (fact, _) in &facts {
+    for (fact, fit) in facts {
         let material = Material { title: &fact.key, text: &fact.value, ..Material::default() };
-        categories.extend(knowledge.guard.categories_of(material));
+        if !screened.weigh(&knowledge.guard.categories_of(material), asked_for) {
+            screened.facts.push((fact, fit));
+        }
     }
-    let held: Vec<&Category> =
-        knowledge.config.sensitive.require_confirmation_for.iter().filter(|c| categories.contains(c)).collect();
-    let observed = knowledge.observed(Ok(library.clone())).await;
-    let (health, problem) = observed.health();
-    // What keeps this very question from being answered better matters more than what a probe saw a while ago.
-    let problem = embedded.problem.or(problem);
-    let status = if problem.is_some() { Health::Degraded } else { health };
-    let meta = knowledge.meta(call.started, Some(&library), found.scanned);
-    if !held.is_empty() && input.confirm_sensitive != Some(true) {
-        let words: Vec<String> =
-            held.iter().filter_map(|c| serde_json::to_value(c).ok()?.as_str().map(str::to_owned)).collect();
-        let count = found.hits.len() + facts.len();
-        let data =
-            Data { results: Vec::new(), sensitive_detected: true, memory_suggestion: None, withheld_count: count };
-        return answer(Health::Degraded, Some(data), Some(Problem::sensitive(count, &words.join(", "))), meta, "");
-    }
-    let explain = input.explain == Some(true);
-    let mut results: Vec<Found> = facts.into_iter().map(|(fact, fit)| remembered(fact, fit)).collect();
-    results.extend(found.hits.into_iter().map(|hit| told(hit, explain.then_some(&weights))));
-    results.truncate(limit);
-    let message = format!("{} results", results.len());
-    let sensitive_detected = !categories.is_empty();
-    let data = Data { results, sensitive_detected, memory_suggestion: suggestion, withheld_count: 0 };
-    answer(status, Some(data), problem, meta, message)
+    screened
 }
 
 /// Searches what the caller may see. Where the index program was started again meanwhile and has a newer version, that one
@@ -260,20 +305,20 @@ async fn ask(call: &Call<'_>, library: &mut Arc<Library>, query: Query<'_>) -> R
 }
 
 /// The days of a range; what is left open goes on for ever.
-fn days(call: &Call<'_>, range: Option<&DateRange>) -> Result<Option<(i32, i32)>, Failure> {
+fn days(range: Option<&DateRange>) -> Result<Option<(i32, i32)>, Problem> {
     let Some(range) = range else { return Ok(None) };
     let day = |text: &Option<String>, place: &str| match text {
         None => Ok(None),
         Some(text) => parse_date(text).map(|date| Some(day_number(date))).ok_or_else(|| {
             let message = "this is no date such as 2024-03-05";
-            misfit(call, &format!("/date_range/{place}"), message, "Give the days as YYYY-MM-DD.")
+            Problem::argument(&format!("/date_range/{place}"), message, "Give the days as YYYY-MM-DD.")
         }),
     };
     match (day(&range.from, "from")?, day(&range.to, "to")?) {
         (None, None) => Ok(None),
         (Some(from), Some(to)) if from > to => {
             let suggestion = "Give the earlier day as from and the later one as to.";
-            Err(misfit(call, "/date_range", "from is after to, so no day lies between them", suggestion))
+            Err(Problem::argument("/date_range", "from is after to, so no day lies between them", suggestion))
         }
         (from, to) => Ok(Some((from.unwrap_or(i32::MIN), to.unwrap_or(i32::MAX)))),
     }

@@ -89,7 +89,8 @@ async fn filters_narrow_by_folder_date_and_tag() {
     assert!(files(&answer).is_empty());
 }
 
-/// What a schema cannot tell is refused all the same, by the same code as what it can.
+/// What a schema cannot tell is answered in the envelope, as every other trouble of these tools; what it can tell never
+/// reaches the tool.
 #[tokio::test(flavor = "multi_thread")]
 async fn arguments_that_mean_nothing_are_refused_with_what_to_do() {
     let lab = small_library().await;
@@ -98,14 +99,17 @@ async fn arguments_that_mean_nothing_are_refused_with_what_to_do() {
         (json!({"query": "x", "date_range": {"to": "2024-02-30"}}), "/date_range/to"),
         (json!({"query": "x", "date_range": {"from": "2024-05-02", "to": "2024-05-01"}}), "/date_range: from is after"),
         (json!({"query": "x", "tags": ["fine", "not a tag"]}), "/tags/1"),
-        (json!({"query": "x", "max_results": 0}), "/max_results"),
     ] {
-        let refused = lab.try_call("obsidian_rag_search", args).await.unwrap_err();
-        assert!(refused.contains("ValidationError") && refused.contains(place), "{refused}");
-        assert!(refused.contains("the arguments do not fit obsidian_rag_search"), "{refused}");
+        let answer = lab.call("obsidian_rag_search", args).await;
+        assert_eq!((answer["status"].as_str(), code(&answer)), (Some("unavailable"), "VALIDATION_ERROR"), "{answer}");
+        assert_eq!((&answer["data"], &answer["error"]["recoverable"]), (&Value::Null, &json!(true)));
+        assert!(answer["error"]["message"].as_str().unwrap().contains(place), "{answer}");
+        assert!(!answer["error"]["suggestion"].as_str().unwrap().is_empty());
     }
-    let refused = lab.try_call("obsidian_rag_memory_store", json!({"key": " ", "value": "v", "source": "a.md"})).await;
-    assert!(refused.unwrap_err().contains("ValidationError"));
+    let answer = lab.call("obsidian_rag_memory_store", json!({"key": " ", "value": "v", "source": "a.md"})).await;
+    assert_eq!((answer["status"].as_str(), code(&answer)), (Some("unavailable"), "VALIDATION_ERROR"), "{answer}");
+    let refused = lab.try_call("obsidian_rag_search", json!({"query": "x", "max_results": 0})).await.unwrap_err();
+    assert!(refused.contains("ValidationError") && refused.contains("/max_results"), "{refused}");
     let one_day = json!({"query": "bicycle", "date_range": {"from": "2024-03-05", "to": "2024-03-05"}});
     assert_eq!(files(&lab.call("obsidian_rag_search", one_day).await), ["Journal/2024-03-05.md"; 2]);
 }
@@ -318,6 +322,38 @@ async fn sensitive_results_are_flagged_or_withheld() {
     let mut confirmed = asked;
     confirmed["confirm_sensitive"] = true.into();
     assert_eq!(files(&lab.call("obsidian_rag_search", confirmed).await), ["Money.md"]);
+}
+
+/// Plain secrets are withheld unless the user agreed; the other results are shown beside them.
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_are_withheld_by_default_and_the_rest_is_shown() {
+    let lab = Lab::new();
+    lab.note("Router.md", "The router stands in the hall.\n\nrouter password: kiwi7moon42\n");
+    lab.note("Cable.md", "The router has a red cable.\n");
+    lab.index("full").await;
+    let answer = lab.search("router").await;
+    assert_eq!((answer["status"].as_str(), code(&answer)), (Some("degraded"), "SENSITIVE_FILTERED"), "{answer:#}");
+    assert_eq!((&answer["data"]["withheld_count"], &answer["data"]["sensitive_detected"]), (&json!(1), &json!(true)));
+    assert_eq!(files(&answer), ["Cable.md"]);
+    assert!(!answer.to_string().contains("kiwi7moon42"), "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("secrets"), "{answer}");
+    let confirmed = lab.call("obsidian_rag_search", json!({"query": "router", "confirm_sensitive": true})).await;
+    let mut shown = files(&confirmed);
+    shown.sort();
+    assert_eq!(shown, ["Cable.md", "Router.md"]);
+    assert!(confirmed["data"]["memory_suggestion"].is_null(), "a secret is not offered for remembering: {confirmed:#}");
+}
+
+/// Without a note, the time is that of the vault's folder.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_of_the_vault_is_always_a_time() {
+    let lab = Lab::new();
+    for tool in ["obsidian_rag_status", "obsidian_rag_search"] {
+        let args = if tool == "obsidian_rag_search" { json!({"query": "x"}) } else { json!({}) };
+        let answer = lab.call(tool, args).await;
+        let time: jiff::Timestamp = answer["meta"]["vault_mtime"].as_str().unwrap().parse().unwrap();
+        assert!(time > jiff::Timestamp::UNIX_EPOCH, "{answer}");
+    }
 }
 
 /// Whatever is shown is looked through: comments, properties, titles, headings, tags, and a fact's key.

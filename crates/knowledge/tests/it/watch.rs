@@ -54,15 +54,35 @@ async fn a_changed_note_is_found_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_indexed_by_itself_before_the_first_index() {
+async fn the_first_index_is_made_by_itself() {
     let lab = Lab::with(quick(), Some(Arc::new(Trigrams(32))));
     lab.note("a.md", "the blue bicycle");
     let stop = CancellationToken::new();
     let serving = tokio::spawn(toolyard_knowledge::serve(lab.knowledge.clone(), stop.clone()));
-    lab.note("b.md", "more");
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-    assert!(lab.knowledge.library().await.is_err());
-    assert!(lab.knowledge.jobs.record().last.is_none());
+    eventually("the note is found", || async {
+        lab.knowledge.library().await.is_ok() && lab.found("blue bicycle").await.first().is_some_and(|f| f == "a.md")
+    })
+    .await;
     stop.cancel();
     serving.await.unwrap();
+    lab.knowledge.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_watching_and_without_notes_nothing_is_indexed_by_itself() {
+    let mut still = quick();
+    still.indexing.watch = false;
+    for (config, has_note) in [(still, true), (quick(), false)] {
+        let lab = Lab::with(config, Some(Arc::new(Trigrams(32))));
+        if has_note {
+            lab.note("a.md", "the blue bicycle");
+        }
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(toolyard_knowledge::serve(lab.knowledge.clone(), stop.clone()));
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        assert!(lab.knowledge.library().await.is_err());
+        assert!(lab.knowledge.jobs.record().last.is_none());
+        stop.cancel();
+        serving.await.unwrap();
+    }
 }

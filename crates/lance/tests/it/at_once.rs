@@ -84,4 +84,19 @@ async fn less_memory_for_vectors_builds_their_index_though_no_note_changed() {
     let table = lance::Dataset::open(&dir.path().join("obsidian_chunks.lance").display().to_string()).await.unwrap();
     let vector = table.schema().field("vector").unwrap().id;
     assert!(table.load_indices().await.unwrap().iter().any(|index| index.fields == [vector]));
+
+    // A note that the vector index does not cover is found beside those that it covers, and all are measured alike.
+    let mut writer = tight.write(&spec(), Start::Continue).await.unwrap();
+    writer.put(note("b.md", &[("late", [0.6, 0.0, 0.8, 0.0])])).await.unwrap();
+    writer.complete().await.unwrap();
+    let reader = tight.current().await.unwrap().unwrap();
+    let asked = [0.8, 0.0, 0.6, 0.0];
+    let found = reader.nearest(&asked, &ChunkFilter::default(), 50).await.unwrap();
+    let rows: Vec<u64> = found.iter().map(|found| found.row).collect();
+    assert_eq!(reader.fetch(&rows[..1]).await.unwrap()[0].source_file, "b.md");
+    assert_eq!(found.len(), 50);
+    for (found, vector) in found.iter().zip(reader.vectors_of(&rows).await.unwrap()) {
+        let cosine: f32 = vector.unwrap().iter().zip(&asked).map(|(a, b)| a * b).sum();
+        assert!((found.score - cosine).abs() < 0.01, "{} {cosine}", found.score);
+    }
 }

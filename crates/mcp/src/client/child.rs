@@ -70,6 +70,7 @@ pub(crate) struct ChildLink {
     pub(crate) mux: Arc<Mux>,
     stop: CancellationToken,
     ended: CancellationToken,
+    errors: Arc<Errors>,
     pub(crate) pid: u32,
 }
 
@@ -102,14 +103,19 @@ impl ChildLink {
             child,
             pid,
             mux: mux.clone(),
-            errors,
+            errors: errors.clone(),
             stop: stop.clone(),
             eof,
             ended: ended.clone(),
             _counted: counted,
         };
         tokio::spawn(watch(watched, reading));
-        Ok(Self { mux, stop, ended, pid })
+        Ok(Self { mux, stop, ended, errors, pid })
+    }
+
+    /// What the child wrote to its standard error last, without secrets.
+    pub(crate) fn last_errors(&self) -> Option<String> {
+        Some(self.errors.text()).filter(|text| !text.trim().is_empty())
     }
 
     /// Ends it and everything it started.
@@ -219,11 +225,15 @@ impl Errors {
         kept.drain(..over);
     }
 
+    /// All that is kept.
+    fn text(&self) -> String {
+        let kept: Vec<u8> = self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        redactor().text(&String::from_utf8_lossy(&kept)).into_owned()
+    }
+
     /// Its last words, to be added to a sentence.
     fn tail(&self) -> String {
-        let kept: Vec<u8> = self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        let text = String::from_utf8_lossy(&kept);
-        let text = redactor().text(&text);
+        let text = self.text();
         let last: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).rev().take(3).collect();
         let last: Vec<&str> = last.into_iter().rev().collect();
         if last.is_empty() { String::new() } else { format!(": {}", last.join(" | ")) }

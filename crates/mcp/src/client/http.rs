@@ -5,6 +5,7 @@ use super::{
     config::ServerConfig,
     mux::{Inbox, LinkError, TAKEN_BACK},
     oauth::{Authorizer, Blocked, Challenge, Refused},
+    questions::Questions,
     sse::SseReader,
 };
 use crate::{
@@ -238,6 +239,7 @@ pub(crate) struct HttpLink {
     session: Mutex<Option<String>>,
     next: AtomicU64,
     inbox: Arc<dyn Inbox>,
+    questions: Arc<Questions>,
     /// Fires when the server has answered the request to listen, whatever it said.
     pub(crate) listening: CancellationToken,
     pub(crate) closed: CancellationToken,
@@ -258,6 +260,7 @@ impl HttpLink {
             session: Mutex::default(),
             next: AtomicU64::new(1),
             inbox,
+            questions: Arc::default(),
             listening: CancellationToken::new(),
             closed: CancellationToken::new(),
         })
@@ -435,8 +438,11 @@ impl HttpLink {
                     }
                     Ok(Incoming::Notification { method, params }) => self.inbox.notified(&method, params),
                     Ok(Incoming::Request { id, method, params }) => {
+                        let question = self.questions.take(event.data.len());
+                        let question = question.ok_or_else(|| LinkError::Gone(Questions::TOO_MANY.to_owned()))?;
                         let link = self.clone();
                         tokio::spawn(async move {
+                            let _question = question;
                             let answer = link.inbox.asked(&method, params).await;
                             let text = jsonrpc::answer(&id, answer);
                             let extra = link.extra("", Address::default());

@@ -243,6 +243,14 @@ impl Live {
         }
     }
 
+    /// What a child wrote to its standard error last.
+    pub(crate) fn last_errors(&self) -> Option<String> {
+        match &self.link {
+            Link::Child(child) => child.last_errors(),
+            _ => None,
+        }
+    }
+
     /// The child's process, where there is one.
     pub(crate) fn pid(&self) -> Option<u32> {
         match &self.link {

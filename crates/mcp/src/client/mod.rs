@@ -16,6 +16,7 @@ mod offers;
 mod old_sse;
 mod pins;
 mod pipe;
+mod questions;
 mod sse;
 mod status;
 mod terms;
@@ -54,7 +55,7 @@ use std::{
 use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{ToolEntry, ToolSource};
-use toolyard_engine::{BoxFuture, CallContext, Engine, Failed, Output, Prepared, Provider, ToolExchange};
+use toolyard_engine::{BoxFuture, CallContext, Engine, Failed, Output, Prepared, Provider, RETRY_AFTER, ToolExchange};
 use toolyard_protocol::{ErrorCode, Failure, ToolCall};
 use upstream::Upstream;
 
@@ -404,7 +405,9 @@ impl Provider for UpstreamTools {
                 answer = live.converse(&question, Some(under.token), &mirrored, asker()).await;
             }
             drop(under);
-            output(upstream, answer.map_err(|error| upstream::failed(&upstream.name, error))?)
+            let answer = answer.map_err(|error| upstream::failed(&upstream.name, error));
+            let errors = || live.last_errors().map(|text| format!("standard error of {}:\n{text}", upstream.name));
+            answer.and_then(|result| output(upstream, result)).map_err(|failed| failed.debug(errors()))
         })
     }
 }
@@ -419,10 +422,13 @@ fn output(upstream: &Upstream, result: Value) -> Result<Output, Failed> {
     if result.is_error == Value::Bool(true) {
         let said = content.as_array().and_then(|parts| parts.iter().find_map(|p| p.get("text")?.as_str()));
         let said: String = said.unwrap_or("the tool failed").chars().take(2000).collect();
-        let failure = Failure::new(ErrorCode::InternalError, said)
+        let mut failure = Failure::new(ErrorCode::InternalError, said)
             .suggest("The tool itself reported this; change the arguments or try something else.")
             .detail("content", content)
             .detail("server", upstream.name.as_str());
+        if let Some(wait) = result.structured_content.as_ref().and_then(upstream::retry_after) {
+            failure = failure.detail(RETRY_AFTER, wait);
+        }
         return Err(failure.into());
     }
     let parts = [

@@ -1,7 +1,7 @@
 //! [`Mux`]: many requests over one pair of streams. Answers find their requests by id; everything else goes to an
 //! [`Inbox`].
 
-use super::{oauth::Blocked, pipe::Pipe};
+use super::{oauth::Blocked, pipe::Pipe, questions::Questions};
 use crate::{
     RpcError,
     jsonrpc::{self, INTERNAL_ERROR, Incoming},
@@ -92,6 +92,7 @@ pub(crate) struct Mux {
     /// Fires when the streams have ended.
     pub(crate) closed: CancellationToken,
     reason: Mutex<Option<String>>,
+    questions: Arc<Questions>,
 }
 
 impl Mux {
@@ -112,6 +113,7 @@ impl Mux {
             next: AtomicU64::new(1),
             closed: CancellationToken::new(),
             reason: Mutex::default(),
+            questions: Arc::default(),
         })
     }
 
@@ -179,8 +181,12 @@ impl Mux {
             }
             Ok(Incoming::Notification { method, params }) => inbox.notified(&method, params),
             Ok(Incoming::Request { id, method, params }) => {
+                let Some(question) = self.questions.take(text.len()) else {
+                    return self.close(Questions::TOO_MANY);
+                };
                 let (mux, inbox) = (self.clone(), inbox.clone());
                 tokio::spawn(async move {
+                    let _question = question;
                     let answer = tokio::select! {
                         answer = inbox.asked(&method, params) => answer,
                         () = mux.closed.cancelled() => return,
@@ -233,5 +239,35 @@ impl From<LinkError> for RpcError {
             LinkError::Cancelled => Self::new(INTERNAL_ERROR, "the request was taken back"),
             LinkError::Forgotten => Self::new(INTERNAL_ERROR, "the server has forgotten our session"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    struct Silent;
+
+    impl Inbox for Silent {
+        fn notified(&self, _: &str, _: Payload) {}
+        fn asked<'a>(&'a self, _: &'a str, _: Payload) -> BoxFuture<'a, Result<Value, RpcError>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_asks_without_end_is_hung_up_on() {
+        let (mux, _queue) = Mux::new();
+        let inbox: Arc<dyn Inbox> = Arc::new(Silent);
+        for id in 0..10_000 {
+            let question = json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {}});
+            mux.receive(question.to_string().as_bytes(), &inbox);
+            if mux.closed.is_cancelled() {
+                assert!(id > 100, "some questions at once are answered");
+                return;
+            }
+        }
+        panic!("10,000 questions wait for an answer at once");
     }
 }

@@ -33,7 +33,7 @@ use std::{
 };
 use tokio::sync::Semaphore;
 use toolyard_catalog::ToolSource;
-use toolyard_engine::{Failed, Progress};
+use toolyard_engine::{Failed, Progress, RETRY_AFTER};
 use toolyard_protocol::{ErrorCode, Failure, RunId};
 
 /// The pause after a first failed start; it doubles with each further one,
@@ -143,8 +143,8 @@ impl Upstream {
             let attempts = lock(&self.attempts);
             let wait = attempts.not_before.and_then(|at| at.checked_duration_since(Instant::now()));
             if let Some(wait) = wait.filter(|_| !self.has_another_token(&attempts)) {
-                let why = attempts.error.clone().unwrap_or_default();
-                return Err(self.unavailable(&why).detail("retryAfterMs", wait.as_millis() as u64));
+                let why = attempts.error.as_deref().unwrap_or("its last start failed");
+                return Err(self.unavailable(why).detail(RETRY_AFTER, wait.as_millis() as u64));
             }
         }
         self.starts.fetch_add(1, Ordering::Relaxed);
@@ -249,7 +249,7 @@ impl Upstream {
             wait
         };
         tracing::warn!(server = self.name, why, "an upstream server cannot be used");
-        self.unavailable(why).detail("retryAfterMs", wait.as_millis() as u64)
+        self.unavailable(why).detail(RETRY_AFTER, wait.as_millis() as u64)
     }
 
     fn unavailable(&self, why: &str) -> Failure {
@@ -405,6 +405,11 @@ fn backoff(failures: u32) -> Duration {
     FIRST_BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(MAX_BACKOFF)
 }
 
+/// How long a server asks to wait before the call is made again: `retryAfterMs` beside its error.
+pub(super) fn retry_after(said: &Value) -> Option<Value> {
+    said.get(RETRY_AFTER).filter(|wait| wait.is_number()).cloned()
+}
+
 /// A link's error as a call's.
 pub(crate) fn failed(server: &str, error: LinkError) -> Failed {
     match error {
@@ -416,6 +421,9 @@ pub(crate) fn failed(server: &str, error: LinkError) -> Failed {
             let message: String = error.message.chars().take(4000).collect();
             let mut failure = Failure::new(code, format!("{server}: {message}")).detail("rpcCode", error.code);
             if let Some(data) = error.data {
+                if let Some(wait) = retry_after(&data) {
+                    failure = failure.detail(RETRY_AFTER, wait);
+                }
                 failure = failure.detail("rpcData", data);
             }
             failure.into()

@@ -29,14 +29,13 @@ use std::sync::{
 };
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
-use toolyard_engine::{Caller, Door, Engine, Subscription};
+use toolyard_engine::{Caller, Door, Engine, ModelView, Subscription};
 use toolyard_protocol::EventType;
 
 pub use approve::{ClientApprovals, HttpClientApprovals};
 pub use notes::{VaultNotes, note_uri};
 pub use shelf::{
-    Asker, Completing, Everything, ListedPrompt, ListedTemplate, Page, PromptSource, ReadContents, ResourceSource,
-    Shelf, Shown, ShownTool, ToolExtras,
+    Asker, Completing, ListedPrompt, ListedTemplate, Page, PromptSource, ReadContents, ResourceSource, ToolExtras,
 };
 pub use skills::Skills;
 
@@ -48,7 +47,7 @@ pub struct ServerParts {
     /// Runs calls.
     pub engine: Engine,
     /// Chooses the tools that are shown.
-    pub shelf: Arc<dyn Shelf>,
+    pub view: Arc<dyn ModelView>,
     /// Knows more about upstream servers' tools.
     pub extras: Option<Arc<dyn ToolExtras>>,
     /// Bring resources, in the order they are listed.
@@ -108,7 +107,7 @@ pub struct McpServer {
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
-    pub(crate) shelf: Arc<dyn Shelf>,
+    pub(crate) view: Arc<dyn ModelView>,
     pub(crate) extras: Option<Arc<dyn ToolExtras>>,
     pub(crate) resources: Vec<Arc<dyn ResourceSource>>,
     pub(crate) prompts: Vec<Arc<dyn PromptSource>>,
@@ -124,13 +123,13 @@ pub(crate) struct Inner {
 impl McpServer {
     /// Puts a server together. Must be called inside a tokio runtime.
     pub fn new(parts: ServerParts) -> Self {
-        let ServerParts { engine, shelf, extras, resources, prompts, asks, info, agent } = parts;
+        let ServerParts { engine, view, extras, resources, prompts, asks, info, agent } = parts;
         let (changes, _) = broadcast::channel(CHANGE_BUFFER);
         let mut tools = engine.watch_tools();
         let mut version = engine.tools().snapshot.version().to_owned();
         let inner = Inner {
             engine,
-            shelf,
+            view,
             extras,
             resources,
             prompts,

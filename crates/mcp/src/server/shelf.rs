@@ -1,10 +1,10 @@
-//! What a client is shown: [`Shelf`] chooses the tools, [`ResourceSource`] and [`PromptSource`] bring the rest. The
-//! binary decides what stands behind them.
+//! What a client is shown beside its tools: [`ResourceSource`] and [`PromptSource`] bring it, and the binary decides what
+//! stands behind them. The tools are chosen by a `toolyard_engine::ModelView`.
 
 use crate::{
     RpcError,
     wire::{
-        Arguments, Item, Payload,
+        Arguments, Item,
         answers::{Completion, Prompt, PromptResult, Resource, ResourceContents, Template},
         requests::Complete,
         upstream::{ForwardedPrompt, ForwardedResource, ForwardedTemplate, ToolDetails},
@@ -12,57 +12,8 @@ use crate::{
 };
 use serde_json::Value;
 use std::sync::Arc;
-use toolyard_catalog::{Snapshot, ToolEntry};
 use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine};
 use toolyard_protocol::{Failure, RunId, ToolResult};
-
-/// A tool as a client is shown it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ShownTool {
-    /// The name to call it by.
-    pub name: String,
-    /// What it does; the catalog's words where nothing else is said.
-    pub description: Option<String>,
-    /// The schema of its arguments; the catalog's where no other is given.
-    pub input_schema: Option<Payload>,
-    /// Its id in the catalog, where it has one.
-    pub id: Option<String>,
-}
-
-impl ShownTool {
-    /// A tool as the catalog has it. Nothing is copied: a list of thousands would be as large again.
-    pub fn of(snapshot: &Snapshot, entry: &ToolEntry) -> Self {
-        Self { name: snapshot.safe_name(entry), description: None, input_schema: None, id: Some(entry.id().to_owned()) }
-    }
-}
-
-/// The tools of one caller.
-#[derive(Debug, Clone, Default)]
-pub struct Shown {
-    /// In the order they are listed.
-    pub tools: Vec<ShownTool>,
-    /// What else a model should read before it begins.
-    pub instructions: Option<String>,
-}
-
-/// Chooses the tools a client is shown. What is not shown can be called all the same if policy allows it.
-pub trait Shelf: Send + Sync + 'static {
-    /// The tools for this caller.
-    fn show<'a>(&'a self, engine: &'a Engine, caller: &'a Caller) -> BoxFuture<'a, Result<Shown, Failure>>;
-}
-
-/// Shows every tool the caller may use.
-pub struct Everything;
-
-impl Shelf for Everything {
-    fn show<'a>(&'a self, engine: &'a Engine, caller: &'a Caller) -> BoxFuture<'a, Result<Shown, Failure>> {
-        Box::pin(async move {
-            let snapshot = engine.tools().snapshot.clone();
-            let tools = engine.visible_tools(caller).into_iter().map(|entry| ShownTool::of(&snapshot, &entry));
-            Ok(Shown { tools: tools.collect(), instructions: None })
-        })
-    }
-}
 
 /// Knows more about tools than the catalog holds: what an upstream server said of its own.
 pub trait ToolExtras: Send + Sync + 'static {

@@ -1,10 +1,6 @@
 //! `tools/list`: the tools as text, written once for callers alike; and a call's result in MCP's words.
 
-use super::{
-    Inner, approve,
-    session::lock,
-    shelf::{Shown, ShownTool},
-};
+use super::{Inner, approve, session::lock};
 use crate::{
     RpcError,
     jsonrpc::{INVALID_PARAMS, MISSING_CAPABILITY},
@@ -20,7 +16,10 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use toolyard_catalog::{SourceKind, ToolEntry};
+use toolyard_catalog::{
+    SourceKind, ToolEntry,
+    surface::{ShownTool, Turn},
+};
 use toolyard_engine::{Caller, Engine};
 use toolyard_protocol::{ErrorCode, Failure, Idempotency, RiskLevel, ToolDefinition, ToolResult, Undo};
 
@@ -69,11 +68,11 @@ impl Inner {
         if let Some(list) = lock(&self.lists).get(&key) {
             return Ok(list);
         }
-        let Shown { tools, instructions } = self.shelf.show(&self.engine, caller).await?;
-        let pages = tools.chunks(TOOLS_PAGE).map(|page| self.write_page(page)).collect::<Result<Vec<_>, _>>();
+        let surface = self.view.show(&self.engine, caller, Turn::default()).await?.surface;
+        let pages = surface.tools.chunks(TOOLS_PAGE).map(|page| self.write_page(page)).collect::<Result<Vec<_>, _>>();
         let pages = pages.map_err(|error| Failure::new(ErrorCode::InternalError, error.message))?;
         let pages = if pages.is_empty() { vec!["[]".to_owned()] } else { pages };
-        let list = Arc::new(ToolList { pages, instructions });
+        let list = Arc::new(ToolList { pages, instructions: surface.directory });
         let mut lists = lock(&self.lists);
         // Nobody asks for an earlier version's again.
         lists.0.retain(|known, _| known.lines().next() == Some(snapshot.version()));
@@ -85,16 +84,14 @@ impl Inner {
     }
 
     fn write_page(&self, tools: &[ShownTool]) -> Result<String, RpcError> {
-        let snapshot = self.engine.tools().snapshot.clone();
         let mut text = String::from("[");
         // One at a time: thousands of tools as values would take many times the memory of their text.
         for tool in tools {
-            let entry = tool.id.as_deref().and_then(|id| snapshot.get(id));
-            let extras = tool.id.as_deref().and_then(|id| self.extras.as_ref()?.extras(id));
+            let extras = self.extras.as_ref().and_then(|extras| extras.extras(tool.entry.id()));
             if text.len() > 1 {
                 text.push(',');
             }
-            text.push_str(&wire::text(&shown(tool, entry.map(|e| &**e), extras.as_deref()))?);
+            text.push_str(&wire::text(&shown(tool, extras.as_deref()))?);
         }
         text.push(']');
         text.shrink_to_fit();
@@ -102,24 +99,19 @@ impl Inner {
     }
 }
 
-fn shown<'a>(tool: &'a ShownTool, entry: Option<&'a ToolEntry>, details: Option<&ToolDetails>) -> ListedTool<'a> {
-    let definition = entry.map(ToolEntry::definition);
-    let description = tool.description.as_deref().or_else(|| definition.map(|d| d.description.as_str()));
+fn shown<'a>(tool: &'a ShownTool, details: Option<&ToolDetails>) -> ListedTool<'a> {
+    // Control tools find and call others, which may do anything and have annotations of their own.
+    let own = Some(&tool.entry).filter(|_| !tool.is_control());
     let details = details.cloned().unwrap_or_default();
     ListedTool {
         name: &tool.name,
-        title: definition.map(|d| d.title.as_str()),
-        description: description.unwrap_or_default(),
-        input_schema: match (&tool.input_schema, definition) {
-            (Some(schema), _) => Value::Object(schema.clone()),
-            (None, Some(definition)) => definition.input_schema.value(),
-            (None, None) => Value::Object(Payload::from_iter([("type".to_owned(), "object".into())])),
-        },
-        output_schema: details.output_schema.or_else(|| structured_schema(definition?)),
-        annotations: match (details.annotations, entry) {
+        title: own.map(|entry| entry.definition().title.as_str()),
+        description: tool.description(),
+        input_schema: tool.input_schema().value(),
+        output_schema: details.output_schema.or_else(|| structured_schema(own?.definition())),
+        annotations: match (details.annotations, own) {
             (Some(said), _) => Item::Forwarded(said),
             (None, Some(entry)) => Item::Own(annotations(entry)),
-            // What is not in the catalog finds and calls tools that may do anything.
             (None, None) => Item::Own(ToolAnnotations { open_world_hint: true, ..ToolAnnotations::default() }),
         },
         icons: details.icons,

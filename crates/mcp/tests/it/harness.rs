@@ -11,7 +11,7 @@ use toolyard_engine::{
 };
 use toolyard_mcp::{
     Asks, Implementation, McpServer, ServerParts,
-    server::{Client, ClientApprovals, Everything, ResourceSource, Skills, VaultNotes},
+    server::{Client, ClientApprovals, ResourceSource, Skills, VaultNotes},
 };
 use toolyard_protocol::{ErrorCode, ToolCall};
 
@@ -104,7 +104,7 @@ impl Lab {
         std::fs::write(skills.path().join("review/SKILL.md"), text).unwrap();
         let server = McpServer::new(ServerParts {
             engine: engine.clone(),
-            shelf: Arc::new(Everything),
+            view: Arc::new(toolyard_engine::Everything::default()),
             extras: None,
             resources,
             prompts: vec![Skills::new(vec![skills.path().to_owned()])],

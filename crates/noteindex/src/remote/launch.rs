@@ -158,7 +158,10 @@ impl Finder {
             return if is_program(program) {
                 Ok(program.clone())
             } else {
-                missing(format!("knowledge.index.program names {}, which is no program", program.display()))
+                missing(format!(
+                    "{} is no program; knowledge.index.program, index.program or TOOLYARD_INDEX_PROGRAM names it",
+                    program.display()
+                ))
             };
         }
         let tried = self.folders.iter().map(|folder| folder.join(wire::PROGRAM)).find(|program| is_program(program));

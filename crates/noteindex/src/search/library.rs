@@ -1,6 +1,9 @@
 //! [`Library`]: a complete version as searches use it: its reader, what is known of its files, its vectors in memory.
 
-use super::vectors::VectorSet;
+use super::{
+    row_files::{RowFiles, UnnumberedRuns},
+    vectors::VectorSet,
+};
 use crate::{
     ChunkFilter, FileRow, FileState, IndexReader, IndexResult, VersionInfo, file_id,
     names::{link_name, nfc, stem},
@@ -61,6 +64,8 @@ pub struct Library {
     pub files: Vec<LibraryFile>,
     /// The vectors, where they fit the budget.
     pub vectors: Option<Arc<VectorSet>>,
+    /// The files of all rows, where vectors do not fit the budget.
+    row_files: Option<RowFiles>,
     /// Counts over all files.
     pub totals: Totals,
     by_id: HashMap<u64, u32>,
@@ -72,15 +77,25 @@ impl Library {
     pub async fn load(reader: Arc<dyn IndexReader>, before: Option<&Library>, budget: u64) -> IndexResult<Library> {
         let same = before.filter(|library| library.info().spec.shares_table(&reader.info().spec));
         let known = same.and_then(|library| library.vectors.as_ref());
-        let (rows, vectors) = match reader.prepare(budget) {
-            Some(prepared) => {
-                let (rows, ()) = tokio::try_join!(reader.files(), prepared)?;
-                (rows, None)
-            }
-            None => tokio::try_join!(reader.files(), VectorSet::read(&*reader, known, budget))?,
+        let prepared = match reader.prepare(budget) {
+            Some(prepared) => Some(tokio::try_join!(reader.files(), prepared)?.0),
+            None => None,
         };
+        if let Some(rows) = prepared {
+            return Ok(Self::of_files(reader, rows));
+        }
+        let in_memory = async {
+            let vectors = VectorSet::read(&*reader, known, budget).await?;
+            let runs = match vectors {
+                None if reader.info().spec.dimensions > 0 => Some(UnnumberedRuns::read(&*reader).await?),
+                _ => None,
+            };
+            Ok((vectors, runs))
+        };
+        let (rows, (vectors, runs)) = tokio::try_join!(reader.files(), in_memory)?;
         let mut library = Self::of_files(reader, rows);
         library.vectors = vectors.and_then(|vectors| vectors.number(&library.by_id)).map(Arc::new);
+        library.row_files = runs.map(|runs| runs.number(&library.by_id));
         Ok(library)
     }
 
@@ -117,7 +132,7 @@ impl Library {
             by_id.insert(file_id(&row.path), files.len() as u32);
             files.push(LibraryFile { path: row.path, title: row.title, tags: row.tags, day: row.day, linked_from });
         }
-        Library { reader, files, vectors: None, totals, by_id, most_linked }
+        Library { reader, files, vectors: None, row_files: None, totals, by_id, most_linked }
     }
 
     /// Which version this is.
@@ -130,10 +145,14 @@ impl Library {
         self.by_id.get(&id).copied()
     }
 
-    /// The numbers of the files that rows belong to. Rows without a vector in memory are looked up.
+    /// The numbers of the files that rows belong to. Rows that are not known in memory are looked up.
     pub async fn files_of(&self, rows: &[u64]) -> IndexResult<Vec<Option<u32>>> {
-        let vectors = self.vectors.as_deref();
-        let mut files: Vec<Option<u32>> = rows.iter().map(|row| vectors?.file_of(*row)).collect();
+        let known = |row: u64| match (&self.vectors, &self.row_files) {
+            (Some(vectors), _) => vectors.file_of(row),
+            (None, Some(files)) => files.file_of(row),
+            (None, None) => None,
+        };
+        let mut files: Vec<Option<u32>> = rows.iter().map(|row| known(*row)).collect();
         let unknown: Vec<usize> = (0..rows.len()).filter(|&at| files[at].is_none()).collect();
         if !unknown.is_empty() {
             let wanted: Vec<u64> = unknown.iter().map(|&at| rows[at]).collect();

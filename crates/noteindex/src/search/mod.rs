@@ -4,6 +4,7 @@
 
 mod fuse;
 mod library;
+mod row_files;
 pub mod vectors;
 
 pub use fuse::{Fused, Weights, fuse};
@@ -115,12 +116,18 @@ async fn rank(library: &Library, question: &Question) -> IndexResult<(Vec<Fused>
             _ => Ok(Vec::new()),
         }
     };
-    let text = full_text(library, &question.terms, &question.filter, depth, &admits);
-    let (text, near) = tokio::try_join!(text, near)?;
-    let fetched = match (&library.vectors, vector) {
-        (None, Some(vector)) if !near.is_empty() => fetched_likeness(library, vector, &text, &near).await?,
-        _ => HashMap::new(),
+    // The vectors of what full text finds are fetched while the index still looks for the nearest ones.
+    let text = async {
+        let text = full_text(library, &question.terms, &question.filter, depth, &admits).await?;
+        let fetched = match (&library.vectors, vector) {
+            (None, Some(vector)) if library.info().spec.dimensions == vector.len() => {
+                fetched_likeness(library, vector, &text).await?
+            }
+            _ => HashMap::new(),
+        };
+        Ok((text, fetched))
     };
+    let ((text, fetched), near) = tokio::try_join!(text, near)?;
     let likeness = |row: u64| match &library.vectors {
         Some(set) => set.likeness(probe.as_ref()?, row),
         None => fetched.get(&row).copied(),
@@ -201,16 +208,9 @@ async fn nearest_on_disk(
     }
 }
 
-/// How like the question the best candidates of full text are that the vectors did not bring up themselves.
-async fn fetched_likeness(
-    library: &Library,
-    vector: &[f32],
-    text: &[Near],
-    near: &[Near],
-) -> IndexResult<HashMap<u64, f32>> {
-    let known: HashSet<u64> = near.iter().map(|near| near.row).collect();
-    let unknown = text.iter().take(MAX_FETCHED_VECTORS).map(|near| near.row).filter(|row| !known.contains(row));
-    let rows: Vec<u64> = unknown.collect();
+/// How like the question the best candidates of full text are.
+async fn fetched_likeness(library: &Library, vector: &[f32], text: &[Near]) -> IndexResult<HashMap<u64, f32>> {
+    let rows: Vec<u64> = text.iter().take(MAX_FETCHED_VECTORS).map(|near| near.row).collect();
     if rows.is_empty() {
         return Ok(HashMap::new());
     }

@@ -182,6 +182,12 @@ pub(crate) async fn what_is_complete_can_be_read(index: Index) {
     let mut keys = 0;
     reader.vectors(VectorColumns::KeysOnly, &mut |row| keys += usize::from(row.vector.is_none())).await.unwrap();
     assert_eq!(keys, 2);
+    let mut rows = Vec::new();
+    reader.vectors(VectorColumns::FilesOnly, &mut |row| rows.push((row.row, row.file))).await.unwrap();
+    rows.sort_unstable();
+    let files: Vec<u64> = rows.iter().map(|(_, file)| *file).collect();
+    assert_eq!(files, [file_id("a/n.md"); 2]);
+    assert!(rows.iter().any(|(row, _)| *row == seen[&batch.chunks[1].hash].0), "the same rows as elsewhere");
 }
 
 pub(crate) async fn readers_keep_their_version(index: Index) {

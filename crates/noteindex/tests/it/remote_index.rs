@@ -17,7 +17,7 @@ use toolyard_noteindex::{
     ChunkFilter, IndexError, IndexResult, NoteIndex, ProgramError, Start,
     memory::MemoryIndex,
     remote::{IDLE_STOP, Launch, RemoteIndex, Running},
-    search::{Detail, Library, Question, Weights, answer},
+    search::{Answer, Detail, Library, Question, Ranked, Weights, answer},
     serve::serve_as,
     wire::{Hello, OpenIndex},
 };
@@ -188,6 +188,37 @@ async fn a_question_is_answered_as_it_is_without_a_pipe() {
         let (there, here) = (answer(&far, &asked).await.unwrap(), answer(&near, &asked).await.unwrap());
         assert_eq!(there, here, "{asked:?}");
         assert!(!here.hits.is_empty());
+    }
+}
+
+/// Where vectors do not fit the memory, the index is asked for the nearest ones and rows find their files by runs.
+#[tokio::test]
+async fn a_question_is_answered_alike_whether_or_not_vectors_fit_the_memory() {
+    let index = MemoryIndex::new();
+    for (path, text) in [("b.md", "apple pie"), ("a.md", "apple apple tart"), ("c.md", "cherry")] {
+        complete(&index, path, text).await.unwrap();
+    }
+    let fits = library(&index).await;
+    let tight = Library::load(index.current().await.unwrap().unwrap(), None, 0).await.unwrap();
+    assert!(fits.vectors.is_some() && tight.vectors.is_none());
+    let rows: Vec<u64> = (0..6).collect();
+    assert_eq!(tight.files_of(&rows).await.unwrap(), fits.files_of(&rows).await.unwrap());
+    let allowed = Some(Arc::new(vec![false, true, true]));
+    for asked in [
+        question("apple", Some(X)),
+        question("unheard", Some(Y)),
+        question("banana", None),
+        Question { allowed, ..question("apple", Some(X)) },
+    ] {
+        let (with, without) = (answer(&fits, &asked).await.unwrap(), answer(&tight, &asked).await.unwrap());
+        let places =
+            |answer: &Answer| answer.hits.iter().map(|hit| (hit.fused.row, hit.fused.file)).collect::<Vec<_>>();
+        assert_eq!(places(&with), places(&without), "{asked:?}");
+        for (one, other) in with.hits.iter().zip(&without.hits) {
+            let like = |hit: &Ranked| hit.fused.likeness.unwrap_or(-1.0);
+            assert!((like(one) - like(other)).abs() < 0.02, "{one:?} {other:?}");
+            assert_eq!(one.chunk, other.chunk);
+        }
     }
 }
 

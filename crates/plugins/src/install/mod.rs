@@ -12,6 +12,7 @@
 //! any step fails.
 
 mod archive;
+mod clawhub;
 mod dependencies;
 mod files;
 mod names;
@@ -19,10 +20,11 @@ mod source;
 mod tools;
 
 pub(crate) use names::is_invisible;
-pub use source::Source;
+pub use source::{SCHEMES, Source};
 pub(crate) use tools::Fetcher;
 
 use crate::manifest::Manifest;
+use clawhub::Place;
 use files::Budget;
 use std::path::{Path, PathBuf};
 use toolyard_protocol::{ErrorCode, Failure};
@@ -66,6 +68,14 @@ pub(crate) async fn fetch(source: &Source, stage: &Path, fetcher: &Fetcher) -> R
             let file = fetcher.pack(name, &scratch).await?;
             unpack_into(&file, &scratch, &package).await?;
         }
+        Source::Clawhub(spec) => match clawhub::locate(fetcher.clawhub.as_deref(), spec)? {
+            Place::Folder(folder) => copy_into(&folder, &package).await?,
+            Place::Tarball(file) => unpack_into(&file, &scratch, &package).await?,
+            Place::Address(address) => {
+                let file = fetcher.pack(&address, &scratch).await?;
+                unpack_into(&file, &scratch, &package).await?;
+            }
+        },
         Source::Git(url) => {
             let clone = fetcher.clone_repository(url, &scratch).await?;
             copy_into(&clone, &package).await?;

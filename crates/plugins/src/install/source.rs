@@ -19,18 +19,30 @@ pub enum Source {
     Npm(String),
     /// A repository.
     Git(String),
+    /// A package of ClawHub, OpenClaw's registry, with a version if wanted.
+    Clawhub(String),
 }
+
+/// Beginnings of sources that are no paths.
+pub const SCHEMES: [&str; 3] = ["npm:", "git:", "clawhub:"];
 
 impl Source {
     /// Reads what was typed.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let bad = |why: String| {
-            Failure::new(ErrorCode::UsageError, why).suggest("Give a folder, a tarball, npm:NAME or git:URL.")
+            Failure::new(ErrorCode::UsageError, why)
+                .suggest("Give a folder, a tarball, npm:NAME, git:URL or clawhub:NAME.")
         };
         if let Some(name) = text.strip_prefix("npm:") {
             return match is_npm_spec(name) {
                 true => Ok(Self::Npm(name.to_owned())),
                 false => Err(bad(format!("{name:?} is not NAME, NAME@VERSION or @SCOPE/NAME of a package on npm"))),
+            };
+        }
+        if let Some(name) = text.strip_prefix("clawhub:") {
+            return match is_npm_spec(name) {
+                true => Ok(Self::Clawhub(name.to_owned())),
+                false => Err(bad(format!("{name:?} is not NAME, NAME@VERSION or @SCOPE/NAME of a package on ClawHub"))),
             };
         }
         if let Some(url) = text.strip_prefix("git:") {
@@ -59,6 +71,7 @@ impl std::fmt::Display for Source {
             Self::Folder(path) | Self::Tarball(path) => write!(f, "{}", path.display()),
             Self::Npm(name) => write!(f, "npm:{name}"),
             Self::Git(url) => write!(f, "git:{url}"),
+            Self::Clawhub(name) => write!(f, "clawhub:{name}"),
         }
     }
 }
@@ -75,9 +88,14 @@ pub(super) fn git_scheme(url: &str) -> Option<&'static str> {
 
 /// Whether npm can take this for nothing but a package of its registry: `owner/name` would be a repository, `x.tgz` a file.
 fn is_npm_spec(spec: &str) -> bool {
-    let at = spec.get(1..).and_then(|rest| rest.find('@')).map(|at| at + 1);
-    let (name, version) = at.map_or((spec, None), |at| (&spec[..at], Some(&spec[at + 1..])));
+    let (name, version) = name_and_version(spec);
     is_npm_name(name) && version.is_none_or(is_version_or_tag)
+}
+
+/// `NAME@VERSION` in its two parts. The `@` of a scope is no beginning of a version.
+pub(super) fn name_and_version(spec: &str) -> (&str, Option<&str>) {
+    let at = spec.get(1..).and_then(|rest| rest.find('@')).map(|at| at + 1);
+    at.map_or((spec, None), |at| (&spec[..at], Some(&spec[at + 1..])))
 }
 
 /// Whether this is a package's name: `name` or `@scope/name`.
@@ -119,7 +137,13 @@ mod tests {
         for good in ["git:https://example.org/x", "git:file:///srv/x", "git:/srv/x", "git:http://e.org/x"] {
             assert_eq!(Source::parse(good).unwrap().to_string(), good);
         }
+        for good in ["clawhub:obsidian-rag", "clawhub:@a/b@1.2.0"] {
+            assert_eq!(Source::parse(good).unwrap().to_string(), good);
+        }
         for bad in [
+            "clawhub:",
+            "clawhub:../x",
+            "clawhub:x@../y",
             "npm:",
             "npm:--global",
             "npm:a b",

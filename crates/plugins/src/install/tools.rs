@@ -7,7 +7,10 @@ use super::{
     source::git_scheme,
     unavailable,
 };
-use crate::walled::{find, prefix};
+use crate::{
+    settings::PluginsConfig,
+    walled::{find, prefix},
+};
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -60,12 +63,18 @@ const NO_OWNER: &str = "delete process.getuid;\n";
 
 /// Fetches packages.
 pub(crate) struct Fetcher {
-    pub(crate) launcher: ConfinedLauncher,
+    launcher: ConfinedLauncher,
     /// The registry to ask instead of npm's own.
-    pub(crate) npm_registry: Option<String>,
+    npm_registry: Option<String>,
+    /// ClawHub's address, or the folder that mirrors it.
+    pub(super) clawhub: Option<String>,
 }
 
 impl Fetcher {
+    pub(crate) fn new(launcher: ConfinedLauncher, config: &PluginsConfig) -> Self {
+        Self { launcher, npm_registry: config.npm_registry.clone(), clawhub: config.clawhub.clone() }
+    }
+
     /// Clones a repository. Gives its folder, with the repository's own files in `.git`.
     pub(super) async fn clone_repository(&self, url: &str, scratch: &Path) -> Result<PathBuf, Failure> {
         let scheme = git_scheme(url).ok_or_else(|| refused(format!("{url:?} is no address of a repository")))?;
@@ -78,7 +87,8 @@ impl Fetcher {
         Ok(target)
     }
 
-    /// Downloads a package's tarball from the registry, which gives its hash as well; npm compares them.
+    /// Downloads a package's tarball from the registry, which gives its hash as well; npm compares them. The tarball of an
+    /// address is taken as it is.
     pub(super) async fn pack(&self, name: &str, scratch: &Path) -> Result<PathBuf, Failure> {
         let folder = scratch.join("packed");
         std::fs::create_dir(&folder).map_err(|e| unavailable("npm", e))?;

@@ -4,15 +4,13 @@ use super::{
     rules::{self, COMPILED},
     salience,
 };
-use crate::{
-    index::Category,
-    text::{
-        sentences::{clip, collapse, sentences},
-        temporal::{self, DaySpan},
-        terms,
-    },
-};
+use crate::index::Category;
 use serde::{Deserialize, Serialize};
+use toolyard_text::{
+    dates::{self, DaySpan},
+    sentences::{clip, collapse, sentences},
+    terms::{self, MEMORIES, Side},
+};
 
 /// Memories taken from one set of messages at most.
 const MAX_MEMORIES: usize = 200;
@@ -123,7 +121,7 @@ impl Memory {
                 false => format!("about {} to {}", days.first(), days.last()),
             });
         }
-        match (&self.speaker, self.said_ms.map(temporal::date_of_ms)) {
+        match (&self.speaker, self.said_ms.map(dates::date_of_ms)) {
             (Some(who), Some(day)) => notes.push(format!("said by {who} on {day}")),
             (Some(who), None) => notes.push(format!("said by {who}")),
             (None, Some(day)) => notes.push(format!("said on {day}")),
@@ -320,7 +318,7 @@ fn until_clause(object: &str) -> &str {
 /// Objects that say nothing without what was said before.
 fn is_empty_talk(object: &str) -> bool {
     let mut telling = false;
-    terms::terms(object, |_, word| {
+    MEMORIES.terms(object, Side::Question, |_, word| {
         telling |= !matches!(
             word,
             "one"
@@ -509,13 +507,13 @@ fn is_event(text: &str) -> bool {
 }
 
 fn days_of(text: &str, time_ms: Option<i64>) -> Option<DaySpan> {
-    temporal::spans(text, time_ms.map(temporal::date_of_ms)).first().copied()
+    dates::spans(text, time_ms.map(dates::date_of_ms)).first().copied()
 }
 
 fn fallback_category(text: &str) -> Category {
     if rules::states_preference(text) {
         Category::Preferences
-    } else if is_event(text) && temporal::tells_when(text) {
+    } else if is_event(text) && dates::tells_when(text) {
         Category::Events
     } else {
         Category::Entities
@@ -525,7 +523,7 @@ fn fallback_category(text: &str) -> Category {
 /// The first telling terms of a text, as a key.
 pub(super) fn key_terms(text: &str) -> String {
     let mut key: Vec<String> = Vec::new();
-    terms::terms(text, |_, word| {
+    MEMORIES.terms(text, Side::Question, |_, word| {
         if key.len() < KEY_TERMS && !key.iter().any(|known| known == word) {
             key.push(word.to_owned());
         }

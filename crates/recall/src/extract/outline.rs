@@ -3,7 +3,7 @@
 //! An overview begins with a heading and the abstract as its first paragraph, so that the abstract can be read from it.
 
 use super::{MAX_ABSTRACT_CHARS, MAX_OVERVIEW_CHARS, salience};
-use crate::text::sentences::{clip, collapse, sentences};
+use toolyard_text::sentences::{clip, collapse, sentences};
 
 /// Headings that an overview lists at most.
 const MAX_HEADINGS: usize = 40;

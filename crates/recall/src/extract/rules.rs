@@ -321,7 +321,7 @@ fn contains_any(sentence: &str, words: &[&str]) -> bool {
 /// Whether a text says what somebody likes or is used to.
 pub fn states_preference(text: &str) -> bool {
     let mut found = false;
-    crate::text::terms::words(text, |word| {
+    toolyard_text::terms::words(text, |word| {
         found |= matches!(
             word,
             "favorite"

@@ -1,7 +1,7 @@
 //! Which sentences of a text say most about it: those whose words the text has often, early ones first.
 
-use crate::text::terms;
 use std::collections::{HashMap, HashSet};
+use toolyard_text::terms::{MEMORIES, Side};
 
 /// Sentences shorter than this say too little by themselves.
 const MIN_CHARS: usize = 24;
@@ -46,7 +46,7 @@ pub(super) fn most_telling(sentences: &[&str], count: usize) -> Vec<usize> {
 /// The different terms of a text.
 pub(super) fn bag(text: &str) -> HashSet<String> {
     let mut bag = HashSet::new();
-    terms::terms(text, |term, _| {
+    MEMORIES.terms(text, Side::Question, |term, _| {
         if !bag.contains(term) {
             bag.insert(term.to_owned());
         }

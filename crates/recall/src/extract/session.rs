@@ -6,9 +6,9 @@ use super::{
     outline::Overview,
     salience,
 };
-use crate::text::{
+use toolyard_text::{
+    dates,
     sentences::{clip, collapse, sentences},
-    temporal,
 };
 
 /// Requests listed at most.
@@ -111,7 +111,7 @@ fn facts_of(messages: &[Message<'_>]) -> Vec<String> {
     let mut lines = vec![format!("- {} in all: {}", messages.len(), counts.join(", "))];
     let times = messages.iter().filter_map(|message| message.time_ms);
     if let (Some(first), Some(last)) = (times.clone().min(), times.max()) {
-        let (first, last) = (temporal::date_of_ms(first), temporal::date_of_ms(last));
+        let (first, last) = (dates::date_of_ms(first), dates::date_of_ms(last));
         lines.push(if first == last { format!("- on {first}") } else { format!("- from {first} to {last}") });
     }
     lines

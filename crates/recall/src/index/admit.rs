@@ -23,6 +23,11 @@ impl<'a> Admits<'a> {
         Self { filter, owners, scopes, named, group }
     }
 
+    /// Whether documents of an owner may be answered at all.
+    pub(super) fn admits_owner(&self, owner: u32) -> bool {
+        self.owners.as_ref().is_none_or(|list| list.get(owner as usize).copied().unwrap_or(false))
+    }
+
     pub(super) fn admits(&self, number: u32, key: &Key) -> bool {
         let listed = |list: &Option<Vec<bool>>, number: u32| {
             list.as_ref().is_none_or(|list| list.get(number as usize).copied().unwrap_or(false))

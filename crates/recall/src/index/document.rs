@@ -1,5 +1,6 @@
 //! What is indexed, and what may be asked about it.
 
+use super::persons::Role;
 use serde::{Deserialize, Serialize};
 
 /// What sort of thing a document is.
@@ -76,8 +77,10 @@ pub struct Document {
     pub text: String,
     /// Further text that counts less: captions, tags.
     pub also: String,
-    /// Who said it.
+    /// Who said it, by name.
     pub speaker: Option<String>,
+    /// Which part they have in the conversation, where it is one with an agent.
+    pub role: Option<Role>,
     /// When it was said or happened, in milliseconds since 1970.
     pub time_ms: Option<i64>,
     /// The conversation or file it is a part of; its neighbours there help to find it.
@@ -198,14 +201,17 @@ pub struct Parts {
     pub preference: f32,
     /// What was added for words in common.
     pub lexical_overlap: f32,
-    /// What was added because the question names who said it.
+    /// What was added or taken because of who said it: by whom the question is about (whom it names, or whoever asks in
+    /// the first person), of themselves or to somebody.
     pub speaker: f32,
     /// What was added because it is about a day the question names.
     pub day: f32,
     /// What was added because it is recent.
     pub recency: f32,
-    /// What was added because a turn says much, less what it lost because it only asks.
-    pub substance: f32,
+    /// What a turn's words, meaning and neighbours add, by the fitted weights; 0 for what is no turn.
+    pub turn: f32,
+    /// What was added because a turn says much or has a number that is asked for, less what it lost because it only asks.
+    pub shape: f32,
 }
 
 impl Parts {
@@ -218,7 +224,8 @@ impl Parts {
             + self.speaker
             + self.day
             + self.recency
-            + self.substance
+            + self.turn
+            + self.shape
     }
 }
 

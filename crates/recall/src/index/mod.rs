@@ -15,20 +15,26 @@
 
 mod admit;
 mod document;
+pub mod fitted;
 mod names;
+mod persons;
 mod rank;
+mod read;
 mod search;
+pub mod signs;
 
 pub use document::{Category, Document, Filter, Hit, Kind, LEAF, Parts, Question, RankingWeights};
+pub use persons::Role;
 pub use rank::RECENCY_HALF_LIFE_DAYS;
 
-use crate::text::{
-    temporal::{self, DaySpan},
-    terms,
-};
 use names::{NONE, Names};
+use persons::Persons;
 use std::collections::HashMap;
-use toolyard_embed::{StaticEmbedder, VectorTable};
+use toolyard_text::{
+    dates::{self, DaySpan},
+    embedding::{StaticEmbedder, VectorTable},
+    terms::{self, MEMORIES, Side},
+};
 
 /// Places that an index has at most, dead ones included: what 24 bits of a list entry can name.
 pub const MAX_DOCUMENTS: usize = 1 << 24;
@@ -79,6 +85,7 @@ struct Key {
 struct Place {
     id: Box<str>,
     speaker: u32,
+    role: Option<Role>,
     position: u64,
     /// By number of the term.
     terms: Box<[Entry]>,
@@ -98,6 +105,9 @@ struct Marks {
     prefers: bool,
     /// It asks more than it says.
     asks: bool,
+    /// It has a number.
+    has_number: bool,
+    persons: Persons,
 }
 
 /// Documents in memory that can be asked.
@@ -117,6 +127,8 @@ pub struct RecallIndex {
     speakers: Names,
     /// For each word of a speaker's name the speakers that have it.
     speaker_words: HashMap<Box<str>, Vec<u32>>,
+    /// By speaker: the owners among whose documents is something they said.
+    speaker_owners: Vec<Vec<u32>>,
     groups: Names,
     /// Positions and places of each group, in order.
     members: Vec<Vec<Member>>,
@@ -166,9 +178,12 @@ impl RecallIndex {
         }
         let embedder = StaticEmbedder::shared();
         self.vectors.push(embedder.embed(&meaning_of(document), None).as_ref());
-        let day = document.time_ms.map(temporal::date_of_ms);
+        let day = document.time_ms.map(dates::date_of_ms);
         let mut days: Vec<DaySpan> = day.map(|day| DaySpan::new(day, day)).into_iter().collect();
-        days.extend(temporal::spans(&document.text, day));
+        let told = dates::spans(&document.text, day);
+        // With a day to be relative to, every word about time names days.
+        let tells_when = if day.is_some() { !told.is_empty() } else { dates::tells_when(&document.text) };
+        days.extend(told);
         let group = document.group.as_deref().map_or(NONE, |group| self.groups.number(group));
         if group != NONE {
             self.members.resize_with(self.groups.len(), Vec::new);
@@ -176,9 +191,13 @@ impl RecallIndex {
             let at = members.partition_point(|(position, _)| *position <= document.position);
             members.insert(at, (document.position, number));
         }
-        let speaker = document.speaker.as_deref().map_or(NONE, |speaker| self.speaker_number(speaker));
+        let owner = self.owners.number(&document.owner);
+        let role = document.role.or_else(|| document.speaker.as_deref().and_then(Role::of_name));
+        // "user" is a role and no name: a question about users does not ask for what that speaker said.
+        let name = document.speaker.as_deref().filter(|name| Role::of_name(name).is_none());
+        let speaker = name.map_or(NONE, |name| self.speaker_number(name, owner));
         self.keys.push(Key {
-            owner: self.owners.number(&document.owner),
+            owner,
             scope: self.scopes.number(document.scope.trim_end_matches('/')),
             group,
             length,
@@ -191,11 +210,12 @@ impl RecallIndex {
         let place = Place {
             id: document.id.as_str().into(),
             speaker,
+            role,
             position: document.position,
             terms: entries.into_boxed_slice(),
             pairs: pairs.into_boxed_slice(),
             days: days.into_boxed_slice(),
-            marks: marks_of(&document.text),
+            marks: Marks { tells_when, ..marks_of(&document.text) },
         };
         self.by_id.insert(place.id.clone(), number);
         self.places.push(place);
@@ -268,7 +288,7 @@ impl RecallIndex {
         let mut length = 0u32;
         for (text, quarters) in [&document.title, &document.text, &document.also].into_iter().zip(QUARTERS) {
             let (names, lists, vectors) = (&mut self.terms, &mut self.lists, &mut self.term_vectors);
-            terms::terms(text, |term, word| {
+            MEMORIES.terms(text, Side::Document, |term, word| {
                 if counts.len() >= MAX_DOCUMENT_TERMS {
                     return;
                 }
@@ -295,7 +315,7 @@ impl RecallIndex {
         (entries, pairs, length as f32 / 4.0)
     }
 
-    fn speaker_number(&mut self, speaker: &str) -> u32 {
+    fn speaker_number(&mut self, speaker: &str, owner: u32) -> u32 {
         let mut folded = Vec::new();
         terms::words(speaker, |word| folded.push(word.to_owned()));
         let known = self.speakers.len();
@@ -304,6 +324,11 @@ impl RecallIndex {
             for word in folded {
                 self.speaker_words.entry(word.into_boxed_str()).or_default().push(number);
             }
+            self.speaker_owners.push(Vec::new());
+        }
+        let owners = &mut self.speaker_owners[number as usize];
+        if !owners.contains(&owner) {
+            owners.push(owner);
         }
         number
     }
@@ -343,13 +368,16 @@ fn meaning_of(document: &Document) -> String {
     text
 }
 
+/// All but whether it tells when, which is known from its days.
 fn marks_of(text: &str) -> Marks {
-    let asked = crate::text::sentences::sentences(text);
+    let asked = toolyard_text::sentences::sentences(text);
     let questions = asked.iter().filter(|sentence| sentence.ends_with(['?', '？'])).count();
     Marks {
-        tells_when: temporal::tells_when(text),
+        tells_when: false,
         prefers: crate::extract::states_preference(text),
         asks: questions * 2 > asked.len(),
+        has_number: text.bytes().any(|byte| byte.is_ascii_digit()),
+        persons: Persons::of(text),
     }
 }
 

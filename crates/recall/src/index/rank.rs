@@ -2,16 +2,24 @@
 
 use super::{
     Category, Kind, LEAF, Parts, Place, Question, RecallIndex,
+    document::RankingWeights,
+    fitted,
     names::NONE,
-    search::{Read, saturate},
+    read::Read,
+    search::saturate,
+    signs::{SIGNS, Sign, Signs},
 };
-use crate::text::temporal::{self, DaySpan};
 use std::collections::HashMap;
+use toolyard_text::dates::{self, DaySpan};
 
 /// After so many days half of what recency adds is left.
 pub const RECENCY_HALF_LIFE_DAYS: f32 = 30.0;
 /// Words nearer in meaning than this stand for each other, the more the nearer.
 const NEAR_WORD: f32 = 0.45;
+/// How near two words of no relation are on average,
+const CHANCE_MEAN: f32 = 0.07;
+/// and how far such likenesses spread.
+const CHANCE_SPREAD: f32 = 0.11;
 /// A day a question names fades over so many days on both sides.
 const DAY_FADES: f32 = 14.0;
 /// Texts longer than this many terms are not preferred for their length any further.
@@ -19,9 +27,7 @@ const LONG_TERMS: f32 = 60.0;
 /// Turns on each side that count as one text with a turn for its words.
 const WORD_REACH: usize = 2;
 
-/// How the signs of relevance are mixed. Fitted on labelled conversations, each time without the one it was then
-/// measured on; the ones that carried nothing were left out. For a document that is no turn of a conversation the first
-/// six make up the score, and add to 1.
+/// How the score of a document is mixed, which says how relevant it is by itself. They add to 1.
 mod mix {
     /// Words, in the window of five.
     pub(super) const WORDS: f32 = 0.37;
@@ -35,55 +41,14 @@ mod mix {
     pub(super) const MEANING_WEIGHTED: f32 = 0.115;
     /// Words that are neighbours in the question and here.
     pub(super) const PAIRS: f32 = 0.035;
-    /// The turn before asks for what the question asks.
-    pub(super) const ANSWERS: f32 = 0.125;
-    /// Words of the question in the turn before,
-    pub(super) const BEFORE: f32 = 0.07;
-    /// and in the turn after, where they answer this one.
-    pub(super) const AFTER: f32 = -0.075;
-    /// It asks more than it says.
-    pub(super) const ASKS: f32 = -0.04;
-    /// It says much.
-    pub(super) const LENGTH: f32 = 0.27;
-}
-
-/// Signs of one candidate. All but the three of meaning are 0 to 1.
-#[derive(Debug, Clone, Copy, Default)]
-struct Signs {
-    words: f32,
-    window: f32,
-    meaning: f32,
-    meaning_window: f32,
-    meaning_weighted: f32,
-    coverage: f32,
-    topic: f32,
-    pairs: f32,
-    answers: f32,
-    before: f32,
-    after: f32,
-}
-
-impl Signs {
-    fn relevance(&self) -> f32 {
-        let sum = mix::WORDS * self.window
-            + mix::MEANING * self.meaning
-            + mix::MEANING_WINDOW * self.meaning_window
-            + mix::TOPIC * self.topic
-            + mix::MEANING_WEIGHTED * self.meaning_weighted
-            + mix::PAIRS * self.pairs
-            + mix::ANSWERS * self.answers
-            + mix::BEFORE * self.before
-            + mix::AFTER * self.after;
-        sum.clamp(0.0, 1.0)
-    }
 }
 
 /// What is known of a candidate before its neighbours are looked at.
 struct Own {
     /// How often each wanted term stands in it.
     counts: Vec<f32>,
-    /// How near the nearest of its words is to each wanted term.
-    near: Vec<f32>,
+    /// The likeness of the nearest of its words to each wanted term.
+    like: Vec<f32>,
     meaning: f32,
     meaning_weighted: f32,
     words: f32,
@@ -96,8 +61,8 @@ pub(super) struct Seen<'a> {
     candidates: Vec<u32>,
     /// Of candidates, and of the neighbours of those that are turns.
     own: HashMap<u32, Own>,
-    /// How near any word of a conversation is to each wanted term.
-    topics: HashMap<u32, Vec<f32>>,
+    /// By conversation: how near any of its words is to each wanted term, and its best window.
+    sessions: HashMap<u32, (Vec<f32>, f32)>,
     rarity: f32,
 }
 
@@ -107,7 +72,7 @@ impl<'a> Seen<'a> {
             index,
             read,
             own: HashMap::with_capacity(candidates.len() * 2),
-            topics: HashMap::new(),
+            sessions: HashMap::new(),
             rarity: read.wanted.iter().map(|wanted| wanted.rarity).sum::<f32>().max(f32::EPSILON),
             candidates,
         };
@@ -122,6 +87,14 @@ impl<'a> Seen<'a> {
                 }
             }
         }
+        for at in 0..seen.candidates.len() {
+            let number = seen.candidates[at];
+            let group = index.keys[number as usize].group;
+            let best = seen.window(number, WORD_REACH);
+            if let Some((_, most)) = seen.sessions.get_mut(&group) {
+                *most = most.max(best);
+            }
+        }
         seen
     }
 
@@ -133,15 +106,15 @@ impl<'a> Seen<'a> {
         let wanted = &self.read.wanted;
         let mut own = Own {
             counts: vec![0.0; wanted.len()],
-            near: vec![0.0; wanted.len()],
+            like: vec![0.0; wanted.len()],
             meaning: 0.0,
             meaning_weighted: 0.0,
             words: 0.0,
         };
         for entry in &place.terms {
             let (like, is_wanted) = likeness.of(entry.term);
-            for (near, like) in own.near.iter_mut().zip(like) {
-                *near = if *like > *near { *like } else { *near };
+            for (most, like) in own.like.iter_mut().zip(like) {
+                *most = if *like > *most { *like } else { *most };
             }
             if is_wanted {
                 for (wanted, count) in wanted.iter().zip(&mut own.counts) {
@@ -157,9 +130,9 @@ impl<'a> Seen<'a> {
             own.meaning_weighted = self.read.weighted.as_ref().map_or(0.0, |question| question.dot(&vector));
         }
         if key.kind == Kind::Turn && key.group != NONE {
-            let topic = self.topics.entry(key.group).or_insert_with(|| vec![0.0; wanted.len()]);
-            for (most, near) in topic.iter_mut().zip(&own.near) {
-                *most = most.max(*near);
+            let (topic, _) = self.sessions.entry(key.group).or_insert_with(|| (vec![0.0; wanted.len()], 0.0));
+            for (most, like) in topic.iter_mut().zip(&own.like) {
+                *most = most.max(*like);
             }
         }
         self.own.insert(number, own);
@@ -172,50 +145,110 @@ impl<'a> Seen<'a> {
         (worth.sum::<f32>() / self.rarity).min(1.0)
     }
 
-    fn covered(&self, near: &[f32]) -> f32 {
-        let sum: f32 = self.read.wanted.iter().zip(near).map(|(wanted, near)| wanted.rarity * near).sum();
+    /// The share of the wanted terms that stand in a text, or that near words stand for.
+    fn covered(&self, like: &[f32]) -> f32 {
+        let near = |like: f32| ((like - NEAR_WORD) / (1.0 - NEAR_WORD)).max(0.0);
+        let sum: f32 = self.read.wanted.iter().zip(like).map(|(wanted, like)| wanted.rarity * near(*like)).sum();
         (sum / self.rarity).min(1.0)
     }
 
-    fn signs(&self, number: u32) -> Signs {
-        let Some(own) = self.own.get(&number) else { return Signs::default() };
+    /// How near the nearest words are to the wanted terms, beyond what so many words are near by chance: the largest of
+    /// `n` likenesses grows with the root of the logarithm of `n`, so a long text has near words to everything.
+    fn max_sim(&self, number: u32) -> f32 {
+        let Some(own) = self.own.get(&number) else { return 0.0 };
+        let terms = self.index.places[number as usize].terms.len().max(1) as f32;
+        let chance = CHANCE_MEAN + CHANCE_SPREAD * (2.0 * terms.ln()).sqrt();
+        let beyond = |like: f32| (like - chance) / (1.0 - chance);
+        let sum: f32 = self.read.wanted.iter().zip(&own.like).map(|(w, like)| w.rarity * beyond(*like)).sum();
+        (sum / self.rarity).max(-1.0)
+    }
+
+    /// Signs of a document that is no turn of a conversation: its own words and meaning stand for those of a window.
+    fn alone(&self, number: u32) -> Signs {
+        let mut signs = Signs::default();
+        let Some(own) = self.own.get(&number) else { return signs };
         let (key, place) = (&self.index.keys[number as usize], &self.index.places[number as usize]);
-        let coverage = self.covered(&own.near);
-        let mut signs = Signs {
-            words: own.words,
-            window: own.words,
-            meaning: own.meaning,
-            meaning_window: own.meaning,
-            meaning_weighted: own.meaning_weighted,
-            coverage,
-            topic: coverage,
-            pairs: self.pairs(place),
-            ..Signs::default()
-        };
-        if key.kind != Kind::Turn || key.group == NONE {
-            return signs;
-        }
-        let (before, after) = self.index.neighbours(number, WORD_REACH);
-        let beside = |member: Option<&(u64, u32)>| member.and_then(|(_, member)| self.own.get(member));
+        let near = self.covered(&own.like);
+        signs[Sign::Words] = own.words;
+        signs[Sign::Window3] = own.words;
+        signs[Sign::Window5] = own.words;
+        signs[Sign::Meaning] = own.meaning;
+        signs[Sign::MeaningWindow] = own.meaning;
+        signs[Sign::MeaningWeighted] = own.meaning_weighted;
+        signs[Sign::Near] = near;
+        signs[Sign::Topic] = near;
+        signs[Sign::Pairs] = self.pairs(place);
+        signs[Sign::Overlap] = self.overlap(own);
+        signs[Sign::Day] = self.day(place);
+        signs[Sign::When] = self.event(key.category, place);
+        signs[Sign::Preference] = self.preference(key.category, place);
+        signs[Sign::SaidBy] = flag(self.read.about.is_said_by(place.speaker, place.role));
+        signs
+    }
+
+    /// Signs of a turn.
+    fn turn(&self, number: u32) -> Signs {
+        let mut signs = self.alone(number);
+        let Some(own) = self.own.get(&number) else { return signs };
+        let (key, place) = (&self.index.keys[number as usize], &self.index.places[number as usize]);
+        let (before, after) = self.index.neighbours(number, 1);
+        let beside = |member: Option<&(u64, u32)>| member.map(|(_, member)| *member);
         let (previous, next) = (beside(before.last()), beside(after.first()));
-        signs.topic = self.topics.get(&key.group).map_or(coverage, |near| self.covered(near));
-        signs.window = self.window(own, key.length, before.iter().chain(after));
-        let meanings = [Some(own), previous, next].into_iter().flatten().map(|own| own.meaning);
-        signs.meaning_window = meanings.clone().sum::<f32>() / meanings.count() as f32;
-        signs.before = previous.map_or(0.0, |own| own.words);
-        signs.after = next.map_or(0.0, |own| own.words);
-        if let (Some((_, member)), Some(previous)) = (before.last(), previous)
-            && self.index.places[*member as usize].marks.asks
+        let (left, right) = (previous.and_then(|n| self.own.get(&n)), next.and_then(|n| self.own.get(&n)));
+        signs[Sign::Window3] = self.window(number, 1);
+        signs[Sign::Window5] = self.window(number, WORD_REACH);
+        if let Some((topic, best)) = self.sessions.get(&key.group) {
+            signs[Sign::Topic] = self.covered(topic);
+            signs[Sign::SessionBest] = *best;
+            signs[Sign::SessionGap] = best - signs[Sign::Window5];
+        }
+        let meanings = [Some(own), left, right].into_iter().flatten().map(|own| own.meaning);
+        signs[Sign::MeaningWindow] = meanings.clone().sum::<f32>() / meanings.count() as f32;
+        signs[Sign::Before] = left.map_or(0.0, |own| own.words);
+        signs[Sign::After] = right.map_or(0.0, |own| own.words);
+        signs[Sign::MaxSim] = self.max_sim(number);
+        signs[Sign::MaxSimBeside] =
+            [previous, next].into_iter().flatten().map(|n| self.max_sim(n)).fold(-1.0, f32::max);
+        let heads = self.read.wanted.iter().zip(&own.like).filter(|(wanted, _)| wanted.is_head);
+        signs[Sign::Head] = heads.map(|(_, like)| *like).fold(0.0, f32::max);
+        if let (Some(previous), Some(left)) = (previous, left)
+            && self.index.places[previous as usize].marks.asks
         {
-            signs.answers = self.covered(&previous.near);
+            signs[Sign::Answers] = self.covered(&left.like);
+        }
+        signs[Sign::Asks] = flag(place.marks.asks);
+        signs[Sign::Length] = (key.length.min(LONG_TERMS) + 1.0).ln() / 4.0;
+        signs[Sign::Number] = flag(self.read.asks_number && place.marks.has_number);
+        signs[Sign::Capitals] = self.capitals(own);
+        self.speaker_signs(&mut signs, place, next);
+        if self.read.asks_list {
+            signs[Sign::ListSaidBy] = signs[Sign::SaidBy];
+            signs[Sign::ListWindow] = signs[Sign::Window5];
+            signs[Sign::ListTopic] = signs[Sign::Topic];
+            signs[Sign::ListLength] = signs[Sign::Length];
         }
         signs
     }
 
+    /// A person is known best from what they say of themselves; what others say to "you" is mostly about somebody else.
+    fn speaker_signs(&self, signs: &mut Signs, place: &Place, next: Option<u32>) {
+        let about = &self.read.about;
+        if !about.is_known() {
+            return;
+        }
+        let is_said_by = signs[Sign::SaidBy] > 0.0;
+        signs[Sign::SaidByFirst] = flag(is_said_by && place.marks.persons.first);
+        signs[Sign::ToldSecond] = flag(!is_said_by && place.marks.persons.second);
+        let next = next.map(|next| &self.index.places[next as usize]);
+        signs[Sign::NextSaidBy] = flag(next.is_some_and(|next| about.is_said_by(next.speaker, next.role)));
+    }
+
     /// Words of a turn and its neighbours, as one text of the average length of one.
-    fn window<'b>(&self, own: &Own, length: f32, others: impl Iterator<Item = &'b (u64, u32)>) -> f32 {
-        let (mut counts, mut length, mut texts) = (own.counts.clone(), length, 1.0f32);
-        for (_, member) in others {
+    fn window(&self, number: u32, reach: usize) -> f32 {
+        let Some(own) = self.own.get(&number) else { return 0.0 };
+        let (before, after) = self.index.neighbours(number, reach);
+        let (mut counts, mut length, mut texts) = (own.counts.clone(), self.index.keys[number as usize].length, 1.0f32);
+        for (_, member) in before.iter().chain(after) {
             let Some(theirs) = self.own.get(member) else { continue };
             for (sum, count) in counts.iter_mut().zip(&theirs.counts) {
                 *sum += count;
@@ -233,46 +266,67 @@ impl<'a> Seen<'a> {
         if pairs.is_empty() { 0.0 } else { found as f32 / pairs.len() as f32 }
     }
 
+    /// The share of the names in the question that stand in a text.
+    fn capitals(&self, own: &Own) -> f32 {
+        let names = self.read.wanted.iter().zip(&own.counts).filter(|(wanted, _)| wanted.is_capital);
+        let (mut all, mut standing) = (0.0, 0.0);
+        for (wanted, count) in names {
+            all += wanted.rarity;
+            standing += if *count > 0.0 { wanted.rarity } else { 0.0 };
+        }
+        if all > 0.0 { standing / all } else { 0.0 }
+    }
+
+    /// The signs of every candidate that is a turn of a conversation, for fitting.
+    pub(super) fn turns(&self, now_ms: Option<i64>) -> impl Iterator<Item = (u32, Signs)> {
+        let now = now_ms.map(dates::day_of_ms);
+        self.candidates.iter().filter(|number| self.is_turn(**number)).map(move |number| {
+            let mut signs = self.turn(*number);
+            signs[Sign::Recency] = recency(self.index.keys[*number as usize].time_ms, now);
+            (*number, signs)
+        })
+    }
+
+    fn is_turn(&self, number: u32) -> bool {
+        let key = &self.index.keys[number as usize];
+        key.kind == Kind::Turn && key.group != NONE
+    }
+
     /// Score, rank and parts of every candidate.
     pub(super) fn weigh(&self, question: &Question<'_>) -> impl Iterator<Item = (f32, f32, u32, Parts)> {
         let weights = question.weights.clone();
-        let now = question.now_ms.map(temporal::day_of_ms);
+        let now = question.now_ms.map(dates::day_of_ms);
         self.candidates.iter().map(move |number| {
-            let (key, place) = (&self.index.keys[*number as usize], &self.index.places[*number as usize]);
-            let signs = self.signs(*number);
-            let score = signs.relevance();
-            let parts = Parts {
-                words: signs.words,
-                window: signs.window,
-                meaning: signs.meaning_weighted,
-                coverage: signs.coverage,
-                leaf: if key.level == LEAF { weights.leaf } else { 0.0 },
-                event: weights.event * self.event(key.category, place),
-                preference: weights.preference * self.preference(key.category, place),
-                lexical_overlap: weights.lexical_overlap_max * self.overlap(*number),
-                speaker: if self.read.speakers.contains(&place.speaker) { weights.speaker } else { 0.0 },
-                day: weights.day * self.day(place),
-                recency: weights.recency * recency(key.time_ms, now),
-                substance: if key.kind == Kind::Turn { substance(key.length, place.marks.asks) } else { 0.0 },
+            let key = &self.index.keys[*number as usize];
+            let is_turn = self.is_turn(*number);
+            let mut signs = if is_turn { self.turn(*number) } else { self.alone(*number) };
+            signs[Sign::Recency] = recency(key.time_ms, now);
+            let score = relevance(&signs);
+            let mut parts = Parts::of(&signs, &weights);
+            parts.leaf = if key.level == LEAF { weights.leaf } else { 0.0 };
+            let rank = if is_turn {
+                parts.take_fitted(&signs, &weights);
+                parts.added()
+            } else {
+                score * weights.base_score + parts.added()
             };
-            (score, score * weights.base_score + parts.added(), *number, parts)
+            (score, rank, *number, parts)
         })
     }
 
     fn event(&self, category: Option<Category>, place: &Place) -> f32 {
         let time = &self.read.time;
         let is_event = category == Some(Category::Events);
-        if (time.temporal && is_event) || (time.asks_when && place.marks.tells_when) { 1.0 } else { 0.0 }
+        flag((time.temporal && is_event) || (time.asks_when && place.marks.tells_when))
     }
 
     fn preference(&self, category: Option<Category>, place: &Place) -> f32 {
         let prefers = category == Some(Category::Preferences) || place.marks.prefers;
-        if self.read.preference && prefers { 1.0 } else { 0.0 }
+        flag(self.read.preference && prefers)
     }
 
     /// The share of the question's terms that stand in it word for word; four are enough for all of it.
-    fn overlap(&self, number: u32) -> f32 {
-        let Some(own) = self.own.get(&number) else { return 0.0 };
+    fn overlap(&self, own: &Own) -> f32 {
         let considered = self.read.wanted.len().clamp(1, 4) as f32;
         let standing = own.counts.iter().filter(|count| **count > 0.0).count() as f32;
         (standing / considered).min(1.0)
@@ -285,49 +339,66 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// What a turn is worth by its looks: one that says much before a greeting, one that says before one that asks.
-fn substance(length: f32, asks: bool) -> f32 {
-    let said = mix::LENGTH * (length.min(LONG_TERMS) + 1.0).ln() / 4.0;
-    said + if asks { mix::ASKS } else { 0.0 }
+fn relevance(signs: &Signs) -> f32 {
+    let sum = mix::WORDS * signs[Sign::Window5]
+        + mix::MEANING * signs[Sign::Meaning]
+        + mix::MEANING_WINDOW * signs[Sign::MeaningWindow]
+        + mix::TOPIC * signs[Sign::Topic]
+        + mix::MEANING_WEIGHTED * signs[Sign::MeaningWeighted]
+        + mix::PAIRS * signs[Sign::Pairs];
+    sum.clamp(0.0, 1.0)
+}
+
+impl Parts {
+    /// What the configured weights add.
+    fn of(signs: &Signs, weights: &RankingWeights) -> Self {
+        Self {
+            words: signs[Sign::Words],
+            window: signs[Sign::Window5],
+            meaning: signs[Sign::MeaningWeighted],
+            coverage: signs[Sign::Near],
+            event: weights.event * signs[Sign::When],
+            preference: weights.preference * signs[Sign::Preference],
+            lexical_overlap: weights.lexical_overlap_max * signs[Sign::Overlap],
+            speaker: weights.speaker * signs[Sign::SaidBy],
+            day: weights.day * signs[Sign::Day],
+            recency: weights.recency * signs[Sign::Recency],
+            ..Self::default()
+        }
+    }
+
+    /// What the fitted weights add for a turn, in the place of the configured ones. A configured weight that is not the
+    /// usual one scales its group of signs.
+    fn take_fitted(&mut self, signs: &Signs, weights: &RankingWeights) {
+        let usual = RankingWeights::default();
+        let mut groups = [0.0f32; SIGNS];
+        for (sum, (sign, weight)) in groups.iter_mut().zip(signs.0.iter().zip(fitted::BY_SIGN)) {
+            *sum = sign * weight;
+        }
+        let of = |signs: &[Sign]| signs.iter().map(|sign| groups[*sign as usize]).sum::<f32>();
+        let share = |own: f32, usual: f32| if usual > 0.0 { own / usual } else { 1.0 };
+        let speaker = of(&[Sign::SaidBy, Sign::SaidByFirst, Sign::ToldSecond, Sign::NextSaidBy, Sign::ListSaidBy]);
+        self.event = share(weights.event, usual.event) * of(&[Sign::When]);
+        self.preference = share(weights.preference, usual.preference) * of(&[Sign::Preference]);
+        self.lexical_overlap = share(weights.lexical_overlap_max, usual.lexical_overlap_max) * of(&[Sign::Overlap]);
+        self.speaker = share(weights.speaker, usual.speaker) * speaker;
+        self.day = share(weights.day, usual.day) * of(&[Sign::Day]);
+        self.recency = share(weights.recency, usual.recency) * of(&[Sign::Recency]);
+        self.shape = of(&[Sign::Asks, Sign::Length, Sign::ListLength, Sign::Number]);
+        let named = of(&[Sign::When, Sign::Preference, Sign::Overlap, Sign::Day, Sign::Recency]);
+        let all: f32 = groups.iter().sum();
+        self.turn = weights.base_score * (all - named - speaker - self.shape);
+    }
+}
+
+fn flag(holds: bool) -> f32 {
+    if holds { 1.0 } else { 0.0 }
 }
 
 fn recency(time_ms: Option<i64>, now: Option<i32>) -> f32 {
     let (Some(time), Some(now)) = (time_ms, now) else { return 0.0 };
-    let age = now.saturating_sub(temporal::day_of_ms(time)).max(0) as f32;
+    let age = now.saturating_sub(dates::day_of_ms(time)).max(0) as f32;
     (-age / RECENCY_HALF_LIFE_DAYS).exp2()
-}
-
-/// Whether a question is about what somebody likes or is used to.
-pub(super) fn asks_preference(question: &str) -> bool {
-    const WORDS: [&str; 24] = [
-        "dislike",
-        "dislikes",
-        "enjoy",
-        "enjoys",
-        "favorite",
-        "favorites",
-        "favourite",
-        "favourites",
-        "habit",
-        "habits",
-        "hate",
-        "hates",
-        "hobbies",
-        "hobby",
-        "interest",
-        "interests",
-        "like",
-        "likes",
-        "love",
-        "loves",
-        "prefer",
-        "preference",
-        "preferred",
-        "prefers",
-    ];
-    let mut found = false;
-    crate::text::terms::words(question, |word| found |= WORDS.contains(&word));
-    found || ["偏好", "喜欢", "喜歡", "习惯", "讨厌", "好き"].iter().any(|word| question.contains(word))
 }
 
 /// How near the terms met so far are to each wanted term. A long text has hundreds of terms and there are hundreds of
@@ -371,7 +442,7 @@ impl<'a> Likeness<'a> {
                     is_wanted = true;
                     1.0
                 }
-                (Some(wanted), Some(vector)) => ((wanted.dot(vector) - NEAR_WORD) / (1.0 - NEAR_WORD)).max(0.0),
+                (Some(wanted), Some(vector)) => wanted.dot(vector).max(0.0),
                 _ => 0.0,
             };
             self.rows.push(like);

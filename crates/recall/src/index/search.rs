@@ -3,16 +3,7 @@
 //! Candidates are the best by words and the best by meaning, with their neighbours in a conversation: an answer often
 //! shares nothing with the question but stands beside what does. Only candidates are weighed in full.
 
-use super::{
-    Hit, Kind, Parts, Question, RecallIndex,
-    admit::Admits,
-    rank::{self, Seen},
-};
-use crate::text::{
-    temporal::{self, TimeIntent},
-    terms,
-};
-use toolyard_embed::{DIMENSIONS, Quantised, StaticEmbedder};
+use super::{Hit, Kind, Parts, Question, RecallIndex, admit::Admits, rank::Seen, read::Read, signs::Signs};
 
 /// Candidates by words.
 const BY_WORDS: usize = 320;
@@ -20,38 +11,10 @@ const BY_WORDS: usize = 320;
 const BY_MEANING: usize = 128;
 /// Neighbours on each side that become candidates too.
 const NEIGHBOURS: usize = 2;
-/// Terms of a question at most.
-const MAX_QUESTION_TERMS: usize = 48;
 /// How soon more of the same word stops counting.
 const K1: f32 = 1.2;
 /// How much long texts are marked down.
 const B: f32 = 0.5;
-
-/// One term of a question.
-pub(super) struct Wanted {
-    /// Its number, if the index has it.
-    pub(super) term: Option<u32>,
-    /// How rare it is.
-    pub(super) rarity: f32,
-    /// For words near in meaning.
-    pub(super) vector: Option<Quantised>,
-}
-
-/// A question, taken apart.
-pub(super) struct Read {
-    pub(super) wanted: Vec<Wanted>,
-    /// What it means, every word alike,
-    pub(super) vector: Option<Quantised>,
-    /// and rare words more.
-    pub(super) weighted: Option<Quantised>,
-    /// Terms that stand side by side in it.
-    pub(super) pairs: Vec<u32>,
-    pub(super) time: TimeIntent,
-    pub(super) preference: bool,
-    /// Speakers it names.
-    pub(super) speakers: Vec<u32>,
-    pub(super) average_length: f32,
-}
 
 impl RecallIndex {
     /// The best answers, best first.
@@ -59,8 +22,8 @@ impl RecallIndex {
         if self.is_empty() || question.limit == 0 {
             return Vec::new();
         }
-        let read = self.read(question);
         let admits = Admits::new(self, &question.filter);
+        let read = self.read(question, &admits);
         let candidates = self.candidates(&read, &admits);
         let seen = Seen::new(self, &read, candidates);
         let mut hits: Vec<(f32, f32, u32, Parts)> =
@@ -68,6 +31,14 @@ impl RecallIndex {
         hits.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.2.cmp(&b.2)));
         hits.truncate(question.limit);
         hits.into_iter().map(|(score, rank, number, parts)| self.hit(number, score, rank, parts)).collect()
+    }
+
+    /// The turns that a question would be answered from, each with its signs: what the weights are fitted on.
+    pub fn signs(&self, question: &Question<'_>) -> Vec<(&str, Signs)> {
+        let admits = Admits::new(self, &question.filter);
+        let read = self.read(question, &admits);
+        let seen = Seen::new(self, &read, self.candidates(&read, &admits));
+        seen.turns(question.now_ms).map(|(number, signs)| (&*self.places[number as usize].id, signs)).collect()
     }
 
     fn hit(&self, number: u32, score: f32, rank: f32, parts: Parts) -> Hit {
@@ -82,58 +53,6 @@ impl RecallIndex {
             time_ms: key.time_ms,
             parts,
         }
-    }
-
-    /// Takes a question apart.
-    fn read(&self, question: &Question<'_>) -> Read {
-        let embedder = StaticEmbedder::shared();
-        let mut wanted: Vec<(String, Wanted)> = Vec::new();
-        let mut order: Vec<u32> = Vec::new();
-        let mut rest = String::new();
-        let living = self.len() as f32;
-        terms::terms(question.text, |term, word| {
-            let number = self.terms.find(term);
-            order.extend(number);
-            // Who is asked about is a sign of its own; among the words it would find whoever talks to them.
-            if self.speaker_words.contains_key(word) {
-                return;
-            }
-            rest.push_str(word);
-            rest.push(' ');
-            if wanted.len() >= MAX_QUESTION_TERMS || wanted.iter().any(|(known, _)| known == term) {
-                return;
-            }
-            let having = number.map_or(0.0, |number| self.lists[number as usize].living as f32);
-            let rarity = ((living - having + 0.5) / (having + 0.5)).ln_1p();
-            let vector = embedder.embed(word, None).map(|vector| Quantised::new(&vector));
-            wanted.push((term.to_owned(), Wanted { term: number, rarity, vector }));
-        });
-        let wanted: Vec<Wanted> = wanted.into_iter().map(|(_, wanted)| wanted).collect();
-        let plain = embedder.embed(if rest.is_empty() { question.text } else { &rest }, None);
-        let vector = plain.map(|vector| Quantised::new(&vector));
-        Read {
-            weighted: weighted(&wanted).or_else(|| vector.clone()),
-            vector,
-            wanted,
-            pairs: order.windows(2).map(|two| super::pair(two[0], two[1])).collect(),
-            time: temporal::intent(question.text, question.now_ms.map(temporal::date_of_ms)),
-            preference: rank::asks_preference(question.text),
-            speakers: self.named_speakers(question.text),
-            average_length: (self.total_length / f64::from(self.len().max(1) as u32)).max(1.0) as f32,
-        }
-    }
-
-    fn named_speakers(&self, question: &str) -> Vec<u32> {
-        let mut speakers: Vec<u32> = Vec::new();
-        terms::words(question, |word| {
-            let word = word.strip_suffix("'s").unwrap_or(word);
-            for number in self.speaker_words.get(word).into_iter().flatten() {
-                if !speakers.contains(number) {
-                    speakers.push(*number);
-                }
-            }
-        });
-        speakers
     }
 
     /// Numbers of candidates, in order.
@@ -182,16 +101,4 @@ impl RecallIndex {
 /// average length.
 pub(super) fn saturate(count: f32, length: f32, average: f32) -> f32 {
     count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length / average))
-}
-
-/// The vector of a question in which rare words count more.
-fn weighted(wanted: &[Wanted]) -> Option<Quantised> {
-    let mut sum = [0.0f32; DIMENSIONS];
-    for (rarity, vector) in wanted.iter().filter_map(|one| Some((one.rarity, one.vector.as_ref()?))) {
-        for (total, value) in sum.iter_mut().zip(vector.values()) {
-            *total += rarity * vector.scale() * f32::from(*value);
-        }
-    }
-    let norm = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
-    norm.is_normal().then(|| Quantised::new(&sum.map(|x| x / norm)))
 }

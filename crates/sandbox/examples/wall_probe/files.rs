@@ -175,6 +175,22 @@ fn writing() -> Vec<Attempt> {
         attempt("write-what-is-only-readable", || {
             fs::OpenOptions::new().append(true).open(readable("file")).is_ok_and(|mut f| f.write_all(b"x").is_ok())
         }),
+        attempt("write-through-hard-link-of-readable", || {
+            let link = writable("hard-link-of-readable");
+            fs::hard_link(readable("file"), &link).is_ok()
+                && fs::OpenOptions::new().append(true).open(&link).is_ok_and(|mut f| f.write_all(b"x").is_ok())
+                && fs::remove_file(link).is_ok()
+        }),
+        attempt("move-readable-to-writable", || {
+            fs::rename(readable("file"), writable("moved")).is_ok()
+                && fs::rename(writable("moved"), readable("file")).is_ok()
+        }),
+        attempt("write-through-path-descriptor", || {
+            let path = c(&outside("append"));
+            let fd = call(libc::SYS_openat, &[CWD, address(&path), libc::O_PATH as usize]);
+            let opened = fs::OpenOptions::new().append(true).open(format!("/proc/self/fd/{fd}"));
+            fd >= 0 && opened.is_ok_and(|mut f| f.write_all(b"x").is_ok())
+        }),
         attempt("write-temporary-folder", || {
             fs::write("/tmp/toolyard-probe", "x").is_ok() && fs::remove_file("/tmp/toolyard-probe").is_ok()
         }),

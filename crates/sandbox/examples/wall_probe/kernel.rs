@@ -116,6 +116,29 @@ fn memory_and_messages() -> Vec<Attempt> {
                 && std::process::Command::new(format!("/proc/self/fd/{fd}")).status().is_ok_and(|ended| ended.success())
         }),
         attempt("secret-memory", || works(libc::SYS_memfd_secret, &[0])),
+        attempt("clone3-thread", || {
+            let mut args = [0u64; 11];
+            args[4] = libc::SIGCHLD as u64;
+            let pid = call(libc::SYS_clone3, &[args.as_ptr() as usize, 88]);
+            if pid == 0 {
+                // SAFETY: ends the new process.
+                unsafe { libc::_exit(0) }
+            }
+            pid > 0
+        }),
+        attempt("attributes-by-folder", || {
+            const SET_ATTRIBUTE_AT: i64 = 463;
+            let (path, name, value) = (c(&outside("victim")), c"user.probe", b"x");
+            let about = [value.as_ptr() as u64, 1u64];
+            let to = path.as_ptr() as usize;
+            works(SET_ATTRIBUTE_AT, &[CWD, to, 0, name.as_ptr() as usize, about.as_ptr() as usize, 16])
+        }),
+        attempt("filter-of-its-own", || {
+            const LISTENER: usize = 8;
+            let mut step = libc::sock_filter { code: 6, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
+            let filter = libc::sock_fprog { len: 1, filter: &raw mut step };
+            works(libc::SYS_seccomp, &[1, LISTENER, &raw const filter as usize])
+        }),
         attempt("user-faults", || works(libc::SYS_userfaultfd, &[1])),
         attempt("submission-ring", || {
             let parameters = [0u64; 15];

@@ -145,6 +145,17 @@ fn others() -> Vec<Attempt> {
             let fd = pidfd();
             fd >= 0 && works(libc::SYS_pidfd_getfd, &[fd as usize, 0, 0])
         }),
+        attempt("signal-by-descriptor-owner", || {
+            let mut ends = [0i32; 2];
+            works(libc::SYS_pipe2, &[ends.as_mut_ptr() as usize, 0])
+                && works(libc::SYS_fcntl, &[ends[0] as usize, libc::F_SETOWN as usize, victim() as usize])
+        }),
+        attempt("signal-by-descriptor-owner-ex", || {
+            const SET_OWNER: usize = 15;
+            let (mut ends, owner) = ([0i32; 2], [1i32, victim()]);
+            works(libc::SYS_pipe2, &[ends.as_mut_ptr() as usize, 0])
+                && works(libc::SYS_fcntl, &[ends[0] as usize, SET_OWNER, owner.as_ptr() as usize])
+        }),
         attempt("trace", || {
             let traced = works(libc::SYS_ptrace, &[libc::PTRACE_SEIZE as usize, victim() as usize, 0, 0]);
             call(libc::SYS_ptrace, &[libc::PTRACE_DETACH as usize, victim() as usize, 0, 0]);
@@ -236,6 +247,24 @@ fn shares() -> Vec<Attempt> {
         alone("2-gigabytes-shared", || take(MUCH_MEMORY, libc::MAP_SHARED, false)),
         alone("2-gigabytes-unmapped", || take(MUCH_MEMORY, libc::MAP_SHARED, true)),
         alone("2-gigabytes-in-children", memory_in_children),
+        alone("1-gigabyte-without-first-thread", || {
+            std::thread::spawn(|| {
+                // The first thread has ended by then.
+                std::thread::sleep(std::time::Duration::from_millis(300));
+                let took = take(MUCH_MEMORY / 2, libc::MAP_PRIVATE, false);
+                // SAFETY: ends the whole process.
+                unsafe { libc::_exit(if took { i32::from(crate::OUT) } else { 0 }) }
+            });
+            call(libc::SYS_exit, &[0]);
+            false
+        }),
+        attempt("5000-timers", || {
+            (0..5_000).all(|_| {
+                let mut timer = 0i32;
+                works(libc::SYS_timer_create, &[libc::CLOCK_MONOTONIC as usize, 0, &raw mut timer as usize])
+            })
+        }),
+        attempt("watcher", || works(libc::SYS_inotify_init1, &[0])),
         alone("5000-socket-pairs", socket_pairs),
         alone("4000-descriptors", || {
             let files: Vec<_> = (0..MANY_DESCRIPTORS).map_while(|_| fs::File::open("/dev/null").ok()).collect();

@@ -72,6 +72,17 @@ pub(crate) fn attempts() -> Vec<Attempt> {
             std::os::unix::net::SocketAddr::from_abstract_name(name)
                 .is_ok_and(|to| UnixStream::connect_addr(&to).is_ok())
         }),
+        attempt("unix-connect-through-descriptor", || {
+            let path = crate::c(&outside("toolyard.sock"));
+            let cwd = libc::AT_FDCWD as usize;
+            let fd = call(libc::SYS_openat, &[cwd, path.as_ptr() as usize, libc::O_PATH as usize]);
+            fd >= 0 && UnixStream::connect(format!("/proc/self/fd/{fd}")).is_ok()
+        }),
+        attempt("bluetooth-socket", || socket(libc::AF_BLUETOOTH, libc::SOCK_RAW, 1)),
+        attempt("key-socket", || socket(libc::AF_KEY, libc::SOCK_RAW, 2)),
+        attempt("express-data-socket", || socket(libc::AF_XDP, libc::SOCK_RAW, 0)),
+        attempt("diagnostics-netlink", || socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_SOCK_DIAG)),
+        attempt("generic-netlink", || socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_GENERIC)),
         attempt("unix-listen", || std::os::unix::net::UnixListener::bind(crate::writable("own.sock")).is_ok()),
         attempt("unix-datagram", || {
             UnixDatagram::unbound().is_ok_and(|socket| socket.send_to(b"x", outside("datagram.sock")).is_ok())

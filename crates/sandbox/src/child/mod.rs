@@ -5,6 +5,7 @@
 
 mod confine;
 mod descriptors;
+mod globals;
 mod script;
 
 use crate::wire::{FromChild, ToChild, read_message, write_message};

@@ -3,6 +3,7 @@
 //! Everything here ends the process itself: the interpreter is never taken apart again, because the kernel does that
 //! faster, and because values held on both sides would have to be untangled first.
 
+use super::globals;
 use crate::{
     limits::Limits,
     wire::{FromChild, Method, Thrown, ToChild, read_message, write_message},
@@ -15,8 +16,10 @@ use rquickjs::{
 use serde_json::value::RawValue;
 use std::{cell::RefCell, collections::HashMap, io, process::ExitCode, rc::Rc};
 
-/// What is in the interpreter before the script.
+/// What is in the interpreter before the script: the bridge and the console,
 const PRELUDE: &str = include_str!("prelude.js");
+/// and a few globals of Node and browsers.
+const GLOBALS: &str = include_str!("globals.js");
 /// Characters of an exception's message and stack that cross.
 const MAX_THROWN_CHARS: usize = 4_000;
 /// The pipe to the parent is gone.
@@ -43,6 +46,23 @@ struct Bridge<'js> {
     log_lines: usize,
     log_bytes: usize,
     waiting: HashMap<u32, (Function<'js>, Function<'js>)>,
+    waits_started: u32,
+    /// Timers that have not fired yet.
+    timers: HashMap<u32, Function<'js>>,
+}
+
+impl Bridge<'_> {
+    fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            started: 0,
+            log_lines: 0,
+            log_bytes: 0,
+            waiting: HashMap::new(),
+            waits_started: 0,
+            timers: HashMap::new(),
+        }
+    }
 }
 
 /// Runs the script and ends the process.
@@ -52,8 +72,7 @@ pub(super) fn run(code: &str, limits: Limits) -> ExitCode {
     runtime.set_max_stack_size(limits.stack_bytes);
     let Ok(context) = Context::custom::<Language>(&runtime) else { std::process::exit(EXIT_SETUP) };
     context.with(|ctx| {
-        let bridge =
-            Rc::new(RefCell::new(Bridge { limits, started: 0, log_lines: 0, log_bytes: 0, waiting: HashMap::new() }));
+        let bridge = Rc::new(RefCell::new(Bridge::new(limits)));
         let ended =
             prepare(&ctx, &bridge).and_then(|()| begin(&ctx, code)).and_then(|promise| settle(&ctx, &bridge, &promise));
         let message = match ended {
@@ -72,19 +91,29 @@ fn send(message: &FromChild) {
     }
 }
 
-/// Puts `console` and `openclaw` in and takes `eval` and its kin out.
+/// Puts `console`, `openclaw` and the globals in and takes `eval` and its kin out.
 fn prepare<'js>(ctx: &Ctx<'js>, bridge: &Rc<RefCell<Bridge<'js>>>) -> Result<(), Thrown> {
     let set_up = || -> rquickjs::Result<()> {
-        let mut options = EvalOptions::default();
-        options.filename = Some("prelude.js".to_owned());
-        let prelude: Function<'js> = ctx.eval_with_options(PRELUDE, options)?;
+        let named = |name: &str| {
+            let mut options = EvalOptions::default();
+            options.filename = Some(name.to_owned());
+            options
+        };
+        // Both are compiled before the first takes `eval` away.
+        let prelude: Function<'js> = ctx.eval_with_options(PRELUDE, named("prelude.js"))?;
+        let globals: Function<'js> = ctx.eval_with_options(GLOBALS, named("globals.js"))?;
         let shared = Rc::clone(bridge);
         let start = Function::new(ctx.clone(), move |ctx: Ctx<'js>, method: String, args: Vec<Value<'js>>| {
             start(&ctx, &shared, &method, &args)
         })?;
         let shared = Rc::clone(bridge);
         let log = Function::new(ctx.clone(), move |ctx: Ctx<'js>, items: Vec<Value<'js>>| log(&ctx, &shared, &items))?;
-        prelude.call((start, log))
+        prelude.call::<_, ()>((start, log.clone()))?;
+        let shared = Rc::clone(bridge);
+        let wait = Function::new(ctx.clone(), move |ctx: Ctx<'js>, ms: f64| wait(&ctx, &shared, ms))?;
+        let random = Function::new(ctx.clone(), |ctx: Ctx<'js>, count: usize| globals::random(&ctx, count))?;
+        let url = Function::new(ctx.clone(), globals::url)?;
+        globals.call((wait, random, url, log))
     };
     set_up().catch(ctx).map_err(|e| thrown(ctx, e))
 }
@@ -127,9 +156,13 @@ fn settle<'js>(
             }
         }
         if bridge.borrow().waiting.is_empty() {
-            return answer.unwrap_or_else(|| {
-                Err(Thrown::new("Error", "the script waits for a promise that nothing will settle"))
-            });
+            // Timers end with the script: nobody would see what they do.
+            if let Some(answer) = answer {
+                return answer;
+            }
+            if bridge.borrow().timers.is_empty() {
+                return Err(Thrown::new("Error", "the script waits for a promise that nothing will settle"));
+            }
         }
         take_answer(ctx, bridge)?;
     }
@@ -140,6 +173,10 @@ fn take_answer<'js>(ctx: &Ctx<'js>, bridge: &Rc<RefCell<Bridge<'js>>>) -> Result
     let (id, answer) = match read_message(&mut io::stdin().lock()) {
         Ok(ToChild::Answer { id, value }) => (id, Ok(value)),
         Ok(ToChild::Failure { id, error }) => (id, Err(error)),
+        Ok(ToChild::Elapsed { id }) => {
+            let Some(kept) = bridge.borrow_mut().timers.remove(&id) else { return Ok(()) };
+            return kept.call::<_, ()>(()).catch(ctx).map_err(|e| thrown(ctx, e));
+        }
         Ok(ToChild::Run { .. }) | Err(_) => std::process::exit(EXIT_PIPE),
     };
     let Some((kept, broken)) = bridge.borrow_mut().waiting.remove(&id) else { return Ok(()) };
@@ -189,6 +226,24 @@ fn start<'js>(
         id
     };
     send(&FromChild::Bridge { id, method, args: sent });
+    Ok(promise)
+}
+
+/// A promise that is kept when so many milliseconds are over.
+fn wait<'js>(ctx: &Ctx<'js>, bridge: &Rc<RefCell<Bridge<'js>>>, ms: f64) -> rquickjs::Result<Promise<'js>> {
+    let most = bridge.borrow().limits.timers;
+    if bridge.borrow().timers.len() >= most {
+        return Err(Exception::throw_range(ctx, &format!("a script may have {most} timers at once")));
+    }
+    let (promise, kept, _) = ctx.promise()?;
+    let id = {
+        let mut bridge = bridge.borrow_mut();
+        bridge.waits_started += 1;
+        let id = bridge.waits_started;
+        bridge.timers.insert(id, kept);
+        id
+    };
+    send(&FromChild::Wait { id, ms: ms as u32 });
     Ok(promise)
 }
 

@@ -44,6 +44,10 @@ const SOCKET_TYPE: u32 = 0xf;
 /// Set-user-id and set-group-id: a file with them would lend the user's rights to others.
 const LENDING_MODES: u32 = libc::S_ISUID | libc::S_ISGID;
 
+/// `fcntl` commands that say which signal tells of input, and to which process it goes.
+const F_SETSIG: u32 = 10;
+const F_SETOWN_EX: u32 = 15;
+
 /// Requests to descriptors: what terminals, pipes and sockets are asked about, and nothing that changes a device. The
 /// terminal requests only read or set the modes of a terminal the program already has.
 const IOCTLS: [u32; 20] = [
@@ -129,7 +133,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_close_range,
     libc::SYS_dup,
     libc::SYS_dup3,
-    libc::SYS_fcntl,
     libc::SYS_flock,
     libc::SYS_pipe2,
     libc::SYS_splice,
@@ -174,8 +177,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_timerfd_create,
     libc::SYS_timerfd_settime,
     libc::SYS_timerfd_gettime,
-    libc::SYS_inotify_init1,
-    libc::SYS_inotify_rm_watch,
     // time
     libc::SYS_clock_gettime,
     libc::SYS_clock_getres,
@@ -281,7 +282,6 @@ const ALLOWED_OLD: &[i64] = &[
     libc::SYS_epoll_wait,
     libc::SYS_eventfd,
     libc::SYS_signalfd,
-    libc::SYS_inotify_init,
     libc::SYS_alarm,
     libc::SYS_pause,
     libc::SYS_time,
@@ -390,6 +390,10 @@ fn files(table: &mut Table, about: Circumstances) {
     );
     let requests = IOCTLS.iter().map(|request| vec![is(1, *request)]).collect();
     table.decide_if(libc::SYS_ioctl, requests, Verdict::Allow, Verdict::Errno(libc::ENOTTY));
+    // Watching tells what happens in folders that cannot be read, and a user has few watchers in all.
+    table.answer(libc::ENOSYS, &[libc::SYS_inotify_init1]);
+    #[cfg(target_arch = "x86_64")]
+    table.answer(libc::ENOSYS, &[libc::SYS_inotify_init]);
     // Memory that is a file: it could be executed, and no limit on a process's own memory sees it.
     table.answer(libc::ENOSYS, &[libc::SYS_memfd_create]);
     let shared =
@@ -448,6 +452,9 @@ fn processes(table: &mut Table, about: Circumstances) {
     if about.signals_are_covered {
         table.put(libc::SYS_pidfd_send_signal, Rules::always(Verdict::Allow));
     }
+    // The owner of a descriptor is sent a signal of the program's choice; it could be any process of the user.
+    let owners = [libc::F_SETOWN as u32, F_SETSIG, F_SETOWN_EX].map(|command| (vec![is(1, command)], REFUSED));
+    table.put(libc::SYS_fcntl, Rules { rules: owners.into(), otherwise: Verdict::Allow });
     // One signal to the process group must reach everything the program started.
     table.answer(0, &[libc::SYS_setsid, libc::SYS_setpgid]);
     // The death signal of the supervisor's child stays what it is.

@@ -1,6 +1,6 @@
 //! What a confined program may see of the file system, by Landlock.
 
-use super::Confinement;
+use super::{Confinement, hidden};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus, Scope,
@@ -53,8 +53,8 @@ pub(super) const SYSTEM: [&str; 37] = [
     "/etc/group",
 ];
 
-/// Restricts this process and all it starts.
-pub(super) fn restrict(walls: &Confinement) -> Result<(), String> {
+/// Restricts this process and all it starts. `hidden` is left out of the system's folders; the grants are without it already.
+pub(super) fn restrict(walls: &Confinement, hidden: &[PathBuf]) -> Result<(), String> {
     let failed = |e: &dyn std::fmt::Display| format!("Landlock: {e}");
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -69,9 +69,9 @@ pub(super) fn restrict(walls: &Confinement) -> Result<(), String> {
     let ruleset = ruleset.scope(Scope::from_all(RIGHTS)).map_err(|e| failed(&e))?;
     let mut created = ruleset.create().map_err(|e| failed(&e))?;
     let java = java_settings();
-    let system = SYSTEM.iter().map(Path::new).chain(java.iter().map(PathBuf::as_path));
-    for path in system.chain(walls.read.iter().map(PathBuf::as_path)) {
-        created = allow(created, path, AccessFs::from_read(RIGHTS)).map_err(|e| failed(&e))?;
+    let system = SYSTEM.iter().map(PathBuf::from).chain(java).flat_map(|path| hidden::around(&path, hidden));
+    for path in system.chain(walls.read.iter().cloned()) {
+        created = allow(created, &path, AccessFs::from_read(RIGHTS)).map_err(|e| failed(&e))?;
     }
     let null = [PathBuf::from("/dev/null")];
     for path in walls.write.iter().chain(&null) {

@@ -6,8 +6,11 @@ use std::{collections::BTreeSet, fs};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) pid: i32,
+    /// A thread that has not ended. Memory and descriptors are asked for by its number: the first thread of a process can
+    /// end before the others, and then nothing of the process can be read by the process's own number.
+    pub(super) thread: i32,
     pub(super) threads: u32,
-    /// It has ended and waits for its parent to notice.
+    /// All its threads have ended, and it waits for its parent to notice.
     pub(super) is_zombie: bool,
 }
 
@@ -21,15 +24,30 @@ fn processes() -> impl Iterator<Item = i32> {
     fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// A process with its group. The name in parentheses may hold anything, so what follows the last one is read.
+/// A process with its group.
 fn stat(pid: i32) -> Option<(i32, Member)> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let (has_ended, group, threads) = task(pid)?;
+    let thread = if has_ended { other_thread(pid) } else { Some(pid) };
+    Some((group, Member { pid, thread: thread.unwrap_or(pid), threads, is_zombie: thread.is_none() }))
+}
+
+/// Whether a thread has ended, its group, and how many threads its process has. The name in parentheses may hold anything,
+/// so what follows the last one is read.
+fn task(thread: i32) -> Option<(bool, i32, u32)> {
+    let text = fs::read(format!("/proc/{thread}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
     let group = fields.nth(1)?.parse().ok()?;
     let threads = fields.nth(14)?.parse().ok()?;
-    Some((group, Member { pid, threads, is_zombie: state == "Z" || state == "X" }))
+    Some((state == "Z" || state == "X", group, threads))
+}
+
+/// A thread of a process that has not ended.
+fn other_thread(pid: i32) -> Option<i32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let numbers = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.into_iter().find(|thread| task(*thread).is_some_and(|(has_ended, ..)| !has_ended))
 }
 
 /// Whether a process or thread belongs to a group.
@@ -42,7 +60,7 @@ pub(super) fn is_member(pid: i32, group: i32) -> bool {
 pub(super) fn sockets(members: &[Member], most_each: u32) -> u32 {
     let (mut seen, mut hidden) = (BTreeSet::new(), 0u32);
     for member in members.iter().filter(|member| !member.is_zombie) {
-        let Ok(entries) = fs::read_dir(format!("/proc/{}/fd", member.pid)) else {
+        let Ok(entries) = fs::read_dir(format!("/proc/{}/fd", member.thread)) else {
             hidden = hidden.saturating_add(most_each);
             continue;
         };
@@ -66,35 +84,36 @@ pub(super) fn is_filtered() -> bool {
 }
 
 /// Bytes that a process holds for itself: anonymous and shared memory, what of it is swapped, and page tables. Memory
-/// that it shares with the process it was forked from counts in both. `None` when it is gone.
-pub(super) fn held(pid: i32) -> Option<u64> {
-    sum(pid, "status", &["RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:", "HugetlbPages:"])
+/// that it shares with the process it was forked from counts in both. `None` when the thread that is asked is gone.
+pub(super) fn held(thread: i32) -> Option<u64> {
+    sum(thread, "status", &["RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:", "HugetlbPages:"])
 }
 
 /// The same with shared memory divided among those who share it. Takes longer to find out.
-pub(super) fn held_exactly(pid: i32) -> Option<u64> {
-    let tables = sum(pid, "status", &["VmPTE:", "HugetlbPages:"])?;
+pub(super) fn held_exactly(thread: i32) -> Option<u64> {
+    let tables = sum(thread, "status", &["VmPTE:", "HugetlbPages:"])?;
     // A process that made itself unreadable is counted by what everybody can read.
-    match sum(pid, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:", "SwapPss:"]) {
+    match sum(thread, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:", "SwapPss:"]) {
         Some(shares) => Some(shares + tables),
-        None => held(pid),
+        None => held(thread),
     }
 }
 
-/// Adds up the named fields, which are in KiB.
-fn sum(pid: i32, file: &str, names: &[&str]) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+/// Adds up the named fields, which are in KiB. `None` where there is none of them: what has ended has no memory any more,
+/// but its file is there.
+fn sum(thread: i32, file: &str, names: &[&str]) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{thread}/{file}")).ok()?;
     let kib = text.lines().filter_map(|line| {
         let (name, rest) = line.split_once(|c: char| c.is_ascii_whitespace())?;
         names.contains(&name).then(|| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok())?
     });
-    Some(kib.sum::<u64>() << 10)
+    kib.reduce(|sum, more| sum + more).map(|sum| sum << 10)
 }
 
 /// Whether a process has memory that it could share with a later child.
-pub(super) fn maps_shared_memory(pid: i32) -> bool {
+pub(super) fn maps_shared_memory(thread: i32) -> bool {
     // What cannot be read may have some.
-    fs::read_to_string(format!("/proc/{pid}/maps")).map_or(true, |maps| maps.contains("/dev/zero (deleted)"))
+    fs::read_to_string(format!("/proc/{thread}/maps")).map_or(true, |maps| maps.contains("/dev/zero (deleted)"))
 }
 
 #[cfg(test)]

@@ -14,12 +14,14 @@
 mod bpf;
 mod calls;
 mod files;
+mod hidden;
 mod memory;
 mod modes;
 mod supervise;
 mod sys;
 mod walls;
 
+pub use hidden::{hide, is_hidden};
 pub use walls::{MissingWall, Walls};
 
 use crate::{child::close_all_but_standard, program::program};
@@ -29,7 +31,11 @@ use rustix::process::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    os::{fd::OwnedFd, unix::process::CommandExt},
+    ffi::{OsStr, OsString},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, process::CommandExt},
+    },
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
@@ -40,6 +46,13 @@ pub const LAUNCH_NAME: &str = "toolyard-launch";
 const EXIT_NOT_STARTED: u8 = 126;
 /// Files that may be open at once in one process.
 const MAX_OPEN_FILES: u32 = 1024;
+/// Timers and queued signals of one process. The kernel counts them for the user as a whole, so without this limit a
+/// confined program could leave the user's other programs without any.
+const MAX_PENDING_SIGNALS: u32 = 1024;
+/// Stands before the name of every variable of the program in the environment of the launching process. That process has
+/// no walls yet, so a variable that the dynamic loader obeys (`LD_PRELOAD`, `LD_LIBRARY_PATH`, `LD_AUDIT`) must not reach
+/// it under its own name. The variables are not passed as arguments, because those can be read by every user.
+const VARIABLE_PREFIX: &str = "toolyard-launch:";
 /// A process may reserve this many times the memory limit. Programs reserve more than they use, so the supervisor
 /// measures what is used; this bounds what one process can take before the supervisor looks.
 const RESERVED_PER_USED: u64 = 4;
@@ -54,6 +67,14 @@ pub struct Confinement {
     pub write: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: bool,
+}
+
+impl Confinement {
+    /// The same walls with every folder that contains a hidden path replaced by the other entries of that folder.
+    fn without(&self, hidden: &[PathBuf]) -> Self {
+        let around = |paths: &[PathBuf]| paths.iter().flat_map(|path| hidden::around(path, hidden)).collect();
+        Self { read: around(&self.read), write: around(&self.write), network: self.network }
+    }
 }
 
 /// How much a program may use, with everything it starts.
@@ -107,12 +128,15 @@ pub struct Program<'a> {
 pub struct ConfinedLauncher {
     with: Option<PathBuf>,
     limits: ProcessLimits,
+    hidden: Vec<PathBuf>,
 }
 
 /// What the launched process is told.
 #[derive(Serialize, Deserialize)]
 struct Launch {
     walls: Confinement,
+    /// Files and folders that a grant of a folder above them does not include.
+    hidden: Vec<PathBuf>,
     limits: ProcessLimits,
     /// The process that launches; when it is gone, the program must not start.
     parent: i32,
@@ -135,14 +159,24 @@ impl ConfinedLauncher {
         Self { limits, ..self.clone() }
     }
 
+    /// With these files and folders hidden, beside those that [`hide`] hides from every program.
+    #[must_use]
+    pub fn hiding(&self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self { hidden: paths.into_iter().map(|path| hidden::real(&path)).collect(), ..self.clone() }
+    }
+
     /// The command that starts a program within walls.
     pub fn command(&self, confinement: &Confinement, started: &Program<'_>) -> Result<tokio::process::Command, String> {
-        let launch =
-            Launch { walls: confinement.clone(), limits: self.limits, parent: getpid().as_raw_nonzero().get() };
+        let launch = Launch {
+            walls: confinement.clone(),
+            hidden: self.hidden.iter().cloned().chain(hidden::everywhere()).collect(),
+            limits: self.limits,
+            parent: getpid().as_raw_nonzero().get(),
+        };
         let launch = serde_json::to_string(&launch).map_err(|e| e.to_string())?;
         let mut command = tokio::process::Command::new(self.with.as_ref().unwrap_or_else(|| program()));
         command.arg0(LAUNCH_NAME).arg(launch).arg(started.program).args(started.args);
-        command.env_clear().envs(started.env.iter().map(|(key, value)| (key, value)));
+        command.env_clear().envs(started.env.iter().map(|(key, value)| (format!("{VARIABLE_PREFIX}{key}"), value)));
         if let Some(cwd) = started.cwd {
             command.current_dir(cwd);
         }
@@ -163,15 +197,24 @@ pub fn run() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     let launch = args.next().and_then(|text| text.into_string().ok());
     let launch: Option<Launch> = launch.and_then(|text| serde_json::from_str(&text).ok());
-    let (Some(launch), Some(program)) = (launch, args.next()) else {
+    let (Some(mut launch), Some(program)) = (launch, args.next()) else {
         return not_started("a launch without walls or a program");
     };
+    launch.walls = launch.walls.without(&launch.hidden);
     let mut command = Command::new(program);
-    command.args(args);
+    command.args(args).env_clear().envs(variables());
     match start(&launch, command) {
         Ok(never) => match never {},
         Err(why) => not_started(&why),
     }
+}
+
+/// The program's environment, under its own names again.
+fn variables() -> impl Iterator<Item = (OsString, OsString)> {
+    std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.as_bytes().strip_prefix(VARIABLE_PREFIX.as_bytes())?;
+        Some((OsStr::from_bytes(name).to_owned(), value))
+    })
 }
 
 #[allow(clippy::print_stderr)] // the process that started us reads it there
@@ -234,6 +277,7 @@ fn confine(launch: &Launch, supervisor: Pid, supervised_by: &OwnedFd) -> Result<
         (Resource::Data, reserved),
         (Resource::Msgqueue, 0),
         (Resource::Rtprio, 0),
+        (Resource::Sigpending, u64::from(MAX_PENDING_SIGNALS)),
     ] {
         limit(resource, most)?;
     }
@@ -244,7 +288,7 @@ fn confine(launch: &Launch, supervisor: Pid, supervised_by: &OwnedFd) -> Result<
         // Counts every process of the user; the supervisor counts exactly, where the kernel lets it.
         limit(Resource::Nproc, memory::tasks_of_user() + u64::from(launch.limits.threads()))?;
     }
-    files::restrict(&launch.walls)?;
+    files::restrict(&launch.walls, &launch.hidden)?;
     let about = |supervised| calls::Circumstances {
         network: launch.walls.network,
         writes: !launch.walls.write.is_empty(),

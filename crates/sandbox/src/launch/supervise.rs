@@ -221,7 +221,7 @@ impl Supervisor {
         let most = self.limits.memory_bytes();
         if self.shared_bytes.saturating_add(bytes) > most {
             self.count();
-            if !self.members.iter().any(|member| memory::maps_shared_memory(member.pid)) {
+            if !self.members.iter().any(|member| memory::maps_shared_memory(member.thread)) {
                 self.shared_bytes = 0;
             }
         }
@@ -238,7 +238,7 @@ impl Supervisor {
         if self.is_stale || self.members.iter().any(|member| member.is_zombie) {
             self.count();
         }
-        let each: Vec<Option<u64>> = self.members.iter().map(|member| memory::held(member.pid)).collect();
+        let each: Vec<Option<u64>> = self.members.iter().map(|member| memory::held(member.thread)).collect();
         self.is_stale |= each.contains(&None);
         let mut used: u64 = each.into_iter().flatten().sum();
         let mut least = LOOK.0;
@@ -264,8 +264,11 @@ impl Supervisor {
 
     /// Counts memory that several processes share once.
     fn exactly(&self) -> u64 {
-        let mut each: Vec<(u64, i32)> =
-            self.members.iter().filter_map(|member| Some((memory::held_exactly(member.pid)?, member.pid))).collect();
+        let mut each: Vec<(u64, i32)> = self
+            .members
+            .iter()
+            .filter_map(|member| Some((memory::held_exactly(member.thread)?, member.thread)))
+            .collect();
         each.sort_unstable();
         // A child that is about to start another program has its parent's memory itself, not a copy.
         each.dedup_by(|a, b| a.0 == b.0 && sys::share_memory(a.1, b.1));

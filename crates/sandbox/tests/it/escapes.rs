@@ -46,7 +46,7 @@ fn attempts() -> Vec<(&'static str, String, Ends)> {
         ("other hosts", &["Deno", "Bun", "window", "self", "document", "navigator", "WorkerGlobalScope"]),
         ("network", &["fetch", "XMLHttpRequest", "WebSocket", "EventSource", "Request"]),
         ("threads", &["Worker", "SharedArrayBuffer", "Atomics", "MessageChannel"]),
-        ("timers", &["setTimeout", "setInterval", "setImmediate", "queueMicrotask", "performance"]),
+        ("clocks", &["performance", "Temporal"]),
         ("machine code", &["WebAssembly", "gc", "ShadowRealm", "FinalizationRegistry", "WeakRef"]),
     ] {
         let (code, ends) = undefined(names);

@@ -128,3 +128,61 @@ async fn without_the_program_nothing_runs() {
     assert!(other.probe().await.unwrap_err().contains("exited with code 0"));
     crate::harness::runner().probe().await.unwrap();
 }
+
+#[tokio::test]
+async fn timers_fire_in_order_and_end_with_the_script() {
+    let code = "const seen = []; const done = new Promise(end => { let n = 0; \
+        const every = setInterval(() => { seen.push('i'); if (++n === 2) { clearInterval(every); end() } }, 40) }); \
+        setTimeout(() => seen.push('b'), 20); setTimeout(a => seen.push(a), 1, 'a'); \
+        clearTimeout(setTimeout(() => seen.push('never'), 5)); queueMicrotask(() => seen.push('m')); \
+        await done; return seen";
+    assert_eq!(value(code).await, json!(["m", "a", "b", "i", "i"]));
+    let finished = run("setInterval(() => {}, 1); setTimeout(() => console.log('late'), 60000); return 'first'").await;
+    assert_eq!(finished.unwrap().value, json!("first"), "nobody waits for a timer of a script that has ended");
+    let threw =
+        run("setTimeout(() => { throw new Error('oops') }); await new Promise(end => setTimeout(end, 20))").await;
+    assert_eq!(threw.unwrap().logs, ["Uncaught in a timer: Error: oops"]);
+    let many =
+        value("try { for (let n = 0; n < 300; n++) setTimeout(() => {}, 1000) } catch (e) { return e.message }").await;
+    assert_eq!(many, json!("a script may have 256 timers at once"));
+    let slow =
+        run_with("await new Promise(end => setTimeout(end, 60000))", limits(1_000), &Arc::new(Echo::default())).await;
+    assert!(matches!(slow.unwrap_err().cause, Cause::TimedOut(1_000)), "the script's own time holds");
+}
+
+#[tokio::test]
+async fn addresses_text_copies_and_random_ids_are_there() {
+    for (code, expected) in [
+        (
+            "const u = new URL('../p?q=1#h', 'https://u@ex.org:8080/a/b/c'); u.searchParams.append('z', 'a b'); \
+          u.port = '443'; u.port = 'x'; return [u.href, u.host, u.searchParams.get('q'), URL.canParse('nope')]",
+            json!(["https://u@ex.org/a/p?q=1&z=a+b#h", "ex.org", "1", false]),
+        ),
+        ("try { new URL('nope') } catch (e) { return [e.name, e.message] }", json!(["TypeError", "Invalid URL"])),
+        (
+            "const p = new URLSearchParams({a: '1', b: 'x y'}); p.set('a', 'é'); return [p.toString(), [...p.keys()]]",
+            json!(["a=%C3%A9&b=x+y", ["a", "b"]]),
+        ),
+        (
+            "return [[...new TextEncoder().encode('é€😀')], new TextDecoder().decode(new Uint8Array([0xef, 0xbb, 0xbf, 0xc3, 0xa9, 0xff]))]",
+            json!([[195, 169, 226, 130, 172, 240, 159, 152, 128], "é\u{fffd}"]),
+        ),
+        (
+            "return [btoa('hello'), atob('aGVsbG8='), atob(btoa('\\xff\\x00')).charCodeAt(0)]",
+            json!(["aGVsbG8=", "hello", 255]),
+        ),
+        (
+            "const a = {d: new Date(5), m: new Map([[1, {x: [1]}]])}; a.self = a; const b = structuredClone(a); \
+          b.m.get(1).x.push(2); return [b.self === b, b.d.getTime(), a.m.get(1).x.length]",
+            json!([true, 5, 1]),
+        ),
+        ("try { structuredClone(() => 1) } catch (e) { return e.name }", json!("DataCloneError")),
+        (
+            "const [a, b] = [crypto.randomUUID(), crypto.randomUUID()]; \
+          return [/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.test(a), a !== b, crypto.getRandomValues(new Uint8Array(4)).length]",
+            json!([true, true, 4]),
+        ),
+    ] {
+        assert_eq!(value(code).await, expected, "{code}");
+    }
+}

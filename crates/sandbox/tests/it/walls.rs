@@ -279,6 +279,56 @@ async fn modes_and_times_change_where_a_program_may_write() {
     assert_eq!(fs::metadata(dir.path().join("f")).unwrap().mode() & 0o777, 0o600);
 }
 
+/// What runs before the walls are up must not obey what the program brings along.
+#[tokio::test]
+async fn variables_of_the_program_do_not_reach_the_process_that_puts_up_the_walls() {
+    let place = Place::new();
+    // The loader writes such a file wherever it may: in a process without walls, outside.
+    let traces = place.at("outside/loader");
+    let env = [
+        ("LD_DEBUG".to_owned(), "files".to_owned()),
+        ("LD_DEBUG_OUTPUT".to_owned(), traces.display().to_string()),
+        ("MINE".to_owned(), "arrived".to_owned()),
+        ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
+    ];
+    let written = || {
+        let mut entries = fs::read_dir(place.at("outside")).unwrap().flatten();
+        entries.any(|entry| entry.file_name().to_string_lossy().starts_with("loader"))
+    };
+    let args = ["-c".to_owned(), "echo $MINE".to_owned()];
+    let program = Program { program: "sh", args: &args, cwd: None, env: &env };
+    let output = launcher().command(&Confinement::default(), &program).unwrap().output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.lines().any(|line| line == "arrived"), "the program gets its variables: {output:?}");
+    assert!(!written(), "the launching process obeyed a variable of the program");
+    // The attempt is good for something: without walls the file is written.
+    assert!(Command::new("/bin/sh").args(["-c", "true"]).envs(env).status().unwrap().success());
+    assert!(written(), "this system's loader writes no such file");
+}
+
+#[tokio::test]
+async fn what_is_hidden_stays_hidden_below_a_folder_that_is_granted() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for folder in ["home/state", "home/notes"] {
+        fs::create_dir_all(at(folder)).unwrap();
+    }
+    fs::write(at("home/state/token"), "SECRET").unwrap();
+    fs::write(at("home/notes/a"), "note").unwrap();
+    std::os::unix::fs::symlink(at("home/state"), at("home/notes/link")).unwrap();
+    let walls = Confinement { read: vec![dir.path().to_owned()], write: vec![at("home")], network: false };
+    let env = [("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
+    let script = "cd \"$1\"/home; cat notes/a; echo new > notes/b && chmod 600 notes/b && echo wrote; \
+                  cat state/token notes/link/token; ls state; chmod 644 state/token; mv state elsewhere; echo x > state/token; \
+                  ln state/token notes/c; echo end";
+    let args = ["-c".to_owned(), script.to_owned(), "sh".to_owned(), dir.path().display().to_string()];
+    let program = Program { program: "/bin/sh", args: &args, cwd: None, env: &env };
+    let hiding = launcher().hiding([at("home/state")]);
+    let output = hiding.command(&walls, &program).unwrap().output().await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "notewrote\nend\n", "{output:?}");
+    assert_eq!(fs::read(at("home/state/token")).unwrap(), b"SECRET");
+}
+
 #[tokio::test]
 async fn limits_are_those_that_were_configured() {
     let limits = ProcessLimits { processes: 4, memory_mb: 64 };

@@ -8,6 +8,7 @@ use crate::{
     sessions::{CreateParams, Key},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -69,6 +70,10 @@ pub struct OpenParams {
     source_channel: Option<Text>,
     #[schemars(length(max = 200))]
     chat_id: Option<Text>,
+    #[schemars(length(max = 200))]
+    user: Option<Text>,
+    #[schemars(length(max = 64))]
+    claude_session: Option<Text>,
     #[serde(default)]
     allowed_senders: Vec<String>,
     #[schemars(length(max = 4096))]
@@ -121,6 +126,7 @@ impl Handle<BridgeOpen> for Hub {
             let problem = format!("{MAX_SESSIONS} sessions are open; close some with bridge.close");
             return Err(RpcError::invalid(problem).into());
         }
+        let claude_session = claude_session(params.claude_session.as_deref())?;
         // One at a time: the senders of an open session are read here and written below.
         let _one = self.inner.bridge.opening.lock().await;
         let allowed_senders = self.senders(call.connection()?, &key.full, params.allowed_senders)?;
@@ -132,9 +138,10 @@ impl Handle<BridgeOpen> for Hub {
         secret[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
         secret[16..].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
         let token = BASE64URL.encode(secret);
-        let claude_session = uuid::Uuid::new_v4().to_string();
         let mut meta = Object::from_iter([("agent_id".to_owned(), key.agent.clone().into())]);
-        for (name, given) in [("source_channel", params.source_channel), ("chat_id", params.chat_id)] {
+        for (name, given) in
+            [("source_channel", params.source_channel), ("chat_id", params.chat_id), ("user", params.user)]
+        {
             meta.extend(given.map(|given| (name.to_owned(), given.0.into())));
         }
         self.open_bridge(Opening {
@@ -161,6 +168,16 @@ impl Handle<BridgeOpen> for Hub {
             env,
             mcp_config: McpConfig { mcp_servers: BTreeMap::from([(SERVER, server)]) },
         })
+    }
+}
+
+/// The UUID that Claude Code is started with: the caller's, or a new one.
+fn claude_session(named: Option<&str>) -> Result<String, RpcError> {
+    match named {
+        None => Ok(uuid::Uuid::new_v4().to_string()),
+        Some(text) => uuid::Uuid::parse_str(text)
+            .map(|uuid| uuid.to_string())
+            .map_err(|_| RpcError::invalid("claudeSession must be a UUID: it is what `claude --session-id` takes")),
     }
 }
 
@@ -250,18 +267,21 @@ pub enum Receive {
 
 impl Handle<BridgeInbound> for Hub {
     async fn handle(&self, call: &Call<'_>, params: InboundParams) -> Result<Receive, MethodError> {
-        self.receive(params, standing(call.connection()?)).await
+        let connection = call.connection()?;
+        self.receive(params, standing(connection), &connection.principal).await
     }
 }
 
 impl Hub {
     /// Takes a message for Claude, by whichever door. It is durable when this answers; on its way it is sooner.
-    pub async fn receive(&self, message: Message, from: Standing) -> Result<Receive, MethodError> {
+    pub async fn receive(&self, message: Message, from: Standing, principal: &str) -> Result<Receive, MethodError> {
         let key = Key::read(&message.session_key, message.agent_id.as_deref())?;
         check_message(&message.content, &message.meta)
             .map_err(|why| RpcError::invalid(format!("invalid bridge.inbound params: {why}")))?;
         let request_id = format!("msg_{}", uuid::Uuid::now_v7().simple());
-        let message = InboundMessage { request_id: request_id.clone(), content: message.content.0, meta: message.meta };
+        let known = self.see_bridge(|rules| rules.session_meta(&key.full));
+        let meta = complete(message.meta, known, &request_id, principal);
+        let message = InboundMessage { request_id: request_id.clone(), content: message.content.0, meta };
         let (accepted, kept) = self.with_bridge_kept(|rules| match rules.inbound(&key.full, message, from) {
             Ok((accepted, actions)) => (Some(accepted), actions),
             Err(_) => (None, Vec::new()),
@@ -277,6 +297,24 @@ impl Hub {
             Some(Accepted::Verdict(permitted)) => verdict(permitted),
         }
     }
+}
+
+/// Adds to a message's description what the session and the gateway know and the caller did not say. `user_id` is never
+/// added: it decides whose answers to permission questions count.
+fn complete(mut meta: Object, mut known: Object, id: &str, principal: &str) -> Object {
+    let facts = [
+        ("chat_id", known.remove("chat_id")),
+        ("source_channel", known.remove("source_channel")),
+        ("user", Some(known.remove("user").unwrap_or_else(|| principal.into()))),
+        ("message_id", Some(id.into())),
+        ("ts", Some(Timestamp::now().to_string().into())),
+    ];
+    for (key, value) in facts {
+        if let (Some(value), false) = (value, meta.contains_key(key)) {
+            meta.insert(key.to_owned(), value);
+        }
+    }
+    meta
 }
 
 /// What became of an answer in words.
@@ -320,19 +358,23 @@ struct SaidMessage {
     text: String,
     reply_to: Option<String>,
     files: Vec<String>,
+    request_id: Option<String>,
 }
 
 impl Handle<BridgeOutbound> for Hub {
-    async fn handle(&self, _: &Call<'_>, params: OutboundParams) -> Result<Outbound, MethodError> {
+    async fn handle(&self, call: &Call<'_>, params: OutboundParams) -> Result<Outbound, MethodError> {
+        let to = standing(call.connection()?);
         let key = Key::read(&params.session_key, params.agent_id.as_deref())?;
         let after = params.after.unwrap_or_default().0;
-        let said = self.see_bridge(|rules| rules.said_after(&key.full, after)).ok_or_else(|| not_open(&key.full))?;
+        let said =
+            self.see_bridge(|rules| rules.said_after(&key.full, after, to)).ok_or_else(|| not_open(&key.full))?;
         let messages = said.into_iter().map(|(seq, said)| SaidMessage {
             seq,
             chat_id: said.chat_id,
             text: said.text,
             reply_to: said.reply_to,
             files: said.files,
+            request_id: said.permission,
         });
         Ok(Outbound { messages: messages.collect(), session_key: key.full })
     }

@@ -248,9 +248,11 @@ impl Hub {
                     text: &message.text,
                     reply_to: message.reply_to.as_deref(),
                     files: &message.files,
+                    request_id: message.permission.as_deref(),
                     ts: Timestamp::now().as_millisecond(),
                 };
-                self.tell("bridge.outbound", &said, "operator.read");
+                let scope = if message.permission.is_some() { "operator.approvals" } else { "operator.read" };
+                self.tell("bridge.outbound", &said, scope);
             }
             let kept = kept.map_err(|error| format!("the message could not be kept, and was not sent: {error}"));
             self.with_bridge(|hub| ((), hub.said(&session, seq, kept)));
@@ -373,6 +375,7 @@ struct Said<'a> {
     text: &'a str,
     reply_to: Option<&'a str>,
     files: &'a [String],
+    request_id: Option<&'a str>,
     ts: i64,
 }
 

@@ -90,6 +90,9 @@ impl Hub {
             stop,
         });
         let hub = Self { inner };
+        if let Err(error) = crate::sessions::ensure_main(hub.service().engine().store()) {
+            tracing::error!(%error, "the main session cannot be made");
+        }
         hub.restore_bridge();
         hub.start_telling();
         hub

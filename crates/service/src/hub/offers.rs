@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, Weak},
     time::Duration,
 };
-use toolyard_catalog::{RegistryError, SourceKind, ToolEntry, ToolSource};
+use toolyard_catalog::{RegistryError, SourceKind, ToolEntry, ToolSource, surface::taken_names};
 use toolyard_engine::{BoxFuture, CallContext, Failed, Output, Prepared, Provider, ToolExchange};
 use toolyard_protocol::{CallId, DEFAULT_TIMEOUT_MS, ErrorCode, Failure, RunId, ToolCall, ToolDefinition, ToolName};
 
@@ -31,7 +31,7 @@ impl Offer {
 
 /// Why tools are not taken.
 pub(crate) enum NotOffered {
-    /// Somebody else has tools of these names.
+    /// These names cannot be told from somebody else's, or from each other, as models spell them.
     Conflict(Vec<String>),
     /// A definition cannot be used.
     Refused(RegistryError),
@@ -57,23 +57,12 @@ impl Hub {
             // It has gone already and taken its tools with it: these would stay for ever.
             return Ok(Vec::new());
         }
-        let conflicts: Vec<String> = tools
-            .iter()
-            .filter(|tool| {
-                let taken = |entry: &Arc<ToolEntry>| {
-                    let other = match entry.source().kind {
-                        SourceKind::Core => true,
-                        SourceKind::Client => {
-                            offers.get(entry.name().as_str()).is_none_or(|offer| !offer.is_of(connection))
-                        }
-                        SourceKind::Plugin | SourceKind::Mcp => false,
-                    };
-                    other && entry.name().as_str().eq_ignore_ascii_case(tool.name.as_str())
-                };
-                engine.tools().snapshot.iter().any(taken)
-            })
-            .map(|tool| tool.name.to_string())
-            .collect();
+        // Whatever mode models are shown tools in: a list must never break later because of a name that was taken here.
+        let names: Vec<ToolName> = tools.iter().map(|tool| tool.name.clone()).collect();
+        let conflicts = taken_names(&engine.tools().snapshot, &names, |entry| {
+            entry.source().kind == SourceKind::Client
+                && offers.get(entry.name().as_str()).is_some_and(|offer| offer.is_of(connection))
+        });
         if !conflicts.is_empty() {
             return Err(NotOffered::Conflict(conflicts));
         }

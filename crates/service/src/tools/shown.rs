@@ -2,16 +2,18 @@
 
 use super::Key;
 use crate::{
-    AnyJson, Call, Handle, Hub, MethodError, Object, RpcError, Terms, methods,
-    models::{ModelView, Shown, Turn},
+    AnyJson, Call, Handle, Hub, MethodError, RpcError, Terms, methods,
     params::{Count, Text},
     sessions,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use toolyard_catalog::{Profile, SourceKind, ToolEntry};
-use toolyard_engine::Caller;
+use toolyard_catalog::{
+    Profile, SourceKind, ToolEntry,
+    surface::{ShownTool, Turn},
+};
+use toolyard_engine::{Caller, ModelView, Shown};
 use toolyard_protocol::{RiskLevel, Schema};
 
 /// A short description has at most this many characters.
@@ -170,7 +172,7 @@ pub struct Effective {
     profile: String,
     /// How the tools that a model is shown were chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_search: Option<Object>,
+    tool_search: Option<AnyJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     notices: Option<[Notice; 1]>,
     groups: Vec<EffectiveGroup>,
@@ -230,6 +232,19 @@ impl EffectiveTool {
             schemas: Schemas::default(),
         }
     }
+
+    /// A tool that a model is shown, with its schema and in the model's own name for it.
+    fn shown(tool: &ShownTool) -> Self {
+        let row = Self::of(&tool.entry);
+        let input_schema = Some(tool.input_schema().value());
+        let row = match tool.is_control() {
+            false => row,
+            true => {
+                Self { label: tool.name.clone(), source: "core", risk: None, plugin_id: None, mcp_server: None, ..row }
+            }
+        };
+        Self { id: tool.name.clone(), schemas: Schemas { input_schema, output_schema: None }, ..row }
+    }
 }
 
 impl Handle<ToolsEffective> for Hub {
@@ -251,8 +266,10 @@ impl Handle<ToolsEffective> for Hub {
         let tools = match self.service().models().filter(|_| params.for_model) {
             Some(view) => {
                 let shown = self.for_model(&caller, &params, &**view).await?;
-                let tools = self.shown_tools(&shown);
-                answer.tool_search = Some(shown.summary);
+                let tools = shown.surface.tools.iter().map(EffectiveTool::shown).collect();
+                let summary = serde_json::to_value(shown.surface.summary());
+                let unwritten = |e| RpcError::unavailable(format!("the answer cannot be written: {e}"));
+                answer.tool_search = Some(summary.map_err(unwritten)?);
                 answer.notices =
                     shown.notice.map(|message| [Notice { id: "tool-search", severity: "warning", message }]);
                 tools
@@ -286,36 +303,6 @@ impl Hub {
         };
         let shown = view.show(self.service().engine(), caller, turn).await;
         Ok(shown.map_err(|failure| RpcError::invalid(failure.message))?)
-    }
-
-    /// The tools that a model is shown, with their schemas and in its own names.
-    fn shown_tools(&self, shown: &Shown) -> Vec<EffectiveTool> {
-        let snapshot = self.service().engine().tools().snapshot.clone();
-        let tool = |tool: &crate::ShownTool| {
-            let entry = tool.id.as_deref().and_then(|id| snapshot.get(id));
-            let row = match entry {
-                Some(entry) => EffectiveTool::of(entry),
-                None => EffectiveTool {
-                    id: tool.name.clone(),
-                    label: tool.name.clone(),
-                    description: short(&tool.description),
-                    raw_description: tool.description.clone(),
-                    source: "core",
-                    risk: None,
-                    plugin_id: None,
-                    mcp_server: None,
-                    schemas: Schemas::default(),
-                },
-            };
-            let input_schema = Some(AnyJson::Object(tool.input_schema.clone()));
-            EffectiveTool {
-                id: tool.name.clone(),
-                raw_description: tool.description.clone(),
-                schemas: Schemas { input_schema, output_schema: None },
-                ..row
-            }
-        };
-        shown.tools.iter().map(tool).collect()
     }
 }
 

@@ -14,6 +14,9 @@ pub struct BridgeOpening {
     /// The chat that the session serves, told to Claude
     #[arg(long, value_name = "ID")]
     pub chat_id: Option<String>,
+    /// The person whose messages they are, told to Claude with each message that names nobody
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
     /// Who may answer permission questions in words ("yes abxyz"), by user id (repeatable)
     #[arg(long, value_name = "USER")]
     pub allow_sender: Vec<String>,
@@ -28,7 +31,7 @@ impl BridgeOpening {
     /// The parameters of `bridge.open`.
     pub fn params(&self, session: &str) -> Value {
         json!({
-            "sessionKey": session, "sourceChannel": self.source_channel, "chatId": self.chat_id,
+            "sessionKey": session, "sourceChannel": self.source_channel, "chatId": self.chat_id, "user": self.user,
             "allowedSenders": self.allow_sender,
         })
     }
@@ -150,7 +153,8 @@ pub struct ClaudeStart {
 /// `toolyard claude-plugin`.
 #[derive(Debug, Args)]
 pub struct ClaudePluginArgs {
-    /// Believe this certificate (PEM) beside those the system believes, for a bridge behind wss://
+    /// Trust this certificate (PEM) beside those the system trusts, for a bridge behind wss://: an authority's, or the
+    /// server's own
     #[arg(long, env = "TOOLYARD_CA_FILE", value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
 }

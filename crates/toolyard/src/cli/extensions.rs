@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub enum PluginsCommand {
     /// Install a plugin: its manifest is checked, its package unpacked, nothing of it runs outside its walls
     Install {
-        /// A folder, a tarball, npm:NAME or git:URL
+        /// A folder, a tarball, npm:NAME, git:URL or clawhub:NAME
         source: String,
         /// What it may touch: network, read:PATH, write:PATH or env:NAME
         #[arg(long, value_name = "WHAT")]

@@ -20,7 +20,7 @@ pub struct UpArgs {
 /// Where a gateway is and how to get in.
 #[derive(Debug, Args)]
 pub struct GatewayTarget {
-    /// Where it listens [default: the address in config.toml]
+    /// Where it listens [default: where the running Toolyard of this home listens]
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// The token [default: the one in config.toml or state/token]
@@ -29,7 +29,7 @@ pub struct GatewayTarget {
     /// Sign with this machine's device key, made at first use; the token that the gateway then gives is kept and used
     #[arg(long)]
     pub device: bool,
-    /// Believe this certificate (PEM) beside those the system believes, for wss://
+    /// Trust this certificate (PEM) beside those the system trusts, for wss://: an authority's, or the server's own
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
     /// How long connecting and answering may take

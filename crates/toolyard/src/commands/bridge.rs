@@ -17,7 +17,7 @@ fn more_scopes(command: &BridgeCommand) -> &'static [&'static str] {
         BridgeCommand::Open { opening, .. } => opening.names_senders(),
         BridgeCommand::Inbound { content, .. } => toolyard_bridge::verdict::read(content).is_some(),
         // A paired device may lack the scope; it is still shown everything but the questions.
-        BridgeCommand::Status { target, .. } => !target.device,
+        BridgeCommand::Status { target, .. } | BridgeCommand::Outbound { target, .. } => !target.device,
         _ => false,
     };
     if approves { &[APPROVALS] } else { &[] }

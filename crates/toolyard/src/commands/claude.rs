@@ -49,7 +49,9 @@ pub(super) async fn plugin(args: ClaudePluginArgs) -> Outcome {
 
 pub(super) async fn run(global: &Global, command: ClaudeCommand) -> Outcome {
     let ClaudeCommand::Start(start) = command;
-    let params = gateway::without_nulls(start.opening.params(&start.session));
+    let mut params = start.opening.params(&start.session);
+    params["claudeSession"] = named_session(&start.args).into();
+    let params = gateway::without_nulls(params);
     let more: &[&str] = if start.opening.names_senders() { &[super::bridge::APPROVALS] } else { &[] };
     let opened = gateway::ask_as(global, &start.target, "bridge.open", params, more).await?.map_err(|error| {
         Failure::new(ErrorCode::Unavailable, format!("the session cannot be opened: {}", error.message))
@@ -106,6 +108,9 @@ async fn supervise(start: &ClaudeStart, opened: &Value, file: &Path) -> Outcome 
     if let Some(tool) = permission_tool(&start.args) {
         command.arg("--permission-prompt-tool").arg(tool);
     }
+    if let Some(session) = opened["claudeSession"].as_str().filter(|_| !chooses_session(&start.args)) {
+        command.arg("--session-id").arg(session);
+    }
     command.args(&start.args).kill_on_drop(true);
     for (name, value) in opened["env"].as_object().into_iter().flatten() {
         command.env(name, value.as_str().unwrap_or_default());
@@ -134,6 +139,27 @@ async fn supervise(start: &ClaudeStart, opened: &Value, file: &Path) -> Outcome 
     })
 }
 
+/// Options of Claude Code that say which conversation it goes on with. `--session-id` contradicts them.
+const SESSION_OPTIONS: [&str; 6] = ["--session-id", "--resume", "-r", "--continue", "-c", "--from-pr"];
+
+/// Whether the arguments choose Claude Code's session themselves.
+fn chooses_session(args: &[String]) -> bool {
+    args.iter().any(|arg| SESSION_OPTIONS.contains(&arg.split('=').next().unwrap_or_default()))
+}
+
+/// The UUID that the arguments give Claude Code's session, if they name one.
+fn named_session(args: &[String]) -> Option<String> {
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let (name, value) = arg.split_once('=').map_or((arg.as_str(), None), |(name, value)| (name, Some(value)));
+        if ["--session-id", "--resume", "-r"].contains(&name) {
+            let value = value.or_else(|| args.next().map(String::as_str))?;
+            return uuid::Uuid::parse_str(value).ok().map(|uuid| uuid.to_string());
+        }
+    }
+    None
+}
+
 /// In print mode nobody sits before Claude Code's dialogue: its questions come to us, unless somebody decided otherwise.
 fn permission_tool(args: &[String]) -> Option<String> {
     let has = |names: &[&str]| {
@@ -155,4 +181,22 @@ async fn stop(child: &mut Child) -> std::io::Result<ExitStatus> {
     }
     child.kill().await?;
     child.wait().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_session_that_the_arguments_choose_is_the_bridges() {
+        let args = |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+        let id = "6f1c2f0e-1f0a-4c61-9d9e-0e5a4a8a7a10";
+        for text in [format!("-p hi --session-id {id}"), format!("--resume={id} -p hi"), format!("-r {id}")] {
+            assert_eq!(named_session(&args(&text)).as_deref(), Some(id), "{text}");
+            assert!(chooses_session(&args(&text)), "{text}");
+        }
+        assert!(chooses_session(&args("--continue")) && named_session(&args("--continue")).is_none());
+        assert!(!chooses_session(&args("-p hi --model opus")));
+        assert_eq!(named_session(&args("--resume latest")), None);
+    }
 }

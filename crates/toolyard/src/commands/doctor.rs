@@ -17,12 +17,15 @@ use toolyard_client::local::LocalClient;
 use toolyard_engine::redact::redactor;
 use toolyard_mcp::client::Health;
 use toolyard_protocol::{ErrorCode, RunStatus, ToolResult};
+use toolyard_sandbox::launch::{Walls, hide, is_hidden};
 use toolyard_service::{
     NoParams,
-    local::{ToolsCall, ToolsCallParams, YardStatus},
+    local::{ToolsCall, ToolsCallParams, YardStatus, YardStatusParams},
     runs::{RunsList, RunsListParams, RunsVerify, Verified, VerifyParams},
 };
 
+/// The check whether scripts can be isolated.
+const CODE_MODE: &str = "code mode";
 /// Runs that are counted.
 const MAX_OPEN_RUNS: usize = 10_000;
 
@@ -83,7 +86,7 @@ pub(super) async fn run(global: &Global) -> Outcome {
             match LocalClient::connect(&resolved.home.socket()).await {
                 Ok(Some(mut client)) => add(
                     "running",
-                    match client.call::<YardStatus>(&NoParams {}, None).await {
+                    match client.call::<YardStatus>(&YardStatusParams::default(), None).await {
                         Ok(status) => Ok(format!("yes, pid {}", status.process.pid)),
                         Err(failure) => Err(failure.message),
                     },
@@ -91,7 +94,9 @@ pub(super) async fn run(global: &Global) -> Outcome {
                 Ok(None) => add("running", Ok("no".to_owned())),
                 Err(failure) => add("running", Err(failure.message)),
             }
-            for (what, result) in store_findings(global, resolved.config.knowledge.enabled).await {
+            let found = store_findings(global, resolved.config.knowledge.enabled).await;
+            let is_code_mode_known = found.iter().any(|(what, _)| *what == CODE_MODE);
+            for (what, result) in found {
                 add(what, result);
             }
             let sandbox = rustix::fs::open(
@@ -115,13 +120,10 @@ pub(super) async fn run(global: &Global) -> Outcome {
                     Err(e) => Ok(format!("not available ({e}): paths are confined step by step")),
                 },
             );
-            add(
-                "code mode",
-                Ok(match toolyard_sandbox::ScriptRunner::new().probe().await {
-                    Ok(()) => "available: scripts run under Landlock, seccomp and resource limits".to_owned(),
-                    Err(reason) => format!("off, tools mode is used instead: {reason}"),
-                }),
-            );
+            if !is_code_mode_known {
+                let probed = toolyard_sandbox::ScriptRunner::new().probe().await;
+                add(CODE_MODE, Ok(code_mode(probed.err().as_deref(), "this process")));
+            }
             for (what, result) in wall_findings(&resolved) {
                 add(what, result);
             }
@@ -143,7 +145,8 @@ pub(super) async fn run(global: &Global) -> Outcome {
 
 /// The walls that this kernel has, those it lacks, and what runs without any.
 fn wall_findings(resolved: &config::Resolved) -> Vec<(&'static str, Result<String, String>)> {
-    let walls = toolyard_sandbox::launch::Walls::here();
+    hide(resolved.home.hidden_from_programs());
+    let walls = Walls::here();
     let mut findings = vec![("walls", if walls.suffice() { Ok(walls.summary()) } else { Err(walls.summary()) })];
     for missing in &walls.missing {
         findings.push(("missing wall", Ok(format!("{}: {}", missing.wall, missing.consequence))));
@@ -153,8 +156,8 @@ fn wall_findings(resolved: &config::Resolved) -> Vec<(&'static str, Result<Strin
     }
     for (name, server) in resolved.config.mcp.servers.iter().filter(|(_, server)| server.enabled) {
         let grants = server.confinement().into_iter().flat_map(|walls| walls.read.iter().chain(&walls.write));
-        for path in grants.map(|path| config::expand(path)).filter(|path| resolved.home.path().starts_with(path)) {
-            let what = format!("{name}: {} is granted, and Toolyard's own keys lie below it", path.display());
+        for path in grants.map(|path| config::expand(path)).filter(|path| is_hidden(path)) {
+            let what = format!("{name}: {} is granted, and belongs to Toolyard's own keys", path.display());
             findings.push(("mcp servers", Err(what)));
         }
         if server.command.is_some() && server.sandbox.is_none() {
@@ -195,6 +198,7 @@ async fn store_findings(global: &Global, has_notes: bool) -> Vec<(&'static str, 
             Err(failure) => Err(failure.message),
         },
     ));
+    findings.extend(isolation(&mut backend).await.map(|found| (CODE_MODE, Ok(found))));
     if let Ok(answer) = backend.call::<McpServers>(&NoParams {}, None).await {
         let states = answer.servers.into_iter().map(|server| State {
             why: server.error.or(server.left_out.into_iter().next().map(|left| left.reason)),
@@ -221,6 +225,39 @@ async fn store_findings(global: &Global, has_notes: bool) -> Vec<(&'static str, 
     }
     backend.close().await;
     findings
+}
+
+/// What the search tool answers, as far as it is looked at here.
+#[derive(Deserialize)]
+struct Searched {
+    surface: SearchedSurface,
+}
+
+#[derive(Deserialize)]
+struct SearchedSurface {
+    notice: Option<String>,
+}
+
+/// What the process that runs scripts found about isolating them; `None` where the policy lets nobody ask. A service may be
+/// confined in ways that this command is not, so the running process is asked, and not this one.
+async fn isolation(backend: &mut Backend) -> Option<String> {
+    let whose = if backend.is_remote() { "the running process" } else { "this process" };
+    let args = [("query", "isolation"), ("mode", "code")].map(|(name, word)| (name.to_owned(), Value::from(word)));
+    let asked = ToolsCallParams {
+        name: "tool_search".to_owned(),
+        args: args.into_iter().collect(),
+        ..ToolsCallParams::default()
+    };
+    let data = backend.call::<ToolsCall>(&asked, None).await.ok()?.result.into_parts().data?;
+    let searched = Searched::deserialize(Value::Object(data)).ok()?;
+    Some(code_mode(searched.surface.notice.as_deref(), whose))
+}
+
+fn code_mode(problem: Option<&str>, whose: &str) -> String {
+    match problem {
+        None => format!("available: {whose} runs scripts under Landlock, seccomp and resource limits"),
+        Some(problem) => format!("off, tools mode is used instead; {whose} found: {problem}"),
+    }
 }
 
 /// What the status tool of the notes answers, as far as it is looked at here.

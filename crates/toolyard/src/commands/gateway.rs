@@ -8,7 +8,7 @@ use crate::{
 use serde::Serialize;
 use serde_json::Value;
 use std::{process::ExitCode, time::Duration};
-use toolyard_client::{self as client, CallError, Client, Connect, Credential, Hello, Identity};
+use toolyard_client::{self as client, CallError, Client, Connect, Credential, Hello, Identity, local::LocalClient};
 use toolyard_engine::redact::redactor;
 use toolyard_protocol::{ErrorCode, Failure};
 
@@ -19,14 +19,29 @@ pub(super) async fn run(global: &Global, command: GatewayCommand) -> Outcome {
     }
 }
 
-fn connect(global: &Global, target: &GatewayTarget, scopes: Vec<String>, mode: &str) -> Result<Connect, Failure> {
-    let resolved = config::resolve(global)?;
+/// Where the Toolyard of this home listens. Whoever else listens on the usual port is not asked.
+async fn own_address(resolved: &config::Resolved) -> Result<String, Failure> {
+    let home = &resolved.home;
+    if LocalClient::connect(&home.socket()).await?.is_none() {
+        let why = format!("no Toolyard runs for the home {}", home.path().display());
+        return Err(Failure::new(ErrorCode::Unavailable, why).suggest(format!(
+            "Start one with `toolyard --home {} up`, or name another gateway with --url.",
+            home.path().display()
+        )));
+    }
     let gateway = &resolved.config.gateway;
     let scheme = if gateway.tls.cert_file.is_some() { "wss" } else { "ws" };
-    let url = target
-        .url
-        .clone()
-        .unwrap_or_else(|| format!("{scheme}://{}", std::net::SocketAddr::new(gateway.host, gateway.port)));
+    let configured = || format!("{scheme}://{}", std::net::SocketAddr::new(gateway.host, gateway.port));
+    Ok(home.announced().map_or_else(configured, |instance| instance.url))
+}
+
+async fn connect(global: &Global, target: &GatewayTarget, scopes: Vec<String>, mode: &str) -> Result<Connect, Failure> {
+    let resolved = config::resolve(global)?;
+    let gateway = &resolved.config.gateway;
+    let url = match &target.url {
+        Some(url) => url.clone(),
+        None => own_address(&resolved).await?,
+    };
     // `http` is what `toolyard up` prints; both mean the same place.
     let url = url.replacen("http://", "ws://", 1).replacen("https://", "wss://", 1);
     let trouble = |e: anyhow::Error| Failure::new(ErrorCode::UsageError, format!("{e:#}"));
@@ -83,7 +98,7 @@ pub(super) async fn ask_as(
 ) -> Result<Result<Value, CallError>, Failure> {
     let mut scopes = client::scopes_for(&crate::wiring::all_methods(), method);
     scopes.extend(more.iter().map(|scope| (*scope).to_owned()));
-    let connect = connect(global, target, scopes, "cli")?;
+    let connect = connect(global, target, scopes, "cli").await?;
     let mut gateway = Client::connect(&connect).await?;
     remember(global, &connect, &gateway.hello)?;
     let answer = gateway.call(method, params).await;
@@ -121,7 +136,7 @@ async fn call(global: &Global, method: &str, params: &str, target: &GatewayTarge
 }
 
 async fn probe(global: &Global, target: &GatewayTarget) -> Outcome {
-    let connect = connect(global, target, vec!["operator.read".to_owned()], "probe")?;
+    let connect = connect(global, target, vec!["operator.read".to_owned()], "probe").await?;
     let found = client::probe(&connect).await?;
     if global.json {
         output::json(&found);

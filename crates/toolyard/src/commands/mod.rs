@@ -20,6 +20,7 @@ mod mcp_add;
 mod plan;
 mod plugins;
 mod runs;
+mod status;
 mod tools;
 mod up;
 mod vault;
@@ -39,7 +40,8 @@ type Outcome = Result<ExitCode, Failure>;
 pub async fn run(cli: Cli) -> ExitCode {
     let global = cli.global.clone();
     start_logging(&global);
-    let outcome = match cli.command {
+    let outcome = match cli.command.unwrap_or(Command::Status) {
+        Command::Status => status::run(&global).await,
         Command::Up(args) => up::run(&global, args).await,
         Command::Call(args) => call::run(&global, args).await,
         Command::Tools(command) => tools::run(&global, command).await,

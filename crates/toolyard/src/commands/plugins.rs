@@ -6,15 +6,15 @@ use crate::{
     cli::{Global, PluginsCommand},
     output::{self, Paint},
     plugins::{
-        EnableParams, InstallParams, PluginList, PluginParams, PluginsDisable, PluginsDoctor, PluginsEnable,
-        PluginsInfo, PluginsInstall, PluginsList, PluginsRemove, PluginsUpdate, RemoveParams,
+        BuiltIn, EnableParams, InstallParams, Installed, PluginList, PluginParams, PluginsDisable, PluginsDoctor,
+        PluginsEnable, PluginsInfo, PluginsInstall, PluginsList, PluginsRemove, PluginsUpdate, RemoveParams,
     },
     wiring::Needs,
 };
 use serde::Serialize;
 use std::process::ExitCode;
 use toolyard_mcp::client::Health;
-use toolyard_plugins::{Added, PluginInfo};
+use toolyard_plugins::{Added, PluginInfo, SCHEMES};
 use toolyard_protocol::Failure;
 use toolyard_service::NoParams;
 
@@ -43,7 +43,7 @@ async fn answer(global: &Global, backend: &mut Backend, command: PluginsCommand)
         }
         PluginsCommand::Install { source, grant } => {
             let params = InstallParams { source: full(&source), grant };
-            show(global, backend.call::<PluginsInstall>(&params, None).await, added)?;
+            show(global, backend.call::<PluginsInstall>(&params, None).await, installed)?;
         }
         PluginsCommand::Update { id } => {
             show(global, backend.call::<PluginsUpdate>(&PluginParams { id }, None).await, added)?;
@@ -65,7 +65,7 @@ async fn answer(global: &Global, backend: &mut Backend, command: PluginsCommand)
 /// A folder or file is meant from here, whoever does the work.
 fn full(source: &str) -> String {
     match std::path::absolute(source) {
-        Ok(path) if !source.starts_with("npm:") && !source.starts_with("git:") => path.display().to_string(),
+        Ok(path) if !SCHEMES.iter().any(|scheme| source.starts_with(scheme)) => path.display().to_string(),
         _ => source.to_owned(),
     }
 }
@@ -85,6 +85,23 @@ fn list(answer: &PluginList) {
         output::note("no plugin is installed");
     }
     answer.plugins.iter().for_each(line);
+}
+
+fn installed(answer: &Installed) {
+    match answer {
+        Installed::Plugin(plugin) => added(plugin),
+        Installed::BuiltIn(set) => built_in(set),
+    }
+}
+
+/// What is part of Toolyard already.
+fn built_in(set: &BuiltIn) {
+    let paint = Paint::stdout();
+    let shown = if set.status == "healthy" { paint.green(&set.status) } else { paint.yellow(&set.status) };
+    output::data(&format!("{:<24} part of Toolyard, {shown}: {}", set.built_in, set.tools.join(", ")));
+    for step in &set.next {
+        output::note(&format!("  next: {step}"));
+    }
 }
 
 fn added(answer: &Added) {

@@ -21,6 +21,8 @@ use toolyard_protocol::{ErrorCode, Failure};
 
 /// A token shorter than this does not open anything beyond loopback.
 const MIN_TOKEN: usize = 16;
+/// How long the doors stay closed for plugins that have yet to register their tools.
+const PLUGINS_MEET: std::time::Duration = std::time::Duration::from_secs(10);
 /// How long open HTTP connections may take to end when stopping.
 const DOOR_CLOSES: std::time::Duration = std::time::Duration::from_secs(2);
 
@@ -92,7 +94,6 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     yard.watch_notes();
     let stop = CancellationToken::new();
     let owner = local::Owner { uid: rustix::process::getuid().as_raw(), secret, principal: home::user_name() };
-    let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner.clone(), stop.clone()));
     let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
     yard.editors.connect(gateway.hub());
     let mcp_server = mcp::server(&yard);
@@ -109,8 +110,9 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         .await
         .map_err(|e| Failure::new(ErrorCode::Unavailable, format!("{}: {e}", home.mcp_socket().display())))?;
     let client = Client::owner(home::user_name()).with_approvals(yard.mcp.client_approvals);
+    let stopped_early = meet_plugins(&yard).await?;
+    let local_door = tokio::spawn(local::serve(socket, yard.service.clone(), owner.clone(), stop.clone()));
     let mcp_door = tokio::spawn(mcp::serve_local(mcp_socket, mcp_server, owner, client, stop.clone()));
-    let _meeting = yard.connect();
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     let network_door = match acceptor {
         Some(acceptor) => {
@@ -121,6 +123,8 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     };
 
     let url = format!("{scheme}://{address}");
+    let instance = home::Instance { url: format!("{scheme}://{}", reachable(address)), pid: std::process::id() };
+    home.announce(&instance).map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}")))?;
     if global.json {
         output::json(&json!({"ready": true, "url": url, "pid": std::process::id()}));
     } else {
@@ -129,12 +133,17 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         output::note(&format!("  token  {token}"));
         output::note(&format!("  vault  {}", vault.display()));
         output::note(&format!("  home   {}", home.path().display()));
+        if let Some(line) = yard.notes_line().await {
+            output::note(&format!("  notes  {line}"));
+        }
     }
     report_recovery(global, &recovered);
 
-    tokio::select! {
-        ended = wait_for_signal() => ended?,
-        () = tidy_after_recovery(&yard) => wait_for_signal().await?,
+    if !stopped_early {
+        tokio::select! {
+            ended = wait_for_signal() => ended?,
+            () = tidy_after_recovery(&yard) => wait_for_signal().await?,
+        }
     }
     if !global.quiet {
         output::note("stopping");
@@ -151,12 +160,30 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
         tracing::info!("connections that are still open are closed");
     }
     yard.close().await;
+    if let Err(error) = home.retract() {
+        tracing::warn!(%error, "the address of this Toolyard could not be taken back");
+    }
     for socket in [home.socket(), home.mcp_socket()] {
         if let Err(error) = home::remove_if_there(&socket) {
             tracing::warn!(socket = %socket.display(), %error, "a socket could not be removed");
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until the tools of plugins are in the catalog, so that they answer from the first moment. Answers whether somebody
+/// stopped us meanwhile.
+async fn meet_plugins(yard: &Yard) -> Result<bool, Failure> {
+    let connecting = yard.connect();
+    tokio::select! {
+        met = tokio::time::timeout(PLUGINS_MEET, connecting.plugins) => {
+            if met.is_err() {
+                tracing::warn!("a plugin has not registered its tools in time; they come when it has");
+            }
+            Ok(false)
+        }
+        stopped = wait_for_signal() => stopped.map(|()| true),
+    }
 }
 
 /// Where somebody on this machine reaches a listener.

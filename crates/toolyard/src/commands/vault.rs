@@ -232,7 +232,10 @@ async fn search(global: &Global, backend: &mut Backend, args: SearchArgs) -> Out
     if args.confirm_sensitive {
         asked["confirm_sensitive"] = true.into();
     }
-    let envelope = call(backend, "obsidian_rag_search", asked).await?;
+    let mut envelope = call(backend, "obsidian_rag_search", asked.clone()).await?;
+    if envelope["error"]["code"] == "INDEX_NOT_FOUND" && index_first(global, backend).await? {
+        envelope = call(backend, "obsidian_rag_search", asked).await?;
+    }
     finish(global, &envelope, |data| {
         let paint = Paint::stdout();
         let results = data["results"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -246,6 +249,30 @@ async fn search(global: &Global, backend: &mut Backend, args: SearchArgs) -> Out
             output::data(&lines.join("\n"));
         }
     })
+}
+
+/// Waits for the job that makes the first index; where none runs, makes the index for a person, who asked a question and
+/// not for a second command. A script gets the envelope and decides. Answers whether there may be an index now.
+async fn index_first(global: &Global, backend: &mut Backend) -> Result<bool, Failure> {
+    let progress = IndexProgress::new(global);
+    let status = call(backend, "obsidian_rag_status", json!({})).await?;
+    let mut job = status["data"]["active_job"]["id"].clone();
+    if job.is_null() {
+        if global.json {
+            return Ok(false);
+        }
+        let started = call(backend, "obsidian_rag_index", json!({"mode": "full"})).await?;
+        job = started["data"]["job_id"].clone();
+        if job.is_null() {
+            return Ok(false);
+        }
+    }
+    if !global.quiet {
+        output::note("the vault has no index yet; it is being indexed");
+    }
+    ended(backend, &job, &progress).await?;
+    progress.finish();
+    Ok(true)
 }
 
 /// One result for people.

@@ -115,6 +115,6 @@ mod tests {
     fn the_page_says_that_tool_search_is_experimental_and_off_unless_set() {
         let row = reference().lines().find(|l| l.starts_with("| `tools.toolSearch`")).unwrap_or_default().to_owned();
         assert!(row.contains("| unset | Experimental."), "{row}");
-        assert!(!Config::default().tool_search().enabled);
+        assert!(!Config::default().tool_search().unwrap().is_searching());
     }
 }

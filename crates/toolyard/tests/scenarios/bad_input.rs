@@ -1,6 +1,6 @@
 //! Bad input: a clear error with a code, nothing dispatched, nothing written.
 
-use crate::harness::Place;
+use crate::harness::{LocalConnection, Place};
 use serde_json::{Value, json};
 
 fn untouched(place: &Place) {
@@ -19,6 +19,10 @@ fn place() -> Place {
 fn traversal_in_every_spelling_is_refused() {
     let place = place();
     std::fs::write(place.vault.parent().unwrap().join("outside.md"), "outside").unwrap();
+    let refused = place.call("vault.readFile", json!({"path": "../outside.md"}));
+    assert_eq!(refused["error"]["code"], "POLICY_DENIED", "{refused}");
+    let server = place.up();
+    let mut connection = LocalConnection::new(&place);
     for path in [
         "../outside.md",
         "a/../../outside.md",
@@ -59,12 +63,13 @@ fn traversal_in_every_spelling_is_refused() {
             if tool == "vault.readFile" && matches!(path, "CON.md" | "nul" | "trailing. " | "trailing.") {
                 continue; // reading an odd name that another program made is allowed
             }
-            let result = place.call(tool, args);
+            let result = connection.call(tool, &args);
             assert_eq!(result["ok"], false, "{tool} {path:?}: {result}");
             let code = result["error"]["code"].as_str().unwrap();
             assert!(["VALIDATION_ERROR", "POLICY_DENIED", "NOT_FOUND"].contains(&code), "{tool} {path:?}: {code}");
         }
     }
+    server.stop();
     untouched(&place);
 }
 

@@ -211,6 +211,37 @@ fn claude_code_gets_messages_calls_tools_and_answers() {
 }
 
 #[test]
+fn a_message_carries_what_the_session_knows_where_its_sender_says_nothing() {
+    let place = Place::new();
+    let server = place.up();
+    let opened = run(
+        &place,
+        &server,
+        &["bridge", "open", "--session", "claude", "--chat-id", "7", "--source-channel", "discord", "--user", "alice"],
+    );
+    assert_eq!(opened.code, 0, "{opened:?}");
+    let mut host = Host::start(&opened.json());
+    host.initialize();
+    let sent = run(&place, &server, &["bridge", "inbound", "--session", "claude", "hello"]).json();
+    let meta = host.notification("notifications/claude/channel")["meta"].clone();
+    assert_eq!((&meta["chat_id"], &meta["source_channel"]), (&json!("7"), &json!("discord")), "{meta}");
+    assert_eq!((&meta["user"], &meta["message_id"]), (&json!("alice"), &sent["request_id"]), "{meta}");
+    assert!(meta["ts"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok(), "{meta}");
+    assert!(meta.get("user_id").is_none(), "who may answer questions is never made up: {meta}");
+    let own = json!({"chat_id": "8", "user": "bob", "ts": "2026-05-14T00:00:00Z", "message_id": "m1"}).to_string();
+    run(&place, &server, &["bridge", "inbound", "--session", "claude", "again", "--meta", &own]);
+    let meta = host.notification("notifications/claude/channel")["meta"].clone();
+    assert_eq!(
+        (&meta["chat_id"], &meta["user"], &meta["ts"], &meta["message_id"]),
+        (&json!("8"), &json!("bob"), &json!("2026-05-14T00:00:00Z"), &json!("m1"))
+    );
+    let odd = json!({"attachments": "a.png"}).to_string();
+    let refused = run(&place, &server, &["bridge", "inbound", "--session", "claude", "x", "--meta", &odd]);
+    assert_eq!(refused.code, 1, "attachments are a list: {refused:?}");
+    server.stop();
+}
+
+#[test]
 fn permission_questions_are_answered_once_by_whoever_may() {
     let place = Place::new();
     let server = place.up();
@@ -227,6 +258,13 @@ fn permission_questions_are_answered_once_by_whoever_may() {
         });
     };
     ask(&mut host, "abxyz");
+    // Who reads the chat sees the question there and can answer it in words.
+    wait_until("the question is posted", || {
+        let said = run(&place, &server, &["bridge", "outbound", "--session", "claude"]).json();
+        let posted = &said["messages"][0];
+        let text = posted["text"].as_str().unwrap_or_default();
+        posted["requestId"] == "abxyz" && posted["chatId"] == "7" && text.contains("Approve? Reply `yes abxyz`")
+    });
     let stranger = say(&place, &server, "yes abxyz", "u2");
     assert_eq!((&stranger["ok"], &stranger["outcome"]), (&json!(false), &json!("verdict")), "{stranger}");
     assert_eq!(say(&place, &server, "Yes abxyz", "u1")["behavior"], "allow");
@@ -418,7 +456,8 @@ ask(1, "initialize", {})
 tools = [t["name"] for t in ask(2, "tools/list", {})["tools"]]
 plugin.stdin.close()
 print(json.dumps({"args": args, "mode": oct(stat.S_IMODE(os.stat(path).st_mode)), "tools": tools,
-                  "session": os.environ["SYNTHESIS_OPENCLAW_SESSION"], "path": path}))
+                  "session": os.environ["SYNTHESIS_OPENCLAW_SESSION"], "path": path,
+                  "claude": os.environ["SYNTHESIS_CLAUDE_SESSION"]}))
 sys.exit(7)
 "#;
 
@@ -453,6 +492,8 @@ fn claude_start_gives_claude_code_all_it_needs_and_takes_it_back() {
     assert!(args.contains(&"--strict-mcp-config") && args.ends_with(&["-p", "hi"]), "{args:?}");
     assert!(args.windows(2).any(|w| w == ["--dangerously-load-development-channels", "server:toolyard"]));
     assert_eq!((&saw["mode"], &saw["session"]), (&json!("0o600"), &json!(SESSION)));
+    let claude_session = saw["claude"].as_str().unwrap();
+    assert!(args.windows(2).any(|w| w == ["--session-id", claude_session]), "Claude Code's own session: {args:?}");
     assert!(saw["tools"].as_array().unwrap().contains(&json!("vault_readFile")), "{saw}");
     assert!(!std::path::Path::new(saw["path"].as_str().unwrap()).exists(), "the configuration is gone");
     assert_eq!(run(&place, &server, &["bridge", "status"]).json()["sessions"], json!([]), "and the session is closed");

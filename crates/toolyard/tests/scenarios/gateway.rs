@@ -22,7 +22,12 @@ fn ws_rpc_01_to_05_health_status_presence_catalog_effective() {
     assert!(health["runtimeVersion"].is_string());
     // WS-RPC-02
     let status = call(&place, &server, "status", json!({})).json();
-    assert_eq!(status["heartbeat"]["defaultAgentId"], "main");
+    assert_eq!(
+        (&status["heartbeat"]["defaultAgentId"], &status["mainHeartbeatEnabled"]),
+        (&json!("main"), &json!(true))
+    );
+    assert_eq!(status["heartbeat"]["agents"][0]["enabled"], true, "{status}");
+    assert!(status["heartbeat"]["agents"][0]["everyMs"].as_u64().unwrap() > 0, "the gateway's tick");
     assert_eq!(status["pid"], server.ready["pid"]);
     // WS-RPC-03
     let presence = call(&place, &server, "system-presence", json!({})).json();
@@ -33,8 +38,6 @@ fn ws_rpc_01_to_05_health_status_presence_catalog_effective() {
     let tools = catalog.to_string();
     assert!(tools.contains("vault.readFile") && catalog["groups"].as_array().unwrap().len() >= 3, "{tools}");
     // WS-RPC-05
-    let made = call(&place, &server, "sessions.create", json!({"key": "agent:main:main"}));
-    assert_eq!(made.code, 0, "{made:?}");
     let effective = call(&place, &server, "tools.effective", json!({"sessionKey": "main"})).json();
     assert_eq!((&effective["agentId"], &effective["profile"]), (&json!("main"), &json!("full")));
     assert!(effective.to_string().contains("vault.createFile"), "{effective}");
@@ -46,7 +49,7 @@ fn status_gives_scripts_the_key_of_the_session_in_use() {
     let place = Place::new();
     let server = place.up();
     let current = || call(&place, &server, "status", json!({})).json()["sessionKey"].clone();
-    assert_eq!(current(), Value::Null, "no session, no key: none is made up");
+    assert_eq!(current(), "agent:main:main", "the session that is there from the start");
     for key in ["first", "second"] {
         assert_eq!(call(&place, &server, "sessions.create", json!({"key": key})).code, 0);
     }

@@ -148,6 +148,45 @@ impl Place {
     }
 }
 
+/// A connection to the local socket of a running server, for many calls: a command for each would be a process for each.
+pub(crate) struct LocalConnection {
+    out: std::os::unix::net::UnixStream,
+    lines: BufReader<std::os::unix::net::UnixStream>,
+    calls: u64,
+}
+
+impl LocalConnection {
+    pub(crate) fn new(place: &Place) -> Self {
+        use std::io::Write;
+        let state = place.home.join("state");
+        let secret = std::fs::read_to_string(state.join("local.secret")).unwrap();
+        let mut out = std::os::unix::net::UnixStream::connect(state.join("toolyard.sock")).unwrap();
+        writeln!(out, "{}", serde_json::json!({"secret": secret})).unwrap();
+        let lines = BufReader::new(out.try_clone().unwrap());
+        Self { out, lines, calls: 0 }
+    }
+
+    /// Calls a tool as the command line does and gives the ToolResult.
+    pub(crate) fn call(&mut self, tool: &str, args: &Value) -> Value {
+        use std::io::Write;
+        self.calls += 1;
+        let params = serde_json::json!({"name": tool, "args": args});
+        let request = serde_json::json!({"id": self.calls, "method": "tools.call", "params": params});
+        writeln!(self.out, "{request}").unwrap();
+        loop {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "the server hung up on {tool} {args}");
+            let mut message: Value = serde_json::from_str(&line).unwrap();
+            // The events of the run come first.
+            if message.get("event").is_none() {
+                let result = message["result"]["result"].take();
+                assert!(result.is_object(), "{tool} {args}: {message}");
+                return result;
+            }
+        }
+    }
+}
+
 /// A running `toolyard up`, killed when dropped.
 pub(crate) struct Server {
     pub(crate) child: Child,

@@ -11,6 +11,7 @@ mod commands;
 mod context;
 mod context_crash;
 mod crash;
+mod first_minutes;
 mod gateway;
 mod harness;
 mod hostile;

@@ -134,11 +134,26 @@ fn a_note_that_is_watched_is_announced_when_a_call_changes_it() {
 #[test]
 fn tool_search_replaces_the_list_where_it_is_configured() {
     let place = Place::new();
+    let three = ["tool_search", "tool_describe", "tool_call"];
+    for (keys, expected) in [
+        ("mode = \"code\"", vec!["tool_search_code"]),
+        ("mode = \"tools\"", three.to_vec()),
+        ("mode = \"directory\"", three.to_vec()),
+        (
+            "alwaysVisible = [\"vault.readFile\", \"group:util\"]",
+            vec!["tool_search_code", "util_parseMarkdownBullets", "util_slugifyTitle", "vault_readFile"],
+        ),
+    ] {
+        place.config(&format!("[tools.toolSearch]\n{keys}\n"));
+        let mut client = Stdio2::start(&place);
+        let tools = client.ask("tools/list", json!({}));
+        let shown = tools["result"]["tools"].as_array().unwrap();
+        let names: Vec<&str> = shown.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert_eq!(names, expected, "{keys}: core tools are behind the search too");
+        client.end();
+    }
     place.config("[tools.toolSearch]\nmode = \"tools\"\n");
     let mut client = Stdio2::start(&place);
-    let tools = client.ask("tools/list", json!({}));
-    let shown = tools["result"]["tools"].as_array().unwrap();
-    assert!(shown.iter().any(|t| t["name"] == "tool_search"), "{tools}");
     let found = client.ask("tools/call", json!({"name": "tool_search", "arguments": {"query": "read a note"}}));
     assert!(found["result"]["content"][0]["text"].as_str().unwrap().contains("vault.readFile"), "{found}");
     client.end();

@@ -230,3 +230,46 @@ fn the_policy_is_obeyed_and_named() {
     let found = place.call("vault.searchText", json!({"query":"Alpha"}));
     assert_eq!(found["data"]["matches"], json!([]), "and for searches: {found}");
 }
+
+#[test]
+fn a_binding_of_another_loop_is_found_before_anything_is_written() {
+    let place = place();
+    let wrong = |args: Value| {
+        place.plan(&plan(json!([
+            {"id":"read","tool":"vault.readFile","args":{"path":"Ideas.md"}},
+            {"id":"parse","tool":"util.parseMarkdownBullets","args":{"text":"$steps.read.content"}},
+            {"id":"make","tool":"vault.createFile","args":args,
+             "foreach":{"from":"$steps.parse.items","itemName":"idea","indexName":"n"}}])))
+    };
+    for (path, content) in [("Ideas/{item.text}.md", ""), ("Ideas/{idea.text}.md", "{index}"), ("{idea.txet}.md", "")] {
+        let file = wrong(json!({"path": path, "content": content}));
+        let checked = place.run(&["plan", "check", &file, "--json"]).json();
+        assert_eq!(
+            (&checked["ok"], &checked["errors"][0]["type"]),
+            (&json!(false), &json!("path")),
+            "{path}: {checked}"
+        );
+        let ran = place.run(&["plan", "run", &file, "--yes", "--json"]);
+        assert_eq!((ran.code, ran.error_code().as_str()), (1, "VALIDATION_ERROR"), "{ran:?}");
+        assert!(!place.exists("Ideas"), "nothing was written");
+    }
+    let file = wrong(json!({"path": "Ideas/{idea.text} {n}.md", "content": "{{item.text}} and {idx}"}));
+    let checked = place.run(&["plan", "check", &file, "--json"]).json();
+    assert_eq!((&checked["ok"], &checked["warnings"][0]["type"]), (&json!(true), &json!("placeholder")), "{checked}");
+    assert_eq!(place.run(&["plan", "run", &file, "--yes", "--json"]).code, 0);
+    assert_eq!(place.read("Ideas/Alpha 0.md"), "{item.text} and {idx}");
+}
+
+#[test]
+fn a_plan_uses_the_executors_own_values() {
+    let place = place();
+    let mut steps = bullets_plan();
+    steps["steps"].as_array_mut().unwrap().push(json!({"id":"sum","tool":"vault.createFile",
+        "args":{"path":"Sum.md","content":"$vars.run.id","frontmatter":{"made":"$vars.make.okCount","all":"$vars.make.count",
+            "failed":"$vars.make.failedCount","began":"$vars.run.startedAt"}}}));
+    let report = place.run(&["plan", "run", &place.plan(&steps), "--yes", "--json"]).json();
+    assert_eq!(report["status"], "finished", "{report}");
+    let text = place.read("Sum.md");
+    assert!(text.contains(report["runId"].as_str().unwrap()) && text.contains("made: 3"), "{text}");
+    assert!(text.contains("all: 3") && text.contains("failed: 0") && text.contains("began:"), "{text}");
+}

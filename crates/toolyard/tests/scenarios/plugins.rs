@@ -283,3 +283,52 @@ fn a_tarball_is_unpacked_and_an_agent_cannot_install_one() {
     assert_ne!(asked.code, 0, "no such method for clients of the gateway: {asked:?}");
     assert_eq!(server.stop(), 0);
 }
+
+#[test]
+fn a_plugins_tool_answers_from_the_moment_the_server_is_ready() {
+    needs("python3");
+    let place = Place::new();
+    install(&place, &example("python"), &[]);
+    for start in 0..3 {
+        let server = place.up();
+        let counted = place.call("py_count_words", json!({"text": "one two"}));
+        assert_eq!(counted["data"]["details"]["words"], 2, "start {start}: {counted}");
+        server.stop();
+    }
+}
+
+#[test]
+fn clawhub_is_known_with_and_without_a_mirror() {
+    needs("python3");
+    let place = Place::new();
+    let unset = place.run(&["plugins", "install", "clawhub:example-python", "--json"]);
+    assert_eq!(unset.error_code(), "PRECONDITION_FAILED", "{unset:?}");
+    for word in ["ClawHub", "plugins.clawhub", "npm:example-python", "git:URL", "folder"] {
+        assert!(unset.stdout.contains(word), "{word}: {unset:?}");
+    }
+    place.config(&format!("[plugins]\nclawhub = {:?}\n", example("").display().to_string()));
+    let added = place.run(&["plugins", "install", "clawhub:python", "--json"]).json();
+    assert_eq!((&added["plugin"]["status"], &added["plugin"]["source"]), (&json!("healthy"), &json!("clawhub:python")));
+    let missing = place.run(&["plugins", "install", "clawhub:nothing", "--json"]);
+    assert_eq!(missing.error_code(), "NOT_FOUND", "{missing:?}");
+}
+
+#[test]
+fn the_plugin_of_the_specification_is_part_of_toolyard() {
+    let place = Place::new();
+    place.note("a.md", "A note.\n");
+    let offered = place.run(&["plugins", "install", "clawhub:obsidian-rag", "--json"]).json();
+    assert_eq!((&offered["builtIn"], &offered["enabled"]), (&json!("obsidian-rag"), &json!(true)), "{offered}");
+    assert_eq!(offered["tools"].as_array().unwrap().len(), 4, "{offered}");
+    assert_eq!(offered["status"], "unavailable");
+    assert!(offered["next"][0].as_str().unwrap().contains("index"), "{offered}");
+    assert_eq!(place.run(&["vault", "index", "--json"]).code, 0);
+    let shown = place.run(&["plugins", "install", "clawhub:obsidian-rag"]);
+    assert!(
+        shown.code == 0 && shown.stdout.contains("obsidian_rag_search") && shown.stdout.contains("healthy"),
+        "{shown:?}"
+    );
+    place.config("[knowledge]\nenabled = false\n");
+    let off = place.run(&["plugins", "install", "clawhub:obsidian-rag", "--json"]).json();
+    assert!(off["next"][0].as_str().unwrap().contains("knowledge.enabled"), "{off}");
+}

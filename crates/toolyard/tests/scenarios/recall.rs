@@ -1,7 +1,6 @@
-//! `toolyard eval memory`, and documents read by a confined child of the real binary.
+//! `toolyard eval memory`.
 
 use crate::harness::Place;
-use std::process::{Command, Stdio};
 
 #[test]
 fn recall_of_conversations_is_measured() {
@@ -26,23 +25,4 @@ fn recall_of_conversations_is_measured() {
     std::fs::write(&questions, asked.replace("D1:1", "D9:9")).unwrap();
     let bad = place.run(&args);
     assert_eq!((bad.code, bad.error_code().as_str()), (2, "USAGE_ERROR"), "{bad:?}");
-}
-
-#[test]
-fn the_binary_under_another_name_parses_one_document_and_nothing_else() {
-    use std::{io::Write, os::unix::process::CommandExt};
-    let mut child = Command::new(env!("CARGO_BIN_EXE_toolyard"))
-        .arg0("toolyard-parse")
-        .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let page = "<title>T</title><p>Hello from inside.</p>";
-    let limits = serde_json::to_string(&toolyard_import::Limits::default()).unwrap();
-    let request = format!("{{\"format\":\"html\",\"bytes\":{},\"limits\":{limits}}}\n{page}", page.len());
-    child.stdin.take().unwrap().write_all(request.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("Hello from inside."), "{output:?}");
 }

@@ -98,6 +98,7 @@ model = "m"
 apiKeyEnv = "LLM_KEY"
 [plugins]
 npmRegistry = "https://ada:C4N4RY-registry-33@127.0.0.1:9/C4N4RY-registry-34/"
+clawhub = "https://ada:C4N4RY-clawhub-37@127.0.0.1:9/C4N4RY-clawhub-38/"
 [plugins.entries.some]
 config = {{ apiKey = "C4N4RY-plugin-31", deep = {{ list = ["C4N4RY-plugin-32"] }} }}
 [plugins.entries.some.grant]

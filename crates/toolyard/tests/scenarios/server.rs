@@ -24,16 +24,21 @@ fn up_serves_health_and_the_command_line_uses_it() {
             .iter()
             .any(|c| c["check"] == "running" && c["message"].as_str().unwrap().starts_with("yes"))
     );
+    let is_told = |what: &str, said: &str| {
+        let checks = doctor["checks"].as_array().unwrap();
+        checks.iter().any(|c| c["check"] == what && c["message"].as_str().unwrap().contains(said))
+    };
+    assert!(is_told("code mode", "the running process runs scripts under Landlock"), "{doctor}");
     // In process at the same time: both write to the same store.
     let beside =
         place.run(&["--in-process", "call", "vault.readFile", "--args", r#"{"path":"a.md"}"#, "--json"]).json();
     assert_eq!(beside["data"]["content"], "x");
-    // The doctor's question to the notes took the road as well.
+    // The doctor's questions to the notes and about scripts took the road as well.
     let runs = place.run(&["runs", "list", "--json"]).json();
     let mut tools: Vec<&str> =
         runs["runs"].as_array().unwrap().iter().filter_map(|run| run["title"].as_str()).collect();
     tools.sort_unstable();
-    assert_eq!(tools, ["obsidian_rag_status", "vault.createFile", "vault.readFile"], "{runs}");
+    assert_eq!(tools, ["obsidian_rag_status", "tool_search", "vault.createFile", "vault.readFile"], "{runs}");
     assert_eq!(server.stop(), 0, "a clean stop");
     assert!(!place.home.join("state/toolyard.sock").exists());
     assert_eq!(place.run(&["runs", "verify", "--json"]).json()["ok"], true);

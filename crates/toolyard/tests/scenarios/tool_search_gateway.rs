@@ -2,7 +2,7 @@
 //! for the catalog. Both lanes of the specification's end-to-end check, and its table of failures.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
-use crate::tool_search::{Blocks, FIND_AND_CALL, PLUGIN, Yard};
+use crate::tool_search::{Blocks, FIND_AND_CALL, PLUGIN, Yard, tool};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -10,8 +10,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use tokio_util::sync::CancellationToken;
-use toolyard::model_view::SearchView;
-use toolyard_catalog::ToolSource;
+use toolyard_catalog::{ToolEntry, ToolSource};
 use toolyard_client::{Client, Connect, Credential};
 use toolyard_engine::{Caller, Subscription};
 use toolyard_gateway::{Gateway, Settings, listen};
@@ -43,7 +42,7 @@ impl Lane {
 
     async fn over(yard: Yard) -> Self {
         let service = Service::new(yard.engine.clone(), ProcessInfo::default(), |_| true);
-        service.show_models(Arc::new(SearchView(yard.search.clone())));
+        service.show_models(yard.search.clone());
         let stop = CancellationToken::new();
         let gateway = Gateway::new(service.clone(), Settings::new(TOKEN), stop.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -181,7 +180,7 @@ async fn directory_mode_lists_names_and_hydrates_what_the_turn_needs() {
     for name in ["tool_search", "tool_describe", "tool_call", "fake_plugin_tool_03", "write_report"] {
         assert!(names.contains(&name), "{name}: {names:?}");
     }
-    assert!(names.len() <= 3 + 12);
+    assert!(names.len() <= 3 + 4, "{names:?}");
     let directory = answer["toolSearch"]["directory"].as_str().unwrap();
     assert!(directory.contains("- fake_plugin_tool_17 ("), "{directory}");
     // A name that is only listed can be called outright.
@@ -212,11 +211,68 @@ async fn a_clients_own_tools_are_found_in_its_session_only() {
     let (answer, tools) = lane.declared().await;
     assert!(names(&tools).contains(&"pick_colour"), "{tools:?}");
     assert!(!answer["toolSearch"]["directory"].to_string().contains("pick_colour"), "its words are not the prompt's");
-    // A plugin's name is taken there.
-    let taken = json!({"sessionKey": "main", "tools": [{"name": "Fake_Plugin_Tool_17"}]});
-    lane.client.call("tools.offer", taken).await.unwrap();
-    let refused = lane.client.call("tools.effective", json!({"sessionKey": "main", "forModel": true})).await;
-    assert!(refused.unwrap_err().to_string().contains("client tool name conflict: fake_plugin_tool_17"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clients_name_that_is_taken_is_refused_when_it_is_offered_in_every_mode() {
+    for settings in [json!(false), json!(true), json!({"mode": "tools"}), json!({"mode": "directory"})] {
+        let mut lane = Lane::open(36, json!({}), settings.clone()).await;
+        for names in [&["Fake_Plugin_Tool_17"][..], &["fake.plugin.tool.17", "mine"], &["tool_call"], &["a.b", "a_b"]] {
+            let tools: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+            let refused = lane.client.call("tools.offer", json!({"sessionKey": "main", "tools": tools})).await;
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains(&format!("client tool name conflict: {}", names[0])), "{settings}: {refused}");
+            assert!(!refused.contains("mine"), "only what is taken is named: {refused}");
+        }
+        let offer = json!({"sessionKey": "main", "tools": [{"name": "mine"}, {"name": "mine.too"}]});
+        lane.client.call("tools.offer", offer.clone()).await.unwrap();
+        lane.client.call("tools.offer", offer).await.unwrap();
+        // A plugin that brings the name later breaks no list.
+        let late = ToolEntry::new(tool("mine", "Of a plugin.", false), ToolSource::plugin("late")).unwrap();
+        lane.yard.engine.register(vec![late], lane.yard.fake.clone()).unwrap();
+        let (_, shown) = lane.declared().await;
+        assert!(!shown.is_empty(), "{settings}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_runs_record_says_what_the_model_saw_and_what_it_did() {
+    let id = format!("openclaw:{PLUGIN}:fake_plugin_tool_17");
+    for (settings, mode, schemas) in [
+        (json!(true), "code", 1),
+        (json!({"mode": "tools"}), "tools", 3),
+        (json!({"mode": "directory"}), "directory", 3),
+    ] {
+        let mut lane = Lane::open(36, json!({}), settings).await;
+        let (shown, _) = lane.declared().await;
+        if mode == "code" {
+            lane.invoke("tool_search_code", json!({"code": FIND_AND_CALL})).await;
+        } else {
+            lane.invoke("tool_search", json!({"query": "fake_plugin_tool_17", "limit": 1})).await;
+            lane.invoke("tool_describe", json!({"id": id})).await;
+            lane.invoke("tool_call", json!({"id": id, "args": {"marker": "qa"}})).await;
+        }
+        let runs = lane.method("runs.list", json!({"session": "agent:main:main"})).await;
+        let mut counts = [0, 0, 0];
+        for run in runs["runs"].as_array().unwrap() {
+            let events = lane.method("runs.get", json!({"runId": run["runId"]})).await["events"].clone();
+            let kept = events.as_array().unwrap().iter().find(|event| event["message"] == "tool search");
+            let telemetry = &kept.unwrap_or_else(|| panic!("no telemetry in {events}"))["payload"];
+            assert_eq!((&telemetry["mode"], &telemetry["schemasShown"]), (&json!(mode), &json!(schemas)));
+            assert_eq!(telemetry["catalogSize"], 37);
+            assert_eq!(telemetry["sources"], json!({"openclaw": 37, "mcp": 0, "client": 0}));
+            assert_eq!(telemetry["bytes"]["compact"], shown["toolSearch"]["bytes"]["shown"]);
+            assert_eq!(telemetry["bytes"]["direct"], shown["toolSearch"]["bytes"]["direct"]);
+            for (count, key) in counts.iter_mut().zip(["searchCount", "describeCount", "callCount"]) {
+                *count += telemetry[key].as_u64().unwrap();
+            }
+            if telemetry["callCount"] == 1 {
+                assert_eq!(telemetry["selected"], json!([{"id": id, "source": "openclaw"}]));
+                assert_eq!((&telemetry["finalCall"]["id"], &telemetry["finalCall"]["ok"]), (&json!(id), &json!(true)));
+            }
+        }
+        assert_eq!(counts, [1, 1, 1], "{mode}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -60,12 +60,8 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": r}), flush=True)
 "#;
 
-fn has_python() -> bool {
-    let there = Path::new("/usr/bin/python3").exists();
-    if !there {
-        eprintln!("SKIPPED: python3 is not installed");
-    }
-    there
+fn needs_python() {
+    assert!(Path::new("/usr/bin/python3").exists(), "python3 is missing from /usr/bin: install it");
 }
 
 fn attempt(place: &Place, tool: &str, what: &str, arg: &Path) -> String {
@@ -100,9 +96,7 @@ fn assert_held(place: &Place, tool: &str) {
 
 #[test]
 fn a_plugin_with_the_network_cannot_act_as_the_owner_nor_take_the_machine() {
-    if !has_python() {
-        return;
-    }
+    needs_python();
     let place = Place::new();
     place.note("note.md", "x");
     let folder = place.home.join("nosy");
@@ -128,9 +122,7 @@ fn a_plugin_with_the_network_cannot_act_as_the_owner_nor_take_the_machine() {
 
 #[test]
 fn a_server_that_was_added_runs_within_walls_and_an_older_one_is_warned_of() {
-    if !has_python() {
-        return;
-    }
+    needs_python();
     let place = Place::new();
     place.note("note.md", "x");
     let folder = place.home.join("server");
@@ -173,11 +165,58 @@ fn a_server_that_was_added_runs_within_walls_and_an_older_one_is_warned_of() {
     assert!(checks(&doctor, "walls")[0].contains("Landlock ABI"), "{doctor}");
     place.config(&format!("{older}sandbox = {{ enabled = false }}\n"));
     assert_eq!(walls_of(&place), "off");
-    // A grant that holds Toolyard's own keys is told.
+    // A grant of everything does not include Toolyard's own keys; a grant of them starts nothing, and is told.
     place.config(&format!("{older}sandbox = {{ read = [\"/\"] }}\n"));
+    assert!(attempt(&place, "nosy__try", "read", Path::new("/etc/shells")).starts_with("got"));
+    for name in ["state/token", "state/signing.key", "config.toml"] {
+        let answer = attempt(&place, "nosy__try", "read", &place.home.join(name));
+        assert!(!answer.starts_with("got"), "{name}: {answer}");
+    }
+    let state = place.home.join("state").display().to_string();
+    place.config(&format!("{older}sandbox = {{ read = [\"{state}\"] }}\n"));
     let doctor = place.run(&["doctor", "--json"]).json();
     assert_eq!(doctor["ok"], false);
     assert!(checks(&doctor, "mcp servers").iter().any(|text| text.contains("own keys")), "{doctor}");
+    assert!(!attempt(&place, "nosy__try", "read", &place.home.join("state/token")).starts_with("got"));
+}
+
+/// What a manifest says about its own program opens no folder, and nothing of the package runs before the walls are up.
+#[test]
+fn a_manifest_cannot_widen_its_walls_by_the_program_or_the_variables_it_names() {
+    needs_python();
+    let place = Place::new();
+    place.note("note.md", "x");
+    let secret = place.home.join("secret.txt");
+    let folder = place.home.join("sly");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(&secret, "hush").unwrap();
+    // The loader of every process that gets these variables says which program it loads.
+    let traces = place.home.join("plugins/.data/sly/loader");
+    let manifest = json!({
+        "id": "sly", "configSchema": {"type": "object"}, "contracts": {"tools": ["try"]},
+        "toolMetadata": {"try": {"sideEffecting": false}},
+        "mcpServers": {"a": {"command": "/etc/../usr/bin/python3", "args": ["./p.py"],
+            "env": {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": traces}}},
+    });
+    std::fs::write(folder.join("openclaw.plugin.json"), manifest.to_string()).unwrap();
+    std::fs::write(folder.join("p.py"), format!("{ATTEMPTS}{MCP_LOOP}")).unwrap();
+    let added = place.run(&["plugins", "install", &folder.display().to_string(), "--json"]).json();
+    assert_eq!(added["plugin"]["status"], "healthy", "{added}");
+    assert!(attempt(&place, "try", "read", &folder.join("p.py")).starts_with("refused"), "only the installed copy");
+    assert!(attempt(&place, "try", "read", &secret).starts_with("refused"));
+    assert!(attempt(&place, "try", "read", &place.home.join("state/token")).starts_with("refused"));
+    let entries = std::fs::read_dir(traces.parent().unwrap()).unwrap().flatten();
+    let written = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("loader"));
+    let said: Vec<String> = written.map(|entry| std::fs::read_to_string(entry.path()).unwrap()).collect();
+    assert!(said.iter().any(|text| text.contains("python3")), "{said:?}");
+    assert!(
+        !said.iter().any(|text| text.contains("toolyard")),
+        "a process without walls obeyed the manifest: {said:?}"
+    );
+    let relative = json!({"id": "sly", "configSchema": {"type": "object"}, "process": {"command": "bin/x"}});
+    std::fs::write(folder.join("openclaw.plugin.json"), relative.to_string()).unwrap();
+    let refused = place.run(&["plugins", "update", "sly", "--json"]);
+    assert!(refused.stdout.contains("nor does it begin with ./"), "{refused:?}");
 }
 
 fn walls_of(place: &Place) -> String {

@@ -1,8 +1,8 @@
 //! References: that each can be read, leads to a step or a context, and to something its output can have.
 
-use super::Checker;
+use super::{Checker, bindings::Text};
 use crate::plan::{
-    reference::{self, BindingNames, Hop, Reference, Root, Template},
+    reference::{self, BindingNames, BindingPath, Hop, LOOP_COUNTS, Reference, Root, Template},
     schema_path::{PathVerdict, check_path},
 };
 use serde_json::{Map, Value};
@@ -16,12 +16,25 @@ pub(super) struct StepParts {
     pub(super) args: Vec<(String, Template)>,
     pub(super) from: Option<Reference>,
     pub(super) references: Vec<(String, Reference)>,
+    /// Fields of the loop's item, and where they stand.
+    bindings: Vec<(String, BindingPath)>,
 }
 
 /// The step that a reference takes its value from, or one iteration of it.
 pub(super) struct Producer {
     pub(super) step: usize,
-    iteration: bool,
+    part: ProducerPart,
+}
+
+/// What of a step's output a reference begins at.
+#[derive(PartialEq)]
+enum ProducerPart {
+    /// The whole output; a loop's is `{items, results, count, okCount}`.
+    Output,
+    /// The data of one iteration.
+    Iteration,
+    /// The counts of a loop, which are always there.
+    Counts,
 }
 
 impl Checker<'_> {
@@ -32,7 +45,7 @@ impl Checker<'_> {
             .as_ref()
             .map(|f| BindingNames { item: &f.item_name, index: f.index_name.as_deref().unwrap_or("index") });
         if let Some(foreach) = &step.foreach {
-            let place = format!("/steps/{i}/foreach/from");
+            let place = list_place(i);
             match reference::parse_reference(&foreach.from, vars) {
                 Ok(Some(reference)) => {
                     parts.references.push((place, reference.clone()));
@@ -52,18 +65,16 @@ impl Checker<'_> {
             match reference::compile(value, vars, bindings) {
                 Ok(template) => {
                     reference::each_reference(&template, &mut |r| parts.references.push((place(), r.clone())));
-                    if bindings.is_none() && value.as_str().is_some_and(|s| s.starts_with("{item") || s == "{index}") {
-                        self.warn(
-                            "placeholder",
-                            place(),
-                            Some(step),
-                            "this looks like a loop binding, but the step has no foreach: it stays as it is".into(),
-                        );
-                    }
+                    reference::each_binding(&template, &mut |b| parts.bindings.push((place(), b.clone())));
+                    reference::each_unbound(value, bindings, &mut |u| self.unbound(place(), step, u, Text::Argument));
                     parts.args.push((key.clone(), template));
                 }
                 Err(e) => self.error("path", place() + &e.path, Some(step), e.message),
             }
+        }
+        if let Some(line) = step.preview.clone().map(Value::from) {
+            let place = || format!("/steps/{i}/preview");
+            reference::each_unbound(&line, bindings, &mut |u| self.unbound(place(), step, u, Text::Preview));
         }
         parts
     }
@@ -81,10 +92,7 @@ impl Checker<'_> {
             Root::Step(id) => id.clone(),
             Root::Var(name) => match vars.get(name) {
                 Some(id) => id.clone(),
-                None => {
-                    self.error("path", place.to_owned(), Some(step), format!("{reference}: no step captures {name}"));
-                    return None;
-                }
+                None => return self.executor_value(place, step, reference, name, positions),
             },
             Root::Context(kind) => {
                 if !self.plan.context_requests.iter().any(|r| r.kind == *kind) {
@@ -100,17 +108,79 @@ impl Checker<'_> {
             Root::RunId | Root::RunStartedAt => return None,
         };
         if let Some(&p) = positions.get(id.as_str()) {
-            return Some(Producer { step: p, iteration: false });
+            return Some(Producer { step: p, part: ProducerPart::Output });
         }
         // `<loop>_<n>` is the nth iteration of a loop, where no step has that name itself.
         let alias = id.rsplit_once('_').filter(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
         if let Some(&p) =
             alias.and_then(|(base, _)| positions.get(base)).filter(|&&p| self.plan.steps[p].foreach.is_some())
         {
-            return Some(Producer { step: p, iteration: true });
+            return Some(Producer { step: p, part: ProducerPart::Iteration });
         }
         self.error("path", place.to_owned(), Some(step), format!("{reference}: there is no step {id}"));
         None
+    }
+
+    /// A variable that no step captures: the counts of a loop, or nothing.
+    fn executor_value(
+        &mut self,
+        place: &str,
+        step: &Step,
+        reference: &Reference,
+        name: &str,
+        positions: &HashMap<&str, usize>,
+    ) -> Option<Producer> {
+        let a_loop = positions.get(name).filter(|&&p| self.plan.steps[p].foreach.is_some());
+        let why = match (a_loop, &reference.path[..]) {
+            (Some(&p), [Hop::Key(count)]) if LOOP_COUNTS.contains(&count.as_str()) => {
+                return Some(Producer { step: p, part: ProducerPart::Counts });
+            }
+            (Some(_), _) => format!("of a loop, $vars has {}; $steps.{name} is its output", LOOP_COUNTS.join(", ")),
+            (None, _) if name == "run" => "of the run, $vars has id and startedAt".to_owned(),
+            (None, _) => format!("no step captures {name}"),
+        };
+        self.error("path", place.to_owned(), Some(step), format!("{reference}: {why}"));
+        None
+    }
+
+    /// Fields of the loop's item that an element of its list cannot have.
+    pub(super) fn check_bindings(
+        &mut self,
+        step: &Step,
+        parts: &StepParts,
+        producer: &Producer,
+        entries: &[Option<Arc<ToolEntry>>],
+    ) {
+        let (Some(from), Some(foreach)) = (&parts.from, &step.foreach) else { return };
+        for (place, binding) in &parts.bindings {
+            let path: Vec<Hop> =
+                from.path.iter().cloned().chain([Hop::Index(0)]).chain(binding.path.iter().cloned()).collect();
+            let of_item = Reference { root: from.root.clone(), path };
+            if let Some(PathVerdict::Impossible { fields }) = self.verdict(&of_item, producer, entries)
+                && !binding.path.is_empty()
+            {
+                let written = reference::written(&foreach.item_name, &binding.path);
+                let hint = if fields.is_empty() { String::new() } else { format!("; it has {}", fields.join(", ")) };
+                let message = format!("{written}: an element of {from} has no such field{hint}");
+                self.error("path", place.clone(), Some(step), message);
+            }
+        }
+    }
+
+    fn verdict(
+        &self,
+        reference: &Reference,
+        producer: &Producer,
+        entries: &[Option<Arc<ToolEntry>>],
+    ) -> Option<PathVerdict> {
+        let schema = entries[producer.step].as_ref()?.definition().output_schema.as_ref().map(Schema::parse)?;
+        Some(match producer.part {
+            ProducerPart::Counts => PathVerdict::Possible,
+            ProducerPart::Output if self.plan.steps[producer.step].foreach.is_some() => {
+                check_loop_path(&schema, &reference.path)
+            }
+            ProducerPart::Output | ProducerPart::Iteration => check_path(&schema, &reference.path),
+        })
     }
 
     pub(super) fn check_reference(
@@ -121,16 +191,9 @@ impl Checker<'_> {
         producer: &Producer,
         entries: &[Option<Arc<ToolEntry>>],
     ) {
-        let Some(schema) =
-            entries[producer.step].as_ref().and_then(|e| e.definition().output_schema.as_ref().map(Schema::parse))
-        else {
-            return;
-        };
-        let is_loop = self.plan.steps[producer.step].foreach.is_some() && !producer.iteration;
-        let verdict =
-            if is_loop { check_loop_path(&schema, &reference.path) } else { check_path(&schema, &reference.path) };
-        if let PathVerdict::Impossible { fields } = verdict {
+        if let Some(PathVerdict::Impossible { fields }) = self.verdict(reference, producer, entries) {
             let tool = &self.plan.steps[producer.step].tool;
+            let is_loop = self.plan.steps[producer.step].foreach.is_some() && producer.part == ProducerPart::Output;
             let hint = if fields.is_empty() { String::new() } else { format!("; it has {}", fields.join(", ")) };
             let loop_hint =
                 if is_loop { " (the step is a loop: its output is {items, results, count, okCount})" } else { "" };
@@ -142,6 +205,11 @@ impl Checker<'_> {
             );
         }
     }
+}
+
+/// Where a step's list stands in the plan.
+pub(super) fn list_place(step: usize) -> String {
+    format!("/steps/{step}/foreach/from")
 }
 
 /// A loop's output: `{items:[data|null], results:[{index,status,data?,error?}], count, okCount}`.

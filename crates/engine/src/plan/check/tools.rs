@@ -4,7 +4,7 @@ use super::{Checker, references::StepParts};
 use crate::plan::reference::Template;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use toolyard_catalog::{Decision, Resolution, ToolEntry};
+use toolyard_catalog::{Decision, Resolution, ToolEntry, did_you_mean};
 use toolyard_protocol::{RiskLevel, Step};
 
 impl Checker<'_> {
@@ -32,15 +32,9 @@ impl Checker<'_> {
                 );
                 None
             }
-            Resolution::Unknown { suggestions } => {
-                // A suggestion must not give away a tool that the caller may not see.
-                let may_see = |s: &String| self.tools.get(s).is_some_and(|e| !self.policy.decide(e, None).is_denied());
-                let suggestions: Vec<String> = suggestions.into_iter().filter(may_see).collect();
-                let hint = if suggestions.is_empty() {
-                    String::new()
-                } else {
-                    format!("; did you mean {}?", suggestions.join(", "))
-                };
+            Resolution::Unknown(suggestions) => {
+                let near = suggestions.only(|entry| !self.policy.decide(entry, None).is_denied()).names();
+                let hint = did_you_mean(&near).map_or_else(String::new, |question| format!(". {question}"));
                 let name: String = step.tool.chars().take(80).collect();
                 self.error("tool", path(), Some(step), format!("there is no tool {name:?}{hint}"));
                 None

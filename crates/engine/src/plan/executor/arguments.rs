@@ -31,7 +31,7 @@ impl Executor {
             iteration,
             attempt,
             timeout_ms: compiled.step().timeout_ms,
-            first_of_step: false,
+            never_ran: false,
             is_alone: false,
             recovered: None,
             cancel: self.scope.cancel.child_token(),

@@ -17,8 +17,6 @@ impl Executor {
         let plan = self.plan.clone();
         let compiled = &plan.steps[step];
         let iteration = self.iteration(compiled, step, index);
-        let first_of_step = self.scheduled.insert(step)
-            && !self.memo.as_ref().is_some_and(|m| m.scheduled.contains(&compiled.step().id));
         let key: CallKey = (compiled.step().id.clone(), iteration.as_ref().map(|i| i.index), attempt);
         let recovered = self.memo.as_ref().and_then(|m| m.pending.get(&key)).map(|c| c.call_id);
         let args = match self.resolve(compiled, iteration.as_ref()) {
@@ -40,7 +38,6 @@ impl Executor {
             }
         };
         let mut call = self.step_call(compiled, iteration, attempt, args);
-        call.first_of_step = first_of_step;
         call.recovered = recovered;
         call.is_alone = is_alone;
         // A call without effects of its own makes no sync; if it depends on an effect, that effect's result must be
@@ -81,7 +78,7 @@ impl Executor {
                 return Duration::from_micros((due.as_microsecond() - now.as_microsecond()).max(0) as u64);
             }
         }
-        let delay = Duration::from_millis(delay_ms);
+        let delay = Duration::from_millis(delay_ms.min(self.scope.limits().max_retry_delay_ms));
         let due = now.checked_add(delay).unwrap_or(now);
         self.scope.recorder.push(&Record::Retry(RetryRecord {
             step_id: key.0,

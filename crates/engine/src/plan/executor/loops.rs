@@ -44,8 +44,11 @@ impl Executor {
     pub(super) fn expand(&mut self, step: usize) -> Event {
         let plan = self.plan.clone();
         let compiled = &plan.steps[step];
-        let failed =
-            |code| Event::Settled { step, index: 0, outcome: Outcome::Failed { code, retryable: Some(false) } };
+        let failed = |code| Event::Settled {
+            step,
+            index: 0,
+            outcome: Outcome::Failed { code, retryable: Some(false), retry_after_ms: None },
+        };
         match self.items(compiled) {
             Ok(items) => {
                 let count = items.len() as u32;
@@ -62,10 +65,10 @@ impl Executor {
             Err(failure) => {
                 let code = failure.code;
                 let recorded =
-                    self.memo.as_ref().is_some_and(|m| m.results.contains_key(&(compiled.step().id.clone(), None, 0)));
+                    self.memo.as_ref().is_some_and(|m| m.results.contains_key(&(compiled.step().id.clone(), None, 1)));
                 self.reports[step].fail(ResultStatus::Error, failure.clone());
                 if !recorded {
-                    let call = self.step_call(compiled, None, 0, Map::new());
+                    let call = self.step_call(compiled, None, 1, Map::new());
                     let call_id = CallId::from_uuid(self.engine.clock().new_id());
                     pipeline::refuse(&self.engine, &self.scope, call_id, &call, failure);
                 }

@@ -2,6 +2,7 @@
 
 use super::{Executor, Mode};
 use crate::{
+    RETRY_AFTER,
     pipeline::{self, Settled},
     plan::{
         check::CompiledStep,
@@ -10,7 +11,13 @@ use crate::{
     },
 };
 use serde_json::{Map, Value};
-use toolyard_protocol::{ErrorCode, Idempotency, ResultStatus};
+use toolyard_protocol::{ErrorCode, Failure, Idempotency, ResultStatus};
+
+fn retry_after_ms(failure: &Failure) -> Option<u64> {
+    let wait = failure.details.as_ref()?.get(RETRY_AFTER)?;
+    // A tool written in JavaScript may name a fraction of a millisecond; `as` takes a negative number for zero.
+    wait.as_u64().or_else(|| wait.as_f64().map(|ms| ms.ceil() as u64))
+}
 
 impl Executor {
     /// Takes a call's result in.
@@ -43,7 +50,7 @@ impl Executor {
                 let unsafe_again = compiled.idempotency == Idempotency::None
                     && (status == ResultStatus::Timeout || reason == Some(crate::attempt::PANIC));
                 let retryable = if unsafe_again { Some(false) } else { error.and_then(|e| e.retryable) };
-                Outcome::Failed { code, retryable }
+                Outcome::Failed { code, retryable, retry_after_ms: error.and_then(retry_after_ms) }
             }
         };
         let report = &mut self.reports[step];
@@ -90,7 +97,8 @@ impl Executor {
         self.reports[step].skip(why.clone());
         let recorded = self.memo.as_ref().is_some_and(|m| m.skipped.contains(&compiled.step().id));
         if self.mode == Mode::Live && !recorded {
-            let call = self.step_call(compiled, None, 0, Map::new());
+            let mut call = self.step_call(compiled, None, 1, Map::new());
+            call.never_ran = true;
             pipeline::skip(&self.engine, &self.scope, &call, why);
         }
     }

@@ -59,6 +59,7 @@ impl Executor {
             step_id: key.0.clone(),
             tool: parts.tool.clone(),
             attempt: parts.attempt,
+            never_ran: false,
             index: key.1,
             args: None,
             outcome: OutcomeRecord {
@@ -74,7 +75,7 @@ impl Executor {
             },
         }));
         let position = self.scope.recorder.flush(Durability::Ride).unwrap_or_default();
-        let mut result = pipeline::valid(parts);
+        let mut result = ToolResult::or_internal_error(parts);
         let limit = self.scope.limits().max_output_bytes;
         let whole = pipeline::hand_over_by_reference(&mut result, data_blob.as_deref(), limit);
         Settled { whole, ..Settled::new(result, position, false) }
@@ -107,8 +108,7 @@ impl Executor {
 
     /// In a replay, what the record does not have did not happen.
     fn beyond_record(&self, compiled: &CompiledStep, attempt: u32) -> Settled {
-        let mut call = self.step_call(compiled, None, attempt, Map::new());
-        call.first_of_step = false;
+        let call = self.step_call(compiled, None, attempt, Map::new());
         pipeline::skip(&self.engine, &self.scope, &call, "The record ends before this call".to_owned())
     }
 

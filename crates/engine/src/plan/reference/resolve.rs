@@ -82,7 +82,10 @@ pub fn look_up<'a>(reference: &Reference, env: &Env<'a>) -> Result<Cow<'a, Value
         Root::Step(id) => Cow::Borrowed(of_step(id)?),
         Root::Var(name) => match env.vars.get(name) {
             Some(step) => Cow::Borrowed(of_step(step)?),
-            None => return Err(format!("{reference}: no step captures {name}")),
+            None => match loop_count(env.steps.get(name), &reference.path) {
+                Some(count) => return Ok(Cow::Owned(Value::from(count))),
+                None => return Err(format!("{reference}: no step captures {name}")),
+            },
         },
         Root::RunId => Cow::Owned(Value::from(env.run_id)),
         Root::RunStartedAt => Cow::Owned(Value::from(env.started_at)),
@@ -96,6 +99,18 @@ pub fn look_up<'a>(reference: &Reference, env: &Env<'a>) -> Result<Cow<'a, Value
         Cow::Borrowed(value) => follow(value, &reference.path, &reference.to_string()).map(Cow::Borrowed),
         Cow::Owned(value) if reference.path.is_empty() => Ok(Cow::Owned(value)),
         Cow::Owned(_) => Err(format!("{reference}: has no fields")),
+    }
+}
+
+/// How many iterations a loop's `$vars.<loop>.<count>` stands for; `None` where the path names none of the counts.
+fn loop_count(output: Option<&Value>, path: &[Hop]) -> Option<u64> {
+    let [Hop::Key(name)] = path else { return None };
+    let output = output?;
+    let of = |field: &str| output.get(field)?.as_u64();
+    match name.as_str() {
+        "count" | "okCount" => of(name),
+        "failedCount" => of("count")?.checked_sub(of("okCount")?),
+        _ => None,
     }
 }
 

@@ -47,6 +47,42 @@ pub struct BindingNames<'a> {
     pub index: &'a str,
 }
 
+/// `{name}` or `{name.path}` in a text, where no loop of the step binds the name. It stays in the text as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unbound<'a> {
+    /// As written, with its braces.
+    pub text: &'a str,
+    /// The name before the first dot or bracket.
+    pub name: &'a str,
+    /// What follows the name.
+    pub path: UnboundPath,
+}
+
+/// What follows the name in an [`Unbound`] binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnboundPath {
+    /// Nothing: `{name}`.
+    None,
+    /// Fields or elements: `{name.a[0]}`.
+    Fields,
+    /// A dot or a bracket, but no path: `{name.}` or `{name[key]}`.
+    Malformed,
+}
+
+/// Calls `visit` for every unbound binding in the texts of an argument value.
+pub fn each_unbound<'a>(value: &'a Value, bindings: Option<BindingNames<'_>>, visit: &mut impl FnMut(Unbound<'a>)) {
+    match value {
+        Value::String(text) => Pieces::of(text, bindings).for_each(|piece| {
+            if let Piece::Unbound(unbound) = piece {
+                visit(unbound);
+            }
+        }),
+        Value::Array(items) => items.iter().for_each(|item| each_unbound(item, bindings, visit)),
+        Value::Object(map) => map.values().for_each(|item| each_unbound(item, bindings, visit)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 /// Finds the references in an argument value.
 pub fn compile(value: &Value, vars: &[&str], bindings: Option<BindingNames<'_>>) -> Result<Template, ReferenceError> {
     compile_at(value, vars, bindings, &mut Vec::new())
@@ -107,33 +143,18 @@ fn compile_text(text: &str, vars: &[&str], bindings: Option<BindingNames<'_>>) -
     }
     let mut parts: Vec<TextPart> = Vec::new();
     let mut plain = String::new();
-    let mut open_escapes = 0u32;
-    let mut rest = text;
-    while let Some(at) = rest.find(['{', '}']) {
-        plain.push_str(&rest[..at]);
-        rest = &rest[at..];
-        if let Some(after) = rest.strip_prefix("{{") {
-            plain.push('{');
-            open_escapes += 1;
-            rest = after;
-        } else if open_escapes > 0
-            && let Some(after) = rest.strip_prefix("}}")
-        {
-            plain.push('}');
-            open_escapes -= 1;
-            rest = after;
-        } else if let Some((binding, after)) = bindings.and_then(|names| parse_binding(rest, names)) {
-            if !plain.is_empty() {
-                parts.push(TextPart::Text(std::mem::take(&mut plain)));
+    for piece in Pieces::of(text, bindings) {
+        match piece {
+            Piece::Text(text) => plain.push_str(text),
+            Piece::Unbound(unbound) => plain.push_str(unbound.text),
+            Piece::Binding(binding) => {
+                if !plain.is_empty() {
+                    parts.push(TextPart::Text(std::mem::take(&mut plain)));
+                }
+                parts.push(TextPart::Binding(binding));
             }
-            parts.push(TextPart::Binding(binding));
-            rest = after;
-        } else {
-            plain.push_str(&rest[..1]);
-            rest = &rest[1..];
         }
     }
-    plain.push_str(rest);
     if parts.is_empty() {
         return Ok(Template::Literal(Value::from(plain)));
     }
@@ -155,6 +176,88 @@ fn has_root(text: &str) -> bool {
         .iter()
         .map(|root| root.trim_start_matches('$'))
         .any(|root| name.starts_with(root) || name == root.trim_end_matches('.'))
+}
+
+/// What a text with braces consists of.
+enum Piece<'a> {
+    Text(&'a str),
+    Binding(BindingPath),
+    Unbound(Unbound<'a>),
+}
+
+/// Cuts a text at its braces.
+struct Pieces<'a, 'n> {
+    rest: &'a str,
+    bindings: Option<BindingNames<'n>>,
+    /// How many `{{` have no `}}` so far.
+    open_escapes: u32,
+}
+
+impl<'a, 'n> Pieces<'a, 'n> {
+    fn of(text: &'a str, bindings: Option<BindingNames<'n>>) -> Self {
+        Self { rest: text, bindings, open_escapes: 0 }
+    }
+
+    /// Takes so many bytes off the text.
+    fn take(&mut self, bytes: usize) -> &'a str {
+        let (taken, rest) = self.rest.split_at(bytes);
+        self.rest = rest;
+        taken
+    }
+}
+
+impl<'a> Iterator for Pieces<'a, '_> {
+    type Item = Piece<'a>;
+
+    fn next(&mut self) -> Option<Piece<'a>> {
+        let at = self.rest.find(['{', '}']).unwrap_or(self.rest.len());
+        if at > 0 {
+            return Some(Piece::Text(self.take(at)));
+        }
+        if self.rest.is_empty() {
+            return None;
+        }
+        if self.rest.starts_with("{{") {
+            self.open_escapes += 1;
+            return Some(Piece::Text(&self.take(2)[..1]));
+        }
+        if self.open_escapes > 0 && self.rest.starts_with("}}") {
+            self.open_escapes -= 1;
+            return Some(Piece::Text(&self.take(2)[..1]));
+        }
+        if let Some((binding, after)) = self.bindings.and_then(|names| parse_binding(self.rest, names)) {
+            self.rest = after;
+            return Some(Piece::Binding(binding));
+        }
+        if let Some(unbound) = parse_unbound(self.rest) {
+            self.take(unbound.text.len());
+            return Some(Piece::Unbound(unbound));
+        }
+        Some(Piece::Text(self.take(1)))
+    }
+}
+
+/// Reads `{name}` or `{name.a[0]}` at the start of the text, whatever the name.
+fn parse_unbound(text: &str) -> Option<Unbound<'_>> {
+    let end = text.find('}')?;
+    let inside = text.get(1..end)?;
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let name = &inside[..inside.find(|c| !is_inner(c)).unwrap_or(inside.len())];
+    if !text.starts_with('{') || !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    let tail = &inside[name.len()..];
+    let plain = |hop: &Hop| match hop {
+        Hop::Key(key) => key.chars().all(is_inner),
+        Hop::Index(_) => true,
+    };
+    let path = match parse_path(tail) {
+        Some(path) if path.is_empty() => UnboundPath::None,
+        Some(path) if path.iter().all(plain) => UnboundPath::Fields,
+        _ if tail.starts_with(['.', '[']) => UnboundPath::Malformed,
+        _ => return None,
+    };
+    Some(Unbound { text: &text[..=end], name, path })
 }
 
 /// Reads `{item.a}` at the start of the text.
@@ -199,6 +302,21 @@ fn escape_text(text: &str) -> String {
         }
     }
     out + rest
+}
+
+/// Calls `visit` for every loop binding in a template.
+pub fn each_binding<'a>(template: &'a Template, visit: &mut impl FnMut(&'a BindingPath)) {
+    match template {
+        Template::Binding(binding) => visit(binding),
+        Template::Text(parts) => parts.iter().for_each(|part| {
+            if let TextPart::Binding(binding) = part {
+                visit(binding);
+            }
+        }),
+        Template::Array(parts) => parts.iter().for_each(|p| each_binding(p, visit)),
+        Template::Object(parts) => parts.iter().for_each(|(_, p)| each_binding(p, visit)),
+        Template::Literal(_) | Template::Reference(_) => {}
+    }
 }
 
 /// Calls `visit` for every reference in a template.

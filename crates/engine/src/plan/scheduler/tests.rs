@@ -25,7 +25,7 @@ fn scheduler(shapes: Vec<StepShape>, max: u32) -> Scheduler {
     Scheduler::new(run_id(), ids, shapes, max).unwrap()
 }
 
-const FAIL: Outcome = Outcome::Failed { code: ErrorCode::InternalError, retryable: None };
+const FAIL: Outcome = Outcome::Failed { code: ErrorCode::InternalError, retryable: None, retry_after_ms: None };
 
 #[allow(clippy::type_complexity)] // everything a test may want to look at
 /// Drives a scheduler to its end; `outcome` decides each call. Returns the calls in order, the ends, the run's end.
@@ -105,12 +105,12 @@ fn retries_stop_at_the_limit_and_never_happen_for_codes_that_cannot_improve() {
     assert_eq!(calls, [(0, 0, 1), (0, 0, 2), (0, 0, 3)]);
     assert_eq!(end, RunEnd::Failed { step: 0 });
     for code in [ErrorCode::ValidationError, ErrorCode::PolicyDenied, ErrorCode::Conflict, ErrorCode::ApprovalDenied] {
-        let refused = Outcome::Failed { code, retryable: Some(true) };
+        let refused = Outcome::Failed { code, retryable: Some(true), retry_after_ms: None };
         let (calls, ..) =
             drive(&mut scheduler(vec![one.clone()], 1), &|_| 0, &mut |_, _, _| refused.clone(), &mut |_| 0);
         assert_eq!(calls.len(), 1, "{code}");
     }
-    let told = Outcome::Failed { code: ErrorCode::InternalError, retryable: Some(false) };
+    let told = Outcome::Failed { code: ErrorCode::InternalError, retryable: Some(false), retry_after_ms: None };
     let (calls, ..) = drive(&mut scheduler(vec![one], 1), &|_| 0, &mut |_, _, _| told.clone(), &mut |_| 0);
     assert_eq!(calls.len(), 1);
 }
@@ -250,7 +250,7 @@ proptest! {
                         let others_read = in_flight.keys().all(|(other, _)| *other == step || (shapes[*other].read_only && shapes[step].read_only));
                         prop_assert!(others_read, "a writing step shares its time with nobody");
                         n += 1;
-                        let outcome = match outcomes[n % outcomes.len()] { 0 => FAIL, 1 => Outcome::Failed { code: ErrorCode::Timeout, retryable: Some(true) }, _ => Outcome::Ok };
+                        let outcome = match outcomes[n % outcomes.len()] { 0 => FAIL, 1 => Outcome::Failed { code: ErrorCode::Timeout, retryable: Some(true), retry_after_ms: None }, _ => Outcome::Ok };
                         open.push(Event::Settled { step, index, outcome });
                     }
                     Action::Wait { step, index, .. } => open.push(Event::TimerFired { step, index }),

@@ -62,6 +62,8 @@ pub enum Outcome {
         code: ErrorCode,
         /// What the tool said about trying again.
         retryable: Option<bool>,
+        /// How long the tool asks to wait before another try; the step's backoff where it names no time.
+        retry_after_ms: Option<u64>,
     },
     /// Stopped.
     Cancelled,

@@ -48,8 +48,6 @@ pub(super) fn absent(of: &str) -> Vec<String> {
             "queuedSystemEvents",
             "degradedSecretOwners",
             "degradedPlugins",
-            "heartbeat.agents[].every",
-            "heartbeat.agents[].everyMs",
             "heartbeat.agents[].waitingForRoute",
             // what is over is in runs.list
             "tasks.total",
@@ -130,6 +128,12 @@ pub(super) fn instead(name: &str, id: &str) -> Option<Value> {
         ("connect-seed003-client-verbatim", "r1") => json!({"ok": true, "payload": {
             "type": "hello-ok", "protocol": 4, "auth": {"role": "operator", "scopes": ["operator.read", "operator.write"]},
         }}),
+        // A method that does not exist is told as that, also to a client without `operator.admin`.
+        ("post-extra-frame-prop" | "post-missing-id" | "post-numeric-id", "r2")
+        | ("rpc-basic", "r6")
+        | ("scopes-read-only", "r5") => json!({"ok": false, "error": {"code": "INVALID_REQUEST"}}),
+        // The main session is there before anybody makes it.
+        ("rpc-basic", "r12" | "r13") => json!({"ok": true, "payload": {"agentId": "main"}}),
         // Tools of OpenClaw that are not here.
         ("rpc-basic", "r18") => not_here("agents_list"),
         ("rpc-basic", "r19") => not_here("session_status"),

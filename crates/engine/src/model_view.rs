@@ -1,0 +1,48 @@
+//! [`ModelView`]: who decides what a model is shown. Doors ask it and pass the answer on; they choose nothing.
+
+use crate::{BoxFuture, Caller, Engine};
+use toolyard_catalog::surface::{Effectives, Surface, Turn};
+use toolyard_protocol::Failure;
+
+/// Decides what a model is shown, and counts what came of it.
+pub trait ModelView: Send + Sync + 'static {
+    /// What a model that acts for this caller is shown now.
+    fn show<'a>(
+        &'a self,
+        engine: &'a Engine,
+        caller: &'a Caller,
+        turn: Turn<'a>,
+    ) -> BoxFuture<'a, Result<Shown, Failure>>;
+
+    /// Counters in Prometheus' text form.
+    fn metrics(&self) -> String {
+        String::new()
+    }
+}
+
+/// What a model is shown.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// The tools and the text for the prompt.
+    pub surface: Surface,
+    /// What an operator should know, where it is not what was configured.
+    pub notice: Option<String>,
+}
+
+/// Shows every tool the caller may use, with its schema.
+#[derive(Default)]
+pub struct Everything(Effectives);
+
+impl ModelView for Everything {
+    fn show<'a>(
+        &'a self,
+        engine: &'a Engine,
+        caller: &'a Caller,
+        _: Turn<'a>,
+    ) -> BoxFuture<'a, Result<Shown, Failure>> {
+        Box::pin(async move {
+            let catalog = self.0.of(&engine.tools().snapshot, &engine.policy_for(caller), &caller.scopes);
+            Ok(Shown { surface: Surface::direct(&catalog), notice: None })
+        })
+    }
+}

@@ -1,0 +1,270 @@
+//! A question, taken apart: its terms, its meaning, its time, and whom it is about.
+
+use super::{
+    Question, RecallIndex,
+    admit::Admits,
+    names::NONE,
+    persons::{Persons, Role, is_mistyped},
+};
+use toolyard_text::{
+    dates::{self, TimeIntent},
+    embedding::{DIMENSIONS, Quantised, StaticEmbedder},
+    stopwords,
+    terms::{self, MEMORIES, Side},
+};
+
+/// Terms of a question at most.
+const MAX_QUESTION_TERMS: usize = 48;
+
+/// One term of a question.
+pub(super) struct Wanted {
+    /// Its number, if the index has it.
+    pub(super) term: Option<u32>,
+    /// How rare it is, times how often the question has it.
+    pub(super) rarity: f32,
+    /// For words near in meaning.
+    pub(super) vector: Option<Quantised>,
+    /// It is what the question asks for: the noun after "what" or "which".
+    pub(super) is_head: bool,
+    /// The question writes it with a capital.
+    pub(super) is_capital: bool,
+}
+
+/// Whom a question is about.
+#[derive(Debug, Default)]
+pub(super) struct About {
+    /// Speakers it names.
+    pub(super) speakers: Vec<u32>,
+    /// Who speaks as "I" or is spoken to as "you", where it names nobody.
+    pub(super) role: Option<Role>,
+}
+
+/// A question, taken apart.
+pub(super) struct Read {
+    pub(super) wanted: Vec<Wanted>,
+    /// What it means, every word alike,
+    pub(super) vector: Option<Quantised>,
+    /// and rare words more.
+    pub(super) weighted: Option<Quantised>,
+    /// Terms that stand side by side in it.
+    pub(super) pairs: Vec<u32>,
+    pub(super) time: TimeIntent,
+    pub(super) preference: bool,
+    pub(super) about: About,
+    /// It asks for several things.
+    pub(super) asks_list: bool,
+    /// It asks how many or how much.
+    pub(super) asks_number: bool,
+    pub(super) average_length: f32,
+}
+
+impl RecallIndex {
+    /// Takes a question apart.
+    pub(super) fn read(&self, question: &Question<'_>, admits: &Admits<'_>) -> Read {
+        let embedder = StaticEmbedder::shared();
+        let about = self.about(question.text, admits);
+        let (heads, capitals) = (heads(question.text), capitals(question.text));
+        let mut wanted: Vec<(String, Wanted)> = Vec::new();
+        let mut order: Vec<u32> = Vec::new();
+        let mut rest = String::new();
+        let living = self.len() as f32;
+        MEMORIES.terms(question.text, Side::Question, |term, word| {
+            let number = self.terms.find(term);
+            order.extend(number);
+            // Who is asked about is a sign of its own; among the words it would find whoever talks to them.
+            if self.names_speaker(word, &about.speakers) {
+                return;
+            }
+            rest.push_str(word);
+            rest.push(' ');
+            let having = number.map_or(0.0, |number| self.lists[number as usize].living as f32);
+            let rarity = ((living - having + 0.5) / (having + 0.5)).ln_1p();
+            if let Some((_, known)) = wanted.iter_mut().find(|(known, _)| known == term) {
+                known.rarity += rarity;
+                return;
+            }
+            if wanted.len() >= MAX_QUESTION_TERMS {
+                return;
+            }
+            let vector = embedder.embed(word, None).map(|vector| Quantised::new(&vector));
+            let has = |words: &[String]| words.iter().any(|known| known == word);
+            let (is_head, is_capital) = (has(&heads), has(&capitals));
+            wanted.push((term.to_owned(), Wanted { term: number, rarity, vector, is_head, is_capital }));
+        });
+        let wanted: Vec<Wanted> = wanted.into_iter().map(|(_, wanted)| wanted).collect();
+        let plain = embedder.embed(if rest.is_empty() { question.text } else { &rest }, None);
+        let vector = plain.map(|vector| Quantised::new(&vector));
+        Read {
+            weighted: weighted(&wanted).or_else(|| vector.clone()),
+            vector,
+            wanted,
+            pairs: order.windows(2).map(|two| super::pair(two[0], two[1])).collect(),
+            time: dates::intent(question.text, question.now_ms.map(dates::date_of_ms)),
+            preference: asks_preference(question.text),
+            about,
+            asks_list: asks_list(question.text),
+            asks_number: asks_number(question.text),
+            average_length: (self.total_length / f64::from(self.len().max(1) as u32)).max(1.0) as f32,
+        }
+    }
+
+    /// Speakers that a question names, or the role of whoever asks: "I" is the user, "you" is the assistant.
+    fn about(&self, question: &str, admits: &Admits<'_>) -> About {
+        let mut speakers: Vec<u32> = Vec::new();
+        let mut unknown: Vec<String> = Vec::new();
+        terms::words(question, |word| {
+            let word = word.strip_suffix("'s").unwrap_or(word);
+            match self.speaker_words.get(word) {
+                Some(numbers) => speakers.extend(numbers.iter().filter(|number| self.is_heard(**number, admits))),
+                None => unknown.push(word.to_owned()),
+            }
+        });
+        if speakers.is_empty() {
+            let nobodys = unknown.iter().filter(|word| self.is_unsaid(word, admits));
+            for word in nobodys {
+                let near = self.speaker_words.iter().filter(|(name, _)| is_mistyped(word, name));
+                speakers.extend(near.flat_map(|(_, n)| n).filter(|number| self.is_heard(**number, admits)));
+            }
+        }
+        speakers.sort_unstable();
+        speakers.dedup();
+        let persons = Persons::of_question(question);
+        let role = match persons {
+            _ if !speakers.is_empty() => None,
+            Persons { second: true, first: false } => Some(Role::Assistant),
+            Persons { first: true, .. } => Some(Role::User),
+            _ => None,
+        };
+        About { speakers, role }
+    }
+
+    /// Whether a speaker has said anything that may be answered.
+    fn is_heard(&self, speaker: u32, admits: &Admits<'_>) -> bool {
+        self.speaker_owners.get(speaker as usize).is_some_and(|owners| owners.iter().any(|o| admits.admits_owner(*o)))
+    }
+
+    /// Whether a word stands in nothing that may be answered.
+    fn is_unsaid(&self, word: &str, admits: &Admits<'_>) -> bool {
+        let mut unsaid = !stopwords::is_talk(word);
+        MEMORIES.terms(word, Side::Question, |term, _| {
+            let list = self.terms.find(term).map(|number| self.lists[number as usize].list.as_slice());
+            unsaid &= !list.unwrap_or_default().iter().any(|packed| {
+                let number = packed >> 8;
+                admits.admits(number, &self.keys[number as usize])
+            });
+        });
+        unsaid
+    }
+
+    fn names_speaker(&self, word: &str, speakers: &[u32]) -> bool {
+        self.speaker_words.get(word).is_some_and(|numbers| numbers.iter().any(|number| speakers.contains(number)))
+    }
+}
+
+impl About {
+    /// Whether a turn is said by whom the question is about.
+    pub(super) fn is_said_by(&self, speaker: u32, role: Option<Role>) -> bool {
+        match self.role {
+            Some(wanted) => role == Some(wanted),
+            None => speaker != NONE && self.speakers.contains(&speaker),
+        }
+    }
+
+    /// Whether it is about somebody at all.
+    pub(super) fn is_known(&self) -> bool {
+        self.role.is_some() || !self.speakers.is_empty()
+    }
+}
+
+/// The vector of a question in which rare words count more.
+fn weighted(wanted: &[Wanted]) -> Option<Quantised> {
+    let mut sum = [0.0f32; DIMENSIONS];
+    for (rarity, vector) in wanted.iter().filter_map(|one| Some((one.rarity, one.vector.as_ref()?))) {
+        for (total, value) in sum.iter_mut().zip(vector.values()) {
+            *total += rarity * vector.scale() * f32::from(*value);
+        }
+    }
+    let norm = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
+    norm.is_normal().then(|| Quantised::new(&sum.map(|x| x / norm)))
+}
+
+/// The noun after "what", "which", "what kind of": the first words after it that say something.
+fn heads(question: &str) -> Vec<String> {
+    /// Words between "what" and the verb that may belong to the noun.
+    const MOST: usize = 2;
+    let mut found: Vec<String> = Vec::new();
+    let mut open = false;
+    terms::words(question, |word| match word {
+        "what" | "which" => open = true,
+        "kind" | "kinds" | "type" | "types" | "sort" | "sorts" | "of" | "other" | "different" | "new" => {}
+        _ if stopwords::is_talk(word) => open = false,
+        _ if open && found.len() < MOST => found.push(word.to_owned()),
+        _ => open = false,
+    });
+    found
+}
+
+/// Words that a question writes with a capital, but for the first.
+fn capitals(question: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut is_first = true;
+    terms::written_words(question, |word| {
+        if !is_first && word.chars().next().is_some_and(char::is_uppercase) {
+            terms::words(word, |folded| found.push(folded.strip_suffix("'s").unwrap_or(folded).to_owned()));
+        }
+        is_first = false;
+    });
+    found
+}
+
+/// Whether a question asks for several things: "which cities", "list", "how many different", "what activities".
+fn asks_list(question: &str) -> bool {
+    let mut list = false;
+    terms::words(question, |word| {
+        list |= matches!(word, "list" | "order" | "all" | "both" | "common" | "different" | "summary" | "summarize");
+    });
+    list || heads(question).iter().any(|head| head.len() > 3 && head.ends_with('s') && !head.ends_with("ss"))
+}
+
+fn asks_number(question: &str) -> bool {
+    let (mut how, mut found) = (false, false);
+    terms::words(question, |word| {
+        found |= how && matches!(word, "many" | "much" | "long" | "old" | "far" | "often" | "tall" | "big");
+        how = word == "how";
+    });
+    found
+}
+
+/// Whether a question is about what somebody likes or is used to.
+fn asks_preference(question: &str) -> bool {
+    /// Sorted.
+    const WORDS: [&str; 24] = [
+        "dislike",
+        "dislikes",
+        "enjoy",
+        "enjoys",
+        "favorite",
+        "favorites",
+        "favourite",
+        "favourites",
+        "habit",
+        "habits",
+        "hate",
+        "hates",
+        "hobbies",
+        "hobby",
+        "interest",
+        "interests",
+        "like",
+        "likes",
+        "love",
+        "loves",
+        "prefer",
+        "preference",
+        "preferred",
+        "prefers",
+    ];
+    let mut found = false;
+    terms::words(question, |word| found |= WORDS.binary_search(&word).is_ok());
+    found || ["偏好", "喜欢", "喜歡", "习惯", "讨厌", "好き"].iter().any(|word| question.contains(word))
+}

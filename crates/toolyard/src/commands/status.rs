@@ -1,0 +1,211 @@
+//! `toolyard status`, and `toolyard` alone: where it stands and what to do next. Starts nothing and makes nothing.
+
+use super::Outcome;
+use crate::{
+    backend,
+    cli::Global,
+    config::{self, Resolved},
+    notes, output,
+};
+use serde::Serialize;
+use serde_json::Value;
+use std::process::ExitCode;
+use toolyard_client::local::LocalClient;
+use toolyard_protocol::Failure;
+use toolyard_service::{
+    local::{ToolsCall, ToolsCallParams, YardStatus, YardStatusParams},
+    sessions::main_key,
+};
+
+/// Where it stands.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Standing {
+    running: bool,
+    /// Where the running one listens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u64>,
+    version: &'static str,
+    home: String,
+    vault: String,
+    index: Index,
+    /// The session that a script names in `tools.invoke` and `tools.effective`: the one in use, else the main one.
+    session_key: String,
+    /// Calls that wait for a person's answer. Unknown while nothing runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open_questions: Option<u64>,
+    /// What to do next, the most useful first.
+    next: Vec<String>,
+}
+
+/// How the notes stand.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Index {
+    state: IndexState,
+    /// `healthy`, `degraded` or `unavailable`, as the running one says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunks: Option<u64>,
+    /// Notes done and in all, while they are being indexed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<(u64, u64)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum IndexState {
+    /// Notes are not indexed: `knowledge.enabled` is false.
+    Off,
+    Missing,
+    Indexing,
+    Built,
+}
+
+pub(super) async fn run(global: &Global) -> Outcome {
+    let resolved = config::resolve(global)?;
+    let standing = match backend::running(&resolved, global).await? {
+        Some(client) => of_running(&resolved, client).await?,
+        None => at_rest(&resolved),
+    };
+    if global.json {
+        output::json(&standing);
+    } else {
+        show(&standing);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn of_running(resolved: &Resolved, mut client: LocalClient) -> Result<Standing, Failure> {
+    let status = client.call::<YardStatus>(&YardStatusParams { full: true }, None).await?;
+    let index = if resolved.config.knowledge.enabled {
+        let asked = ToolsCallParams { name: "obsidian_rag_status".to_owned(), ..ToolsCallParams::default() };
+        let result = client.call::<ToolsCall>(&asked, None).await?.result;
+        Index::read(&Value::Object(result.into_parts().data.unwrap_or_default()))
+    } else {
+        Index::of(IndexState::Off)
+    };
+    let open_questions = status.open_questions;
+    Ok(Standing {
+        running: true,
+        url: resolved.home.announced().map(|instance| instance.url),
+        pid: Some(status.process.pid.into()),
+        version: env!("CARGO_PKG_VERSION"),
+        home: resolved.home.path().display().to_string(),
+        vault: status.process.vault,
+        session_key: status.session_key.unwrap_or_else(main_key),
+        next: next(true, index.state, open_questions.unwrap_or_default()),
+        index,
+        open_questions,
+    })
+}
+
+fn at_rest(resolved: &Resolved) -> Standing {
+    let state = match (resolved.config.knowledge.enabled, notes::has_index(&resolved.config.knowledge, resolved)) {
+        (false, _) => IndexState::Off,
+        (true, true) => IndexState::Built,
+        (true, false) => IndexState::Missing,
+    };
+    Standing {
+        running: false,
+        url: None,
+        pid: None,
+        version: env!("CARGO_PKG_VERSION"),
+        home: resolved.home.path().display().to_string(),
+        vault: resolved.vault.display().to_string(),
+        index: Index::of(state),
+        session_key: main_key(),
+        open_questions: None,
+        next: next(false, state, 0),
+    }
+}
+
+impl Index {
+    fn of(state: IndexState) -> Self {
+        Self { state, health: None, notes: None, chunks: None, progress: None }
+    }
+
+    /// Reads the envelope of `obsidian_rag_status`.
+    fn read(envelope: &Value) -> Self {
+        let data = &envelope["data"];
+        let job = &data["active_job"];
+        let number = |value: &Value| value.as_u64().unwrap_or_default();
+        let state = match (job.is_null(), data["index"].is_null()) {
+            (false, _) => IndexState::Indexing,
+            (true, true) => IndexState::Missing,
+            (true, false) => IndexState::Built,
+        };
+        Self {
+            state,
+            health: envelope["status"].as_str().map(str::to_owned),
+            notes: data["files"]["indexed"].as_u64(),
+            chunks: data["total_chunks"].as_u64(),
+            progress: (!job.is_null()).then(|| (number(&job["done_files"]), number(&job["total_files"]))),
+        }
+    }
+
+    fn words(&self) -> String {
+        let counts = match (self.notes, self.chunks) {
+            (Some(notes), Some(chunks)) => format!("{notes} notes, {chunks} chunks"),
+            _ => "there".to_owned(),
+        };
+        match (self.state, self.progress) {
+            (IndexState::Off, _) => "off: knowledge.enabled is false".to_owned(),
+            (IndexState::Missing, _) => "none yet".to_owned(),
+            (IndexState::Indexing, Some((done, all))) => format!("being made: {done} of {all} notes"),
+            (IndexState::Indexing, None) => "being made".to_owned(),
+            (IndexState::Built, _) => match &self.health {
+                Some(health) => format!("{counts}, {health}"),
+                None => counts,
+            },
+        }
+    }
+}
+
+fn next(running: bool, index: IndexState, questions: u64) -> Vec<String> {
+    let mut steps = Vec::new();
+    if questions > 0 {
+        steps.push(
+            "answer the open questions in a connected client, or `toolyard gateway call approval.history`".into(),
+        );
+    }
+    if !running {
+        steps.push("toolyard up".to_owned());
+    }
+    if running && index == IndexState::Missing {
+        steps.push("toolyard vault index".to_owned());
+    }
+    if index == IndexState::Built {
+        steps.push("toolyard vault search WORDS".to_owned());
+    }
+    steps.push("toolyard tools list".to_owned());
+    steps
+}
+
+fn show(standing: &Standing) {
+    let running = match (&standing.url, standing.pid) {
+        (Some(url), Some(pid)) => format!("yes, at {url} (process {pid})"),
+        _ if standing.running => "yes".to_owned(),
+        _ => "no".to_owned(),
+    };
+    let questions = match standing.open_questions {
+        None => "none known".to_owned(),
+        Some(0) => "none".to_owned(),
+        Some(open) => open.to_string(),
+    };
+    let row = |name: &str, value: String| vec![name.to_owned(), value];
+    output::data(&output::table(&[
+        row("running", running),
+        row("home", standing.home.clone()),
+        row("vault", standing.vault.clone()),
+        row("index", standing.index.words()),
+        row("session", standing.session_key.clone()),
+        row("questions", questions),
+        row("next", standing.next.join("; ")),
+    ]));
+}

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Builds the test programs that `cargo test` would build and runs several of them at a time.
+
+    scripts/run_tests.py [--at-once N] [CARGO TEST ARGUMENTS] [-- ARGUMENTS OF THE TEST PROGRAMS]
+
+`cargo test` runs one test program after another. Most tests wait for a process, a disk or a deadline, so a machine is idle
+for most of that time. The output of a program is shown when it fails, a line when it succeeds. Documentation tests are not
+among them; `cargo test --doc` runs those.
+"""
+import concurrent.futures, json, os, pathlib, subprocess, sys, threading, time
+
+# Test programs that run at once, for each processor; each runs as many of its tests at once as the machine has processors.
+PROGRAMS_PER_PROCESSOR = 2
+# A test program that takes longer than this hangs, and is ended.
+LONGEST_SECONDS = 900
+
+
+def parse(arguments):
+    """How many programs run at once, cargo's arguments and those of the programs."""
+    at_once = PROGRAMS_PER_PROCESSOR * (os.cpu_count() or 1)
+    if arguments[:1] == ["--at-once"]:
+        at_once, arguments = int(arguments[1]), arguments[2:]
+    if "--" not in arguments:
+        return at_once, arguments, []
+    cut = arguments.index("--")
+    return at_once, arguments[:cut], arguments[cut + 1 :]
+
+
+def build(cargo_arguments):
+    """The test programs: what cargo calls them, the program and the folder that it runs in. `None` if a build fails."""
+    cargo = os.environ.get("CARGO", "cargo")
+    command = [cargo, "test", "--no-run", "--message-format=json-render-diagnostics", *cargo_arguments]
+    built = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if built.returncode != 0:
+        return None
+    programs = []
+    for line in built.stdout.splitlines():
+        message = json.loads(line) if line.startswith("{") else {}
+        if message.get("reason") == "compiler-artifact" and message["profile"]["test"] and message.get("executable"):
+            folder = pathlib.Path(message["manifest_path"]).parent
+            target = message["target"]
+            programs.append((f"{folder.name} {'/'.join(target['kind'])} {target['name']}", message["executable"], folder))
+    return programs
+
+
+class Durations:
+    """How long each program took the last time, kept beside the programs: the longest are started first."""
+
+    def __init__(self, programs):
+        self.file = pathlib.Path(programs[0][1]).parent.parent / "test-durations.json" if programs else None
+        try:
+            self.seconds = json.loads(self.file.read_text())
+        except (OSError, ValueError, AttributeError):
+            self.seconds = {}
+
+    def order(self, programs):
+        size = lambda program: os.path.getsize(program[1])
+        return sorted(programs, key=lambda program: (-self.seconds.get(program[0], 1e9), -size(program)))
+
+    def keep(self, finished):
+        self.seconds.update(finished)
+        try:
+            self.file.write_text(json.dumps(self.seconds, indent=1, sort_keys=True))
+        except OSError as error:
+            print(f"the durations are not kept: {error}", file=sys.stderr)
+
+
+def run(program, arguments):
+    """Whether it succeeded, what it said and how long it took."""
+    name, executable, folder = program
+    environment = dict(os.environ, CARGO_MANIFEST_DIR=str(folder))
+    start = time.monotonic()
+    try:
+        ended = subprocess.run(
+            [executable, *arguments],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LONGEST_SECONDS,
+        )
+        succeeded, said = ended.returncode == 0, ended.stdout
+    except subprocess.TimeoutExpired as late:
+        succeeded, said = False, (late.stdout or b"") + f"\nended after {LONGEST_SECONDS} s\n".encode()
+    return succeeded, said.decode(errors="replace"), time.monotonic() - start
+
+
+def main():
+    at_once, cargo_arguments, arguments = parse(sys.argv[1:])
+    programs = build(cargo_arguments)
+    if programs is None:
+        return 1
+    if not programs:
+        print("cargo built no test program", file=sys.stderr)
+        return 1
+    durations, finished, failed = Durations(programs), {}, []
+    printing, begun = threading.Lock(), time.monotonic()
+
+    def one(program):
+        succeeded, said, seconds = run(program, arguments)
+        with printing:
+            summary = [line for line in said.splitlines() if line.startswith("test result:")]
+            print(f"{program[0]}: {summary[-1] if summary else 'no result'} [{seconds:.1f} s]", flush=True)
+            if not succeeded:
+                failed.append(program[0])
+                print(said, flush=True)
+        finished[program[0]] = round(seconds, 1)
+
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(one, durations.order(programs)))
+    durations.keep(finished)
+    print(f"{len(programs)} test programs in {time.monotonic() - begun:.0f} s, {len(failed)} failed")
+    for name in sorted(failed):
+        print(f"failed: {name}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
