@@ -48,6 +48,7 @@ pub(crate) fn open(
     match ContextStore::open(root, config.clone()) {
         Ok(store) => {
             store.protect(&[vault.to_owned(), home.path().to_owned()]);
+            store.keep_media(home.path().join("media"));
             let provider = ContextProvider::new(store.clone(), session_ids(engine));
             register(engine, config, Arc::new(provider))?;
             Ok(Some(store))
@@ -257,6 +258,7 @@ impl ContextMethods {
                 reason: params.reason,
                 watch_minutes: params.watch,
                 describe: true,
+                plain_file: true,
                 host_paths: true,
                 ..NewResource::default()
             };
