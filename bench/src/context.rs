@@ -149,6 +149,7 @@ pub(crate) fn traces(setup: &Setup) -> Result<Report> {
         resource_type: ResourceType::Resource,
         category: None,
         score: Some(0.7),
+        parts: None,
         level: Some(2),
         abstract_preview: String::new(),
         result_type: "resource".to_owned(),

@@ -10,6 +10,7 @@ mod context;
 mod direct;
 mod disk;
 mod durable;
+mod fit;
 mod gateway;
 mod mcp;
 mod memory;
@@ -56,9 +57,13 @@ struct Options {
     /// A catalog, one tool a line, for tools-context [default: a generated one]
     #[arg(long, value_name = "FILE")]
     catalog: Option<PathBuf>,
-    /// Folders with catalog.jsonl and queries.jsonl, for tools-quality
+    /// Folders with catalog.jsonl and queries.jsonl, for tools-quality; with turns.jsonl and questions.jsonl, for
+    /// fit-memory
     #[arg(long, value_name = "DIR", num_args = 1..)]
     sets: Vec<PathBuf>,
+    /// What each of the folders of --sets counts in fit-memory [default: 1 each]
+    #[arg(long, value_name = "WEIGHT", num_args = 1..)]
+    weights: Vec<f64>,
     /// The labelled set of notes-quality (a folder with corpus.jsonl, queries.jsonl and qrels.tsv) or of memory-quality
     /// (turns.jsonl and questions.jsonl)
     #[arg(long, value_name = "DIR")]
@@ -116,6 +121,8 @@ enum Name {
     MemoryRecall,
     /// Evidence recalled on labelled conversations (--data: a folder with turns.jsonl and questions.jsonl)
     MemoryQuality,
+    /// Fits the weights of recall on labelled conversations and prints them (--sets, --weights); no benchmark
+    FitMemory,
     /// nDCG@10 of note search on a labelled set
     NotesQuality,
     /// Indexing 6,500 notes, then nothing, then one changed note
@@ -251,6 +258,7 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::BridgeInbound => bridge::inbound(setup),
         Name::CtxImport => context::import(setup),
         Name::CtxTrace => context::traces(setup),
+        Name::FitMemory => anyhow::bail!("a fit is no benchmark"),
         Name::ServeGateway => anyhow::bail!("a gateway is no benchmark"),
         Name::McpProxy => mcp::proxy(setup),
         Name::McpMany => mcp::many(setup),
@@ -275,6 +283,10 @@ fn main() -> Result<ExitCode> {
     };
     if options.name == Name::ServeGateway {
         gateway::serve(&setup)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.name == Name::FitMemory {
+        fit::memory(&setup, &options.weights)?;
         return Ok(ExitCode::SUCCESS);
     }
     let names = if options.name == Name::All { IN_ORDER.to_vec() } else { vec![options.name] };

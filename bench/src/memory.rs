@@ -181,17 +181,23 @@ pub(crate) fn quality(setup: &Setup) -> Result<Report> {
     let (mut worst_recall5, mut worst_mrr) = (1.0_f64, 1.0_f64);
     for name in names {
         let own: Vec<Asked> = questions.iter().filter(|asked| asked.conv == name).cloned().collect();
-        let scores = evaluate(&turns, &own).all;
+        let scores = evaluate(&turns, &own).recall.all;
         (worst_recall5, worst_mrr) = (worst_recall5.min(scores.recall5), worst_mrr.min(scores.mrr));
     }
     Ok(report
         .figure("worstRecall5", worst_recall5)
         .figure("worstMrr", worst_mrr)
-        .figure("recall5", found.all.recall5)
-        .figure("recall10", found.all.recall10)
-        .figure("recall20", found.all.recall20)
-        .figure("mrr", found.all.mrr)
+        .figure("recall5", found.recall.all.recall5)
+        .figure("recall10", found.recall.all.recall10)
+        .figure("recall20", found.recall.all.recall20)
+        .figure("mrr", found.recall.all.mrr)
+        .figure("recall5WithoutAdversarial", found.recall.without_adversarial.recall5)
+        .figure("recall10WithoutAdversarial", found.recall.without_adversarial.recall10)
+        .figure("recall20WithoutAdversarial", found.recall.without_adversarial.recall20)
+        .figure("recall5PlainWords", found.baseline.without_adversarial.recall5)
+        .figure("recall10PlainWords", found.baseline.without_adversarial.recall10)
+        .figure("recall20PlainWords", found.baseline.without_adversarial.recall20)
         .figure("p50Ms", found.p50_ms)
         .figure("p99Ms", found.p99_ms)
-        .value("byCategory", serde_json::to_value(&found.by_category)?))
+        .value("byCategory", serde_json::to_value(&found.recall.by_category)?))
 }

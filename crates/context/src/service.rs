@@ -12,6 +12,7 @@ use crate::{
     },
     store::{
         account::{Account, lock},
+        fs::cut,
         host_paths::HostRoots,
         uri::Identity,
     },
@@ -36,6 +37,8 @@ pub struct ContextStore {
     pub(crate) writer: Writer,
     pub(crate) importer: crate::store::watches::Importer,
     host_roots: OnceLock<HostRoots>,
+    /// Where the gateway keeps files that it received.
+    media: OnceLock<PathBuf>,
     /// Held for as long as the store is open: two processes would undo each other's work.
     _lock: std::fs::File,
 }
@@ -55,6 +58,7 @@ impl ContextStore {
         let store = Arc::new(Self {
             importer: crate::store::watches::Importer::new(&config),
             host_roots: OnceLock::new(),
+            media: OnceLock::new(),
             root,
             config,
             accounts: Mutex::default(),
@@ -79,6 +83,20 @@ impl ContextStore {
         let mut protected = folders.to_vec();
         protected.push(self.root.clone());
         self.host_roots.get_or_init(|| HostRoots::new(&self.config.import_roots, &protected));
+    }
+
+    /// Names the folder in which the gateway keeps files that it received. The first call counts.
+    pub fn keep_media(&self, folder: PathBuf) {
+        self.media.get_or_init(|| folder);
+    }
+
+    /// A file that the gateway received, by the name that follows `media://inbound/`.
+    pub(crate) fn inbound(&self, name: &str) -> Result<PathBuf> {
+        let missing = || ApiError::new(Code::NotFound, format!("there is no file media://inbound/{}", cut(name, 200)));
+        let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']);
+        let path = self.media.get().filter(|_| plain).map(|folder| folder.join("inbound").join(name));
+        // A link could lead anywhere.
+        path.filter(|path| path.symlink_metadata().is_ok_and(|found| found.is_file())).ok_or_else(missing)
     }
 
     /// The folders that agents may import from.

@@ -255,7 +255,8 @@ impl Problem {
 
     /// Results are withheld.
     pub fn sensitive(count: usize, categories: &str) -> Self {
-        let message = format!("{count} results are withheld because they touch on: {categories}.");
+        let subject = if count == 1 { "1 result is".to_owned() } else { format!("{count} results are") };
+        let message = format!("{subject} withheld, for touching on: {categories}.");
         let suggestion = "Ask the user, and search again with confirm_sensitive true if they agree.";
         Self::new(ProblemCode::SensitiveFiltered, message, true, suggestion)
     }

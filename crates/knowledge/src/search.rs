@@ -9,7 +9,7 @@ pub use toolyard_noteindex::search::{
 
 use crate::{
     index::{ChunkFilter, ChunkRow, IndexResult},
-    text::{query_terms, snippet, term_set},
+    text::{counted_terms, query_terms, snippet, term_set},
 };
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Query<'_> {
     /// As the index understands it.
     pub fn question(self, detail: Detail) -> Question {
         Question {
-            terms: query_terms(self.text),
+            terms: counted_terms(self.text),
             vector: self.vector,
             filter: self.filter,
             allowed: self.allowed,
@@ -57,8 +57,10 @@ pub struct Hit {
     pub title: String,
     /// Why it stands where it stands.
     pub fused: Fused,
-    /// The terms of the question that it has.
+    /// The different terms of the question that it has.
     pub matched: Vec<String>,
+    /// Those of them that the question repeats, and that count as often.
+    pub repeated: Vec<String>,
     /// The part that shows why.
     pub snippet: String,
 }
@@ -74,13 +76,15 @@ pub struct Hits {
 
 /// Searches a version.
 pub async fn search(library: &Library, query: Query<'_>) -> IndexResult<Hits> {
+    let terms = query_terms(query.text);
     let question = query.question(Detail::Chunks);
     let found = answer(library, &question).await?;
-    let hits = found.hits.into_iter().filter_map(|ranked| hit(library, ranked, &question.terms)).collect();
+    let repeated = |term: &String| question.terms.iter().filter(|other| *other == term).count() > 1;
+    let hits = found.hits.into_iter().filter_map(|ranked| hit(library, ranked, &terms, &repeated)).collect();
     Ok(Hits { hits, scanned: found.scanned })
 }
 
-fn hit(library: &Library, ranked: Ranked, terms: &[String]) -> Option<Hit> {
+fn hit(library: &Library, ranked: Ranked, terms: &[String], repeated: &dyn Fn(&String) -> bool) -> Option<Hit> {
     let Ranked { fused, chunk, matched } = ranked;
     let chunk = chunk?;
     let in_text = |text: &str| {
@@ -92,5 +96,6 @@ fn hit(library: &Library, ranked: Ranked, terms: &[String]) -> Option<Hit> {
     let source = if from_code || chunk.text.is_empty() { &chunk.opaque } else { &chunk.text };
     let snippet = snippet(source, terms, SNIPPET_CHARS);
     let title = library.file(fused.file).map(|file| file.title.clone()).unwrap_or_default();
-    Some(Hit { title, fused, matched, snippet, chunk })
+    let repeated = matched.iter().filter(|term| repeated(term)).cloned().collect();
+    Some(Hit { title, fused, matched, repeated, snippet, chunk })
 }

@@ -39,6 +39,7 @@ pub(crate) fn open(
     match ContextStore::open(root, config.clone()) {
         Ok(store) => {
             store.protect(&[vault.to_owned(), home.path().to_owned()]);
+            store.keep_media(home.path().join("media"));
             let provider = ContextProvider::new(store.clone(), session_ids(engine));
             register(engine, config, Arc::new(provider))?;
             Ok(Some(store))

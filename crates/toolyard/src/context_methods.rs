@@ -243,6 +243,7 @@ impl Handle<ContextAdd> for ContextMethods {
                 reason: params.reason,
                 watch_minutes: params.watch,
                 describe: true,
+                plain_file: true,
                 host_paths: true,
                 ..NewResource::default()
             };

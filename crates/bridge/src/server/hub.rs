@@ -428,11 +428,7 @@ impl Hub {
             && (held.is_open(&id) || held.was_open(&id))
         {
             // Who wrote it counts, not where: anybody in a room could say yes otherwise.
-            let sender = message.meta.get("user_id").and_then(Value::as_str).unwrap_or_default();
-            let allowed = !sender.is_empty() && held.opening.allowed_senders.iter().any(|known| known == sender);
-            let permitted = if !allowed {
-                Permitted::NotAllowed
-            } else {
+            let permitted = if let Some(sender) = held.approving_sender(&message.meta) {
                 match self.permission_reply(session, &id, behavior, &format!("sender:{sender}")) {
                     Ok(more) => {
                         actions.extend(more);
@@ -440,10 +436,17 @@ impl Hub {
                     }
                     Err(_) => Permitted::TooLate,
                 }
+            } else {
+                Permitted::NotAllowed
             };
             return Ok((Accepted::Verdict(permitted), actions));
         }
-        if let Some(chat) = message.meta.get("chat_id").and_then(Value::as_str) {
+        // Questions are posted where somebody wrote who may answer them. Anybody else would have them, with the arguments of
+        // Claude's tools, posted in a chat of their own.
+        if from == Standing::Approver
+            && held.approving_sender(&message.meta).is_some()
+            && let Some(chat) = message.meta.get("chat_id").and_then(Value::as_str)
+        {
             held.last_chat = Some(chat.to_owned());
         }
         actions.push(Action::Keep { session: session.to_owned(), message: message.clone() });

@@ -107,7 +107,7 @@ pub(super) struct Session {
     pub(super) opening: Opening,
     pub(super) mailbox: Mailbox,
     pub(super) bound: Option<Bound>,
-    /// The chat that the last message for Claude came from.
+    /// The chat that the last message of somebody who may answer questions came from.
     pub(super) last_chat: Option<String>,
     /// Calls under way that the plugin still waits for.
     pub(super) calls: HashSet<String>,
@@ -161,6 +161,12 @@ impl Session {
         if let Some(post) = post {
             self.say(post, actions);
         }
+    }
+
+    /// The sender that a message names, where that sender may answer questions.
+    pub(super) fn approving_sender<'a>(&self, meta: &'a Map<String, Value>) -> Option<&'a str> {
+        let sender = meta.get("user_id").and_then(Value::as_str).filter(|sender| !sender.is_empty())?;
+        self.opening.allowed_senders.iter().any(|known| known == sender).then_some(sender)
     }
 
     /// A question as it is posted in the session's chat; `None` where no chat is known.

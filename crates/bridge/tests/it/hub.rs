@@ -349,9 +349,17 @@ fn a_question_is_posted_in_the_chat_that_the_session_serves() {
         posted(&unknown).is_none() && unknown.iter().any(|a| matches!(a, Action::Asked { .. })),
         "no chat is known"
     );
-    let mut from_chat = message("m");
-    from_chat.meta.insert("chat_id".to_owned(), "7".into());
-    hub.inbound(SESSION, from_chat, Standing::Messenger).unwrap();
+    let said = |hub: &mut Hub, chat: &str, user: &str, from: Standing| {
+        let mut said = message("m");
+        said.meta.insert("chat_id".to_owned(), chat.into());
+        said.meta.insert("user_id".to_owned(), user.into());
+        hub.inbound(SESSION, said, from).unwrap();
+    };
+    said(&mut hub, "7", "u1", Standing::Approver);
+    // Whoever may not answer has no question posted in a chat of their own.
+    said(&mut hub, "8", "u1", Standing::Messenger);
+    said(&mut hub, "9", "u2", Standing::Approver);
+    said(&mut hub, "9", "", Standing::Approver);
     let (seq, post) = posted(&asked(&mut hub, "bcxyz")).unwrap();
     assert_eq!((post.chat_id.as_str(), post.permission.as_deref()), ("7", Some("bcxyz")));
     assert!(post.text.contains("Bash") && post.text.contains("look around") && post.text.contains("ls"), "{post:?}");

@@ -68,6 +68,7 @@ impl Learned {
             title: title(place, readable),
             also: place.names().iter().rev().nth(1).map(|name| name.replace(['_', '-'], " ")).unwrap_or_default(),
             speaker: fields.speaker.clone(),
+            role: fields.memory.as_ref().and_then(|memory| memory.role),
             time_ms: fields.time_ms(),
             level: index::LEAF,
             ..Document::default()

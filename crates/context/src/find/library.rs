@@ -57,6 +57,8 @@ pub struct Hit {
     pub score: f32,
     /// What results are ordered by.
     pub rank: f32,
+    /// What the rank is made of.
+    pub parts: index::Parts,
     /// In few words.
     pub told: String,
     /// Labels.
@@ -319,6 +321,7 @@ impl Library {
                 level: hit.level,
                 score,
                 rank: hit.rank,
+                parts: hit.parts,
                 told: known.map(|k| k.told.clone()).unwrap_or_default(),
                 tags: tags.to_vec(),
                 category: place.category().map(str::to_owned),

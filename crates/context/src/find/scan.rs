@@ -157,7 +157,7 @@ fn walk(
 ) -> Result<bool> {
     for found in disk::list(&account.path(place))? {
         let child = place.child(&found.name);
-        let own = place.is_root() && !crate::store::uri::SCOPES.contains(&found.name.as_str());
+        let own = place.is_root() && !crate::store::uri::SHOWN_SCOPES.contains(&found.name.as_str());
         if own || found.is_hidden() || !child.visible_to(who) {
             continue;
         }

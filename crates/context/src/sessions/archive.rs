@@ -7,6 +7,7 @@ use crate::{
     sessions::{self, Message, Role, archives, jsonl, next_archive, place, tasks::Ended, writer::Writer},
     store::{
         account::{Account, lock},
+        digest::collapse,
         disk::{self, Keep},
         layers,
         memory::{Fields, parse_time},
@@ -15,12 +16,15 @@ use crate::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use toolyard_recall::extract::{self, Change, Known, Memory, Options};
+use std::collections::{BTreeMap, HashSet};
+use toolyard_recall::{
+    extract::{self, Change, Known, Memory, Options},
+    index::{Category, LEAF},
+};
 
 /// Memories that are compared with a new one.
 const COMPARED: usize = 8;
-/// Sessions of these names hold what somebody wanted remembered, so nothing of it is left out.
+/// Sessions of these names hold what somebody wanted remembered: OpenViking's plugin makes one for each memory.
 const TOLD_TO_REMEMBER: &str = "memory-store-";
 
 /// What is to be finished after a restart.
@@ -30,7 +34,7 @@ pub(crate) struct Pending {
     session: String,
     archive: String,
     pub(crate) task: String,
-    /// Keep what no rule fits as well.
+    /// Every message is called a memory by whoever began the session.
     keep_all: bool,
 }
 
@@ -77,6 +81,17 @@ pub(crate) enum Done {
     Replace,
     /// It was known; now it is known that it was said again.
     Repeat,
+}
+
+impl Done {
+    /// For people and models.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Create => "new",
+            Self::Replace => "corrected",
+            Self::Repeat => "known already",
+        }
+    }
 }
 
 /// The changes that an archive made to memories, kept beside it.
@@ -241,6 +256,8 @@ struct Said {
     text: String,
     time_ms: Option<i64>,
     peer: Option<String>,
+    /// Somebody called this a memory.
+    stated: bool,
 }
 
 fn said(message: &Message) -> Said {
@@ -251,6 +268,7 @@ fn said(message: &Message) -> Said {
         text: message.text(),
         time_ms: parse_time(&message.created_at),
         peer: message.peer_id.clone(),
+        stated: message.remember,
     }
 }
 
@@ -280,7 +298,10 @@ fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Resu
         return Ok(Extraction { session_id: pending.session.clone(), ..Extraction::default() });
     }
     let messages: Vec<Message> = jsonl::parse(&disk::read_text(&folder.join("messages.jsonl"))?);
-    let all: Vec<Said> = messages.iter().map(said).collect();
+    let mut all: Vec<Said> = messages.iter().map(said).collect();
+    for said in &mut all {
+        said.stated |= pending.keep_all;
+    }
     let spoken: Vec<extract::Message<'_>> = all.iter().map(as_message).collect();
     let mut notices = Vec::new();
     let summary = writer.summary(&pending.archive, &spoken, &mut notices);
@@ -292,19 +313,26 @@ fn finish_archive(account: &Account, pending: &Pending, writer: &Writer) -> Resu
     }
     let mut changes = Vec::new();
     let mut by_peer: BTreeMap<Option<&str>, Vec<&Said>> = BTreeMap::new();
-    let speaks = |said: &&Said| !said.text.trim().is_empty() && !matches!(said.role, Role::System | Role::Tool);
-    for said in all.iter().filter(speaks) {
+    let counts = |said: &&Said| {
+        let speaks = said.stated || !matches!(said.role, Role::System | Role::Tool);
+        speaks && !said.text.trim().is_empty()
+    };
+    for said in all.iter().filter(counts) {
         by_peer.entry(said.peer.as_deref()).or_default().push(said);
     }
     for (peer, said) in by_peer {
         let spoken: Vec<extract::Message<'_>> = said.iter().map(|said| as_message(said)).collect();
-        let options = Options { keep_unmatched: pending.keep_all };
-        let found = writer.memories(&spoken, &options, &mut notices);
+        let found = writer.memories(&spoken, &Options::default(), &mut notices);
         let root = match peer {
             Some(peer) => who.home().child("peers").child(peer).child("memories"),
             None => who.home().child("memories"),
         };
-        changes.extend(remember(account, &who, &root, found, &home)?);
+        // One at a time for each user: what is decided here depends on what is there.
+        let _held = account.remember(&who.user);
+        let stated: Vec<&Said> = said.into_iter().filter(|said| said.stated).collect();
+        let kept = state(account, &who, &root, &stated, &home)?;
+        changes.extend(remember(account, &who, &root, found, &home, &kept)?);
+        changes.extend(kept);
     }
     let diff = serde_json::to_vec(&MemoryDiff { changes: &changes })?;
     disk::write(&folder.join("memory_diff.json"), &diff, Keep::Derived)?;
@@ -347,42 +375,104 @@ fn as_message(said: &Said) -> extract::Message<'_> {
     }
 }
 
-/// Writes what is new, replaces what is corrected, counts what was said again.
+/// Keeps texts that somebody called memories, each as one memory in its own words. A text that is kept already is not
+/// kept twice.
+fn state(
+    account: &Account,
+    who: &Identity,
+    root: &Place,
+    stated: &[&Said],
+    source: &Place,
+) -> Result<Vec<MemoryChange>> {
+    let now = Timestamp::now().to_string();
+    let mut changes = Vec::new();
+    for said in stated {
+        let text = said.text.trim();
+        let same = |known: &KnownMemory| collapse(&known.text) == collapse(text);
+        if let Some(mut known) = alike(account, who, root, text)?.into_iter().find(same) {
+            known.fields.stated = true;
+            if known.fields.source.as_deref() != Some(&source.to_string()) {
+                known.fields.mentions += 1;
+                known.fields.updated_at.clone_from(&now);
+            }
+            account.put(&known.place, &known.fields.join(&known.text)?)?;
+            let category = known.place.category().unwrap_or_default().to_owned();
+            changes.push(MemoryChange { change: Done::Repeat, uri: known.place.to_string(), category });
+            continue;
+        }
+        // The rules only say what sort of memory it is.
+        let spoken = extract::Message { role: Role::User.as_str(), ..as_message(said) };
+        let sorted = extract::memories(&[spoken], &Options { keep_unmatched: true });
+        let category = sorted.first().map_or(Category::Entities, |memory| memory.category);
+        let memory = Memory { said_ms: said.time_ms, speaker: said.speaker.clone(), ..Memory::plain(category, text) };
+        let place = root.child(category.name()).child(&file_name(&memory));
+        let fields = Fields { stated: true, memory: None, ..fields_of(&memory, source, &now, &now) };
+        account.put(&place, &fields.join(text)?)?;
+        let category = category.name().to_owned();
+        changes.push(MemoryChange { change: Done::Create, uri: place.to_string(), category });
+    }
+    Ok(changes)
+}
+
+/// A memory that is kept.
+struct KnownMemory {
+    place: Place,
+    text: String,
+    fields: Fields,
+}
+
+/// The memories that are most like a text.
+fn alike(account: &Account, who: &Identity, root: &Place, text: &str) -> Result<Vec<KnownMemory>> {
+    let wanted = Wanted {
+        within: vec![root.clone()],
+        kinds: vec![Kind::Memory],
+        levels: vec![LEAF],
+        ..Wanted::new(text, COMPARED)
+    };
+    let mut known = Vec::new();
+    for hit in account.library.search(account, who, &wanted)? {
+        let place = Place::parse(&hit.uri, who)?;
+        // Forgotten between the search and the reading.
+        let Some(file) = disk::read_if_there(&account.path(&place))? else { continue };
+        let (text, fields) = Fields::split(&file);
+        known.push(KnownMemory { text: text.to_owned(), fields, place });
+    }
+    Ok(known)
+}
+
+/// Writes what is new, replaces what is corrected, counts what was said again. What somebody called a memory is never
+/// replaced; `kept` was just kept so.
 fn remember(
     account: &Account,
     who: &Identity,
     root: &Place,
     found: Vec<Memory>,
     source: &Place,
+    kept: &[MemoryChange],
 ) -> Result<Vec<MemoryChange>> {
-    if found.is_empty() {
-        return Ok(Vec::new());
-    }
-    // One at a time for each user: what is decided here depends on what is there.
-    let _held = account.remember(&who.user);
-    let mut known: Vec<Known> = Vec::new();
+    let (mut known, mut stated): (Vec<Known>, HashSet<String>) = Default::default();
     for memory in &found {
-        let wanted = Wanted {
-            within: vec![root.clone()],
-            kinds: vec![Kind::Memory],
-            levels: vec![2],
-            ..Wanted::new(&memory.text, COMPARED)
-        };
-        for hit in account.library.search(account, who, &wanted)? {
-            if known.iter().any(|k| k.id == hit.uri) {
+        for like in alike(account, who, root, &memory.text)? {
+            let id = like.place.to_string();
+            if known.iter().any(|known| known.id == id) {
                 continue;
             }
-            let Ok(place) = Place::parse(&hit.uri, who) else { continue };
-            let Ok(text) = disk::read_text(&account.path(&place)) else { continue };
-            let (body, fields) = Fields::split(&text);
-            let category = place.category().and_then(toolyard_recall::index::Category::of_name);
-            let memory = fields.memory.or_else(|| category.map(|category| Memory::plain(category, body)));
-            known.extend(memory.map(|memory| Known { id: hit.uri.clone(), memory }));
+            if like.fields.stated {
+                stated.insert(id.clone());
+            }
+            let category = like.place.category().and_then(Category::of_name);
+            let memory = like.fields.memory.or_else(|| category.map(|category| Memory::plain(category, like.text)));
+            known.extend(memory.map(|memory| Known { id, memory }));
         }
     }
     let now = Timestamp::now().to_string();
     let mut changes = Vec::new();
     for change in extract::reconcile(&known, &found) {
+        let change = match change {
+            Change::Replace { id, memory } if stated.contains(&id) => Change::Create(memory),
+            Change::Skip { id, .. } if kept.iter().any(|kept| kept.uri == id) => continue,
+            change => change,
+        };
         changes.extend(apply(account, who, root, source, change, &now)?);
     }
     Ok(changes)
@@ -445,6 +535,7 @@ fn fields_of(memory: &Memory, source: &Place, created: &str, now: &str) -> Field
         source: Some(source.to_string()),
         created_at: created.to_owned(),
         updated_at: now.to_owned(),
+        stated: false,
         mentions: 0,
         memory: Some(memory.clone()),
     }

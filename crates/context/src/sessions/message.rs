@@ -179,6 +179,9 @@ pub struct Message {
     /// Which peer speaks or is spoken of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_id: Option<String>,
+    /// Its text is a memory because somebody says so; `memory_store` sets it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub remember: bool,
 }
 
 impl Message {
@@ -229,6 +232,8 @@ pub struct NewMessage {
     pub peer_id: Option<String>,
     /// When; now if unset.
     pub created_at: Option<String>,
+    /// Its text is a memory because somebody says so, whoever speaks and whatever it says.
+    pub remember: bool,
 }
 
 impl NewMessage {

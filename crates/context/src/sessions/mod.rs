@@ -223,6 +223,7 @@ fn stored(who: &Identity, new: &NewMessage) -> Result<Message> {
         parts: new.parts.clone(),
         created_at: new.created_at.clone().unwrap_or_else(now_micros),
         peer_id: new.peer_id.clone(),
+        remember: new.remember,
     };
     if jsonl::lines(std::slice::from_ref(&message))?.len() > MAX_MESSAGE_BYTES {
         return Err(ApiError::new(Code::ResourceExhausted, format!("a message has at most {MAX_MESSAGE_BYTES} bytes")));

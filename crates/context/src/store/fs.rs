@@ -108,7 +108,7 @@ impl Walk<'_> {
                 return Ok(());
             }
             let child = place.child(&found.name);
-            let own = place.is_root() && !crate::store::uri::SCOPES.contains(&found.name.as_str());
+            let own = place.is_root() && !crate::store::uri::SHOWN_SCOPES.contains(&found.name.as_str());
             if own || (found.is_hidden() && !self.how.hidden) || !child.visible_to(self.who) {
                 continue;
             }

@@ -31,7 +31,7 @@ const SAMPLED: usize = 64;
 fn purpose(place: &Place) -> Option<&'static str> {
     let names: Vec<&str> = place.names().iter().map(String::as_str).collect();
     Some(match names.as_slice() {
-        [] => "Everything this account keeps: resources, users and shared agent folders.",
+        [] => "Everything this account keeps: shared resources, and a folder for each user.",
         ["resources"] => "Documents and knowledge that all users of the account share.",
         ["agent"] => "What all agents of the account share.",
         ["agent", "skills"] => "Skills that every user of the account can call on.",

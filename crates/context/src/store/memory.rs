@@ -33,6 +33,9 @@ pub(crate) struct Fields {
     /// When it was last written.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub updated_at: String,
+    /// Somebody called it a memory: it stays as it is, whatever is extracted later.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stated: bool,
     /// How often it was said again.
     #[serde(skip_serializing_if = "is_zero")]
     pub mentions: u32,

@@ -25,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Uploads that wait to be imported, for each account; the oldest go first.
 const MAX_UPLOADS: usize = 1000;
+/// Resources of one name that are told apart by numbers.
+const MAX_NUMBERED: usize = 10_000;
 /// Labels of one resource, and characters of a label.
 const MAX_TAGS: usize = 64;
 const MAX_TAG_CHARS: usize = 128;
@@ -66,6 +68,8 @@ pub struct NewResource {
     pub watch_minutes: Option<f64>,
     /// but not before somebody says so.
     pub watch_paused: bool,
+    /// Whether a single file stays a file, `…/spec.md`, instead of becoming a folder with that file in it.
+    pub plain_file: bool,
     /// Whether abstracts and overviews are made at once.
     pub describe: bool,
     /// Whether `path` may be a path on this machine.
@@ -196,6 +200,12 @@ pub(crate) fn look_into_upload<T>(account: &Account, id: &str, use_it: impl FnOn
     }
 }
 
+/// How files are named that the gateway received, in the folder that it keeps them in.
+pub(crate) const INBOUND: &str = "media://inbound/";
+
+/// What is no path of this machine that a caller names: addresses that are fetched, and files that the gateway received.
+pub(crate) const NOT_HOST_PATHS: [&str; 6] = ["http://", "https://", "git@", "ssh://", "git://", INBOUND];
+
 /// The prefixes of addresses that are fetched.
 pub(crate) const REMOTE: [&str; 5] = ["http://", "https://", "git@", "ssh://", "git://"];
 
@@ -302,7 +312,10 @@ impl ContextStore {
             );
             return Err(ApiError::new(Code::ProcessingError, why));
         }
-        let root = self.install(account, who, new, &parsed, &named)?;
+        let root = match single_file(account, who, new, &parsed)? {
+            Some((place, text)) => install_file(account, new, place, text, &named)?,
+            None => self.install(account, who, new, &parsed, &named)?,
+        };
         if let Some(id) = &new.upload {
             discard_upload(account, id);
         }
@@ -350,24 +363,11 @@ impl ContextStore {
             (None, Some(parent)) => named(&Place::parse(parent, who)?),
             (None, None) => named(&shared),
         };
-        if target.kind() != Kind::Resource || target.is_fixed() || target.names().first().is_some_and(|n| n == "agent")
-        {
-            return Err(ApiError::argument(format!(
-                "Resources belong below viking://resources or viking://~/resources, not at {target}"
-            )));
-        }
+        check_target(&target)?;
         let staged = account.staging()?;
         let before = if new.to.is_some() { target.clone() } else { free_place(account, target.clone(), uri)? };
         let tags = new.tag_mode.apply(Origin::tags_at(&account.path(&before)), &new.tags);
-        let origin = Origin {
-            kind: source.kind,
-            uri: uri.to_owned(),
-            imported_at: Some(Timestamp::now().to_string()),
-            reason: new.reason.clone(),
-            instruction: new.instruction.clone(),
-            tags,
-            ..Origin::default()
-        };
+        let origin = origin_of(new, source, tags);
         let written = (|| -> Result<()> {
             origin.write(&staged, Keep::Derived)?;
             for (path, text) in &parsed.files {
@@ -416,10 +416,81 @@ impl ContextStore {
     }
 }
 
+fn check_target(target: &Place) -> Result<()> {
+    if target.kind() == Kind::Resource && !target.is_fixed() && target.names().first().is_none_or(|n| n != "agent") {
+        return Ok(());
+    }
+    Err(ApiError::argument(format!(
+        "Resources belong below viking://resources or viking://~/resources, not at {target}"
+    )))
+}
+
+fn origin_of(new: &NewResource, source: &Named, tags: Vec<String>) -> Origin {
+    Origin {
+        kind: source.kind,
+        uri: source.uri.clone(),
+        imported_at: Some(Timestamp::now().to_string()),
+        reason: new.reason.clone(),
+        instruction: new.instruction.clone(),
+        tags,
+        ..Origin::default()
+    }
+}
+
+/// Where the only file of an import is put, if it is to stay a file, and what it says. An exact target means the file
+/// itself only where it has the file's extension.
+fn single_file<'a>(
+    account: &Account,
+    who: &Identity,
+    new: &NewResource,
+    parsed: &'a Parsed,
+) -> Result<Option<(Place, &'a str)>> {
+    let [(name, text)] = parsed.files.as_slice() else { return Ok(None) };
+    if !new.plain_file || parsed.is_folder || name.contains('/') {
+        return Ok(None);
+    }
+    let extension = |name: &str| name.rsplit_once('.').map(|(_, extension)| extension.to_lowercase());
+    let place = match (&new.to, &new.parent) {
+        (Some(to), _) => Place::parse(to, who)?,
+        (None, Some(parent)) => Place::parse(parent, who)?.child(name),
+        (None, None) => Place::parse("viking://resources", who)?.child(name),
+    };
+    let is_folder = disk::look(&account.path(&place))?.is_some_and(|found| found.is_folder);
+    Ok((!is_folder && extension(place.name()) == extension(name)).then_some((place, text)))
+}
+
+/// Where it is noted what a single file was brought in from.
+fn note_of(account: &Account, place: &Place) -> PathBuf {
+    account.path(place).with_file_name(format!(".{}{}", place.name(), origin::FILE))
+}
+
+fn install_file(account: &Account, new: &NewResource, target: Place, text: &str, source: &Named) -> Result<Place> {
+    check_target(&target)?;
+    let place = if new.to.is_some() { target } else { free_file(account, &target, &source.uri)? };
+    let note = serde_json::to_vec(&origin_of(new, source, Vec::new()))?;
+    account.put(&place, text)?;
+    disk::write(&note_of(account, &place), &note, Keep::Durable)?;
+    Ok(place)
+}
+
+/// A file that is not there, or that came from the same source before.
+fn free_file(account: &Account, target: &Place, uri: &str) -> Result<Place> {
+    let above = target.parent().unwrap_or_else(|| target.clone());
+    let (stem, extension) = target.name().rsplit_once('.').unwrap_or((target.name(), ""));
+    for n in 0..MAX_NUMBERED {
+        let place = if n == 0 { target.clone() } else { above.child(&format!("{stem}_{n}.{extension}")) };
+        let own = || Origin::read_file(&note_of(account, &place)).is_some_and(|origin| origin.uri == uri);
+        if disk::look(&account.path(&place))?.is_none() || own() {
+            return Ok(place);
+        }
+    }
+    Err(ApiError::new(Code::AlreadyExists, format!("{target} is taken")))
+}
+
 /// A place that is free, or holds what came from the same source before.
 fn free_place(account: &Account, target: Place, uri: &str) -> Result<Place> {
     let above = target.parent().unwrap_or_else(|| target.clone());
-    for n in 0..10_000 {
+    for n in 0..MAX_NUMBERED {
         let place = if n == 0 { target.clone() } else { above.child(&format!("{}_{n}", target.name())) };
         let path = account.path(&place);
         if disk::look(&path)?.is_none() {
@@ -434,6 +505,9 @@ fn free_place(account: &Account, target: Place, uri: &str) -> Result<Place> {
 
 /// Makes the descriptions of a folder and of all below it. Gives how many folders there are.
 fn describe_below(account: &Account, place: &Place) -> Result<usize> {
+    if disk::look(&account.path(place))?.is_some_and(|found| !found.is_folder) {
+        return Ok(0);
+    }
     let mut folders = 1;
     for found in disk::list(&account.path(place))?.into_iter().filter(|found| found.is_folder) {
         folders += describe_below(account, &place.child(&found.name))?;

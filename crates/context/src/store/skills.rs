@@ -17,6 +17,8 @@ use toolyard_beneath::{Folder, Kind, Links};
 
 /// A skill's name has at most this many characters.
 const MAX_NAME_CHARS: usize = 64;
+/// Characters of a description that is taken from a skill's text.
+const MAX_DESCRIPTION_CHARS: usize = 256;
 /// Files beside SKILL.md.
 const MAX_FILES: usize = 500;
 /// Bytes of one file.
@@ -45,8 +47,25 @@ fn from_text(text: &str) -> Result<Skill> {
     Ok(Skill { name, text: text.to_owned() })
 }
 
+/// The same for plain Markdown as well: its first heading names the skill, its first paragraph describes it.
+fn from_markdown(text: &str) -> Result<Skill> {
+    let text = text.trim_start_matches('\u{feff}');
+    let heading = text.lines().find_map(|line| line.strip_prefix("# ")).map(str::trim).filter(|h| !h.is_empty());
+    let Some(heading) = heading.filter(|_| digest::front_matter(text).0.is_none()) else { return from_text(text) };
+    let words = heading.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let name: String = words.collect::<Vec<_>>().join("-").to_lowercase().chars().take(MAX_NAME_CHARS).collect();
+    let name = name.trim_end_matches('-').to_owned();
+    check_name(&name)?;
+    let after = text.split_once(heading).map_or("", |(_, after)| after);
+    let paragraph = after.split("\n\n").map(str::trim).find(|part| !part.is_empty() && !part.starts_with('#'));
+    let description = digest::clip(&digest::collapse(paragraph.unwrap_or(heading)), MAX_DESCRIPTION_CHARS);
+    let front = format!("---\nname: {name}\ndescription: {}\n---\n\n", digest::yaml_text(&description));
+    Ok(Skill { name, text: format!("{front}{}", text.trim_start()) })
+}
+
 fn check_name(name: &str) -> Result<()> {
-    let fits = name.chars().count() <= MAX_NAME_CHARS
+    let fits = !name.is_empty()
+        && name.chars().count() <= MAX_NAME_CHARS
         && !name.starts_with(['.', '-'])
         && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
     if fits {
@@ -73,8 +92,10 @@ fn kebab(name: &str) -> String {
 /// A skill that is handed over.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SkillData {
-    /// The text of a SKILL.md.
+    /// The text of a SKILL.md, with its front matter.
     Text(String),
+    /// The same, or plain Markdown.
+    Markdown(String),
     /// A name, what it is for, and its text, which may be empty.
     Described { name: String, description: String, content: String },
     /// An MCP tool.
@@ -94,6 +115,7 @@ impl SkillData {
     fn skill(&self) -> Result<Skill> {
         let (name, description) = match self {
             Self::Text(text) => return from_text(text),
+            Self::Markdown(text) => return from_markdown(text),
             Self::Described { name, description, .. } | Self::Tool { name, description, .. } => (name, description),
         };
         if name.is_empty() {
@@ -115,6 +137,7 @@ impl SkillData {
                 Ok(Skill { name: name.clone(), text })
             }
             Self::Text(text) => from_text(text),
+            Self::Markdown(text) => from_markdown(text),
         }
     }
 }
@@ -139,21 +162,34 @@ pub(crate) fn add_data(account: &Account, who: &Identity, data: &SkillData) -> R
     install(account, who, &data.skill()?, None)
 }
 
+/// What a SKILL.md must look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// It begins with a front matter, as OpenViking's server demands.
+    FrontMatter,
+    /// Plain Markdown is taken as well, as the tool does.
+    PlainToo,
+}
+
 /// Keeps a skill that lies in a file or folder on this machine.
-pub(crate) fn add_path(account: &Account, who: &Identity, path: &Path) -> Result<Installed> {
-    let (skill, folder) = from_path(path)?;
+pub(crate) fn add_path(account: &Account, who: &Identity, path: &Path, form: Form) -> Result<Installed> {
+    let (skill, folder) = from_path(path, form)?;
     install(account, who, &skill, folder.as_ref().map(|folder| (path, folder)))
 }
 
 /// What a file or folder on this machine would bring in.
 pub(crate) fn inspect(path: &Path) -> Result<About> {
-    let (skill, _) = from_path(path)?;
+    let (skill, _) = from_path(path, Form::FrontMatter)?;
     Ok(About::of(&skill.name, &skill.text))
 }
 
 /// Reads a skill from a file, or from the `SKILL.md` of a folder, which is given as well.
-fn from_path(path: &Path) -> Result<(Skill, Option<Folder>)> {
+fn from_path(path: &Path, form: Form) -> Result<(Skill, Option<Folder>)> {
     let missing = |_| bad("SKILL.md not found");
+    let from_text = |text: &str| match form {
+        Form::FrontMatter => from_text(text),
+        Form::PlainToo => from_markdown(text),
+    };
     if !path.is_dir() {
         return Ok((from_text(&disk::read_text(path).map_err(missing)?)?, None));
     }
@@ -335,6 +371,20 @@ pub(crate) fn list(account: &Account, who: &Identity) -> Result<Vec<Listed>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_markdown_is_named_by_its_heading_and_described_by_its_first_paragraph() {
+        let skill = from_markdown("# My Skill\n\nBrews tea:\nboil water.\n\n## Steps\n\nOne.\n").unwrap();
+        assert_eq!(skill.name, "my-skill");
+        assert!(
+            skill.text.starts_with("---\nname: my-skill\ndescription: \"Brews tea: boil water.\"\n---\n\n# My Skill\n")
+        );
+        assert_eq!(from_text(&skill.text).unwrap().name, "my-skill");
+        assert_eq!(from_markdown("# Tea\n").unwrap().name, "tea");
+        let own = "---\nname: a\ndescription: d\n---\n# Other\n";
+        assert_eq!(from_markdown(own).unwrap().text, own);
+        assert!(from_markdown("no heading").is_err() && from_markdown("# ///\n").is_err());
+    }
 
     #[test]
     fn skills_are_read_from_text_and_from_mcp_tools() {

@@ -16,6 +16,9 @@ pub const USER_FOLDERS: [&str; 6] = ["memories", "resources", "skills", "peers",
 /// The scopes that have URIs.
 pub const SCOPES: [&str; 3] = ["agent", "resources", "user"];
 
+/// The scopes that lists show. `agent` holds skills that all share; it has URIs and is not shown.
+pub const SHOWN_SCOPES: [&str; 2] = ["resources", "user"];
+
 /// On whose behalf.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {

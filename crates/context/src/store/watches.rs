@@ -191,6 +191,7 @@ impl ContextStore {
             path: Some(watch.path.clone()),
             to: Some(watch.to_uri.clone()),
             describe: true,
+            plain_file: true,
             host_paths: watch.host_paths,
             // What was asked for when it was brought in holds for as long as it is watched.
             include: watch.include.clone(),

@@ -74,7 +74,7 @@ impl TurnMessage {
         let speaks =
             matches!((config.peer_role, role), (PeerRole::Assistant, Role::Assistant) | (PeerRole::Person, Role::User));
         let peer_id = peer.filter(|_| speaks).cloned();
-        Ok(NewMessage { role, parts, peer_id, created_at: self.created_at.clone() })
+        Ok(NewMessage { role, parts, peer_id, created_at: self.created_at.clone(), remember: false })
     }
 }
 

@@ -46,7 +46,8 @@ async fn memories_survive_a_restart_and_forgotten_ones_do_not_come_back() {
 async fn a_correction_replaces_and_a_repetition_adds_nothing() {
     let store = Store::new();
     for text in ["I live in Berlin.", "I live in Berlin.", "I live in Lisbon."] {
-        remember(&store, text).await;
+        store.post("/api/v1/sessions/s/messages", message("user", text)).await;
+        assert_eq!(store.post("/api/v1/sessions/s/commit?wait=true", json!({})).await.0, 200);
     }
     let all = store
         .post("/api/v1/search/find", json!({"query": "where do I live", "context_type": "memory", "level": 2}))
@@ -54,6 +55,20 @@ async fn a_correction_replaces_and_a_repetition_adds_nothing() {
         .1;
     let told = all["result"]["memories"].to_string();
     assert!(told.contains("Lisbon") && !told.contains("Berlin"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_somebody_called_a_memory_is_replaced_by_nothing_that_is_extracted() {
+    let store = Store::new();
+    remember(&store, "I live in Berlin.").await;
+    remember(&store, "I live in Berlin.").await;
+    store.post("/api/v1/sessions/s/messages", message("user", "I live in Lisbon.")).await;
+    store.post("/api/v1/sessions/s/commit?wait=true", json!({})).await;
+    let find = json!({"query": "where do I live", "context_type": "memory", "level": 2});
+    let memories = store.post("/api/v1/search/find", find).await.1["result"]["memories"].clone();
+    let told = memories.to_string();
+    assert!(told.contains("Lisbon") && told.contains("Berlin"), "{told}");
+    assert_eq!(memories.as_array().unwrap().len(), 2, "a repetition adds nothing: {told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

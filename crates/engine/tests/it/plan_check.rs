@@ -209,7 +209,7 @@ fn a_binding_that_the_loop_does_not_have_is_an_error() {
     }
     let (errors, _) = findings("a {item.text} b", true);
     assert!(errors[0].contains("{idea.text}") && errors[0].contains("{{item.text}}"), "{}", errors[0]);
-    for text in ["{item.text}", "{index}", "{note}", "{position}"] {
+    for text in ["{item.text}", "{index}", "{note}"] {
         let (errors, _) = findings(text, false);
         assert_eq!(errors.len(), 1, "outside a loop: {text}");
         assert!(errors[0].contains("no foreach"), "{}", errors[0]);

@@ -187,7 +187,7 @@ async fn offers_replace_one_another_and_are_refused_with_the_reason() {
         (json!({"sessionKey": SESSION, "tools": [{"name": "no spaces"}]}), "at /tools/0"),
         (json!({"sessionKey": SESSION, "tools": [{"name": "x", "inputSchema": {"type": 5}}]}), "invalid tools.offer"),
         (json!({"sessionKey": SESSION, "tools": vec![json!({"name": "x"}); 65]}), "more than 64 items"),
-        (json!({"sessionKey": SESSION, "tools": [{"name": "x"}, {"name": "x"}]}), "registered already"),
+        (json!({"sessionKey": SESSION, "tools": [{"name": "x"}, {"name": "x"}]}), "client tool name conflict: x"),
     ] {
         let refused = other.call("tools.offer", params.clone()).await;
         assert!(refused["error"]["message"].as_str().is_some_and(|m| m.contains(reason)), "{params}: {refused}");

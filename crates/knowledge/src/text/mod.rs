@@ -11,6 +11,8 @@ use toolyard_text::terms::{NOTES, Side};
 
 /// A question has at most this many different terms.
 const MAX_QUERY_TERMS: usize = 256;
+/// A term that a question repeats counts at most this often.
+const MAX_REPEATS: usize = 8;
 
 /// Appends the terms of a text, each followed by a space.
 pub fn index_terms(text: &str, out: &mut String) {
@@ -31,6 +33,20 @@ pub fn query_terms(text: &str) -> Vec<String> {
     found
 }
 
+/// The terms of a question as full text counts them: one that the question repeats stands there as often, at most
+/// [`MAX_REPEATS`] times, because a long question says again what it is about.
+pub fn counted_terms(text: &str) -> Vec<String> {
+    let mut found: Vec<(String, usize)> = Vec::new();
+    NOTES.terms(text, Side::Question, |term, _| {
+        if let Some(at) = found.iter().position(|(known, _)| known == term) {
+            found[at].1 = (found[at].1 + 1).min(MAX_REPEATS);
+        } else if found.len() < MAX_QUERY_TERMS {
+            found.push((term.to_owned(), 1));
+        }
+    });
+    found.into_iter().flat_map(|(term, count)| std::iter::repeat_n(term, count)).collect()
+}
+
 /// Every term that a note of this text would be found by.
 pub fn term_set(text: &str) -> HashSet<String> {
     let mut found = HashSet::new();
@@ -40,4 +56,16 @@ pub fn term_set(text: &str) -> HashSet<String> {
         }
     });
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_term_counts_as_often_as_it_is_said_up_to_a_limit() {
+        assert_eq!(counted_terms("boat sail boats"), ["boat", "boat", "sail"]);
+        assert_eq!(query_terms("boat sail boats"), ["boat", "sail"]);
+        assert_eq!(counted_terms(&"boat ".repeat(50)).len(), MAX_REPEATS);
+    }
 }

@@ -111,6 +111,8 @@ struct Explanation {
     links: Part,
     /// The terms of the question that the chunk has, as they are counted.
     matched_terms: Vec<String>,
+    /// Those of them that the question repeats: each counts as often as the question has it.
+    repeated_terms: Vec<String>,
 }
 
 /// One part of a score: the score is the sum of `part * weight`.
@@ -375,6 +377,7 @@ fn told(hit: Hit, explain: Option<&Weights>) -> Found {
             vector: part(fused.likeness, fused.vector_part, fused.vector_weight * rest),
             links: part(Some(fused.link_part), fused.link_part, weights.links),
             matched_terms: hit.matched,
+            repeated_terms: hit.repeated,
         }
     });
     Found {

@@ -255,7 +255,7 @@ async fn sensitive_chunks_are_not_sent_away() {
     for words in ["therapy", "Therapies", "goes along", "Medications", "green boat", "a tag says"] {
         assert!(!seen(words), "{words}");
     }
-    assert_eq!(lab.found("my therapy").await[0], "b.md", "found by words");
+    assert!(lab.found("my therapy").await.iter().any(|path| path == "b.md"), "found by words");
     lab.search("how large is my #debt").await;
     lab.search("a yellow boat").await;
     assert!(!seen("my therapy") && !seen("how large") && seen("a yellow boat"), "nor are questions of that kind sent");

@@ -30,7 +30,7 @@ impl Definition {
         {
             fields.insert("inputSchema".to_owned(), schema);
         }
-        let name = fields.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
+        let name = name_of(&fields).filter(|name| !name.is_empty());
         let name = name.ok_or("it has no name")?.to_owned();
         Ok(Self { name, fields })
     }
@@ -62,6 +62,11 @@ impl Definition {
     pub fn hash(&self) -> String {
         hash_of(&self.to_text())
     }
+}
+
+/// The name a server knows a tool by.
+pub(super) fn name_of(tool: &Payload) -> Option<&str> {
+    tool.get("name").and_then(Value::as_str)
 }
 
 /// The hash of a normal form.

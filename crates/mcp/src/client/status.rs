@@ -1,6 +1,7 @@
 //! How an upstream server is, as people are shown it.
 
 use super::upstream::{Upstream, lock};
+use crate::wire::upstream::SaidHealth;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -183,7 +184,7 @@ impl Upstream {
         let offers = lock(&self.offers);
         let waits = attempts.not_before.and_then(|at| at.checked_duration_since(Instant::now()));
         let need = self.auth.as_ref().and_then(|auth| auth.need()).map(|(need, _)| need);
-        let said = offers.health.get("status").and_then(Value::as_str);
+        let said = SaidHealth::deserialize(&offers.health).ok().and_then(|health| health.status);
         let status = match (&live, &attempts.error) {
             (None, Some(_)) => Health::Unavailable,
             _ if need.is_some() => Health::Degraded,

@@ -4,7 +4,7 @@
 use super::{
     config::Pinning,
     define::{self, Defined},
-    definition::{self, Definition},
+    definition::{self, Definition, name_of},
     pins::{Pin, Pins, Seen},
     status::{Approved, LeftOut, ShownDefinition, Withheld, WithheldWhy},
     terms::HookInterest,
@@ -15,7 +15,7 @@ use crate::{
     headers::Mirrored,
     server::Change,
     wire::{
-        self, Payload,
+        self,
         upstream::{ForwardedPrompt, ForwardedResource, ForwardedTemplate, ToolDetails},
     },
 };
@@ -345,11 +345,6 @@ impl Upstream {
             }
         });
     }
-}
-
-/// The name a server knows a tool by.
-fn name_of(tool: &Payload) -> Option<&str> {
-    tool.get("name").and_then(Value::as_str)
 }
 
 fn internal(error: RpcError) -> Failure {

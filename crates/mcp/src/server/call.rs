@@ -13,9 +13,10 @@ use crate::{
     wire::{
         self, Arguments,
         answers::{InputRequest, InputRequired, Outcome, Progress, ReadResourceResult, Suggested},
-        requests::InputResponses,
+        requests::{InputResponses, LogMessage},
     },
 };
+use serde::Deserialize;
 use serde_json::Value;
 use std::{
     collections::HashMap,
@@ -454,7 +455,7 @@ fn shaped(method: &str, mut params: Value, revision: Revision) -> Value {
 /// Passes an upstream server's notification on to the client, where it wants it.
 fn pass_on(exchange: &Exchange, method: &str, params: Value) {
     if method == "notifications/message" {
-        let loud = params.get("level").and_then(Value::as_str).and_then(super::session::level);
+        let loud = LogMessage::deserialize(&params).ok().and_then(|message| super::session::level(message.level));
         let wanted = exchange.session.as_ref().filter(|_| exchange.revision.has_handshake()).map(|s| s.log_level());
         let wanted = wanted.or(exchange.log_level);
         if loud.zip(wanted).is_none_or(|(loud, wanted)| loud < wanted) {

@@ -5,9 +5,10 @@ use crate::{
     RpcError,
     wire::{
         self, Payload,
-        answers::{CallToolResult, Content},
+        answers::{CallToolResult, Content, Suggested},
     },
 };
+use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 use toolyard_engine::{CallRequest, Caller};
@@ -43,7 +44,7 @@ impl McpServer {
 
 fn refused(error: &RpcError) -> CallToolResult {
     let mut text = error.message.clone();
-    if let Some(suggestion) = error.data.as_ref().and_then(|data| data.get("suggestion")).and_then(Value::as_str) {
+    if let Some(Ok(Suggested { suggestion })) = error.data.as_ref().map(Suggested::deserialize) {
         text.push('\n');
         text.push_str(suggestion);
     }

@@ -7,9 +7,10 @@ use crate::{
     wire::{
         self, Item, Payload,
         answers::{CallToolResult, Content, ListedTool, ResultMeta, Suggested, ToolAnnotations},
-        upstream::ToolDetails,
+        upstream::{ToolDetails, UpstreamError},
     },
 };
+use serde::Deserialize;
 use serde_json::Value;
 use std::{
     collections::HashMap,
@@ -173,12 +174,10 @@ pub(crate) fn call_result(
         });
     }
     let failure = approve::advise(caller, failure);
-    let details = failure.details.as_ref();
-    if let Some(code) = details.and_then(|d| d.get("rpcCode")).and_then(Value::as_i64)
-        && code == MISSING_CAPABILITY
+    let refused = failure.details.as_ref().and_then(|details| UpstreamError::deserialize(details).ok());
+    if let Some(UpstreamError { rpc_code: code, rpc_data: data }) = refused.filter(|e| e.rpc_code == MISSING_CAPABILITY)
     {
         // The upstream server wants something of the client that only the client can give.
-        let data = details.and_then(|d| d.get("rpcData")).cloned();
         return Err(RpcError { code, message: failure.message, data });
     }
     let mut result = failed(failure);

@@ -1,7 +1,7 @@
 //! What we answer clients, and what we tell and ask them.
 
 use super::{Empty, Implementation, Item, Payload, requests::ListenFilter, upstream};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use toolyard_protocol::{Failure, RunId};
@@ -485,7 +485,7 @@ pub(crate) struct ElicitationForm {
 }
 
 /// Facts of an error that says what to do instead.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Suggested<'a> {
     pub(crate) suggestion: &'a str,
 }

@@ -73,6 +73,13 @@ pub(crate) struct SetLevel {
     pub(crate) level: String,
 }
 
+/// `notifications/message` of an upstream server, as far as it is looked at.
+#[derive(Debug, Deserialize)]
+pub(crate) struct LogMessage<'a> {
+    #[serde(borrow)]
+    pub(crate) level: &'a str,
+}
+
 /// `tools/list`, `resources/list` and the like.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Listing {

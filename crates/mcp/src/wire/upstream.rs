@@ -353,3 +353,19 @@ pub struct ToolDetails {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Value>,
 }
+
+/// An error answer of a server, in the details of the failure that it becomes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct UpstreamError {
+    pub(crate) rpc_code: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rpc_data: Option<Value>,
+}
+
+/// What a plugin's process says of itself, as far as it counts here.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SaidHealth<'a> {
+    #[serde(borrow)]
+    pub(crate) status: Option<&'a str>,
+}

@@ -31,7 +31,7 @@ const LARGE_SET: usize = 4_096;
 /// A question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Question {
-    /// Its words as full text counts them.
+    /// Its words as full text counts them. A word that stands there twice counts twice.
     pub terms: Vec<String>,
     /// Its vector of unit length, where there is one.
     pub vector: Option<Vec<f32>>,
@@ -63,7 +63,7 @@ pub struct Ranked {
     pub fused: Fused,
     /// What it says, where that was asked for; without its terms and vector.
     pub chunk: Option<ChunkRow>,
-    /// The terms of the question that it has, where chunks were asked for.
+    /// The different terms of the question that it has, where chunks were asked for.
     pub matched: Vec<String>,
 }
 
@@ -96,7 +96,12 @@ pub async fn answer(library: &Library, question: &Question) -> IndexResult<Answe
 fn hit(fused: Fused, chunk: Option<ChunkRow>, terms: &[String]) -> Ranked {
     let Some(mut chunk) = chunk else { return Ranked { fused, chunk: None, matched: Vec::new() } };
     let own: HashSet<&str> = chunk.terms.split_ascii_whitespace().collect();
-    let matched = terms.iter().filter(|term| own.contains(term.as_str())).cloned().collect();
+    let mut matched: Vec<String> = Vec::new();
+    for term in terms.iter().filter(|term| own.contains(term.as_str())) {
+        if !matched.contains(term) {
+            matched.push(term.clone());
+        }
+    }
     chunk.terms = String::new();
     Ranked { fused, chunk: Some(chunk), matched }
 }

@@ -4,7 +4,7 @@ use super::{
     rules::{self, COMPILED},
     salience,
 };
-use crate::index::Category;
+use crate::index::{Category, Role};
 use serde::{Deserialize, Serialize};
 use toolyard_text::{
     dates::{self, DaySpan},
@@ -64,6 +64,9 @@ pub struct Memory {
     /// Who said it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speaker: Option<String>,
+    /// Which part they have in the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
     /// When it was said, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said_ms: Option<i64>,
@@ -89,6 +92,7 @@ impl Memory {
             value: text.clone(),
             text,
             speaker: None,
+            role: None,
             said_ms: None,
             days: None,
         }
@@ -151,6 +155,7 @@ pub fn memories(messages: &[Message<'_>], options: &Options) -> Vec<Memory> {
             let mut memory =
                 Memory::plain(fallback_category(message.text), clip(&collapse(message.text), MAX_TEXT_CHARS));
             memory.speaker = message.speaker.map(str::to_owned);
+            memory.role = Role::of_name(message.role);
             memory.said_ms = message.time_ms;
             memory.days = days_of(message.text, message.time_ms);
             found.push(memory);
@@ -189,6 +194,7 @@ fn from_sentence(message: &Message<'_>, sentence: &str, problem: &mut Option<Str
             value: text.clone(),
             text: clip(&text, MAX_TEXT_CHARS),
             speaker: message.speaker.map(str::to_owned),
+            role: Role::of_name(message.role),
             said_ms: message.time_ms,
             days: Some(days),
         });
@@ -231,6 +237,7 @@ fn by_rules(message: &Message<'_>, text: &str) -> Option<Memory> {
             value: object.to_owned(),
             text: clip(text, MAX_TEXT_CHARS),
             speaker: message.speaker.map(str::to_owned),
+            role: Role::of_name(message.role),
             said_ms: message.time_ms,
             days: days_of(text, message.time_ms),
         });
@@ -252,6 +259,7 @@ fn case_of(message: &Message<'_>, solution: &str, problem: Option<String>) -> Me
         value: solution.to_owned(),
         text: clip(&text, MAX_TEXT_CHARS),
         speaker: message.speaker.map(str::to_owned),
+        role: Role::of_name(message.role),
         said_ms: message.time_ms,
         days: None,
     }

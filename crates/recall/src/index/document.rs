@@ -182,8 +182,8 @@ impl<'a> Question<'a> {
 }
 
 /// What an answer's place is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Parts {
     /// Words of the question in the text itself, as BM25 counts, 0 to 1.
     pub words: f32,
@@ -210,11 +210,28 @@ pub struct Parts {
     pub recency: f32,
     /// What a turn's words, meaning and neighbours add, by the fitted weights; 0 for what is no turn.
     pub turn: f32,
-    /// What was added because a turn says much or has a number that is asked for, less what it lost because it only asks.
-    pub shape: f32,
 }
 
 impl Parts {
+    /// To four digits, as they are shown.
+    pub fn rounded(self) -> Self {
+        let round = |part: f32| (part * 1e4).round() / 1e4;
+        Self {
+            words: round(self.words),
+            window: round(self.window),
+            meaning: round(self.meaning),
+            coverage: round(self.coverage),
+            leaf: round(self.leaf),
+            event: round(self.event),
+            preference: round(self.preference),
+            lexical_overlap: round(self.lexical_overlap),
+            speaker: round(self.speaker),
+            day: round(self.day),
+            recency: round(self.recency),
+            turn: round(self.turn),
+        }
+    }
+
     /// Everything that was added to the score.
     pub(super) fn added(&self) -> f32 {
         self.leaf
@@ -225,7 +242,6 @@ impl Parts {
             + self.day
             + self.recency
             + self.turn
-            + self.shape
     }
 }
 

@@ -105,8 +105,6 @@ struct Marks {
     prefers: bool,
     /// It asks more than it says.
     asks: bool,
-    /// It has a number.
-    has_number: bool,
     persons: Persons,
 }
 
@@ -376,7 +374,6 @@ fn marks_of(text: &str) -> Marks {
         tells_when: false,
         prefers: crate::extract::states_preference(text),
         asks: questions * 2 > asked.len(),
-        has_number: text.bytes().any(|byte| byte.is_ascii_digit()),
         persons: Persons::of(text),
     }
 }

@@ -22,8 +22,6 @@ const CHANCE_MEAN: f32 = 0.07;
 const CHANCE_SPREAD: f32 = 0.11;
 /// A day a question names fades over so many days on both sides.
 const DAY_FADES: f32 = 14.0;
-/// Texts longer than this many terms are not preferred for their length any further.
-const LONG_TERMS: f32 = 60.0;
 /// Turns on each side that count as one text with a turn for its words.
 const WORD_REACH: usize = 2;
 
@@ -61,8 +59,8 @@ pub(super) struct Seen<'a> {
     candidates: Vec<u32>,
     /// Of candidates, and of the neighbours of those that are turns.
     own: HashMap<u32, Own>,
-    /// By conversation: how near any of its words is to each wanted term, and its best window.
-    sessions: HashMap<u32, (Vec<f32>, f32)>,
+    /// By conversation: how near any of its words is to each wanted term.
+    sessions: HashMap<u32, Vec<f32>>,
     rarity: f32,
 }
 
@@ -85,14 +83,6 @@ impl<'a> Seen<'a> {
                 for (_, member) in before.iter().chain(after) {
                     seen.look(*member, &mut likeness);
                 }
-            }
-        }
-        for at in 0..seen.candidates.len() {
-            let number = seen.candidates[at];
-            let group = index.keys[number as usize].group;
-            let best = seen.window(number, WORD_REACH);
-            if let Some((_, most)) = seen.sessions.get_mut(&group) {
-                *most = most.max(best);
             }
         }
         seen
@@ -130,7 +120,7 @@ impl<'a> Seen<'a> {
             own.meaning_weighted = self.read.weighted.as_ref().map_or(0.0, |question| question.dot(&vector));
         }
         if key.kind == Kind::Turn && key.group != NONE {
-            let (topic, _) = self.sessions.entry(key.group).or_insert_with(|| (vec![0.0; wanted.len()], 0.0));
+            let topic = self.sessions.entry(key.group).or_insert_with(|| vec![0.0; wanted.len()]);
             for (most, like) in topic.iter_mut().zip(&own.like) {
                 *most = most.max(*like);
             }
@@ -170,7 +160,6 @@ impl<'a> Seen<'a> {
         let (key, place) = (&self.index.keys[number as usize], &self.index.places[number as usize]);
         let near = self.covered(&own.like);
         signs[Sign::Words] = own.words;
-        signs[Sign::Window3] = own.words;
         signs[Sign::Window5] = own.words;
         signs[Sign::Meaning] = own.meaning;
         signs[Sign::MeaningWindow] = own.meaning;
@@ -195,38 +184,22 @@ impl<'a> Seen<'a> {
         let beside = |member: Option<&(u64, u32)>| member.map(|(_, member)| *member);
         let (previous, next) = (beside(before.last()), beside(after.first()));
         let (left, right) = (previous.and_then(|n| self.own.get(&n)), next.and_then(|n| self.own.get(&n)));
-        signs[Sign::Window3] = self.window(number, 1);
-        signs[Sign::Window5] = self.window(number, WORD_REACH);
-        if let Some((topic, best)) = self.sessions.get(&key.group) {
+        signs[Sign::Window5] = self.window(number);
+        if let Some(topic) = self.sessions.get(&key.group) {
             signs[Sign::Topic] = self.covered(topic);
-            signs[Sign::SessionBest] = *best;
-            signs[Sign::SessionGap] = best - signs[Sign::Window5];
         }
         let meanings = [Some(own), left, right].into_iter().flatten().map(|own| own.meaning);
         signs[Sign::MeaningWindow] = meanings.clone().sum::<f32>() / meanings.count() as f32;
         signs[Sign::Before] = left.map_or(0.0, |own| own.words);
-        signs[Sign::After] = right.map_or(0.0, |own| own.words);
         signs[Sign::MaxSim] = self.max_sim(number);
         signs[Sign::MaxSimBeside] =
             [previous, next].into_iter().flatten().map(|n| self.max_sim(n)).fold(-1.0, f32::max);
-        let heads = self.read.wanted.iter().zip(&own.like).filter(|(wanted, _)| wanted.is_head);
-        signs[Sign::Head] = heads.map(|(_, like)| *like).fold(0.0, f32::max);
         if let (Some(previous), Some(left)) = (previous, left)
             && self.index.places[previous as usize].marks.asks
         {
             signs[Sign::Answers] = self.covered(&left.like);
         }
-        signs[Sign::Asks] = flag(place.marks.asks);
-        signs[Sign::Length] = (key.length.min(LONG_TERMS) + 1.0).ln() / 4.0;
-        signs[Sign::Number] = flag(self.read.asks_number && place.marks.has_number);
-        signs[Sign::Capitals] = self.capitals(own);
         self.speaker_signs(&mut signs, place, next);
-        if self.read.asks_list {
-            signs[Sign::ListSaidBy] = signs[Sign::SaidBy];
-            signs[Sign::ListWindow] = signs[Sign::Window5];
-            signs[Sign::ListTopic] = signs[Sign::Topic];
-            signs[Sign::ListLength] = signs[Sign::Length];
-        }
         signs
     }
 
@@ -244,9 +217,9 @@ impl<'a> Seen<'a> {
     }
 
     /// Words of a turn and its neighbours, as one text of the average length of one.
-    fn window(&self, number: u32, reach: usize) -> f32 {
+    fn window(&self, number: u32) -> f32 {
         let Some(own) = self.own.get(&number) else { return 0.0 };
-        let (before, after) = self.index.neighbours(number, reach);
+        let (before, after) = self.index.neighbours(number, WORD_REACH);
         let (mut counts, mut length, mut texts) = (own.counts.clone(), self.index.keys[number as usize].length, 1.0f32);
         for (_, member) in before.iter().chain(after) {
             let Some(theirs) = self.own.get(member) else { continue };
@@ -264,17 +237,6 @@ impl<'a> Seen<'a> {
         let pairs = &self.read.pairs;
         let found = pairs.iter().filter(|pair| place.pairs.binary_search(pair).is_ok()).count();
         if pairs.is_empty() { 0.0 } else { found as f32 / pairs.len() as f32 }
-    }
-
-    /// The share of the names in the question that stand in a text.
-    fn capitals(&self, own: &Own) -> f32 {
-        let names = self.read.wanted.iter().zip(&own.counts).filter(|(wanted, _)| wanted.is_capital);
-        let (mut all, mut standing) = (0.0, 0.0);
-        for (wanted, count) in names {
-            all += wanted.rarity;
-            standing += if *count > 0.0 { wanted.rarity } else { 0.0 };
-        }
-        if all > 0.0 { standing / all } else { 0.0 }
     }
 
     /// The signs of every candidate that is a turn of a conversation, for fitting.
@@ -377,17 +339,15 @@ impl Parts {
         }
         let of = |signs: &[Sign]| signs.iter().map(|sign| groups[*sign as usize]).sum::<f32>();
         let share = |own: f32, usual: f32| if usual > 0.0 { own / usual } else { 1.0 };
-        let speaker = of(&[Sign::SaidBy, Sign::SaidByFirst, Sign::ToldSecond, Sign::NextSaidBy, Sign::ListSaidBy]);
+        let speaker = of(&[Sign::SaidBy, Sign::SaidByFirst, Sign::ToldSecond, Sign::NextSaidBy]);
         self.event = share(weights.event, usual.event) * of(&[Sign::When]);
         self.preference = share(weights.preference, usual.preference) * of(&[Sign::Preference]);
         self.lexical_overlap = share(weights.lexical_overlap_max, usual.lexical_overlap_max) * of(&[Sign::Overlap]);
         self.speaker = share(weights.speaker, usual.speaker) * speaker;
         self.day = share(weights.day, usual.day) * of(&[Sign::Day]);
-        self.recency = share(weights.recency, usual.recency) * of(&[Sign::Recency]);
-        self.shape = of(&[Sign::Asks, Sign::Length, Sign::ListLength, Sign::Number]);
-        let named = of(&[Sign::When, Sign::Preference, Sign::Overlap, Sign::Day, Sign::Recency]);
+        let named = of(&[Sign::When, Sign::Preference, Sign::Overlap, Sign::Day]);
         let all: f32 = groups.iter().sum();
-        self.turn = weights.base_score * (all - named - speaker - self.shape);
+        self.turn = weights.base_score * (all - named - speaker);
     }
 }
 

@@ -24,10 +24,6 @@ pub(super) struct Wanted {
     pub(super) rarity: f32,
     /// For words near in meaning.
     pub(super) vector: Option<Quantised>,
-    /// It is what the question asks for: the noun after "what" or "which".
-    pub(super) is_head: bool,
-    /// The question writes it with a capital.
-    pub(super) is_capital: bool,
 }
 
 /// Whom a question is about.
@@ -51,10 +47,6 @@ pub(super) struct Read {
     pub(super) time: TimeIntent,
     pub(super) preference: bool,
     pub(super) about: About,
-    /// It asks for several things.
-    pub(super) asks_list: bool,
-    /// It asks how many or how much.
-    pub(super) asks_number: bool,
     pub(super) average_length: f32,
 }
 
@@ -63,7 +55,6 @@ impl RecallIndex {
     pub(super) fn read(&self, question: &Question<'_>, admits: &Admits<'_>) -> Read {
         let embedder = StaticEmbedder::shared();
         let about = self.about(question.text, admits);
-        let (heads, capitals) = (heads(question.text), capitals(question.text));
         let mut wanted: Vec<(String, Wanted)> = Vec::new();
         let mut order: Vec<u32> = Vec::new();
         let mut rest = String::new();
@@ -87,9 +78,7 @@ impl RecallIndex {
                 return;
             }
             let vector = embedder.embed(word, None).map(|vector| Quantised::new(&vector));
-            let has = |words: &[String]| words.iter().any(|known| known == word);
-            let (is_head, is_capital) = (has(&heads), has(&capitals));
-            wanted.push((term.to_owned(), Wanted { term: number, rarity, vector, is_head, is_capital }));
+            wanted.push((term.to_owned(), Wanted { term: number, rarity, vector }));
         });
         let wanted: Vec<Wanted> = wanted.into_iter().map(|(_, wanted)| wanted).collect();
         let plain = embedder.embed(if rest.is_empty() { question.text } else { &rest }, None);
@@ -102,8 +91,6 @@ impl RecallIndex {
             time: dates::intent(question.text, question.now_ms.map(dates::date_of_ms)),
             preference: asks_preference(question.text),
             about,
-            asks_list: asks_list(question.text),
-            asks_number: asks_number(question.text),
             average_length: (self.total_length / f64::from(self.len().max(1) as u32)).max(1.0) as f32,
         }
     }
@@ -130,7 +117,8 @@ impl RecallIndex {
         speakers.dedup();
         let persons = Persons::of_question(question);
         let role = match persons {
-            _ if !speakers.is_empty() => None,
+            // A summary of a conversation is made of what both sides said.
+            _ if !speakers.is_empty() || asks_summary(question) => None,
             Persons { second: true, first: false } => Some(Role::Assistant),
             Persons { first: true, .. } => Some(Role::User),
             _ => None,
@@ -188,49 +176,10 @@ fn weighted(wanted: &[Wanted]) -> Option<Quantised> {
     norm.is_normal().then(|| Quantised::new(&sum.map(|x| x / norm)))
 }
 
-/// The noun after "what", "which", "what kind of": the first words after it that say something.
-fn heads(question: &str) -> Vec<String> {
-    /// Words between "what" and the verb that may belong to the noun.
-    const MOST: usize = 2;
-    let mut found: Vec<String> = Vec::new();
-    let mut open = false;
-    terms::words(question, |word| match word {
-        "what" | "which" => open = true,
-        "kind" | "kinds" | "type" | "types" | "sort" | "sorts" | "of" | "other" | "different" | "new" => {}
-        _ if stopwords::is_talk(word) => open = false,
-        _ if open && found.len() < MOST => found.push(word.to_owned()),
-        _ => open = false,
-    });
-    found
-}
-
-/// Words that a question writes with a capital, but for the first.
-fn capitals(question: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut is_first = true;
-    terms::written_words(question, |word| {
-        if !is_first && word.chars().next().is_some_and(char::is_uppercase) {
-            terms::words(word, |folded| found.push(folded.strip_suffix("'s").unwrap_or(folded).to_owned()));
-        }
-        is_first = false;
-    });
-    found
-}
-
-/// Whether a question asks for several things: "which cities", "list", "how many different", "what activities".
-fn asks_list(question: &str) -> bool {
-    let mut list = false;
+fn asks_summary(question: &str) -> bool {
+    let mut found = false;
     terms::words(question, |word| {
-        list |= matches!(word, "list" | "order" | "all" | "both" | "common" | "different" | "summary" | "summarize");
-    });
-    list || heads(question).iter().any(|head| head.len() > 3 && head.ends_with('s') && !head.ends_with("ss"))
-}
-
-fn asks_number(question: &str) -> bool {
-    let (mut how, mut found) = (false, false);
-    terms::words(question, |word| {
-        found |= how && matches!(word, "many" | "much" | "long" | "old" | "far" | "often" | "tall" | "big");
-        how = word == "how";
+        found |= matches!(word, "summary" | "summarize" | "summarise" | "recap" | "overview");
     });
     found
 }

@@ -2,19 +2,15 @@
 
 /// One sign. Which numbers it has is said beside it; all are made so that they mean the same for every question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(usize)]
+#[repr(u8)]
 pub enum Sign {
     /// Words of the question in the turn, as BM25 counts: 0 to 1.
     Words,
-    /// The same with one turn on each side,
-    Window3,
-    /// and with two.
+    /// The same with two turns on each side.
     Window5,
-    /// Words of the question in the turn before,
+    /// Words of the question in the turn before.
     Before,
-    /// and in the turn after.
-    After,
-    /// The share of the question's different terms that stand in the turn.
+    /// The share of the question's different terms that stand in the turn; four are enough for all of it.
     Overlap,
     /// The share of the question's neighbouring terms that are neighbours in the turn.
     Pairs,
@@ -26,36 +22,22 @@ pub enum Sign {
     MeaningWeighted,
     /// Words of the question, or words near them, in the turn: 0 to 1.
     Near,
-    /// How near the nearest words are, near or not, beyond what a text of its length has by chance.
+    /// How near the nearest words are, beyond what a text of its length has by chance.
     MaxSim,
     /// The same of the turns on each side.
     MaxSimBeside,
-    /// How near a word of the turn is to what the question asks for ("which city").
-    Head,
     /// The turn before asks for what the question asks.
     Answers,
     /// Words of the question, or words near them, anywhere in the session.
     Topic,
-    /// The best window of the session,
-    SessionBest,
-    /// and how far behind it this one is.
-    SessionGap,
-    /// The turn asks more than it says.
-    Asks,
-    /// The turn says much: the logarithm of its terms, up to a long text.
-    Length,
     /// The question asks when, and the turn tells.
     When,
-    /// The question asks how many, and the turn has a number.
-    Number,
     /// The question asks for what somebody likes, and the turn says so.
     Preference,
     /// The turn is about a day the question names.
     Day,
     /// The turn is recent.
     Recency,
-    /// Names that the question writes with a capital stand in the turn.
-    Capitals,
     /// It is said by whom the question is about.
     SaidBy,
     /// The same, and in the first person.
@@ -64,18 +46,10 @@ pub enum Sign {
     ToldSecond,
     /// The next turn is said by whom the question is about.
     NextSaidBy,
-    /// For questions that ask for several things: said by whom the question is about,
-    ListSaidBy,
-    /// the window of words,
-    ListWindow,
-    /// the session's topic,
-    ListTopic,
-    /// and the length.
-    ListLength,
 }
 
 /// How many signs there are.
-pub const SIGNS: usize = Sign::ListLength as usize + 1;
+pub const SIGNS: usize = Sign::NextSaidBy as usize + 1;
 
 /// The signs of one turn.
 #[derive(Debug, Clone, Copy, PartialEq)]

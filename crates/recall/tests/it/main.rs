@@ -13,13 +13,24 @@ fn most_evidence_is_among_the_first_turns_recalled() {
     let turns = read_turns(include_str!("labelled/turns.jsonl")).unwrap();
     let questions = read_questions(include_str!("labelled/questions.jsonl")).unwrap();
     let report = evaluate(&turns, &questions);
-    let all = &report.all;
+    let all = &report.recall.all;
     assert_eq!((turns.len(), all.questions), (144, 35), "{report:?}");
     assert!(all.recall5 >= 0.86 && all.recall10 >= 0.91 && all.recall20 >= 0.95 && all.mrr >= 0.88, "{all:?}");
     // No single conversation carries the others.
     for name in CONVERSATIONS {
         let own: Vec<Asked> = questions.iter().filter(|asked| asked.conv == name).cloned().collect();
-        let scores = evaluate(&turns, &own).all;
+        let scores = evaluate(&turns, &own).recall.all;
         assert!(scores.recall5 >= 0.83 && scores.mrr >= 0.85, "{name}: {scores:?}");
     }
+}
+
+#[test]
+fn a_person_who_asks_about_themselves_is_answered_from_what_they_said() {
+    let turns = read_turns(include_str!("first_person/turns.jsonl")).unwrap();
+    let questions = read_questions(include_str!("first_person/questions.jsonl")).unwrap();
+    let report = evaluate(&turns, &questions);
+    let (all, plain) = (&report.recall.all, &report.baseline.all);
+    assert_eq!((turns.len(), all.questions), (50, 24), "{report:?}");
+    assert!(all.recall5 >= 0.9 && all.recall10 >= 0.95, "{report:?}");
+    assert!(all.recall5 > plain.recall5, "plain words find as much: {report:?}");
 }

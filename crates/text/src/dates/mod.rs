@@ -136,6 +136,12 @@ mod tests {
         for text in ["on 8 May, 2023", "May 8th, 2023", "8th of May 2023", "2023-05-08", "2023年5月8日"] {
             assert_eq!(read(text), ["2023-05-08..2023-05-08"], "{text}");
         }
+        for text in ["29.12.2022, 00:51:12", "29/12/2022", "12/29/22 at noon", "29-12-2022"] {
+            assert_eq!(read(text), ["2022-12-29..2022-12-29"], "{text}");
+        }
+        for text in ["version 1.2.3", "10.0.0.1", "3.14.15926", "99.99.2020"] {
+            assert_eq!(read(text), Vec::<String>::new(), "{text}");
+        }
         assert_eq!(read("in May 2022"), ["2022-05-01..2022-05-31"]);
         assert_eq!(read("the summer of 2022"), ["2022-06-01..2022-08-31"]);
         assert_eq!(read("back in 2019"), ["2019-01-01..2019-12-31"]);

@@ -9,46 +9,59 @@ use jiff::{
 pub(super) struct Token {
     pub(super) text: String,
     number: Option<i32>,
+    /// The one sign between this word and the one before it, where nothing else stands there.
+    joint: Option<char>,
+}
+
+/// The words of a text, while they are read.
+#[derive(Default)]
+struct Words {
+    tokens: Vec<Token>,
+    current: String,
+    /// What stands between the last word and the current one: how many signs, and the last of them.
+    gap: (usize, char),
+}
+
+impl Words {
+    fn end(&mut self) {
+        if !self.current.is_empty() {
+            let text = std::mem::take(&mut self.current);
+            let number = text.parse().ok().or_else(|| ordinal(&text)).or_else(|| number_word(&text));
+            let joint = (self.gap.0 == 1).then_some(self.gap.1);
+            self.tokens.push(Token { text, number, joint });
+            self.gap = (0, ' ');
+        }
+    }
 }
 
 pub(super) fn tokenize(text: &str) -> Vec<Token> {
-    let mut tokens: Vec<Token> = Vec::new();
-    let mut current = String::new();
+    let mut words = Words::default();
     let mut digits = false;
-    let mut end = |current: &mut String| {
-        if !current.is_empty() {
-            let text = std::mem::take(current);
-            let number = text.parse().ok().or_else(|| ordinal(&text)).or_else(|| number_word(&text));
-            tokens.push(Token { text, number });
-        }
-    };
     for c in text.chars() {
         if matches!(c, '\'' | '’') {
             continue;
         }
         if !c.is_alphanumeric() {
-            end(&mut current);
+            words.end();
+            words.gap = (words.gap.0 + 1, c);
             continue;
         }
         if crate::scripts::is_unspaced(c) {
             // Every character alone: dates in Chinese and Japanese are read sign by sign.
-            end(&mut current);
-            current.push(c);
-            end(&mut current);
+            words.end();
+            words.current.push(c);
+            words.end();
             continue;
         }
-        if !current.is_empty()
-            && digits
-            && !c.is_ascii_digit()
-            && !matches!(c.to_ascii_lowercase(), 's' | 'n' | 'r' | 't' | 'd' | 'h')
-        {
-            end(&mut current);
+        let may_end_ordinal = matches!(c.to_ascii_lowercase(), 's' | 'n' | 'r' | 't' | 'd' | 'h');
+        if !words.current.is_empty() && digits && !c.is_ascii_digit() && !may_end_ordinal {
+            words.end();
         }
         digits = c.is_ascii_digit();
-        current.extend(c.to_lowercase());
+        words.current.extend(c.to_lowercase());
     }
-    end(&mut current);
-    tokens
+    words.end();
+    words.tokens
 }
 
 fn ordinal(text: &str) -> Option<i32> {
@@ -211,6 +224,9 @@ impl Reader<'_> {
         {
             return Some((Some(DaySpan::new(date, date)), 3));
         }
+        if let Some(date) = self.numeric(at) {
+            return Some((Some(DaySpan::new(date, date)), 3));
+        }
         // 8 May[,] [2023], 8th of May
         if let Some(day) = self.number(at).filter(|day| (1..=31).contains(day)) {
             let of = usize::from(self.word(at + 1) == "of");
@@ -258,6 +274,25 @@ impl Reader<'_> {
             }
         }
         None
+    }
+
+    /// 29.12.2023, 29/12/2023, 12/29/23: three numbers with the same sign between them, the year last. With dots and
+    /// hyphens the day comes first, with slashes the month, unless it can be no month.
+    fn numeric(&self, at: usize) -> Option<Date> {
+        let joint = self.tokens.get(at + 1)?.joint.filter(|joint| matches!(joint, '.' | '/' | '-'))?;
+        if self.tokens.get(at + 2)?.joint != Some(joint) {
+            return None;
+        }
+        let (first, second, year) = (self.plain(at)?, self.plain(at + 1)?, self.plain(at + 2)?);
+        let year = match self.word(at + 2).len() {
+            // Numbers of versions have parts of one digit more often than dates have.
+            2 if self.word(at).len() == 2 && self.word(at + 1).len() == 2 => 2000 + year,
+            4 => Some(year).filter(|year| YEARS.contains(year))?,
+            _ => return None,
+        };
+        let month_first = (joint == '/' && first <= 12) || second > 12;
+        let (day, month) = if month_first { (second, first) } else { (first, second) };
+        Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()
     }
 
     fn day_month(&self, day: i32, month: i8, at: usize, used: usize) -> Found {

@@ -100,7 +100,12 @@ fn tell_problem(global: &Global, envelope: &Value) {
     let failed = word == "unavailable" || envelope["data"].is_null();
     let word = if failed { paint.red("error:") } else { paint.yellow(&format!("{word}:")) };
     output::note(&format!("{word} {} [{}]", plain(&text("message")), text("code")));
-    output::note(&format!("{} {}", paint.bold("hint:"), text("suggestion")));
+    // The suggestion is for an agent; who types is the user.
+    let hint = match text("code").as_str() {
+        "SENSITIVE_FILTERED" => "Add --confirm-sensitive to see them.".to_owned(),
+        _ => text("suggestion"),
+    };
+    output::note(&format!("{} {hint}", paint.bold("hint:")));
 }
 
 async fn index(global: &Global, backend: &mut Backend, args: &IndexArgs) -> Outcome {

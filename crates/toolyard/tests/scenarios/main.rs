@@ -10,6 +10,7 @@ mod bridge;
 mod commands;
 mod context;
 mod context_crash;
+mod context_seed;
 mod crash;
 mod first_minutes;
 mod gateway;

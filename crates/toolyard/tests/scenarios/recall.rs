@@ -20,7 +20,10 @@ fn recall_of_conversations_is_measured() {
     for key in ["recall5", "recall10", "recall20", "mrr"] {
         assert_eq!(report[key], 1.0, "{key}: {report}");
         assert_eq!(report["by_category"]["temporal"][key], 1.0, "{report}");
+        assert_eq!(report["without_adversarial"][key], 1.0, "{report}");
+        assert_eq!(report["baseline"][key], 1.0, "{report}");
     }
+    assert_eq!(report["interval"]["recall5"], serde_json::json!([1.0, 1.0]), "{report}");
     assert!(report["p50_ms"].is_number() && report["p99_ms"].is_number());
     std::fs::write(&questions, asked.replace("D1:1", "D9:9")).unwrap();
     let bad = place.run(&args);

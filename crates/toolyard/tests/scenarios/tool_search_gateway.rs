@@ -255,7 +255,8 @@ async fn the_runs_record_says_what_the_model_saw_and_what_it_did() {
         let runs = lane.method("runs.list", json!({"session": "agent:main:main"})).await;
         let mut counts = [0, 0, 0];
         for run in runs["runs"].as_array().unwrap() {
-            let events = lane.method("runs.get", json!({"runId": run["runId"]})).await["events"].clone();
+            let params = json!({"runId": run["runId"]});
+            let events = lane.client.call("runs.events", params).await.unwrap()["events"].clone();
             let kept = events.as_array().unwrap().iter().find(|event| event["message"] == "tool search");
             let telemetry = &kept.unwrap_or_else(|| panic!("no telemetry in {events}"))["payload"];
             assert_eq!((&telemetry["mode"], &telemetry["schemasShown"]), (&json!(mode), &json!(schemas)));

@@ -7,6 +7,7 @@ use crate::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use toolyard_recall::index::Parts;
 
 /// Letters and digits of a trace's own part.
 const ID_CHARS: usize = 8;
@@ -126,6 +127,9 @@ pub struct Hit {
     /// How well it fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
+    /// What its place among the results is made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Parts>,
     /// 0 an abstract, 1 an overview, 2 a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<u8>,
@@ -151,6 +155,9 @@ pub struct Selected {
     /// How well it fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
+    /// What its place among the results is made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Parts>,
     /// The line of an archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
@@ -269,6 +276,7 @@ impl Hit {
             resource_type: type_of(hit.kind),
             category: hit.category.clone(),
             score: Some(hit.rounded_score()),
+            parts: Some(hit.parts.rounded()),
             level: Some(hit.level),
             abstract_preview: super::preview(&hit.told, config.trace_recall_preview_chars),
             result_type: if hit.kind == Kind::Session { Kind::Resource } else { hit.kind }.as_str().to_owned(),
@@ -283,6 +291,7 @@ impl Selected {
         Self {
             category: hit.category.clone(),
             score: Some(hit.rounded_score()),
+            parts: Some(hit.parts.rounded()),
             ..Self::plain(&hit.uri, type_of(hit.kind), &hit.told, config)
         }
     }
@@ -294,6 +303,7 @@ impl Selected {
             resource_type,
             category: None,
             score: None,
+            parts: None,
             line: None,
             abstract_preview: super::preview(text, config.trace_recall_preview_chars),
             injected: None,

@@ -13,7 +13,7 @@ use crate::{
         fs::{self, Listing, Mode},
         memory::parse_time,
         resources::{self, NewResource, TagMode},
-        skills,
+        skills::{self, Form},
         uri::{Kind, Place},
         watches::Watch,
     },
@@ -545,7 +545,9 @@ fn add_skill(ask: &Ask<'_>) -> Result<Answer> {
     }
     let skill = match (data, upload) {
         (Some(data), _) => skills::add_data(&account, &ask.who, &given::skill(&data)?)?,
-        (None, Some(id)) => resources::with_upload(&account, &id, |path| skills::add_path(&account, &ask.who, path))?,
+        (None, Some(id)) => {
+            resources::with_upload(&account, &id, |path| skills::add_path(&account, &ask.who, path, Form::FrontMatter))?
+        }
         (None, None) => return Err(no_route(ask)),
     };
     let task = done(ask, "add_skill", &skill.uri);

@@ -53,7 +53,7 @@ impl GivenMessage {
             Some(parts) => parts.iter().map(given::part).collect::<Result<Vec<_>>>()?,
             None => vec![Part::text(self.content.unwrap_or_default())],
         };
-        Ok(NewMessage { role, parts, peer_id: self.peer_id, created_at: self.created_at })
+        Ok(NewMessage { role, parts, peer_id: self.peer_id, created_at: self.created_at, remember: false })
     }
 }
 

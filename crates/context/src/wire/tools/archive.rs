@@ -113,6 +113,7 @@ fn record(call: &Call<'_>, query: &str, search: Search, matches: &[GrepMatch]) {
         resource_type: ResourceType::Session,
         category: None,
         score: None,
+        parts: None,
         level: None,
         abstract_preview: preview(&found.content, config.trace_recall_preview_chars),
         result_type: "archive_match".to_owned(),

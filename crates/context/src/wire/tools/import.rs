@@ -4,8 +4,8 @@ use super::{Call, Outcome, Thrown, said};
 use crate::{
     sessions::tasks::Ended,
     store::{
-        resources::{NewResource, is_remote},
-        skills,
+        resources::{INBOUND, NewResource, is_remote},
+        skills::{self, Form, SkillData},
     },
     wire::{
         given,
@@ -24,8 +24,14 @@ pub(super) fn skill(call: &Call<'_>) -> Outcome {
     let data = call.args.get("data").filter(|data| !data.is_null());
     let account = call.store.account(&call.who)?;
     let skill = match (source, data) {
-        (Some(path), None) => skills::add_path(&account, &call.who, &call.host_path(path)?)?,
-        (None, Some(data)) => skills::add_data(&account, &call.who, &given::skill(data)?)?,
+        (Some(path), None) => skills::add_path(&account, &call.who, &call.host_path(path)?, Form::PlainToo)?,
+        (None, Some(data)) => {
+            let data = match given::skill(data)? {
+                SkillData::Text(text) => SkillData::Markdown(text),
+                data => data,
+            };
+            skills::add_data(&account, &call.who, &data)?
+        }
         _ => return Err(Thrown::argument("Provide exactly one of 'path' or 'data' for skill import.")),
     };
     let task = call.store.tasks.begin("add_skill", &skill.uri, &call.owner());
@@ -66,9 +72,10 @@ pub(super) fn resource(call: &Call<'_>) -> Outcome {
     if call.text("to").is_some() && call.text("parent").is_some() {
         return Err(Thrown::argument("Cannot specify both 'to' and 'parent'."));
     }
-    let path = match is_remote(source) {
-        true => source.to_owned(),
-        false => call.host_path(source)?.display().to_string(),
+    let path = match source.strip_prefix(INBOUND) {
+        Some(name) => call.store.inbound(name)?.display().to_string(),
+        None if is_remote(source) => source.to_owned(),
+        None => call.host_path(source)?.display().to_string(),
     };
     let account = call.store.account(&call.who)?;
     let new = NewResource {
@@ -78,6 +85,7 @@ pub(super) fn resource(call: &Call<'_>) -> Outcome {
         reason: text("reason"),
         instruction: text("instruction"),
         describe: true,
+        plain_file: true,
         host_paths: true,
         cancel: within(call),
         ..NewResource::default()

@@ -118,7 +118,7 @@ pub(super) fn store(call: &Call<'_>) -> Outcome {
         (PeerRole::Assistant, Role::Assistant) | (PeerRole::Person, Role::User) => call.who.peer.clone(),
         _ => None,
     };
-    let message = NewMessage { role, parts: vec![Part::text(text)], peer_id, created_at: None };
+    let message = NewMessage { role, parts: vec![Part::text(text)], peer_id, created_at: None, remember: true };
     sessions::add_message(&account, &call.who, &session, &message)?;
     let committed = call.store.commit(&call.who, &session, Retain::default(), true)?;
     let task =
@@ -139,12 +139,14 @@ pub(super) fn store(call: &Call<'_>) -> Outcome {
     let mut details = json!({
         "action": "stored", "sessionId": session, "memoriesCount": count, "status": status,
         "archived": committed.archive.is_some(), "traceId": "", "usedTempSession": temporary,
-        "stored": extraction.changes,
+        "stored": &extraction.changes,
     });
     if !extraction.notices.is_empty() {
         details["notices"] = extraction.notices.into();
     }
-    said(format!("Stored in OpenViking session {session} and committed {count} memories."), details)
+    let mut lines = vec![format!("Stored in OpenViking session {session} and committed {count} memories.")];
+    lines.extend(extraction.changes.iter().map(|change| format!("- {}: {}", change.change.word(), change.uri)));
+    said(lines.join("\n"), details)
 }
 
 /// Whether a URI is one that `memory_forget` may delete, by its form.
@@ -190,7 +192,8 @@ pub(super) fn forget(call: &Call<'_>) -> Outcome {
     };
     let target = call.text("targetUri").unwrap_or(&call.config().target_uri).to_owned();
     viking_uri(&target)?;
-    let asked = call.count("limit", CANDIDATES).saturating_mul(4).max(20);
+    let limit = call.count("limit", CANDIDATES);
+    let asked = limit.saturating_mul(4).max(20);
     let least = call.number("scoreThreshold").unwrap_or(call.config().recall_score_threshold).clamp(0.0, 1.0);
     let account = call.store.account(&call.who)?;
     let wanted = Wanted {
@@ -213,6 +216,7 @@ pub(super) fn forget(call: &Call<'_>) -> Outcome {
             json!({"action": "deleted", "uri": only.uri, "score": only.rounded_score()}),
         );
     }
+    hits.truncate(limit);
     if hits.is_empty() {
         return said(
             "No matching leaf memory candidates found. Try a more specific query.",

@@ -12,16 +12,19 @@ use crate::{
     store::{
         digest::collapse,
         fs::{self, Entry, Listing},
-        uri::{Kind, Place, SCHEME},
+        uri::{Identity, Kind, Place, SCHEME, SCOPES, USER_FOLDERS},
     },
     wire::shapes::{Grouped, Item, Row, RowStyle},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::{collections::HashSet, time::Instant};
+use toolyard_recall::index::LEAF;
 
 /// Characters of an abstract in the table, with the dots.
 const MAX_SHOWN: usize = 220;
+/// Folders that are always there, with an abstract and an overview each.
+const FIXED_FOLDERS: usize = 2 * (USER_FOLDERS.len() + SCOPES.len() + 2);
 /// URIs that are read in one call.
 const MAX_URIS: usize = 100;
 
@@ -60,37 +63,36 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
     }
     let target = given.clone().or_else(|| effective.target_uri.clone());
     let limit = call.count("limit", effective.ov_search_limit);
-    let scopes: Vec<(ResourceType, String)> = match &target {
-        Some(uri) => vec![(type_of_uri(uri), uri.clone())],
-        None => vec![
-            (ResourceType::Resource, "viking://resources".to_owned()),
-            (ResourceType::Agent, "viking://~/skills".to_owned()),
-        ],
+    let scopes = match &target {
+        Some(uri) => vec![Scope { about: type_of_uri(uri), uri: uri.clone(), kinds: Vec::new() }],
+        None => Scope::all(),
     };
     let (mut hits, mut searches, mut failed) = (Vec::<Hit>::new(), Vec::new(), None);
-    for (about, uri) in &scopes {
-        let (search, found) = search_scope(call, query, *about, uri, limit);
+    for scope in &scopes {
+        let (search, found) = search_scope(call, query, scope, limit, effective.score_threshold);
         match found {
             Ok(found) => hits.extend(found),
             Err(error) => failed = Some(error),
         }
-        searches.push(Search { target_uri_input: given.as_ref().map(|_| uri.clone()), ..search });
+        searches.push(Search { target_uri_input: given.as_ref().map(|_| scope.uri.clone()), ..search });
     }
     if let Some(error) = failed.filter(|_| searches.iter().all(|search| search.error.is_some())) {
         return Err(error.into());
     }
     let mut seen = HashSet::new();
     hits.retain(|hit| seen.insert(hit.uri.clone()));
-    let of = |kind: Kind| hits.iter().filter(move |hit| hit.kind == kind);
-    let shown: Vec<&Hit> = of(Kind::Memory).chain(of(Kind::Resource)).chain(of(Kind::Skill)).collect();
+    hits.sort_by(|a, b| b.rank.total_cmp(&a.rank).then_with(|| a.uri.cmp(&b.uri)));
+    let candidates = hits.len();
+    hits.truncate(limit);
+    let shown: Vec<&Hit> = hits.iter().collect();
     let mut trace = call.trace_of("ov_search", "semantic_find", query);
-    trace.resource_types = scopes.iter().map(|(about, _)| *about).collect();
+    trace.resource_types = scopes.iter().map(|scope| scope.about).collect();
     trace.searches = searches;
     trace.selected = shown
         .iter()
         .map(|hit| Selected { category: None, displayed: Some(true), ..Selected::of(hit, call.config()) })
         .collect();
-    trace.stats.candidate_count = hits.len();
+    trace.stats.candidate_count = candidates;
     trace.stats.selected_count = shown.len();
     call.record(trace);
     let results = Grouped::new(&hits, |hit| Item::from(hit));
@@ -98,21 +100,60 @@ pub(super) fn search(call: &Call<'_>) -> Outcome {
     said(rendered(query, target.as_deref(), &shown), details)
 }
 
+/// A part of the store that is searched.
+struct Scope {
+    about: ResourceType,
+    uri: String,
+    kinds: Vec<Kind>,
+}
+
+impl Scope {
+    /// Resources, skills and memories.
+    fn all() -> Vec<Self> {
+        let scope = |about, uri: &str, kind| Self { about, uri: uri.to_owned(), kinds: vec![kind] };
+        vec![
+            scope(ResourceType::Resource, "viking://resources", Kind::Resource),
+            scope(ResourceType::Agent, "viking://~/skills", Kind::Skill),
+            scope(ResourceType::User, "viking://~", Kind::Memory),
+        ]
+    }
+}
+
+/// Whether a result only says what a folder is for that is always there, whatever it holds.
+fn tells_nothing(hit: &Hit, who: &Identity) -> bool {
+    let folder = Place::parse(&hit.uri, who).ok().and_then(|place| place.parent());
+    hit.level != LEAF && folder.is_some_and(|folder| folder.is_fixed())
+}
+
 /// Searches one scope; what a trace says about it, and what was found.
 fn search_scope(
     call: &Call<'_>,
     query: &str,
-    about: ResourceType,
-    uri: &str,
+    scope: &Scope,
     limit: usize,
+    threshold: f64,
 ) -> (Search, Result<Vec<Hit>, ApiError>) {
     let started = Instant::now();
-    let asked = Find { query: query.to_owned(), targets: vec![uri.to_owned()], limit, ..Find::default() };
+    let asked = Find {
+        query: query.to_owned(),
+        targets: vec![scope.uri.clone()],
+        kinds: scope.kinds.clone(),
+        // Some results may be left out afterwards.
+        limit: limit.saturating_add(FIXED_FOLDERS),
+        threshold,
+        ..Find::default()
+    };
     let found = call.store.account(&call.who).and_then(|account| find(&account, &call.who, &asked));
+    let found = found.map(|mut hits| {
+        hits.retain(|hit| !tells_nothing(hit, &call.who));
+        hits.truncate(limit);
+        hits
+    });
     let mut search = Search {
-        target_uri_resolved: Some(uri.to_owned()),
+        target_uri_resolved: Some(scope.uri.clone()),
+        score_threshold: Some(threshold),
         duration_ms: started.elapsed().as_millis() as u64,
-        ..Search::new(about, limit)
+        ..Search::new(scope.about, limit)
     };
     match &found {
         Ok(hits) => {

@@ -42,7 +42,7 @@ const TOOLS: [Tool; 15] = [
         "Search (OpenViking)",
         "resource_query",
         false,
-        "Searches resources and skills (and memories, with their uri) by words and meaning. Gives ranked viking:// URIs with abstracts; read the exact URIs with ov_read before answering.",
+        "Searches resources, skills and memories by words and meaning. Gives ranked viking:// URIs with abstracts; read the exact URIs with ov_read before answering.",
     ),
     tool("ov_read", "Read (OpenViking)", "resource_query", false, "Reads the file at one exact viking:// URI."),
     tool(
@@ -85,7 +85,7 @@ const TOOLS: [Tool; 15] = [
         "Add Skill (OpenViking)",
         "import",
         true,
-        "Keeps a skill for later: the text of a SKILL.md or the description of an MCP tool, as `data`. `source` names a file or folder of this machine and is for folders that the owner granted.",
+        "Keeps a skill for later: a Markdown text (its heading names it, its first paragraph or a front matter describes it) or the description of an MCP tool, as `data`. `source` names a file or folder of this machine and is for folders that the owner granted.",
     ),
     tool(
         "add_resource",
@@ -203,7 +203,7 @@ pub fn definitions(config: &ContextConfig) -> Result<Vec<ToolDefinition>, ToolDe
 }
 
 /// The argument of the import tools that names a file or folder of this machine.
-const SOURCE: &[HostArgument] = &[HostArgument { name: "source", remote: &crate::store::resources::REMOTE }];
+const SOURCE: &[HostArgument] = &[HostArgument { name: "source", remote: &crate::store::resources::NOT_HOST_PATHS }];
 
 /// The arguments of a tool that name paths of this machine.
 pub fn host_arguments(name: &str) -> &'static [HostArgument] {

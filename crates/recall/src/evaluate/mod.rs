@@ -4,16 +4,25 @@
 //! reciprocal of the place of the first. Questions whose evidence is not among the turns are left out. The clock is
 //! read here, and only here, to say how long answers take.
 
+mod baseline;
+mod tally;
+
+pub use tally::{Breakdown, Interval, Scores};
+
 use crate::index::{Document, Filter, Kind, Question, RecallIndex};
+use baseline::Baseline;
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     time::Instant,
 };
+use tally::{Tally, round};
 use toolyard_text::dates;
 
 /// Turns looked at for each question.
-const DEPTH: usize = 20;
+const DEPTH: usize = tally::DEPTHS[2];
+/// The category of questions that name the wrong speaker.
+pub const ADVERSARIAL: &str = "adversarial";
 
 /// One line of `turns.jsonl`.
 #[derive(Debug, Clone, Deserialize)]
@@ -59,29 +68,22 @@ pub struct Asked {
     pub evidence: Vec<String>,
 }
 
-/// How well questions were answered.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Scores {
-    /// Questions measured.
-    pub questions: usize,
-    /// Share of the evidence among the first five,
-    pub recall5: f64,
-    /// ten,
-    pub recall10: f64,
-    /// and twenty.
-    pub recall20: f64,
-    /// Mean of the reciprocal place of the first evidence among the first twenty.
-    pub mrr: f64,
+impl Asked {
+    /// Its category, by name where it has one.
+    pub fn category(&self) -> String {
+        let number = || self.category.map(|number| number.to_string());
+        self.category_name.clone().or_else(number).unwrap_or_else(|| "none".to_owned())
+    }
 }
 
 /// What an evaluation found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// All questions.
+    /// Recall as searches do it.
     #[serde(flatten)]
-    pub all: Scores,
-    /// By sort of question.
-    pub by_category: BTreeMap<String, Scores>,
+    pub recall: Breakdown,
+    /// Plain BM25 over turns with their neighbours, on the same questions.
+    pub baseline: Breakdown,
     /// Turns indexed.
     pub turns: usize,
     /// Questions left out because none of their evidence is among the turns.
@@ -144,10 +146,10 @@ pub fn evaluate(turns: &[Turn], questions: &[Asked]) -> Report {
     let started = Instant::now();
     let index = index_turns(turns);
     let index_ms = started.elapsed().as_secs_f64() * 1e3;
+    let plain = Baseline::new(turns);
     let known: HashSet<String> = turns.iter().map(|turn| turn_id(&turn.conv, &turn.id)).collect();
     let last = last_times(turns);
-    let mut all = Tally::default();
-    let mut by_category: BTreeMap<String, Tally> = BTreeMap::new();
+    let (mut recall, mut baseline) = (Tally::default(), Tally::default());
     let mut times = Vec::new();
     let mut left_out = 0;
     for asked in questions {
@@ -162,17 +164,18 @@ pub fn evaluate(turns: &[Turn], questions: &[Asked]) -> Report {
         let now_ms = last.get(asked.conv.as_str()).copied();
         let hits = index.search(&Question { now_ms, filter, ..Question::new(&asked.question, DEPTH) });
         times.push(start.elapsed().as_secs_f64() * 1e3);
-        let places: Vec<usize> =
-            hits.iter().enumerate().filter(|(_, hit)| evidence.contains(&hit.id)).map(|(place, _)| place).collect();
-        all.add(&places, evidence.len());
-        let name = asked.category_name.clone().or_else(|| asked.category.map(|number| number.to_string()));
-        by_category.entry(name.unwrap_or_else(|| "none".to_owned())).or_default().add(&places, evidence.len());
+        let places = |ids: Vec<&str>| -> Vec<usize> {
+            ids.iter().enumerate().filter(|(_, id)| evidence.contains(**id)).map(|(place, _)| place).collect()
+        };
+        let category = asked.category();
+        recall.add(&category, &places(hits.iter().map(|hit| hit.id.as_str()).collect()), evidence.len());
+        baseline.add(&category, &places(plain.ask(&asked.conv, &asked.question, DEPTH)), evidence.len());
     }
     times.sort_by(f64::total_cmp);
     let at = |part: f64| times.get(((times.len().max(1) - 1) as f64 * part) as usize).copied().unwrap_or(0.0);
     Report {
-        all: all.scores(),
-        by_category: by_category.into_iter().map(|(name, tally)| (name, tally.scores())).collect(),
+        recall: recall.breakdown(),
+        baseline: baseline.breakdown(),
         turns: turns.len(),
         left_out,
         index_ms: round(index_ms),
@@ -198,51 +201,27 @@ pub fn last_times(turns: &[Turn]) -> HashMap<&str, i64> {
     last
 }
 
-/// "1:56 pm on 8 May, 2023", or a timestamp.
+/// "1:56 pm on 8 May, 2023", "29.12.2023, 00:51:12", or a timestamp.
 fn time_of(text: &str) -> Option<i64> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Some(time.as_millisecond());
     }
     let day = dates::spans(text, None).first()?.first();
-    let clock = text.split_once(" on ").map_or("", |(clock, _)| clock);
-    let (hours, rest) = clock.split_once(':').unwrap_or(("0", "0"));
-    let minutes: i64 = rest.get(..2).and_then(|minutes| minutes.parse().ok()).unwrap_or(0);
-    let hours: i64 = hours.trim().parse().unwrap_or(0);
-    let afternoon = rest.to_ascii_lowercase().contains("pm");
-    let hours = hours.rem_euclid(12) + if afternoon { 12 } else { 0 };
-    Some((i64::from(dates::day_number(day)) * 24 + hours) * 3_600_000 + minutes * 60_000)
+    let minutes = clock_of(text).unwrap_or(0);
+    Some(i64::from(dates::day_number(day)) * 86_400_000 + minutes * 60_000)
 }
 
-#[derive(Default)]
-struct Tally {
-    questions: usize,
-    found: [f64; 3],
-    reciprocal: f64,
-}
-
-impl Tally {
-    fn add(&mut self, places: &[usize], evidence: usize) {
-        self.questions += 1;
-        for (sum, depth) in self.found.iter_mut().zip([5, 10, 20]) {
-            *sum += places.iter().filter(|place| **place < depth).count() as f64 / evidence as f64;
-        }
-        self.reciprocal += places.first().map_or(0.0, |place| 1.0 / (place + 1) as f64);
-    }
-
-    fn scores(&self) -> Scores {
-        let count = self.questions.max(1) as f64;
-        Scores {
-            questions: self.questions,
-            recall5: round(self.found[0] / count),
-            recall10: round(self.found[1] / count),
-            recall20: round(self.found[2] / count),
-            mrr: round(self.reciprocal / count),
-        }
-    }
-}
-
-fn round(value: f64) -> f64 {
-    (value * 1e4).round() / 1e4
+/// Minutes after midnight of the first time of day in a text.
+fn clock_of(text: &str) -> Option<i64> {
+    let (before, after) = text.split_once(':')?;
+    let hours: i64 = before.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+    let minutes: i64 = after.get(..2)?.parse().ok()?;
+    let lower = after.to_ascii_lowercase();
+    let hours = match (lower.contains("am"), lower.contains("pm")) {
+        (false, false) => hours,
+        (_, afternoon) => hours.rem_euclid(12) + if afternoon { 12 } else { 0 },
+    };
+    (hours < 24 && minutes < 60).then_some(hours * 60 + minutes)
 }
 
 #[cfg(test)]
@@ -253,6 +232,8 @@ mod tests {
     fn a_session_time_is_read() {
         let time = time_of("1:56 pm on 8 May, 2023").unwrap();
         assert_eq!(jiff::Timestamp::from_millisecond(time).unwrap().to_string(), "2023-05-08T13:56:00Z");
+        let dotted = time_of("29.12.2023, 00:51:12").unwrap();
+        assert_eq!(jiff::Timestamp::from_millisecond(dotted).unwrap().to_string(), "2023-12-29T00:51:00Z");
         let midnight = time_of("12:09 am on 13 September, 2023").unwrap();
         assert_eq!(jiff::Timestamp::from_millisecond(midnight).unwrap().to_string(), "2023-09-13T00:09:00Z");
     }
@@ -274,9 +255,11 @@ mod tests {
         ))
         .unwrap();
         let report = evaluate(&turns, &questions);
-        assert_eq!((report.all.questions, report.left_out, report.turns), (1, 1, 3));
-        assert_eq!((report.all.recall5, report.all.mrr), (1.0, 1.0));
-        assert_eq!(report.by_category["single_hop"].recall20, 1.0);
+        assert_eq!((report.recall.all.questions, report.left_out, report.turns), (1, 1, 3));
+        assert_eq!((report.recall.all.recall5, report.recall.all.mrr), (1.0, 1.0));
+        assert_eq!(report.recall.by_category["single_hop"].recall20, 1.0);
+        assert_eq!((report.baseline.all.recall5, report.recall.without_adversarial.questions), (1.0, 1));
+        assert_eq!(report.recall.interval.recall5, [1.0, 1.0]);
         assert_eq!(read_turns("{}\n").unwrap_err().line, 1);
     }
 }

@@ -1,0 +1,242 @@
+//! The model: a softmax over all candidates of a question, with an equal share for each piece of evidence. Signs are
+//! standardised and weights kept small (L2). Newton's method: the same data gives the same numbers.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use toolyard_recall::{
+    evaluate::{ADVERSARIAL, Asked, Turn, index_turns, last_times, turn_id},
+    index::{
+        Filter, Question,
+        signs::{SIGNS, Sign},
+    },
+};
+
+/// How strongly weights are kept small.
+const L2: f64 = 1e-3;
+/// Steps of Newton's method at most.
+const STEPS: usize = 20;
+/// A step that had to be halved below this gains nothing.
+const MIN_STEP: f64 = 1e-3;
+/// A fit has converged when a step lowers the loss by less.
+const CONVERGED: f64 = 1e-6;
+/// Candidates with a smaller share of the softmax do not bend the loss.
+const MIN_SHARE: f64 = 1e-4;
+
+/// One question: the signs of its candidates, and which of them are evidence.
+pub(super) struct Case {
+    pub(super) conv: String,
+    pub(super) category: String,
+    /// The signs of all candidates, one candidate after the other.
+    rows: Vec<f32>,
+    /// Places of the evidence among the candidates.
+    evidence: Vec<usize>,
+    /// Evidence in all, among the candidates or not.
+    wanted: usize,
+}
+
+impl Case {
+    /// Adversarial questions name the wrong speaker: a fit on them would unlearn who is speaking.
+    pub(super) fn is_adversarial(&self) -> bool {
+        self.category == ADVERSARIAL
+    }
+}
+
+/// A labelled set and how much it counts in a fit.
+pub(super) struct Set {
+    pub(super) name: String,
+    /// What all its questions count together.
+    pub(super) weight: f64,
+    pub(super) cases: Vec<Case>,
+}
+
+impl Set {
+    /// Asks every question with evidence for its candidates.
+    pub(super) fn read(name: &str, weight: f64, turns: &[Turn], questions: &[Asked]) -> Self {
+        let index = index_turns(turns);
+        let known: HashSet<String> = turns.iter().map(|turn| turn_id(&turn.conv, &turn.id)).collect();
+        let last = last_times(turns);
+        let cases = questions.iter().filter_map(|asked| {
+            let evidence: BTreeSet<String> =
+                asked.evidence.iter().map(|id| turn_id(&asked.conv, id)).filter(|id| known.contains(id)).collect();
+            if evidence.is_empty() {
+                return None;
+            }
+            let filter = Filter { owners: vec![asked.conv.clone()], ..Filter::default() };
+            let now_ms = last.get(asked.conv.as_str()).copied();
+            let candidates = index.signs(&Question { now_ms, filter, ..Question::new(&asked.question, 1) });
+            let places = candidates.iter().enumerate().filter(|(_, (id, _))| evidence.contains(*id));
+            Some(Case {
+                conv: asked.conv.clone(),
+                category: asked.category(),
+                evidence: places.map(|(place, _)| place).collect(),
+                rows: candidates.iter().flat_map(|(_, signs)| signs.0).collect(),
+                wanted: evidence.len(),
+            })
+        });
+        Self { name: name.to_owned(), weight, cases: cases.collect() }
+    }
+
+    /// Its conversations, in order.
+    pub(super) fn conversations(&self) -> Vec<&str> {
+        self.cases.iter().map(|case| case.conv.as_str()).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+/// What signs are standardised by: their spread over all candidates. The mean does not matter to a softmax.
+pub(super) fn spreads(sets: &[Set]) -> [f64; SIGNS] {
+    let (mut sum, mut squares, mut count) = ([0.0; SIGNS], [0.0; SIGNS], 0.0f64);
+    for set in sets {
+        for case in &set.cases {
+            let rows = case.rows.as_chunks::<SIGNS>().0;
+            let each = set.weight / (set.cases.len() * rows.len().max(1)) as f64;
+            for row in rows {
+                for (at, value) in row.iter().enumerate() {
+                    sum[at] += each * f64::from(*value);
+                    squares[at] += each * f64::from(*value).powi(2);
+                }
+            }
+            count += set.weight / set.cases.len() as f64;
+        }
+    }
+    std::array::from_fn(|at| (squares[at] / count - (sum[at] / count).powi(2)).max(1e-8).sqrt())
+}
+
+/// Fits the weights of some signs on the cases that `takes` lets through, beginning with weights that are near.
+pub(super) fn fit(
+    sets: &[Set],
+    used: &[Sign],
+    spread: &[f64; SIGNS],
+    begin: &[f32; SIGNS],
+    takes: impl Fn(&Set, &Case) -> bool,
+) -> [f32; SIGNS] {
+    let fits = |set: &Set, case: &Case| !case.is_adversarial() && !case.evidence.is_empty() && takes(set, case);
+    let mut chosen: Vec<(f64, &Case)> = Vec::new();
+    for set in sets {
+        let cases: Vec<&Case> = set.cases.iter().filter(|case| fits(set, case)).collect();
+        let each = set.weight / cases.len().max(1) as f64;
+        chosen.extend(cases.into_iter().map(|case| (each, case)));
+    }
+    let signs: Vec<usize> = used.iter().map(|sign| *sign as usize).collect();
+    let mut weights: Vec<f64> = signs.iter().map(|sign| f64::from(begin[*sign])).collect();
+    let mut now = slopes(&chosen, &signs, spread, &weights);
+    for _ in 0..STEPS {
+        let Some(step) = solve(now.curve.clone(), now.slope.clone()) else { break };
+        // A whole step can overshoot far from the optimum: it is halved until the loss falls.
+        let mut size = 1.0;
+        let better = loop {
+            let tried: Vec<f64> = weights.iter().zip(&step).map(|(weight, step)| weight + size * step).collect();
+            let there = slopes(&chosen, &signs, spread, &tried);
+            if there.loss <= now.loss {
+                break Some((tried, there));
+            }
+            size /= 2.0;
+            if size < MIN_STEP {
+                break None;
+            }
+        };
+        let Some((tried, there)) = better else { break };
+        let gained = now.loss - there.loss;
+        (weights, now) = (tried, there);
+        if gained < CONVERGED {
+            break;
+        }
+    }
+    let mut all = [0.0; SIGNS];
+    signs.iter().zip(weights).for_each(|(sign, weight)| all[*sign] = weight as f32);
+    all
+}
+
+/// The loss at a point, its slope downwards, and its curvature.
+struct Slopes {
+    loss: f64,
+    slope: Vec<f64>,
+    curve: Vec<Vec<f64>>,
+}
+
+fn slopes(chosen: &[(f64, &Case)], signs: &[usize], spread: &[f64; SIGNS], weights: &[f64]) -> Slopes {
+    let n = signs.len();
+    // A weight is kept small as that of a standardised sign.
+    let keep: Vec<f64> = signs.iter().map(|sign| L2 * spread[*sign].powi(2)).collect();
+    let mut loss: f64 = keep.iter().zip(weights).map(|(keep, weight)| keep * weight * weight).sum();
+    let mut slope: Vec<f64> = keep.iter().zip(weights).map(|(keep, weight)| -2.0 * keep * weight).collect();
+    let mut curve = vec![vec![0.0f64; n]; n];
+    (0..n).for_each(|at| curve[at][at] = 2.0 * keep[at]);
+    let mut expected = vec![0.0; n];
+    let mut apart = vec![0.0; n];
+    for (each, case) in chosen {
+        let rows = case.rows.as_chunks::<SIGNS>().0;
+        let score = |row: &[f32; SIGNS]| signs.iter().zip(weights).map(|(s, w)| f64::from(row[*s]) * w).sum::<f64>();
+        let mut shares: Vec<f64> = rows.iter().map(score).collect();
+        let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        shares.iter_mut().for_each(|share| *share = (*share - most).exp());
+        let total: f64 = shares.iter().sum();
+        shares.iter_mut().for_each(|share| *share /= total);
+        expected.iter_mut().for_each(|sum| *sum = 0.0);
+        for (row, share) in rows.iter().zip(&shares) {
+            signs.iter().zip(&mut expected).for_each(|(sign, sum)| *sum += share * f64::from(row[*sign]));
+        }
+        let part = each / case.evidence.len() as f64;
+        for place in &case.evidence {
+            (0..n).for_each(|at| slope[at] += part * (f64::from(rows[*place][signs[at]]) - expected[at]));
+            loss -= part * shares[*place].max(f64::MIN_POSITIVE).ln();
+        }
+        for (row, share) in rows.iter().zip(&shares).filter(|(_, share)| **share > MIN_SHARE) {
+            (0..n).for_each(|at| apart[at] = f64::from(row[signs[at]]) - expected[at]);
+            for (at, (sums, left)) in curve.iter_mut().zip(&apart).enumerate() {
+                let left = each * share * left;
+                sums[..=at].iter_mut().zip(&apart).for_each(|(sum, right)| *sum += left * right);
+            }
+        }
+    }
+    (0..n).for_each(|a| (0..a).for_each(|b| curve[b][a] = curve[a][b]));
+    Slopes { loss, slope, curve }
+}
+
+/// Solves a symmetric system by elimination.
+fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
+    let n = right.len();
+    for column in 0..n {
+        let pivot = (column..n).max_by(|a, b| matrix[*a][column].abs().total_cmp(&matrix[*b][column].abs()))?;
+        if matrix[pivot][column].abs() < f64::MIN_POSITIVE {
+            return None;
+        }
+        matrix.swap(column, pivot);
+        right.swap(column, pivot);
+        let (head, tail) = matrix.split_at_mut(column + 1);
+        let top = &head[column];
+        for (below, row) in tail.iter_mut().enumerate() {
+            let factor = row[column] / top[column];
+            (column..n).for_each(|at| row[at] -= factor * top[at]);
+            right[column + 1 + below] -= factor * right[column];
+        }
+    }
+    for row in (0..n).rev() {
+        let rest: f64 = (row + 1..n).map(|at| matrix[row][at] * right[at]).sum();
+        right[row] = (right[row] - rest) / matrix[row][row];
+    }
+    Some(right)
+}
+
+/// Questions and recall at 5, 10 and 20, by category; `all` leaves adversarial questions out.
+pub(super) type Recalled = BTreeMap<String, (usize, [f64; 3])>;
+
+/// Measures cases, each with its own weights.
+pub(super) fn recalled<'a>(cases: impl Iterator<Item = (&'a Case, &'a [f32; SIGNS])>) -> Recalled {
+    let mut sums: Recalled = BTreeMap::new();
+    for (case, weights) in cases {
+        let score = |row: &[f32; SIGNS]| row.iter().zip(weights).map(|(x, w)| x * w).sum::<f32>();
+        let scores: Vec<f32> = case.rows.as_chunks::<SIGNS>().0.iter().map(score).collect();
+        let mut order: Vec<usize> = (0..scores.len()).collect();
+        order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
+        let found = [5, 10, 20].map(|depth| {
+            order.iter().take(depth).filter(|place| case.evidence.contains(place)).count() as f64 / case.wanted as f64
+        });
+        let names = [Some(case.category.as_str()), Some("with adversarial"), (!case.is_adversarial()).then_some("all")];
+        for name in names.into_iter().flatten() {
+            let (count, sum) = sums.entry(name.to_owned()).or_default();
+            *count += 1;
+            sum.iter_mut().zip(found).for_each(|(sum, found)| *sum += found);
+        }
+    }
+    sums.values_mut().for_each(|(count, sum)| sum.iter_mut().for_each(|sum| *sum /= *count as f64));
+    sums
+}
