@@ -109,7 +109,7 @@ async fn half_handshakes_shut_nobody_out() {
 #[tokio::test]
 async fn a_self_signed_certificate_of_an_authority_is_accepted_where_it_is_the_one_that_was_named() {
     use rcgen::{BasicConstraints, CertificateParams, IsCa};
-    use toolyard_gateway::client::{Client, Connect, Credential};
+    use toolyard_client::{Client, Connect, Credential};
     let authority = |name: &str| {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

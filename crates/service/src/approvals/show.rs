@@ -20,7 +20,7 @@ pub(super) fn allowed(request: &ApprovalRequest) -> Vec<DecisionWord> {
         (DecisionWord::Deny, _) => true,
         (DecisionWord::AllowAlways, true) => {
             let always_asked = asked.ask.as_deref() == Some("always");
-            !always_asked && !asked.unavailable_decisions.as_ref().is_some_and(|ruled_out| !ruled_out.is_empty())
+            !always_asked && asked.unavailable_decisions.as_ref().is_none_or(|ruled_out| ruled_out.is_empty())
         }
         (_, true) => true,
         (word, false) => asked.allowed_decisions.as_ref().is_none_or(|allowed| allowed.contains(word)),
