@@ -177,13 +177,18 @@ docs: tools-needed ## write the generated pages anew
 	$(DEBUG)
 	"$$CARGO_TARGET_DIR/debug/toolyard" config reference > docs/configuration.md
 	"$$CARGO_TARGET_DIR/debug/toolyard" config authority > docs/authority.md
+	"$$CARGO_TARGET_DIR/debug/toolyard" config commands > docs/reference/cli.md
+	python3 scripts/specification.py
 
 docs-check: tools-needed ## generated pages are current, links resolve
 	$(DEBUG)
 	"$$CARGO_TARGET_DIR/debug/toolyard" config reference | diff -u docs/configuration.md - || { echo "docs/configuration.md is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config authority | diff -u docs/authority.md - || { echo "docs/authority.md is out of date: run make docs"; exit 1; }
+	"$$CARGO_TARGET_DIR/debug/toolyard" config commands | diff -u docs/reference/cli.md - || { echo "docs/reference/cli.md is out of date: run make docs"; exit 1; }
+	python3 scripts/specification.py --check
 	python3 scripts/check_links.py
 	python3 scripts/check_test_names.py
+	python3 scripts/check_docs.py "$$CARGO_TARGET_DIR/debug/toolyard"
 
 bench: build ## measure; one JSON line each
 	$(RELEASE) -p toolyard-bench --bin toolyard-bench

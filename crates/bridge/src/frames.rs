@@ -269,6 +269,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    #[toolyard_shows::shows("004-1-02", "004-2-01", "004-3-01")]
     #[test]
     fn the_seeds_frames_are_read_and_written_as_they_stand_there() {
         let hello = r#"{"type":"hello","openclaw_session":"s","claude_session":"c","pid":12345,"token":"t"}"#;

@@ -116,6 +116,7 @@ mod tests {
         messages.iter().map(|m| m.request_id.as_str()).collect()
     }
 
+    #[toolyard_shows::shows("004-7-03")]
     #[test]
     fn the_oldest_give_way_and_are_named() {
         let mut by_number = Mailbox::new(MailboxLimits { messages: 2, bytes: 1000 });

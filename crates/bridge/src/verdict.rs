@@ -31,6 +31,7 @@ pub fn read(text: &str) -> Option<(Behavior, String)> {
 mod tests {
     use super::*;
 
+    #[toolyard_shows::shows("004-5-02")]
     #[test]
     fn only_a_whole_text_of_word_and_id_is_a_verdict() {
         for (text, behavior) in [

@@ -324,6 +324,7 @@ mod tests {
         Ok(walker.signed_seq())
     }
 
+    #[toolyard_shows::shows("002-1-08")]
     #[test]
     fn edits_removals_moves_and_forged_checkpoints_are_named() {
         let signer = Signer::from_secret("test", &[7; 32]);

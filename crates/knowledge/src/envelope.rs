@@ -335,6 +335,7 @@ impl<T: Serialize> Envelope<T> {
 mod tests {
     use super::*;
 
+    #[toolyard_shows::shows("000-2-02", "000-2-05")]
     #[test]
     fn every_code_has_a_page_and_every_row_of_the_matrix_its_status() {
         use ProblemCode::{
@@ -367,6 +368,7 @@ mod tests {
         assert_eq!(Problem::argument("/tags/0", "this is no tag", "s").status(), Health::Unavailable);
     }
 
+    #[toolyard_shows::shows("000-5-01")]
     #[test]
     fn an_envelope_costs_little() {
         let envelope: Envelope<()> =

@@ -81,6 +81,7 @@ mod tests {
     }
 
     /// The contract's transitions, one after another on one state.
+    #[toolyard_shows::shows("000-1-14", "000-4-02", "000-5-02")]
     #[test]
     fn health_moves_as_the_contract_says() {
         use Health::{Degraded, Healthy, Unavailable};

@@ -322,6 +322,7 @@ mod tests {
         Manifest::read(dir.path()).map_err(|failure| failure.message)
     }
 
+    #[toolyard_shows::shows("000-1-02")]
     #[test]
     fn a_manifest_with_what_openclaw_knows_is_read() {
         let manifest = read(json!({

@@ -192,6 +192,21 @@ mod tests {
         })
     }
 
+    #[toolyard_shows::shows(
+        "002-0-01",
+        "002-3.1-01",
+        "002-3.1-02",
+        "002-3.1-03",
+        "002-3.1-12",
+        "002-3.1-13",
+        "002-3.1-14",
+        "002-3.1-16",
+        "002-3.1-20",
+        "002-8-01",
+        "002-8-02",
+        "002-8-03",
+        "002-8-04"
+    )]
     #[test]
     fn the_specifications_sample_is_read_and_written_back() {
         let call: ToolCall = serde_json::from_value(sample()).unwrap();
@@ -205,6 +220,7 @@ mod tests {
         assert!(written["argsHash"].as_str().unwrap().starts_with("sha256:"));
     }
 
+    #[toolyard_shows::shows("002-3.1-04", "002-3.1-06", "002-3.1-08", "002-3.1-09", "002-3.1-10", "002-3.1-19")]
     #[test]
     fn invalid_calls_cannot_be_built() {
         for (key, bad, why) in [

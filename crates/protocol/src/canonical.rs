@@ -227,6 +227,7 @@ mod tests {
     }
 
     proptest! {
+        #[toolyard_shows::shows("002-3.1-07")]
         #[test]
         fn canonical_form_ignores_key_order(value in any_json()) {
             prop_assert_eq!(to_string(&value).unwrap(), to_string(&reversed(&value)).unwrap());

@@ -205,6 +205,7 @@ mod tests {
         }
     }
 
+    #[toolyard_shows::shows("002-3.1-05")]
     #[test]
     fn tool_names_accept_what_every_door_uses() {
         for good in ["vault.createFile", "ov_search", "mcp:calendar:create_event", "a/b", "x-1"] {

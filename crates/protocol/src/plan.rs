@@ -344,6 +344,7 @@ mod tests {
         assert_eq!(serde_json::to_value(&plan).unwrap(), minimal());
     }
 
+    #[toolyard_shows::shows("002-0-03", "002-2-01")]
     #[test]
     fn every_rule_of_the_schema_is_enforced() {
         let cases = [

@@ -268,6 +268,18 @@ mod tests {
         })
     }
 
+    #[toolyard_shows::shows(
+        "002-2-08",
+        "002-3.2-01",
+        "002-3.2-02",
+        "002-3.2-03",
+        "002-3.2-04",
+        "002-3.2-18",
+        "002-3.2-19",
+        "002-3.2-20",
+        "002-3.2-24",
+        "002-8-05"
+    )]
     #[test]
     fn the_specifications_sample_is_read_and_written_back() {
         let result: ToolResult = serde_json::from_value(sample()).unwrap();
@@ -285,6 +297,19 @@ mod tests {
         assert_eq!(repaired.error.as_ref().unwrap().code, ErrorCode::InternalError);
     }
 
+    #[toolyard_shows::shows(
+        "002-2-05",
+        "002-2-07",
+        "002-3.2-05",
+        "002-3.2-09",
+        "002-3.2-10",
+        "002-3.2-13",
+        "002-3.2-14",
+        "002-3.2-17",
+        "002-3.2-26",
+        "002-3.2-27",
+        "002-3.2-28"
+    )]
     #[test]
     fn invalid_results_cannot_be_built() {
         let error = json!({"code":"NOT_FOUND","message":"x"});

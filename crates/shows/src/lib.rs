@@ -39,15 +39,18 @@ fn problem(rows: TokenStream, test: &TokenStream) -> Option<String> {
         return Some(format!("docs/specification.tsv has no row {unknown}"));
     }
     let attributes = attributes(test);
-    if !attributes
-        .iter()
-        .any(|attribute| attribute.starts_with("test") || attribute.ends_with("test") || attribute.contains(":: test"))
-    {
+    if !attributes.iter().any(|attribute| is_test(attribute)) {
         return Some("#[shows] belongs above a test, before its #[test] attribute".to_owned());
     }
     let skipped = attributes.iter().find(|attribute| attribute.starts_with("ignore"))?;
     let named = skipped.contains("make ");
     (!named).then(|| "an ignored test must name the make target that runs it: #[ignore = \"make …\"]".to_owned())
+}
+
+/// Whether an attribute makes a test of a function: `test`, `tokio::test`, `tokio::test(…)`.
+fn is_test(attribute: &str) -> bool {
+    let path: String = attribute.chars().take_while(|c| *c != '(').filter(|c| !c.is_whitespace()).collect();
+    path == "test" || path.ends_with("::test")
 }
 
 fn is_row(id: &str) -> bool {

@@ -201,6 +201,7 @@ mod tests {
         settings(value).surface.mode
     }
 
+    #[toolyard_shows::shows("001-3-11")]
     #[test]
     fn a_switch_an_empty_table_and_keys_mean_what_the_contract_says() {
         assert_eq!(Settings::default().surface.mode, Mode::Direct, "unset is off");

@@ -8,6 +8,7 @@ mod eval;
 mod extensions;
 mod gateway;
 mod plan;
+pub mod reference;
 mod runs;
 mod tools;
 mod vault;

@@ -49,6 +49,7 @@ impl Backoff {
 mod tests {
     use super::*;
 
+    #[toolyard_shows::shows("004-7-01")]
     #[test]
     fn pauses_double_up_to_thirty_seconds_and_begin_anew() {
         let mut backoff = Backoff::new(7);

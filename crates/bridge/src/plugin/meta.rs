@@ -67,6 +67,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    #[toolyard_shows::shows("004-2-06")]
     #[test]
     fn everything_becomes_a_string_under_a_plain_key() {
         let meta = json!({

@@ -38,6 +38,7 @@ fn closes(actions: &[Action]) -> Vec<u16> {
     actions.iter().filter_map(|a| if let Action::Close { code, .. } = a { Some(*code) } else { None }).collect()
 }
 
+#[toolyard_shows::shows("004-1-04", "004-1-09", "004-1-11", "004-1-12", "004-1-13")]
 #[test]
 fn hello_is_checked_and_answered_with_tools_and_meta() {
     let mut hub = hub();
@@ -66,6 +67,7 @@ fn hello_is_checked_and_answered_with_tools_and_meta() {
     assert!(hub.view(None, Standing::Approver)[0].connected, "none of them touched the plugin that is in");
 }
 
+#[toolyard_shows::shows("004-7-05")]
 #[test]
 fn the_newest_hello_wins() {
     let mut hub = hub();
@@ -77,6 +79,7 @@ fn the_newest_hello_wins() {
     assert!(actions.iter().any(|a| matches!(a, Action::Send { to, .. } if *to == second)));
 }
 
+#[toolyard_shows::shows("004-6-01", "004-6-02", "004-6-03")]
 #[test]
 fn heartbeats_close_after_two_misses_and_any_frame_is_a_sign_of_life() {
     let mut hub = hub();
@@ -95,6 +98,7 @@ fn heartbeats_close_after_two_misses_and_any_frame_is_a_sign_of_life() {
     assert_eq!(frames(&answered), [json!({"type": "pong", "ts": 7})]);
 }
 
+#[toolyard_shows::shows("004-7-04")]
 #[test]
 fn messages_wait_for_the_plugin_and_the_oldest_give_way_with_a_warning() {
     let mut hub = hub();
@@ -134,6 +138,7 @@ fn towards_a_plugin_without_acks_written_is_delivered() {
     assert_eq!(hub.view(None, Standing::Approver)[0].waiting, 0);
 }
 
+#[toolyard_shows::shows("004-4-04", "004-4-05")]
 #[test]
 fn a_call_runs_once_and_its_result_finds_the_plugin_that_asked() {
     let mut hub = hub();
@@ -329,6 +334,7 @@ fn replies_of_claude_are_told_once_they_are_kept() {
 }
 
 /// Who reads the chat is asked there, and the answer to the post is a verdict and no result of a call.
+#[toolyard_shows::shows("004-5-03")]
 #[test]
 fn a_question_is_posted_in_the_chat_that_the_session_serves() {
     let mut hub = hub();

@@ -61,6 +61,7 @@ fn it_says_that_it_is_a_channel() {
     assert!(plugin.line("", 0).is_empty() && plugin.line(r#"{"id":1,"result":{}}"#, 0).is_empty());
 }
 
+#[toolyard_shows::shows("004-1-08")]
 #[test]
 fn its_hello_is_the_seeds() {
     let mut plugin = Plugin::new(identity(), 1);
@@ -98,6 +99,7 @@ fn tools_are_those_of_the_bridge_and_its_own() {
     assert_eq!(lines(&request(&mut refused, 2, "tools/list", json!({}))).len(), 1);
 }
 
+#[toolyard_shows::shows("004-2-07")]
 #[test]
 fn a_message_is_told_once_and_then_confirmed() {
     let mut plugin = ready();
@@ -126,6 +128,7 @@ fn messages_wait_until_claude_code_is_ready() {
     assert_eq!((lines(&out).len(), sent(&out).len()), (1, 1));
 }
 
+#[toolyard_shows::shows("004-4-01")]
 #[test]
 fn calls_are_forwarded_and_failures_are_results() {
     let mut plugin = ready();
@@ -190,6 +193,7 @@ fn a_silent_bridge_is_given_up() {
     assert!(alive.tick(140_000).is_empty());
 }
 
+#[toolyard_shows::shows("004-5-01")]
 #[test]
 fn permission_questions_go_out_and_the_first_answer_comes_back() {
     let mut plugin = ready();
@@ -218,6 +222,7 @@ fn permission_questions_go_out_and_the_first_answer_comes_back() {
     assert!(plugin.frame(&reply.replace("abxyz", "bcdef"), 0).is_empty(), "it went with its connection");
 }
 
+#[toolyard_shows::shows("004-4-02")]
 #[test]
 fn the_reply_tool_is_the_plugins_own() {
     let mut plugin = ready();

@@ -43,6 +43,7 @@ fn run(seed: u64, reconnects: usize) {
     }
 }
 
+#[toolyard_shows::shows("004-6-04")]
 #[test]
 fn a_thousand_reconnects_lose_no_message_and_tell_none_twice() {
     for seed in [1, 20261116] {

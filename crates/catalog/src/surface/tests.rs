@@ -76,6 +76,7 @@ fn an_earlier_version_goes_with_its_last_reader() {
     assert_eq!((other.len(), again.len()), (6, 7));
 }
 
+#[toolyard_shows::shows("001-5-07")]
 #[test]
 fn descriptions_shrink_before_names_are_left_out() {
     let effectives = Effectives::new(None);

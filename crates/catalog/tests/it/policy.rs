@@ -61,6 +61,7 @@ fn the_default_reads_asks_for_writes_and_denies_commands() {
     check(json!({"allowCommands":true}), &core("commands.run", "commands", json!({})), "ask policy.risk.commands");
 }
 
+#[toolyard_shows::shows("001-6-11")]
 #[test]
 fn deny_wins_in_every_mode() {
     for mode in ["ask", "yolo", "paranoid"] {
@@ -163,6 +164,7 @@ fn optional_tools_wait_to_be_named() {
     check(json!({"agents":{"main":{"alsoAllow":["x"]}}}), &optional(), "deny policy.alsoAllow");
 }
 
+#[toolyard_shows::shows("001-2-01", "001-6-12")]
 #[test]
 fn layers_hold_for_their_agent_session_and_door() {
     let policy = json!({"agents":{"guest":{"deny":["vault.*"]}},"sessions":{"agent:main:sub*":{"allow":["util.*"]}},
@@ -286,6 +288,7 @@ fn deleting_for_good_needs_the_word() {
     check_call(json!({}), &write("mail.send"), json!({"trash":false}), "ask policy.risk.writes");
 }
 
+#[toolyard_shows::shows("000-1-08")]
 #[test]
 fn scopes_give_permissions() {
     let needs = |permission: &str| core("t", "read-only", json!({"requiredPermissions":[permission]}));
@@ -341,6 +344,7 @@ fn a_replaced_tool_is_judged_anew() {
     assert_eq!(rule(policy.decide(&core("x", "commands", json!({})), None)), "deny policy.allowCommands");
 }
 
+#[toolyard_shows::shows("002-3.1-21", "002-3.1-22", "002-3.1-23", "002-6-03")]
 #[test]
 fn the_snapshot_says_what_holds() {
     let policy = json!({"profile":"coding","deny":["a"],"agents":{"main":{"deny":["b"]}},"limits":{"maxDeletes":3}});

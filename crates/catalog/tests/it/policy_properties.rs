@@ -179,6 +179,7 @@ proptest! {
         prop_assert!(decide(&policy, &admin, tool, Some(&call)).is_denied());
     }
 
+    #[toolyard_shows::shows("001-2-02")]
     #[test]
     fn what_a_list_hides_a_call_refuses(global in global(), layers in prop::collection::vec(layer(), 0..4), call in call(), scopes in scopes()) {
         let policy = compile(&global, &layers.iter().collect::<Vec<_>>());

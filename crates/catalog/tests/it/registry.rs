@@ -40,6 +40,7 @@ fn a_source_that_would_blur_ids_is_refused() {
     }
 }
 
+#[toolyard_shows::shows("000-1-05", "000-1-06", "000-1-07")]
 #[test]
 fn definitions_that_contradict_themselves_are_refused() {
     let error =
@@ -59,6 +60,7 @@ fn a_second_tool_of_the_same_id_is_refused_and_the_first_stays() {
     assert_eq!(registry.snapshot().get("a").unwrap().definition().title, "first");
 }
 
+#[toolyard_shows::shows("002-3.1-17")]
 #[test]
 fn the_version_is_a_fingerprint_of_all_tools_and_nothing_else() {
     let one = registry(vec![core("a", "read-only", json!({})), core("b", "read-only", json!({}))]).snapshot();

@@ -122,6 +122,7 @@ fn a_filter_that_hides_the_best_lets_the_next_best_through() {
     assert_eq!(names(&hits), ["note_199", "note_99"]);
 }
 
+#[toolyard_shows::shows("001-5-02")]
 #[test]
 fn parameters_count_for_trusted_tools_only() {
     let schema = json!({"type":"object","properties":{"latitude":{"type":"number","description":"Degrees north"}}});
@@ -236,6 +237,7 @@ fn a_broken_model_does_no_harm() {
     }
 }
 
+#[toolyard_shows::shows("001-2-05")]
 #[test]
 fn the_index_belongs_to_its_snapshot() {
     let index = sample();

@@ -71,6 +71,7 @@ async fn what_somebody_called_a_memory_is_replaced_by_nothing_that_is_extracted(
     assert_eq!(memories.as_array().unwrap().len(), 2, "a repetition adds nothing: {told}");
 }
 
+#[toolyard_shows::shows("003-11-06")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_accounts_and_peers_are_kept_apart() {
     let store = Store::new();

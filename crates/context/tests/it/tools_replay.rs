@@ -127,6 +127,14 @@ async fn prepared() -> (Store, tempfile::TempDir) {
     (store, source)
 }
 
+#[toolyard_shows::shows(
+    "003-3-01", "003-3-02", "003-3-03", "003-3-04", "003-3-05", "003-3-06", "003-3-07", "003-3-08", "003-3-09",
+    "003-4-01", "003-4-02", "003-4-03", "003-4-04", "003-4-05", "003-4-06", "003-4-07", "003-4-08", "003-4-09",
+    "003-5-01", "003-5-02", "003-5-03", "003-5-04", "003-6-01", "003-6-02", "003-6-03", "003-6-04", "003-6-05",
+    "003-6-06", "003-6-07", "003-6-08", "003-6-09", "003-6-10", "003-6-11", "003-6-12", "003-6-13", "003-7-01",
+    "003-7-02", "003-7-03", "003-7-04", "003-7-05", "003-9-01", "003-9-02", "003-9-03", "003-9-04", "003-9-05",
+    "003-9-06", "003-9-07", "003-9-08", "003-9-09", "003-9-10", "003-9-11", "003-9-12", "003-9-13"
+)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_calls_of_the_original_plugin_are_answered_alike() {
     let (store, source) = prepared().await;
@@ -228,6 +236,16 @@ async fn the_search_table_has_the_originals_lines_and_columns() {
     assert!(ours[4].starts_with("1   resource  viking://resources/plugwidget/widget/widget.md"), "{ours:#?}");
 }
 
+#[toolyard_shows::shows(
+    "003-5-05",
+    "003-5-06",
+    "003-5-07",
+    "003-5-08",
+    "003-5-10",
+    "003-11-02",
+    "003-11-03",
+    "003-11-04"
+)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_contracts_edge_cases_hold() {
     let (store, _source) = prepared().await;

@@ -99,6 +99,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    #[toolyard_shows::shows("002-4-08")]
     #[test]
     fn strict_schemas_refuse_and_open_ones_allow() {
         let schema = json!({

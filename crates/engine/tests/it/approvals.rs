@@ -37,6 +37,7 @@ async fn answer(b: &Bench, decision: ApprovalDecision) {
     b.engine.approvals().resolve(&id, decision, &person()).await.unwrap();
 }
 
+#[toolyard_shows::shows("002-3.3-04")]
 #[tokio::test]
 async fn a_persons_own_act_answers_the_policys_question_and_is_recorded() {
     let b = bench_under(asks());
@@ -62,6 +63,7 @@ async fn an_agent_with_nobody_to_ask_is_refused_at_once() {
     assert_eq!(history[0].terminal_reason.as_deref(), Some("no-route"));
 }
 
+#[toolyard_shows::shows("002-3.3-03")]
 #[tokio::test]
 async fn an_approved_call_runs_under_the_approvers_name() {
     let b = Arc::new(bench_under(asks()));
@@ -122,6 +124,7 @@ async fn a_question_nobody_answers_times_out_as_denied() {
     assert_eq!(b.engine.approvals().history().unwrap()[0].terminal_reason.as_deref(), Some("timeout"));
 }
 
+#[toolyard_shows::shows("002-3.2-07")]
 #[tokio::test]
 async fn a_call_stopped_while_it_waits_ends_as_cancelled() {
     for by_call in [false, true] {
@@ -196,6 +199,7 @@ impl Hook for Asks {
     }
 }
 
+#[toolyard_shows::shows("001-6-14")]
 #[tokio::test]
 async fn a_hooks_question_is_put_to_a_person() {
     let b = Arc::new(bench_under(crate::support::yolo()));
@@ -265,6 +269,7 @@ async fn what_was_allowed_once_in_a_plan_is_not_allowed_twice() {
     assert_eq!(b.disk.get("a.md").as_deref(), Some("x"), "the delete was not allowed");
 }
 
+#[toolyard_shows::shows("002-3.1-24", "002-6-02", "002-6-04")]
 #[tokio::test]
 async fn one_approval_of_a_plan_covers_its_calls_and_stands_on_each() {
     let b = bench_under(asks());
@@ -284,6 +289,7 @@ async fn one_approval_of_a_plan_covers_its_calls_and_stands_on_each() {
     assert_eq!(Some(confirmation.plan_hash), export.manifest.plan_hash);
 }
 
+#[toolyard_shows::shows("002-6-01")]
 #[tokio::test]
 async fn a_plan_can_ask_for_its_approval_and_a_no_ends_it() {
     for decision in [ApprovalDecision::AllowOnce, ApprovalDecision::Deny] {

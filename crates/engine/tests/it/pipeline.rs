@@ -25,6 +25,7 @@ fn error_paths(result: &ToolResult) -> Vec<String> {
     errors.iter().map(|e| e["path"].as_str().unwrap().to_owned()).collect()
 }
 
+#[toolyard_shows::shows("002-3.1-26", "002-5-03")]
 #[tokio::test]
 async fn an_unknown_tool_is_not_found_with_a_suggestion_and_recorded_as_refused() {
     let b = bench();
@@ -68,6 +69,7 @@ async fn an_ambiguous_name_lists_the_ids_and_an_id_settles_it() {
     assert_eq!(b.lab.calls_of("lab.echo"), 2);
 }
 
+#[toolyard_shows::shows("002-3.1-25", "002-3.2-15", "002-5-01")]
 #[tokio::test]
 async fn invalid_arguments_name_every_path_and_dispatch_nothing() {
     let b = bench();
@@ -99,6 +101,7 @@ async fn integers_that_other_json_readers_would_round_are_refused_with_their_pla
     assert_eq!(b.lab.total(), 0);
 }
 
+#[toolyard_shows::shows("002-3.1-27", "002-3.1-28", "002-5-02")]
 #[tokio::test]
 async fn a_denied_call_gets_a_policy_denied_result_and_is_not_dispatched() {
     let b = bench_under(json!({"approval": {"mode": "yolo"}, "deny": ["lab.echo"]}));
@@ -110,6 +113,7 @@ async fn a_denied_call_gets_a_policy_denied_result_and_is_not_dispatched() {
     assert_eq!(b.disk.changes(), 0);
 }
 
+#[toolyard_shows::shows("002-0-02", "002-0-05", "002-0-06", "002-1-01")]
 #[tokio::test]
 async fn an_ordinary_call_ends_ok_and_its_record_says_the_same() {
     let b = bench();
@@ -159,6 +163,7 @@ async fn a_hook_can_block_and_is_named() {
     assert_eq!(b.lab.total(), 0);
 }
 
+#[toolyard_shows::shows("002-4-10", "002-4-11")]
 #[tokio::test]
 async fn rewritten_arguments_are_used_recorded_and_seen_by_the_next_hook() {
     let b = bench();
@@ -226,6 +231,7 @@ async fn a_hook_that_hangs_is_under_the_calls_own_deadline() {
 
 // Time, stops, panics.
 
+#[toolyard_shows::shows("002-1-06", "002-3.2-06", "002-5-06")]
 #[tokio::test(start_paused = true)]
 async fn a_call_that_stops_when_told_ends_as_timeout() {
     let b = bench();
@@ -237,6 +243,7 @@ async fn a_call_that_stops_when_told_ends_as_timeout() {
     assert_eq!(detail(result.error.as_ref().unwrap(), "timeoutMs"), 20);
 }
 
+#[toolyard_shows::shows("002-3.2-29")]
 #[tokio::test(start_paused = true)]
 async fn after_a_timeout_the_effects_are_observed_on_the_target() {
     let b = bench();
@@ -253,6 +260,7 @@ async fn after_a_timeout_the_effects_are_observed_on_the_target() {
     assert_eq!(result.effects, None, "nothing was seen to change");
 }
 
+#[toolyard_shows::shows("002-3.3-08")]
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_is_a_note_and_never_a_second_result() {
     let b = bench();
@@ -282,6 +290,7 @@ async fn a_late_answer_is_a_note_and_never_a_second_result() {
     assert!(report.ok, "{report:?}");
 }
 
+#[toolyard_shows::shows("002-1-07", "002-5-07")]
 #[tokio::test(start_paused = true)]
 async fn one_call_can_be_stopped_and_the_others_go_on() {
     let b = Arc::new(bench());
@@ -313,6 +322,7 @@ async fn one_call_can_be_stopped_and_the_others_go_on() {
     assert!(!b.engine.cancel_call(call_id), "it is over");
 }
 
+#[toolyard_shows::shows("002-3.1-11")]
 #[tokio::test(start_paused = true)]
 async fn a_call_that_cannot_be_stopped_is_waited_for() {
     let b = Arc::new(bench());
@@ -330,6 +340,7 @@ async fn a_call_that_cannot_be_stopped_is_waited_for() {
     assert!(!b.export(result.run_id).calls[0].cancellable);
 }
 
+#[toolyard_shows::shows("000-4-01", "002-5-08")]
 #[tokio::test]
 async fn a_panic_before_or_after_the_first_await_gives_exactly_one_result() {
     let b = bench();
@@ -386,6 +397,7 @@ async fn a_provider_that_panics_even_when_asked_what_happened_gets_one_result() 
 
 // Output.
 
+#[toolyard_shows::shows("002-2-06", "002-3.2-11")]
 #[tokio::test]
 async fn output_that_does_not_fit_its_schema_is_an_error_and_its_effects_are_kept() {
     let b = bench();
@@ -397,6 +409,7 @@ async fn output_that_does_not_fit_its_schema_is_an_error_and_its_effects_are_kep
     assert_eq!(b.export(result.run_id).results, [result]);
 }
 
+#[toolyard_shows::shows("002-3.2-12")]
 #[tokio::test]
 async fn output_over_64_kib_lies_in_a_blob_and_is_whole_again_in_the_export() {
     let b = bench();
@@ -531,6 +544,7 @@ async fn a_caller_that_goes_away_does_not_leave_its_key_behind() {
 
 // What is durable before what.
 
+#[toolyard_shows::shows("002-3.3-18")]
 #[tokio::test]
 async fn the_call_is_durable_before_the_effect_and_the_result_before_the_answer() {
     let b = bench();
@@ -625,6 +639,7 @@ async fn a_run_can_be_exported_while_another_that_shares_its_policy_still_waits(
 
 // Watchers.
 
+#[toolyard_shows::shows("002-3.3-01")]
 #[tokio::test]
 async fn ten_thousand_unread_events_hold_up_nobody_and_are_counted() {
     let b = bench();
@@ -636,6 +651,7 @@ async fn ten_thousand_unread_events_hold_up_nobody_and_are_counted() {
     assert_eq!(b.export(result.run_id).events.len(), 5, "progress is not part of the record");
 }
 
+#[toolyard_shows::shows("002-0-07")]
 #[tokio::test]
 async fn a_watcher_of_one_run_or_session_hears_only_that() {
     let b = bench();

@@ -22,6 +22,7 @@ fn with_step(steps: Value, step: Value) -> Value {
     Value::Array(steps)
 }
 
+#[toolyard_shows::shows("002-4-04")]
 #[tokio::test]
 async fn vars_hold_the_run_and_the_counts_of_a_finished_loop() {
     let b = bench();
@@ -47,6 +48,7 @@ async fn a_captured_name_hides_the_executors_value_of_that_name() {
     assert_eq!(step(&report, "use").data.as_ref().unwrap()["value"], "captured");
 }
 
+#[toolyard_shows::shows("002-5-10")]
 #[tokio::test(start_paused = true)]
 async fn a_retry_waits_as_long_as_the_tool_asks() {
     let b = bench();
@@ -116,6 +118,7 @@ async fn a_fork_runs_what_the_parent_skipped() {
     assert_eq!(status_words(&report), words([("bad", "ok"), ("after", "ok")]));
 }
 
+#[toolyard_shows::shows("002-3.3-06")]
 #[tokio::test(start_paused = true)]
 async fn every_call_is_scheduled_before_it_is_started_also_side_by_side() {
     let b = bench();
@@ -134,6 +137,7 @@ async fn every_call_is_scheduled_before_it_is_started_also_side_by_side() {
     assert_eq!(export.calls.len(), 7);
 }
 
+#[toolyard_shows::shows("002-3.2-25")]
 #[tokio::test]
 async fn a_person_gets_the_debug_message_and_a_model_does_not() {
     let b = bench();

@@ -350,6 +350,7 @@ async fn a_loop_that_stops_at_a_failure_starts_no_more_iterations() {
 
 // Failures and retries.
 
+#[toolyard_shows::shows("002-5-13")]
 #[tokio::test(start_paused = true)]
 async fn a_failing_step_is_tried_again_after_seeded_delays() {
     let b = bench();
@@ -376,6 +377,7 @@ async fn a_failing_step_is_tried_again_after_seeded_delays() {
     assert_eq!(retries.count(), 2);
 }
 
+#[toolyard_shows::shows("002-5-11")]
 #[tokio::test(start_paused = true)]
 async fn whether_to_try_again_is_decided_by_the_plan_and_the_tool_and_clamped_by_policy() {
     let b = bench_under(limits(json!({"maxAttempts": 3})));
@@ -505,6 +507,7 @@ async fn bytes_written_are_counted_over_the_whole_run() {
     assert_eq!(b.disk.get("b.md"), None);
 }
 
+#[toolyard_shows::shows("002-3.3-05")]
 #[tokio::test(start_paused = true)]
 async fn a_run_stopped_midway_keeps_what_it_did_and_records_the_rest_as_not_run() {
     let b = Arc::new(bench());

@@ -35,6 +35,15 @@ fn verify(b: &Bench, store: &dyn Store, run_id: RunId) -> VerifyReport {
     verify_run(store, run_id, &b.engine.signer().verifier()).unwrap()
 }
 
+#[toolyard_shows::shows(
+    "002-3.3-02",
+    "002-3.3-07",
+    "002-3.3-09",
+    "002-3.3-10",
+    "002-3.3-11",
+    "002-3.3-18",
+    "002-3.3-19"
+)]
 #[tokio::test]
 async fn the_export_says_what_happened_once_and_in_order() {
     let b = bench();
@@ -88,6 +97,7 @@ async fn the_export_says_what_happened_once_and_in_order() {
     }
 }
 
+#[toolyard_shows::shows("002-7-01", "002-7-02", "002-7-03", "002-7-04")]
 #[tokio::test]
 async fn a_run_can_be_told_again_from_its_plan_calls_results_and_confirmation() {
     let b = bench();

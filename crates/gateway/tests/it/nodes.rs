@@ -116,6 +116,7 @@ async fn effective(client: &mut Ws, session: &str) -> String {
     client.call("tools.effective", json!({"sessionKey": session})).await["payload"]["groups"].to_string()
 }
 
+#[toolyard_shows::shows("001-2-04")]
 #[tokio::test]
 async fn a_client_answers_the_tools_it_offers_in_its_session() {
     let server = Server::start().await;

@@ -51,6 +51,7 @@ impl Door {
     }
 }
 
+#[toolyard_shows::shows("003-1-04")]
 #[tokio::test]
 async fn the_door_opens_behind_a_certificate_and_plain_text_gets_nowhere() {
     let door = Door::open().await;

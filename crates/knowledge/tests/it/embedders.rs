@@ -114,6 +114,7 @@ async fn an_openai_server_may_answer_out_of_order() {
 }
 
 /// The matrix: Ollama down. The server is really stopped; words still answer.
+#[toolyard_shows::shows("000-1-11", "000-3-01")]
 #[tokio::test(flavor = "multi_thread")]
 async fn ollama_down_is_degraded_with_data() {
     let server = StandIn::start(32).await;
@@ -143,6 +144,7 @@ async fn ollama_down_is_degraded_with_data() {
     assert_eq!(lab.search("blue bicycle").await["status"], "healthy");
 }
 
+#[toolyard_shows::shows("000-2-06", "000-2-08")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_model_says_what_to_pull() {
     let server = StandIn::start(32).await;

@@ -80,6 +80,7 @@ async fn a_job_is_polled_cancelled_and_continued() {
 }
 
 /// The matrix: the indexer goes down. It really does; the last complete version still answers.
+#[toolyard_shows::shows("000-3-06")]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_indexer_that_goes_down_is_told_and_retried() {
     let (lab, embedder) = watched();

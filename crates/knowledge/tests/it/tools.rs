@@ -22,6 +22,7 @@ async fn small_library() -> Lab {
     lab
 }
 
+#[toolyard_shows::shows("000-1-10", "000-2-04", "000-2-09", "000-2-10")]
 #[tokio::test(flavor = "multi_thread")]
 async fn search_answers_in_the_envelope_with_section_date_and_tags() {
     let lab = small_library().await;
@@ -91,6 +92,7 @@ async fn filters_narrow_by_folder_date_and_tag() {
 
 /// What a schema cannot tell is answered in the envelope, as every other trouble of these tools; what it can tell never
 /// reaches the tool.
+#[toolyard_shows::shows("000-2-01")]
 #[tokio::test(flavor = "multi_thread")]
 async fn arguments_that_mean_nothing_are_refused_with_what_to_do() {
     let lab = small_library().await;
@@ -213,6 +215,7 @@ async fn explain_adds_up() {
 }
 
 /// The matrix: no index, then an empty vault.
+#[toolyard_shows::shows("000-2-03", "000-3-02")]
 #[tokio::test(flavor = "multi_thread")]
 async fn no_index_and_an_empty_vault_are_unavailable() {
     let lab = Lab::new();
@@ -228,6 +231,7 @@ async fn no_index_and_an_empty_vault_are_unavailable() {
 }
 
 /// The matrix: path traversal, in every spelling, in both arguments that take paths.
+#[toolyard_shows::shows("000-2-07", "000-3-04")]
 #[tokio::test(flavor = "multi_thread")]
 async fn paths_that_lead_out_are_security_violations() {
     let lab = small_library().await;
@@ -290,6 +294,7 @@ async fn the_callers_path_rules_hold_for_results() {
 }
 
 /// The matrix: sensitive content. Flagged by default; withheld where confirmation is required.
+#[toolyard_shows::shows("000-3-05")]
 #[tokio::test(flavor = "multi_thread")]
 async fn sensitive_results_are_flagged_or_withheld() {
     let lab = small_library().await;
@@ -325,6 +330,7 @@ async fn sensitive_results_are_flagged_or_withheld() {
 }
 
 /// Plain secrets are withheld unless the user agreed; the other results are shown beside them.
+#[toolyard_shows::shows("000-3-05")]
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_are_withheld_by_default_and_the_rest_is_shown() {
     let lab = Lab::new();
@@ -345,6 +351,7 @@ async fn secrets_are_withheld_by_default_and_the_rest_is_shown() {
 }
 
 /// Without a note, the time is that of the vault's folder.
+#[toolyard_shows::shows("000-2-12")]
 #[tokio::test(flavor = "multi_thread")]
 async fn the_time_of_the_vault_is_always_a_time() {
     let lab = Lab::new();
@@ -496,6 +503,7 @@ async fn a_stale_index_is_degraded() {
     assert_eq!(lab.search("bicycle").await["status"], "healthy");
 }
 
+#[toolyard_shows::shows("000-1-04")]
 #[tokio::test]
 async fn definitions_are_sound() {
     let all = toolyard_knowledge::definitions().unwrap();

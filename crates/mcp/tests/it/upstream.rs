@@ -104,6 +104,7 @@ pub(crate) fn said(result: &ToolResult) -> &str {
     result.data.as_ref().unwrap_or_else(|| panic!("{result:?}"))["content"][0]["text"].as_str().unwrap()
 }
 
+#[toolyard_shows::shows("001-2-03")]
 #[tokio::test]
 async fn a_servers_tools_are_namespaced_and_called_down_the_one_road() {
     let yard = Yard::new();

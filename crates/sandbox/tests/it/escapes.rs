@@ -292,6 +292,7 @@ fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
+#[toolyard_shows::shows("001-6-03", "001-6-10")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_attempt_is_contained_and_the_parent_is_unharmed() {
     value("return 1").await; // what is opened once is open now

@@ -17,6 +17,7 @@ fn again(test: &str, layer: &str) -> (std::process::ExitStatus, String) {
     (output.status, String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
 }
 
+#[toolyard_shows::shows("001-6-04", "001-6-05")]
 #[test]
 fn landlock_alone_keeps_files_and_ports_away() {
     if std::env::var_os(VARIABLE).is_some() {
@@ -36,6 +37,7 @@ fn landlock_alone_keeps_files_and_ports_away() {
     assert!(status.success(), "{output}");
 }
 
+#[toolyard_shows::shows("001-6-02", "001-6-06")]
 #[test]
 fn seccomp_alone_kills_at_the_first_forbidden_call() {
     use std::os::unix::process::ExitStatusExt;

@@ -9,6 +9,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use toolyard_sandbox::{Cause, Limits};
 
+#[toolyard_shows::shows("001-1-03", "001-6-01")]
 #[tokio::test]
 async fn a_script_is_the_body_of_an_async_function() {
     assert_eq!(value("return 1 + 1").await, json!(2));
@@ -24,6 +25,7 @@ async fn a_script_is_the_body_of_an_async_function() {
     assert_eq!(value("return [undefined, NaN]").await, json!([null, null]));
 }
 
+#[toolyard_shows::shows("001-1-04")]
 #[tokio::test]
 async fn the_bridge_answers_and_its_errors_are_exceptions() {
     let search = value("return await openclaw.tools.search('send mail', {limit: 3})").await;
@@ -63,6 +65,7 @@ async fn requests_at_once_are_bounded() {
     assert_eq!(echo.most_at_once.load(Ordering::SeqCst), 3);
 }
 
+#[toolyard_shows::shows("001-6-09")]
 #[tokio::test]
 async fn the_console_gives_lines() {
     let finished = run("console.log('a', 1, {b: 2}); console.warn([1]); console.error(new TypeError('x')); return 0")
@@ -91,6 +94,7 @@ async fn a_script_that_waits_for_nothing_ends_at_once() {
     assert!(failure.cause.to_string().contains("nothing will settle"), "{failure:?}");
 }
 
+#[toolyard_shows::shows("001-6-07", "001-6-08")]
 #[tokio::test]
 async fn the_parent_holds_the_clock_and_the_abort() {
     for code in ["for (;;) {}", "await openclaw.tools.search('x'); for (;;) {}", "await openclaw.tools.call('slow')"] {

@@ -15,6 +15,9 @@ pub enum ConfigCommand {
     /// Print the page about who may do what, in Markdown
     #[command(hide = true)]
     Authority,
+    /// Print the reference of every command, in Markdown
+    #[command(hide = true)]
+    Commands,
 }
 
 /// `toolyard explain`.

@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::{
     authority,
-    cli::{ConfigCommand, Global},
+    cli::{self, ConfigCommand, Global},
     config, output,
 };
 use serde_json::json;
@@ -17,6 +17,10 @@ pub(super) fn run(global: &Global, command: ConfigCommand) -> Outcome {
     }
     if let ConfigCommand::Authority = command {
         output::data(authority::page().map_err(crate::wiring::refused)?.trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let ConfigCommand::Commands = command {
+        output::data(cli::reference::page().trim_end());
         return Ok(ExitCode::SUCCESS);
     }
     let resolved = config::resolve(global)?;
@@ -52,7 +56,7 @@ pub(super) fn run(global: &Global, command: ConfigCommand) -> Outcome {
                 ));
             }
         }
-        ConfigCommand::Reference | ConfigCommand::Authority => {}
+        ConfigCommand::Reference | ConfigCommand::Authority | ConfigCommand::Commands => {}
     }
     Ok(ExitCode::SUCCESS)
 }

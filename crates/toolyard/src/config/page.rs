@@ -111,6 +111,7 @@ mod tests {
         }
     }
 
+    #[toolyard_shows::shows("001-3-10")]
     #[test]
     fn the_page_says_that_tool_search_is_experimental_and_off_unless_set() {
         let row = reference().lines().find(|l| l.starts_with("| `tools.toolSearch`")).unwrap_or_default().to_owned();

@@ -162,6 +162,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+#[toolyard_shows::shows("004-1-01", "004-1-03", "004-1-05", "004-1-07", "004-2-03", "004-4-03")]
 #[test]
 fn claude_code_gets_messages_calls_tools_and_answers() {
     let place = Place::new();
@@ -210,6 +211,7 @@ fn claude_code_gets_messages_calls_tools_and_answers() {
     server.stop();
 }
 
+#[toolyard_shows::shows("004-2-02", "004-2-04", "004-2-05")]
 #[test]
 fn a_message_carries_what_the_session_knows_where_its_sender_says_nothing() {
     let place = Place::new();
@@ -241,6 +243,7 @@ fn a_message_carries_what_the_session_knows_where_its_sender_says_nothing() {
     server.stop();
 }
 
+#[toolyard_shows::shows("004-3-02", "004-5-03", "004-5-04")]
 #[test]
 fn permission_questions_are_answered_once_by_whoever_may() {
     let place = Place::new();
@@ -281,6 +284,7 @@ fn permission_questions_are_answered_once_by_whoever_may() {
     server.stop();
 }
 
+#[toolyard_shows::shows("004-7-02")]
 #[test]
 fn the_bridge_may_go_and_come_back() {
     let place = Place::new();
@@ -343,6 +347,7 @@ fn a_plugin_that_is_not_let_in_says_why_and_works_on() {
     server.stop();
 }
 
+#[toolyard_shows::shows("004-1-10")]
 #[test]
 fn a_bridged_session_sees_and_gets_what_an_mcp_client_does() {
     let place = Place::new();
@@ -467,6 +472,7 @@ print(json.dumps({"args": args, "mode": oct(stat.S_IMODE(os.stat(path).st_mode))
 sys.exit(7)
 "#;
 
+#[toolyard_shows::shows("004-1-06")]
 #[test]
 fn claude_start_gives_claude_code_all_it_needs_and_takes_it_back() {
     use std::os::unix::fs::PermissionsExt;

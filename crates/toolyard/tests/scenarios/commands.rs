@@ -37,6 +37,7 @@ fn call_prints_the_tool_result_and_exits_by_its_outcome() {
     assert_eq!(place.read("a/b/Note.md"), "# Hi\n", "nothing was lost");
 }
 
+#[toolyard_shows::shows("002-7-05", "002-7-06", "002-7-07", "002-7-08")]
 #[test]
 fn every_run_has_its_four_files_and_can_be_verified() {
     let place = Place::new();

@@ -47,6 +47,16 @@ const TOOLS: [&str; 14] = [
     "ov_search",
 ];
 
+#[toolyard_shows::shows(
+    "003-2-04",
+    "003-11-07",
+    "003-12-04",
+    "003-12-05",
+    "003-12-06",
+    "003-12-07",
+    "003-12-08",
+    "003-12-09"
+)]
 #[test]
 fn ws_rpc_04_to_09_catalog_effective_search_read_recall_archives() {
     let (place, server) = served();
@@ -124,6 +134,29 @@ fn ws_rpc_04_to_09_catalog_effective_search_read_recall_archives() {
     server.stop();
 }
 
+#[toolyard_shows::shows(
+    "003-2-07",
+    "003-8-01",
+    "003-8-02",
+    "003-8-03",
+    "003-8-05",
+    "003-8-07",
+    "003-8-11",
+    "003-8-13",
+    "003-8-14",
+    "003-12-10",
+    "003-12-11",
+    "003-12-12",
+    "003-12-13",
+    "003-12-14",
+    "003-12-15",
+    "003-12-16",
+    "003-12-17",
+    "003-12-18",
+    "003-13-04",
+    "003-13-05",
+    "003-13-06"
+)]
 #[test]
 fn ws_rpc_10_to_18_recall_traces() {
     let (place, server) = served();
@@ -175,6 +208,7 @@ fn ws_rpc_10_to_18_recall_traces() {
     server.stop();
 }
 
+#[toolyard_shows::shows("003-6-14", "003-6-15", "003-12-22", "003-12-23")]
 #[test]
 fn ws_rpc_19_to_23_what_is_wrong_is_said_and_the_gateway_stands() {
     let (place, server) = served();

@@ -18,8 +18,8 @@ fn text(output: &Value) -> &str {
     output["content"][0]["text"].as_str().unwrap()
 }
 
+#[toolyard_shows::shows("003-5-01", "003-5-03", "003-5-04")]
 #[test]
-// Rows 003-5-01, 003-5-03, 003-5-04 of docs/specification.tsv.
 fn memory_store_keeps_every_text_in_its_words_whoever_speaks() {
     let place = Place::new();
     let server = place.up();
@@ -54,8 +54,8 @@ fn memory_store_keeps_every_text_in_its_words_whoever_speaks() {
     server.stop();
 }
 
+#[toolyard_shows::shows("003-5-05", "003-5-07", "003-5-09")]
 #[test]
-// Rows 003-5-05, 003-5-07, 003-5-09 of docs/specification.tsv.
 fn memory_forget_shows_as_many_candidates_as_asked_and_five_by_default() {
     let place = Place::new();
     let server = place.up();
@@ -75,8 +75,8 @@ fn memory_forget_shows_as_many_candidates_as_asked_and_five_by_default() {
     server.stop();
 }
 
+#[toolyard_shows::shows("003-3-01", "003-3-03", "003-6-01", "003-6-03")]
 #[test]
-// Rows 003-3-01, 003-3-03, 003-6-01, 003-6-03 of docs/specification.tsv.
 fn ov_search_covers_memories_and_skills_and_its_limit_counts_all_results() {
     let place = Place::new();
     let server = place.up();
@@ -106,8 +106,8 @@ fn ov_search_covers_memories_and_skills_and_its_limit_counts_all_results() {
     server.stop();
 }
 
+#[toolyard_shows::shows("003-6-06", "003-6-08", "003-6-09")]
 #[test]
-// Rows 003-6-06, 003-6-08, 003-6-09 of docs/specification.tsv.
 fn add_resource_keeps_a_single_file_as_it_is_called_and_takes_media_of_the_gateway() {
     let place = Place::new();
     let around = place.home.parent().unwrap().join("granted");
@@ -143,8 +143,8 @@ fn add_resource_keeps_a_single_file_as_it_is_called_and_takes_media_of_the_gatew
     server.stop();
 }
 
+#[toolyard_shows::shows("003-9-01", "003-9-03")]
 #[test]
-// Rows 003-9-01, 003-9-03 of docs/specification.tsv.
 fn references_to_large_results_have_the_documents_form_and_both_forms_are_read() {
     let place = Place::new();
     let server = place.up();
@@ -164,6 +164,45 @@ fn references_to_large_results_have_the_documents_form_and_both_forms_are_read()
     for reference in [document, canonical] {
         let args = json!({"tool_output_ref": reference, "offset": 0, "limit": 6});
         assert_eq!(text(&invoke(&place, &server, "openviking_tool_result_read", args)), "line 0", "{reference}");
+    }
+    server.stop();
+}
+
+/// Seed 003, recall traces: every filter of `ov_recall_trace` narrows the answer.
+#[toolyard_shows::shows("003-8-04", "003-8-06", "003-8-08", "003-8-09", "003-8-10", "003-8-12", "003-13-07")]
+#[test]
+fn ov_recall_trace_filters_by_session_kind_time_and_number() {
+    let place = Place::new();
+    let server = place.up();
+    let trace = |args: Value| invoke(&place, &server, "ov_recall_trace", args)["details"].clone();
+    for number in 0..22 {
+        invoke(
+            &place,
+            &server,
+            "ov_search",
+            json!({"query": format!("plugin config {number}"), "resourceTypes": ["resource"]}),
+        );
+    }
+    let all = trace(json!({"turn": "all"}));
+    assert_eq!(all["count"], 20, "the default limit: {all}");
+    assert_eq!(trace(json!({"turn": "all", "limit": 3}))["count"], 3);
+    let first = &all["entries"][0];
+    let time = first["ts"].as_i64().unwrap_or_else(|| panic!("no time in {first}"));
+    for (filter, count) in [
+        (json!({"since": time + 3_600_000}), 0),
+        (json!({"since": time - 3_600_000}), 20),
+        (json!({"until": time - 3_600_000}), 0),
+        (json!({"until": time + 3_600_000}), 20),
+        (json!({"sessionId": "no-such-session"}), 0),
+        (json!({"ovSessionId": "no-such-session"}), 0),
+        (json!({"ovSessionId": first["ovSessionId"]}), 20),
+        (json!({"resourceTypes": ["skill"]}), 0),
+        (json!({"resourceTypes": ["resource"]}), 20),
+    ] {
+        let mut args = json!({"turn": "all"});
+        args.as_object_mut().unwrap().extend(filter.as_object().unwrap().clone());
+        let answer = trace(args);
+        assert_eq!(answer["count"], count, "{filter}: {answer}");
     }
     server.stop();
 }

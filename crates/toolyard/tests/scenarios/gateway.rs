@@ -12,6 +12,7 @@ fn call(place: &Place, server: &Server, method: &str, params: Value) -> Ran {
     place.run_bare(&["gateway", "call", method, "--params", &params, "--url", url, "--token", TOKEN, "--json"])
 }
 
+#[toolyard_shows::shows("003-12-01", "003-12-03")]
 #[test]
 fn ws_rpc_01_to_05_health_status_presence_catalog_effective() {
     let place = Place::new();
@@ -44,6 +45,7 @@ fn ws_rpc_01_to_05_health_status_presence_catalog_effective() {
     server.stop();
 }
 
+#[toolyard_shows::shows("003-2-03")]
 #[test]
 fn status_gives_scripts_the_key_of_the_session_in_use() {
     let place = Place::new();
@@ -65,6 +67,7 @@ fn status_gives_scripts_the_key_of_the_session_in_use() {
     server.stop();
 }
 
+#[toolyard_shows::shows("003-12-19", "003-12-20", "003-12-21")]
 #[test]
 fn ws_rpc_19_to_22_unknown_method_session_tool_and_bad_arguments() {
     let place = Place::new();

@@ -131,6 +131,7 @@ fn a_note_that_is_watched_is_announced_when_a_call_changes_it() {
     client.end();
 }
 
+#[toolyard_shows::shows("001-1-01")]
 #[test]
 fn tool_search_replaces_the_list_where_it_is_configured() {
     let place = Place::new();

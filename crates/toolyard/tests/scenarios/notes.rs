@@ -26,6 +26,7 @@ fn search(place: &Place, query: &str) -> Value {
     place.run(&["vault", "search", query, "--json", "-n", "50"]).json()
 }
 
+#[toolyard_shows::shows("000-2-11")]
 #[test]
 fn notes_are_indexed_searched_and_rolled_back() {
     let place = Place::new();
@@ -154,6 +155,7 @@ fn below(folder: &Path, part: &str) -> Vec<PathBuf> {
 }
 
 /// The matrix: LanceDB corrupted, by a shortened data file and by a damaged manifest.
+#[toolyard_shows::shows("000-3-03")]
 #[test]
 #[ignore = "run by `make unit` with LanceDB's index program, whose files it damages"]
 fn a_damaged_index_is_told_and_rebuilt() {
@@ -377,6 +379,7 @@ fn crash_while_indexing_leaves_the_last_complete_version() {
 }
 
 /// An indexer that was killed is told about, and a server takes its work up.
+#[toolyard_shows::shows("000-3-06")]
 #[test]
 fn a_server_takes_up_a_killed_indexer() {
     let place = Place::new();

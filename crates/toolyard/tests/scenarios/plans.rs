@@ -24,6 +24,7 @@ fn place() -> Place {
     place
 }
 
+#[toolyard_shows::shows("002-1-03", "002-1-09", "002-2-04", "002-3.1-15", "002-3.1-18")]
 #[test]
 fn a_plan_runs_and_reports_steps_and_effects() {
     let place = place();
@@ -140,6 +141,7 @@ fn a_dry_run_predicts_on_an_overlay_and_binds_the_approval() {
     assert_eq!(shown["calls"][0]["confirmationId"], shown["run"]["confirmation"]["confirmationId"]);
 }
 
+#[toolyard_shows::shows("002-0-08", "002-3.2-08")]
 #[test]
 fn a_failed_run_can_be_forked_from_the_step_that_failed() {
     let place = place();
@@ -185,6 +187,7 @@ fn context_requests_are_answered_or_refused() {
     assert_eq!(ran.code, 0, "Toolyard answers the file list itself: {ran:?}");
 }
 
+#[toolyard_shows::shows("002-5-05")]
 #[test]
 fn editor_tools_without_a_client_say_what_is_missing() {
     let place = place();
@@ -231,6 +234,7 @@ fn the_policy_is_obeyed_and_named() {
     assert_eq!(found["data"]["matches"], json!([]), "and for searches: {found}");
 }
 
+#[toolyard_shows::shows("002-4-06")]
 #[test]
 fn a_binding_of_another_loop_is_found_before_anything_is_written() {
     let place = place();
@@ -260,6 +264,7 @@ fn a_binding_of_another_loop_is_found_before_anything_is_written() {
     assert_eq!(place.read("Ideas/Alpha 0.md"), "{item.text} and {idx}");
 }
 
+#[toolyard_shows::shows("002-4-04")]
 #[test]
 fn a_plan_uses_the_executors_own_values() {
     let place = place();

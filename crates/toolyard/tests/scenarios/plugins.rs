@@ -32,6 +32,7 @@ fn write_plugin(folder: &Path, manifest: &Value, files: &[(&str, &str)]) {
     }
 }
 
+#[toolyard_shows::shows("000-1-01", "000-1-09", "001-2-02")]
 #[test]
 fn the_python_example_counts_keeps_its_data_and_is_checked() {
     needs("python3");
@@ -80,6 +81,7 @@ fn the_python_example_counts_keeps_its_data_and_is_checked() {
     );
 }
 
+#[toolyard_shows::shows("000-1-03", "001-6-15", "003-13-01")]
 #[test]
 fn the_javascript_example_runs_as_openclaw_would_run_it() {
     needs("node");
@@ -240,6 +242,7 @@ fn a_repository_is_cloned_updated_and_shown() {
     assert_eq!((sick.code, &sick.json()["plugins"][0]["status"]), (1, &json!("unavailable")), "{sick:?}");
 }
 
+#[toolyard_shows::shows("000-1-02")]
 #[test]
 fn nothing_runs_before_the_manifest_is_good() {
     let place = Place::new();
@@ -284,6 +287,7 @@ fn a_tarball_is_unpacked_and_an_agent_cannot_install_one() {
     assert_eq!(server.stop(), 0);
 }
 
+#[toolyard_shows::shows("000-1-03")]
 #[test]
 fn a_plugins_tool_answers_from_the_moment_the_server_is_ready() {
     needs("python3");
@@ -297,6 +301,7 @@ fn a_plugins_tool_answers_from_the_moment_the_server_is_ready() {
     }
 }
 
+#[toolyard_shows::shows("000-1-01")]
 #[test]
 fn clawhub_is_known_with_and_without_a_mirror() {
     needs("python3");
@@ -313,6 +318,7 @@ fn clawhub_is_known_with_and_without_a_mirror() {
     assert_eq!(missing.error_code(), "NOT_FOUND", "{missing:?}");
 }
 
+#[toolyard_shows::shows("000-1-01")]
 #[test]
 fn the_plugin_of_the_specification_is_part_of_toolyard() {
     let place = Place::new();

@@ -173,6 +173,10 @@ pub(crate) const FIND_AND_CALL: &str = "
     const called = await openclaw.tools.call(found.id, {marker: 'qa'});
     return called.result.details.text;";
 
+#[toolyard_shows::shows(
+    "001-3-01", "001-3-02", "001-3-12", "001-4-02", "001-4-03", "001-5-01", "001-5-03", "001-5-04", "001-8-02",
+    "001-8-03", "001-8-05", "001-8-07"
+)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn direct_and_compact_lanes_reach_the_same_tool() {
     for count in [36, 2_000] {
@@ -329,6 +333,7 @@ async fn a_blocked_call_reports_the_block() {
     assert_eq!(code_of(&invalid), ErrorCode::ValidationError, "the target's own schema is checked");
 }
 
+#[toolyard_shows::shows("001-2-07")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_nested_call_needs_its_own_approval() {
     // The script itself is asked about too: saying yes to it must not say yes to what it calls.
@@ -381,6 +386,7 @@ async fn limits_of_the_run_hold_for_all_a_script_calls() {
     assert_eq!(result.data.as_ref().unwrap()["value"], 3);
 }
 
+#[toolyard_shows::shows("001-6-13")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rules_for_scripts_hold_on_top_of_the_callers_own() {
     let policy =
@@ -397,6 +403,7 @@ async fn rules_for_scripts_hold_on_top_of_the_callers_own() {
     assert!(names.contains(&"fake_plugin_tool_01") && names.iter().all(|n| !n.ends_with("02") && !n.ends_with("03")));
 }
 
+#[toolyard_shows::shows("001-3-06", "001-10-01")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_isolation_there_is_tools_mode_and_a_notice() {
     let runner = ScriptRunner::with_program("/bin/false");
@@ -441,6 +448,7 @@ async fn time_up_stops_the_script_and_what_it_called() {
     assert_eq!(export.results[0].error.as_ref().unwrap().code, ErrorCode::Cancelled);
 }
 
+#[toolyard_shows::shows("001-3-04", "001-3-07", "001-3-08", "001-4-04", "001-5-06")]
 #[tokio::test]
 async fn strangers_text_stays_out_of_the_directory() {
     let yard = Yard::new(3, json!({}), json!({"mode": "directory"}));
@@ -478,6 +486,7 @@ async fn a_policy_that_denies_the_control_tools_hides_nothing() {
     assert!(notice.unwrap().contains("the policy denies the control tools of tools mode"));
 }
 
+#[toolyard_shows::shows("001-3-03", "001-4-05", "001-5-05")]
 #[tokio::test]
 async fn batches_and_mistakes_are_answered() {
     let yard = Yard::new(36, json!({}), json!(true));

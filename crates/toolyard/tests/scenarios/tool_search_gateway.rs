@@ -102,6 +102,10 @@ fn names(tools: &[Value]) -> Vec<&str> {
     tools.iter().map(|tool| tool["id"].as_str().unwrap()).collect()
 }
 
+#[toolyard_shows::shows(
+    "001-1-02", "001-2-06", "001-4-01", "001-6-16", "001-7-01", "001-8-01", "001-8-04", "001-8-06", "001-8-08",
+    "001-8-09", "001-9-01", "001-9-02", "001-9-03", "001-9-04", "001-9-05", "001-9-06"
+)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_lanes_reach_the_same_tool_and_the_compact_one_declares_less() {
     for count in [36, 2_000] {
@@ -167,6 +171,7 @@ async fn both_lanes_reach_the_same_tool_and_the_compact_one_declares_less() {
     }
 }
 
+#[toolyard_shows::shows("001-3-05", "001-3-09")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn directory_mode_lists_names_and_hydrates_what_the_turn_needs() {
     let mut lane = Lane::open(36, json!({}), json!({"mode": "directory"})).await;
@@ -188,6 +193,7 @@ async fn directory_mode_lists_names_and_hydrates_what_the_turn_needs() {
     assert_eq!(called["output"]["details"]["text"], EXPECTED, "{called}");
 }
 
+#[toolyard_shows::shows("001-2-04")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clients_own_tools_are_found_in_its_session_only() {
     let offer = json!({"sessionKey": "main", "tools": [{"name": "pick_colour", "description": "Asks for a colour."}]});
@@ -213,6 +219,7 @@ async fn a_clients_own_tools_are_found_in_its_session_only() {
     assert!(!answer["toolSearch"]["directory"].to_string().contains("pick_colour"), "its words are not the prompt's");
 }
 
+#[toolyard_shows::shows("001-5-08")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clients_name_that_is_taken_is_refused_when_it_is_offered_in_every_mode() {
     for settings in [json!(false), json!(true), json!({"mode": "tools"}), json!({"mode": "directory"})] {
@@ -276,6 +283,7 @@ async fn the_runs_record_says_what_the_model_saw_and_what_it_did() {
     }
 }
 
+#[toolyard_shows::shows("001-10-02")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failure_1_a_tool_outside_the_policy_is_never_returned() {
     let mut lane = Lane::open(36, json!({"deny": ["fake_plugin_tool_17"]}), json!({"mode": "tools"})).await;
@@ -285,6 +293,7 @@ async fn failure_1_a_tool_outside_the_policy_is_never_returned() {
     assert_eq!((&called["ok"], &called["error"]["code"]), (&json!(false), &json!("not_found")), "{called}");
 }
 
+#[toolyard_shows::shows("001-10-03")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failure_2_a_tool_that_has_gone_fails() {
     let mut lane = Lane::open(36, json!({}), json!({"mode": "tools"})).await;
@@ -295,6 +304,7 @@ async fn failure_2_a_tool_that_has_gone_fails() {
     assert_eq!((&called["ok"], &called["error"]["code"]), (&json!(false), &json!("not_found")), "{called}");
 }
 
+#[toolyard_shows::shows("001-10-04")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failure_3_a_block_is_reported_and_not_bypassed() {
     let mut lane = Lane::open(36, json!({}), json!(true)).await;
@@ -308,6 +318,7 @@ async fn failure_3_a_block_is_reported_and_not_bypassed() {
     assert_eq!(lane.yard.fake.calls.load(std::sync::atomic::Ordering::SeqCst), 0);
 }
 
+#[toolyard_shows::shows("001-10-05")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failure_4_without_isolation_models_get_the_three_tools_and_operators_a_notice() {
     let runner = ScriptRunner::with_program("/bin/false");

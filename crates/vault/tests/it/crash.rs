@@ -136,6 +136,7 @@ async fn a_half_done_rename_is_completed() {
     }
 }
 
+#[toolyard_shows::shows("002-3.2-22")]
 #[tokio::test]
 async fn creates_trashes_restores_and_removals_are_recognised() {
     type Setup = fn(&TestVault);

@@ -11,6 +11,7 @@ use toolyard_engine::{BoxFuture, Caller, Failed};
 use toolyard_protocol::ErrorCode;
 use toolyard_vault::{EditorClients, etag};
 
+#[toolyard_shows::shows("002-5-04")]
 #[tokio::test]
 async fn c01_etags_are_enforced_and_parallel_patches_both_land() {
     let vault = TestVault::new();
@@ -196,6 +197,7 @@ async fn c08_opening_a_note_writes_nothing() {
     vault.fails("commands.run", json!({"id":"x"}), ErrorCode::PreconditionFailed).await;
 }
 
+#[toolyard_shows::shows("002-3.2-21", "002-3.2-23")]
 #[tokio::test]
 async fn c09_a_rename_leaves_no_dangling_link_and_lists_every_touched_note() {
     let vault = TestVault::new();

@@ -119,6 +119,7 @@ async fn searching() {
     assert!(started.elapsed() < std::time::Duration::from_secs(60));
 }
 
+#[toolyard_shows::shows("002-8-06")]
 #[tokio::test]
 async fn writing_keeps_the_files_habits() {
     let vault = TestVault::new();

@@ -258,6 +258,7 @@ mod tests {
         assert!(other.entries.is_empty(), "another user's traces are not shown");
     }
 
+    #[toolyard_shows::shows("003-13-03")]
     #[test]
     fn a_broken_line_is_a_warning_and_off_means_off() {
         let dir = tempfile::tempdir().unwrap();

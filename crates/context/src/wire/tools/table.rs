@@ -239,6 +239,7 @@ impl Tool {
 mod tests {
     use super::*;
 
+    #[toolyard_shows::shows("003-13-02")]
     #[test]
     fn tools_are_selected_by_name_and_group() {
         let config = |on: &[&str], off: &[&str], resource: bool| ContextConfig {

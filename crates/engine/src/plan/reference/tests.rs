@@ -16,6 +16,7 @@ fn run(template: &Value, item: Option<(&Value, u64)>) -> Result<Value, Reference
     resolve(&compile(template, &["found.files"], item.map(|_| NAMES))?, &env)
 }
 
+#[toolyard_shows::shows("002-2-03", "002-4-02", "002-4-03")]
 #[test]
 fn whole_string_references_keep_their_type() {
     for (text, value) in [
@@ -32,6 +33,7 @@ fn whole_string_references_keep_their_type() {
     }
 }
 
+#[toolyard_shows::shows("002-4-01", "002-4-07")]
 #[test]
 fn missing_and_malformed_references_are_errors_with_a_place() {
     for (text, why) in [
@@ -54,6 +56,7 @@ fn missing_and_malformed_references_are_errors_with_a_place() {
     }
 }
 
+#[toolyard_shows::shows("002-2-02", "002-4-05", "002-4-06")]
 #[test]
 fn loop_bindings_and_escapes() {
     let item = json!({"path":"x.md","n":3,"o":{"b":1,"a":[true]},"list":["p","q"]});
@@ -110,6 +113,7 @@ proptest! {
         prop_assert_eq!(compile(&json!(text), &[], Some(NAMES)).unwrap(), Template::Literal(json!(text)));
     }
 
+    #[toolyard_shows::shows("002-4-09")]
     #[test]
     fn no_text_makes_it_panic_and_resolution_is_pure(text in "[$a-z.\\[\\]0-9\\{\\} é]{0,40}") {
         let item = json!({"a":1});

@@ -67,6 +67,7 @@ fn drive(
     (calls, ends, end.expect("the run ends"), widest)
 }
 
+#[toolyard_shows::shows("002-1-02", "002-1-04")]
 #[test]
 fn a_dependency_later_in_the_list_runs_first_and_dependents_of_failures_are_skipped() {
     let mut shapes = vec![shape(&[2]), shape(&[]), shape(&[]), shape(&[1])];
@@ -96,6 +97,7 @@ fn stop_is_the_default_and_nothing_runs_after_it() {
     assert_eq!(end, RunEnd::Failed { step: 1 });
 }
 
+#[toolyard_shows::shows("000-4-03", "002-1-05", "002-3.2-16", "002-5-09", "002-5-10", "002-5-12")]
 #[test]
 fn retries_stop_at_the_limit_and_never_happen_for_codes_that_cannot_improve() {
     let mut one = shape(&[]);
@@ -222,6 +224,7 @@ fn any_plan() -> impl Strategy<Value = (Vec<StepShape>, u32)> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
+    #[toolyard_shows::shows("002-0-04")]
     #[test]
     fn every_plan_ends_and_every_step_ends_once(
         (shapes, max) in any_plan(),
