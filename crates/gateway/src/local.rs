@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use toolyard_client::local::{LocalSecret, Reply, Request, next_line};
 use toolyard_engine::{Caller, redact::redactor};
 use toolyard_protocol::{ErrorCode, Failure};
-use toolyard_service::{EventSink, Service};
+use toolyard_service::{EventSink, Method, Service, local::YardStatus};
 
 /// Connections at once.
 const MAX_CONNECTIONS: usize = 256;
@@ -139,7 +139,7 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
             let sink: EventSink = Arc::new(move |event| {
                 let _ = events.send(Reply { id, event: Some((*event).clone()), ..Reply::default() });
             });
-            let reply = match service.call(caller, &request.method, request.params, Some(sink)).await {
+            let reply = match service.call(caller, method_name(&request.method), request.params, Some(sink)).await {
                 Ok(result) => Reply { id, ok: Some(true), result: Some(result), ..Reply::default() },
                 Err(failure) => {
                     let error = Some(redactor().failure(failure));
@@ -151,4 +151,10 @@ async fn connection(stream: UnixStream, service: Service, principal: String) {
     }
     drop(replies);
     let _ = writing.await;
+}
+
+/// The name in the list of methods. At this door `status` has always meant the state of the program; over the Gateway it is
+/// OpenClaw's method of that name.
+fn method_name(said: &str) -> &str {
+    if said == "status" { YardStatus::NAME } else { said }
 }
