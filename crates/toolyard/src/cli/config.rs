@@ -18,6 +18,15 @@ pub enum ConfigCommand {
     /// Print the reference of every command, in Markdown
     #[command(hide = true)]
     Commands,
+    /// Print the reference of every method, in Markdown
+    #[command(hide = true)]
+    Methods,
+    /// Print the JSON Schemas of the parameters and answers of every method
+    #[command(hide = true)]
+    MethodSchemas,
+    /// Print the types of every method, in TypeScript
+    #[command(hide = true)]
+    MethodTypes,
 }
 
 /// `toolyard explain`.

@@ -4,23 +4,15 @@ use super::Outcome;
 use crate::{
     authority,
     cli::{self, ConfigCommand, Global},
-    config, output,
+    config, method_reference, output,
 };
 use serde_json::json;
 use std::process::ExitCode;
 use toolyard_protocol::{ErrorCode, Failure};
 
 pub(super) fn run(global: &Global, command: ConfigCommand) -> Outcome {
-    if let ConfigCommand::Reference = command {
-        output::data(config::reference().trim_end());
-        return Ok(ExitCode::SUCCESS);
-    }
-    if let ConfigCommand::Authority = command {
-        output::data(authority::page().map_err(crate::wiring::refused)?.trim_end());
-        return Ok(ExitCode::SUCCESS);
-    }
-    if let ConfigCommand::Commands = command {
-        output::data(cli::reference::page().trim_end());
+    if let Some(generated) = generated(&command)? {
+        output::data(generated.trim_end());
         return Ok(ExitCode::SUCCESS);
     }
     let resolved = config::resolve(global)?;
@@ -56,7 +48,22 @@ pub(super) fn run(global: &Global, command: ConfigCommand) -> Outcome {
                 ));
             }
         }
-        ConfigCommand::Reference | ConfigCommand::Authority | ConfigCommand::Commands => {}
+        _ => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The generated pages, which need no configuration; nothing for the other commands.
+fn generated(command: &ConfigCommand) -> Result<Option<String>, Failure> {
+    Ok(Some(match command {
+        ConfigCommand::Reference => config::reference(),
+        ConfigCommand::Authority => authority::page().map_err(crate::wiring::refused)?,
+        ConfigCommand::Commands => cli::reference::page(),
+        ConfigCommand::Methods => method_reference::page(),
+        ConfigCommand::MethodSchemas => {
+            method_reference::schemas().map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?
+        }
+        ConfigCommand::MethodTypes => method_reference::types(),
+        ConfigCommand::Show | ConfigCommand::Check => return Ok(None),
+    }))
 }

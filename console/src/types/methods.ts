@@ -1,0 +1,1876 @@
+// Written by `make docs` from the list of methods in crates/service.
+
+/** JSON without a type of its own. */
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+/** A question by id. */
+export type ApprovalGetParams = { "id": string };
+
+/** A question with its fate, whatever its kind. */
+export type ApprovalGetAnswerSnapshot = { "id": string; "status": string; "presentation": ApprovalGetAnswerPresentation; "urlPath": string; "createdAtMs": number; "expiresAtMs": number; "reason"?: string | null; "resolvedAtMs"?: number | null; "source"?: ApprovalGetAnswerQuestionSource | null; "decision"?: ApprovalGetAnswerDecisionWord | null; "resolver"?: ApprovalGetAnswerResolver | null };
+
+export type ApprovalGetAnswerPresentation = { "kind": "exec"; "commandText": string; "agentId": string; "allowedDecisions": Array<ApprovalGetAnswerDecisionWord> } | { "kind": "plugin"; "title": string; "description": string; "severity": string; "pluginId": string | null; "toolName": string | null; "agentId": string; "allowedDecisions": Array<ApprovalGetAnswerDecisionWord> };
+
+/** Everything that can be answered. */
+export type ApprovalGetAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
+
+export type ApprovalGetAnswerQuestionSource = { "agentId": string; "sessionKey"?: string | null };
+
+export type ApprovalGetAnswerResolver = { "kind": string; "id": string };
+
+/** Shows a question of any kind with its fate. */
+export type ApprovalGetAnswer = { "approval": ApprovalGetAnswerSnapshot };
+
+/** Kinds of question that clients name. */
+export type ApprovalHistoryParamsKind = "exec" | "plugin" | "system-agent";
+
+/** Which part of the history is shown. */
+export type ApprovalHistoryParams = { "cursor"?: string | null; "limit"?: number | null; "kind"?: ApprovalHistoryParamsKind | null };
+
+/** A question with its fate, whatever its kind. */
+export type ApprovalHistoryAnswerSnapshot = { "id": string; "status": string; "presentation": ApprovalHistoryAnswerPresentation; "urlPath": string; "createdAtMs": number; "expiresAtMs": number; "reason"?: string | null; "resolvedAtMs"?: number | null; "source"?: ApprovalHistoryAnswerQuestionSource | null; "decision"?: ApprovalHistoryAnswerDecisionWord | null; "resolver"?: ApprovalHistoryAnswerResolver | null };
+
+export type ApprovalHistoryAnswerPresentation = { "kind": "exec"; "commandText": string; "agentId": string; "allowedDecisions": Array<ApprovalHistoryAnswerDecisionWord> } | { "kind": "plugin"; "title": string; "description": string; "severity": string; "pluginId": string | null; "toolName": string | null; "agentId": string; "allowedDecisions": Array<ApprovalHistoryAnswerDecisionWord> };
+
+/** Everything that can be answered. */
+export type ApprovalHistoryAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
+
+export type ApprovalHistoryAnswerQuestionSource = { "agentId": string; "sessionKey"?: string | null };
+
+export type ApprovalHistoryAnswerResolver = { "kind": string; "id": string };
+
+/** Lists questions of any kind with their fates, the newest first. */
+export type ApprovalHistoryAnswer = { "items": Array<ApprovalHistoryAnswerSnapshot>; "nextCursor"?: string | null };
+
+/** Kinds of question that clients name. */
+export type ApprovalResolveParamsKind = "exec" | "plugin" | "system-agent";
+
+/** A person behind a messaging channel, in whose name a channel answers. */
+export type ApprovalResolveParamsReviewer = { "channel": string; "accountId": string; "senderId": string };
+
+/** An answer to a question. */
+export type ApprovalResolveParams = { "id": string; "decision": string; "kind"?: ApprovalResolveParamsKind | null; "reviewer"?: ApprovalResolveParamsReviewer | null; "grantExpiresInDays"?: number | null; "grantExpiresInMs"?: number | null };
+
+/** A question with its fate, whatever its kind. */
+export type ApprovalResolveAnswerSnapshot = { "id": string; "status": string; "presentation": ApprovalResolveAnswerPresentation; "urlPath": string; "createdAtMs": number; "expiresAtMs": number; "reason"?: string | null; "resolvedAtMs"?: number | null; "source"?: ApprovalResolveAnswerQuestionSource | null; "decision"?: ApprovalResolveAnswerDecisionWord | null; "resolver"?: ApprovalResolveAnswerResolver | null };
+
+export type ApprovalResolveAnswerPresentation = { "kind": "exec"; "commandText": string; "agentId": string; "allowedDecisions": Array<ApprovalResolveAnswerDecisionWord> } | { "kind": "plugin"; "title": string; "description": string; "severity": string; "pluginId": string | null; "toolName": string | null; "agentId": string; "allowedDecisions": Array<ApprovalResolveAnswerDecisionWord> };
+
+/** Everything that can be answered. */
+export type ApprovalResolveAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
+
+export type ApprovalResolveAnswerQuestionSource = { "agentId": string; "sessionKey"?: string | null };
+
+export type ApprovalResolveAnswerResolver = { "kind": string; "id": string };
+
+/** Answers a question of any kind. */
+export type ApprovalResolveAnswer = { "applied": boolean; "approval": ApprovalResolveAnswerSnapshot };
+
+/** A session by key. */
+export type BridgeCloseParams = { "sessionKey": string; "agentId"?: string | null };
+
+/** Closes a session that was opened for Claude Code. */
+export type BridgeCloseAnswer = { "ok": boolean; "sessionKey": string; "closed": boolean };
+
+/** A message for Claude. */
+export type BridgeInboundParams = { "sessionKey": string; "agentId"?: string | null; "content": string; "meta"?: { [key: string]: Json } };
+
+/** Sends a message to Claude Code; it is durable when this answers. */
+export type BridgeInboundAnswer = { "ok": boolean; "request_id": string; "outcome": string } | { "ok": boolean; "outcome": string; "behavior"?: string | null; "reason"?: string | null };
+
+/** Which session is opened, and for whom. */
+export type BridgeOpenParams = { "sessionKey": string; "agentId"?: string | null; "sourceChannel"?: string | null; "chatId"?: string | null; "user"?: string | null; "claudeSession"?: string | null; "allowedSenders"?: Array<string>; "command"?: string | null };
+
+/** The environment of Claude Code's plugin. */
+export type BridgeOpenAnswerPluginEnv = { "SYNTHESIS_BRIDGE_URL": string; "SYNTHESIS_BRIDGE_TOKEN": string; "SYNTHESIS_OPENCLAW_SESSION": string; "SYNTHESIS_CLAUDE_SESSION": string };
+
+export type BridgeOpenAnswerMcpConfig = { "mcpServers": Record<string, BridgeOpenAnswerStdioServer> };
+
+export type BridgeOpenAnswerStdioServer = { "type": string; "command": string; "args": Array<string>; "env": BridgeOpenAnswerPluginEnv };
+
+/** Prepares a session for Claude Code: a secret of its own, and everything that Claude Code must be started with. */
+export type BridgeOpenAnswer = { "ok": boolean; "sessionKey": string; "claudeSession": string; "server": string; "env": BridgeOpenAnswerPluginEnv; "mcpConfig": BridgeOpenAnswerMcpConfig };
+
+/** Which of Claude's messages are shown. */
+export type BridgeOutboundParams = { "sessionKey": string; "agentId"?: string | null; "after"?: number | null };
+
+export type BridgeOutboundAnswerSaidMessage = { "seq": number; "chatId": string; "text": string; "replyTo": string | null; "files": Array<string>; "requestId": string | null };
+
+/** Shows what Claude said lately, for whoever was not connected when it did. */
+export type BridgeOutboundAnswer = { "sessionKey": string; "messages": Array<BridgeOutboundAnswerSaidMessage> };
+
+/** A person's answer. */
+export type BridgePermissionReplyParamsBehaviorWord = "allow" | "deny";
+
+/** An answer to a permission question. */
+export type BridgePermissionReplyParams = { "sessionKey": string; "agentId"?: string | null; "request_id": string; "behavior": BridgePermissionReplyParamsBehaviorWord };
+
+/** Answers a permission question of Claude Code. */
+export type BridgePermissionReplyAnswer = { "ok": boolean; "request_id": string; "behavior": string };
+
+/** Which session is shown; all without one. */
+export type BridgeStatusParams = { "sessionKey"?: string | null; "agentId"?: string | null };
+
+/** Lists sessions that were opened for Claude Code. */
+export type BridgeStatusAnswer = { "sessions": Array<{ [key: string]: Json }> };
+
+/** Parameters of a method that takes none. */
+export type ConfigGetParams = Record<string, never>;
+
+/** Shows the configuration, secrets hidden. */
+export type ConfigGetAnswer = { "path": string; "exists": boolean; "raw": string; "hash": string; "parsed": Json; "config": Json; "valid": boolean; "issues": Array<Json>; "warnings": Array<Json> };
+
+/** What is brought in, and where to. */
+export type ContextAddParams = { "source": string; "to"?: string | null; "parent"?: string | null; "reason"?: string | null; "watch"?: number | null };
+
+/** Brings in what lies on this machine. */
+export type ContextAddAnswer = Json;
+
+/** A turn that is about to begin. */
+export type ContextAssembleParams = { "prompt"?: string | null; "tokenBudget"?: number | null; "session"?: string | null };
+
+/** Puts together what a model is told before a turn. */
+export type ContextAssembleAnswer = Json;
+
+/** The messages of a turn. */
+export type ContextCaptureParams = { "messages"?: Array<Json>; "tokenBudget"?: number | null; "session"?: string | null };
+
+/** Captures the messages of a turn. */
+export type ContextCaptureAnswer = Json;
+
+/** A slash command. */
+export type ContextCommandParams = { "text": string; "session"?: string | null };
+
+/** Runs a slash command of the context store. */
+export type ContextCommandAnswer = Json;
+
+/** The session, where a person names one. */
+export type ContextCompactParams = { "session"?: string | null };
+
+/** Compacts a session's captured messages. */
+export type ContextCompactAnswer = Json;
+
+/** A request to the store's own HTTP interface. */
+export type ContextRequestParams = { "method": string; "path": string; "body"?: Json };
+
+/** Makes a request to the store's own HTTP interface. */
+export type ContextRequestAnswer = Json;
+
+/** A pairing request by id. */
+export type DevicePairApproveParams = { "requestId": string };
+
+export type DevicePairApproveAnswerPairedDevice = { "deviceId": string; "role": string; "scopes": Array<string>; "approvedAtMs": number };
+
+/** Lets a device in that waits to be paired. */
+export type DevicePairApproveAnswer = { "requestId": string; "device": DevicePairApproveAnswerPairedDevice };
+
+/** Parameters of a method that takes none. */
+export type DevicePairListParams = Record<string, never>;
+
+/** A device that waits to be let in, as doors show it. */
+export type DevicePairListAnswerPendingDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicePairListAnswerShownToken>; "requestId": string; "remoteIp": string; "ts": number };
+
+/** A device's token, without its secret. */
+export type DevicePairListAnswerShownToken = { "role": string; "scopes": Array<string>; "createdAtMs": number; "rotatedAtMs": number };
+
+/** A device as doors show it. */
+export type DevicePairListAnswerShownDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicePairListAnswerShownToken> };
+
+/** Lists paired devices and those that wait to be paired. */
+export type DevicePairListAnswer = { "pending": Array<DevicePairListAnswerPendingDevice>; "paired": Array<DevicePairListAnswerShownDevice> };
+
+/** A pairing request by id. */
+export type DevicePairRejectParams = { "requestId": string };
+
+/** Turns a device away that waits to be paired. */
+export type DevicePairRejectAnswer = { "requestId": string; "deviceId": string };
+
+/** A device by id. */
+export type DevicePairRemoveParams = { "deviceId": string };
+
+/** Forgets a paired device and closes its connections. */
+export type DevicePairRemoveAnswer = { "deviceId": string };
+
+/** Which token is revoked. */
+export type DeviceTokenRevokeParams = { "deviceId": string; "role": string };
+
+/** Makes a device's token worthless. */
+export type DeviceTokenRevokeAnswer = { "deviceId": string; "role": string; "revokedAtMs": number };
+
+/** Which token is rotated, and for which scopes. */
+export type DeviceTokenRotateParams = { "deviceId": string; "role": string; "scopes"?: Array<string> | null };
+
+/** Gives a device a new token, for all it was given or for less. */
+export type DeviceTokenRotateAnswer = { "deviceId": string; "role": string; "scopes": Array<string>; "rotatedAtMs": number; "token"?: string | null; "tokenDelivery": string };
+
+/** A device or a pairing request, as a person names it. */
+export type DevicesApproveParams = { "id": string };
+
+/** Lets a device in that waits to be paired. */
+export type DevicesApproveAnswer = { "deviceId": string; "role": string; "scopes": Array<string> };
+
+/** Parameters of a method that takes none. */
+export type DevicesListParams = Record<string, never>;
+
+/** A device that waits to be let in, as doors show it. */
+export type DevicesListAnswerPendingDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicesListAnswerShownToken>; "requestId": string; "remoteIp": string; "ts": number };
+
+/** A device's token, without its secret. */
+export type DevicesListAnswerShownToken = { "role": string; "scopes": Array<string>; "createdAtMs": number; "rotatedAtMs": number };
+
+/** A device as doors show it. */
+export type DevicesListAnswerShownDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicesListAnswerShownToken> };
+
+/** Lists paired devices and those that wait to be paired. */
+export type DevicesListAnswer = { "pending": Array<DevicesListAnswerPendingDevice>; "paired": Array<DevicesListAnswerShownDevice> };
+
+/** A device or a pairing request, as a person names it. */
+export type DevicesRejectParams = { "id": string };
+
+/** Turns a device away that waits to be paired. */
+export type DevicesRejectAnswer = { "deviceId": string; "rejected": boolean };
+
+/** A device or a pairing request, as a person names it. */
+export type DevicesRevokeParams = { "id": string };
+
+/** Forgets a paired device and closes its connections. */
+export type DevicesRevokeAnswer = { "deviceId": string; "revoked": boolean };
+
+/** A question by id. */
+export type ExecApprovalGetParams = { "id": string };
+
+/** Everything that can be answered. */
+export type ExecApprovalGetAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
+
+/** Shows a command's question that waits. */
+export type ExecApprovalGetAnswer = { "id": string; "commandText": string | null; "commandPreview": string | null; "allowedDecisions": Array<ExecApprovalGetAnswerDecisionWord>; "host": string | null; "nodeId": string | null; "agentId": string | null; "expiresAtMs": number };
+
+/** Parameters of a method that takes none. */
+export type ExecApprovalListParams = Record<string, never>;
+
+/** A question as lists and events show it. */
+export type ExecApprovalListAnswerRequested = { "approvalKind": string; "id": string; "request": ExecApprovalListAnswerShownQuestion; "createdAtMs": number; "expiresAtMs": number };
+
+/** The question itself, as it was put. */
+export type ExecApprovalListAnswerShownQuestion = ExecApprovalListAnswerPluginShown | ExecApprovalListAnswerExecShown;
+
+/** A plugin's question as events and lists show it. */
+export type ExecApprovalListAnswerPluginShown = { "pluginId": string | null; "title": string | null; "description": string | null; "scope": { [key: string]: Json } | null; "detail": string | null; "severity": string | null; "toolName": string | null; "toolCallId": string | null; "agentId": string | null; "sessionKey": string | null; "runId": string | null; "turnSourceChannel": string | null; "turnSourceTo": string | null; "turnSourceAccountId": string | null; "turnSourceThreadId": Json; "allowedDecisions"?: Array<ExecApprovalListAnswerDecisionWord> | null };
+
+/** Everything that can be answered. */
+export type ExecApprovalListAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
+
+/** A command's question as events and lists show it. */
+export type ExecApprovalListAnswerExecShown = { "command": string | null; "systemRunPlan": { [key: string]: Json } | null; "cwd": string | null; "nodeId": string | null; "host": string | null; "security": string | null; "ask": string | null; "warningText": string | null; "scope": { [key: string]: Json } | null; "commandSpans": Json; "allowedDecisions": Array<ExecApprovalListAnswerDecisionWord>; "agentId": string | null; "resolvedPath": string | null; "sessionKey": string | null; "sessionId": string | null; "runId": string | null; "toolCallId": string | null; "turnSourceChannel": string | null; "turnSourceTo": string | null; "turnSourceAccountId": string | null; "turnSourceThreadId": Json; "commandArgv"?: Array<string> | null; "envKeys"?: Array<string> | null; "unavailableDecisions"?: Array<ExecApprovalListAnswerUnavailable> | null };
+
+/** The one decision that a command's question can rule out. */
+export type ExecApprovalListAnswerUnavailable = "allow-always";
+
+/** Lists commands' questions that wait. */
+export type ExecApprovalListAnswer = Array<ExecApprovalListAnswerRequested>;
+
+/** The one decision that a command's question can rule out. */
+export type ExecApprovalRequestParamsUnavailable = "allow-always";
+
+/** A question whether a command may run. */
+export type ExecApprovalRequestParams = { "id"?: string | null; "command"?: string | null; "commandArgv"?: Array<string> | null; "systemRunPlan"?: { [key: string]: Json } | null; "env"?: { [key: string]: Json } | null; "cwd"?: string | null; "nodeId"?: string | null; "host"?: string | null; "security"?: string | null; "ask"?: string | null; "warningText"?: string | null; "scope"?: { [key: string]: Json } | null; "unavailableDecisions"?: Array<ExecApprovalRequestParamsUnavailable> | null; "commandSpans"?: Json; "agentId"?: string | null; "resolvedPath"?: string | null; "sessionKey"?: string | null; "sessionId"?: string | null; "runId"?: string | null; "toolCallId"?: string | null; "turnSourceChannel"?: string | null; "turnSourceTo"?: string | null; "turnSourceAccountId"?: string | null; "turnSourceThreadId"?: Json; "approvalReviewerDeviceIds"?: Array<string> | null; "requireDeliveryRoute"?: boolean | null; "deliverToApprovalClientsOnly"?: boolean; "timeoutMs"?: number | null; "twoPhase"?: boolean };
+
+/** Everything that can be answered. */
+export type ExecApprovalRequestAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
+
+/** Puts the question whether a command may run, and waits. */
+export type ExecApprovalRequestAnswer = { "id": string; "decision": ExecApprovalRequestAnswerDecisionWord | null; "createdAtMs": number; "expiresAtMs": number };
+
+/** Kinds of question that clients name. */
+export type ExecApprovalResolveParamsKind = "exec" | "plugin" | "system-agent";
+
+/** A person behind a messaging channel, in whose name a channel answers. */
+export type ExecApprovalResolveParamsReviewer = { "channel": string; "accountId": string; "senderId": string };
+
+/** An answer to a question. */
+export type ExecApprovalResolveParams = { "id": string; "decision": string; "kind"?: ExecApprovalResolveParamsKind | null; "reviewer"?: ExecApprovalResolveParamsReviewer | null; "grantExpiresInDays"?: number | null; "grantExpiresInMs"?: number | null };
+
+/** Answers a command's question. */
+export type ExecApprovalResolveAnswer = { "ok": boolean };
+
+/** A question by id. */
+export type ExecApprovalWaitDecisionParams = { "id": string };
+
+/** Everything that can be answered. */
+export type ExecApprovalWaitDecisionAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
+
+/** Waits until a command's question is decided. */
+export type ExecApprovalWaitDecisionAnswer = { "id": string; "decision": ExecApprovalWaitDecisionAnswerDecisionWord | null; "createdAtMs": number; "expiresAtMs": number; "terminalReason": string | null };
+
+/** How health is looked at. */
+export type HealthParams = { "probe"?: boolean };
+
+export type HealthAnswerPluginsHealth = { "loaded": Array<string>; "errors": Array<HealthAnswerPluginReport>; "unavailable": Array<string> };
+
+/** A plugin's state, as `health` reports it. */
+export type HealthAnswerPluginReport = { "id": string; "status": string; "problems": Array<string>; "leftOut": Array<HealthAnswerLeftOutTool> };
+
+/** A tool of a plugin that cannot be called. */
+export type HealthAnswerLeftOutTool = { "tool": string; "reason": string };
+
+export type HealthAnswerSessionsHealth = { "path": string; "count": number; "recent": Array<HealthAnswerRecentSession> };
+
+/** A session in a summary. */
+export type HealthAnswerRecentSession = { "key": string; "updatedAt": number; "age": number };
+
+/** How late this process is with its own work. */
+export type HealthAnswerEventLoop = { "degraded": boolean; "degradedSinceMs": number | null; "reasons": Array<string>; "intervalMs": number; "delayP99Ms": number; "delayMaxMs": number; "utilization": number; "cpuCoreRatio": number; "cpuBreakdown": HealthAnswerCpuBreakdown };
+
+export type HealthAnswerCpuBreakdown = { "hostCpuCount": number };
+
+/** Says how this gateway is. */
+export type HealthAnswer = { "ok": boolean; "ts": number; "durationMs": number; "runtimeVersion": string; "plugins": HealthAnswerPluginsHealth; "defaultAgentId": string; "sessions": HealthAnswerSessionsHealth; "eventLoop": HealthAnswerEventLoop };
+
+/** Which log lines are shown. */
+export type LogsTailParams = { "cursor"?: number | null; "limit"?: number | null; "maxBytes"?: number | null };
+
+/** Shows the last log lines, or those after a cursor. */
+export type LogsTailAnswer = { "file": string; "cursor": number; "size": number; "lines": Array<string>; "truncated": boolean; "reset": boolean };
+
+/** A definition that a person was shown, as it is named when it is approved. */
+export type McpApproveParamsShownDefinition = { "tool": string; "hash": string };
+
+/** Definitions that a person has seen. */
+export type McpApproveParams = { "server": string; "definitions"?: Array<McpApproveParamsShownDefinition> };
+
+/** A definition that was approved. */
+export type McpApproveAnswerApproved = { "tool": string; "hash": string; "diff": string };
+
+/** Approves definitions of an upstream server's tools that are held back, each by the hash that was shown. */
+export type McpApproveAnswer = { "approved": Array<McpApproveAnswerApproved> };
+
+/** A server by name. */
+export type McpForgetParams = { "server": string };
+
+/** Forgets what was approved of an upstream server. */
+export type McpForgetAnswer = { "forgotten": string };
+
+/** Parameters of a method that takes none. */
+export type McpServersParams = Record<string, never>;
+
+/** A server as people are shown it. */
+export type McpServersAnswerServerStatus = { "name": string; "status": McpServersAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpServersAnswerWithheld>; "leftOut": Array<McpServersAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpServersAnswerServerWalls | null };
+
+/** How a server is. */
+export type McpServersAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool held back. */
+export type McpServersAnswerWithheld = { "tool": string; "why": McpServersAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type McpServersAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** A tool left out. */
+export type McpServersAnswerLeftOut = { "tool": string; "reason": string };
+
+/** The walls around a server that is a child process. */
+export type McpServersAnswerServerWalls = "on" | "off" | "unset";
+
+/** Lists upstream MCP servers. */
+export type McpServersAnswer = { "servers": Array<McpServersAnswerServerStatus> };
+
+/** A server by name. */
+export type McpStartParams = { "server": string };
+
+/** How a server is. */
+export type McpStartAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool held back. */
+export type McpStartAnswerWithheld = { "tool": string; "why": McpStartAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type McpStartAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** A tool left out. */
+export type McpStartAnswerLeftOut = { "tool": string; "reason": string };
+
+/** The walls around a server that is a child process. */
+export type McpStartAnswerServerWalls = "on" | "off" | "unset";
+
+/** Starts an upstream MCP server. */
+export type McpStartAnswer = { "name": string; "status": McpStartAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpStartAnswerWithheld>; "leftOut": Array<McpStartAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpStartAnswerServerWalls | null };
+
+/** A server by name. */
+export type McpStopParams = { "server": string };
+
+/** How a server is. */
+export type McpStopAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool held back. */
+export type McpStopAnswerWithheld = { "tool": string; "why": McpStopAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type McpStopAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** A tool left out. */
+export type McpStopAnswerLeftOut = { "tool": string; "reason": string };
+
+/** The walls around a server that is a child process. */
+export type McpStopAnswerServerWalls = "on" | "off" | "unset";
+
+/** Stops an upstream MCP server. */
+export type McpStopAnswer = { "name": string; "status": McpStopAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<McpStopAnswerWithheld>; "leftOut": Array<McpStopAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: McpStopAnswerServerWalls | null };
+
+/** A node by id. */
+export type NodeDescribeParams = { "nodeId": string };
+
+/** Shows one node and what it says it can do. */
+export type NodeDescribeAnswer = { "nodeId": string; "platform": string; "version": string; "clientId": string; "clientMode": string; "remoteIp": string; "caps": Array<string>; "commands": Array<string>; "permissions": { [key: string]: Json }; "paired": boolean; "connected": boolean; "connectedAtMs": number; "displayName"?: string | null; "deviceFamily"?: string | null; "modelIdentifier"?: string | null; "pathEnv"?: string | null; "ts": number };
+
+/** A node's answer. */
+export type NodeInvokeResultParams = { "id": string; "nodeId": string; "ok": boolean; "payload"?: Json; "payloadJSON"?: string | null; "error"?: { "code"?: Json; "message"?: Json } };
+
+/** Takes a node's answer to a command that it was asked to run. */
+export type NodeInvokeResultAnswer = { "ok": boolean; "ignored"?: boolean | null };
+
+/** Parameters of a method that takes none. */
+export type NodeListParams = Record<string, never>;
+
+/** A node as doors show it. */
+export type NodeListAnswerShownNode = { "nodeId": string; "platform": string; "version": string; "clientId": string; "clientMode": string; "remoteIp": string; "caps": Array<string>; "commands": Array<string>; "permissions": { [key: string]: Json }; "paired": boolean; "connected": boolean; "connectedAtMs": number; "displayName"?: string | null; "deviceFamily"?: string | null; "modelIdentifier"?: string | null; "pathEnv"?: string | null };
+
+/** Lists the nodes that are connected. */
+export type NodeListAnswer = { "ts": number; "nodes": Array<NodeListAnswerShownNode> };
+
+/** Parameters of a method that takes none. */
+export type OpenvikingFeatureGatesParams = Record<string, never>;
+
+export type OpenvikingFeatureGatesAnswerCommandUsage = { "name": string; "usage": string };
+
+/** Says which of the context store's tools and commands can be used. */
+export type OpenvikingFeatureGatesAnswer = { "plugin": string; "enabled": boolean; "tools": Array<string>; "commands": Array<OpenvikingFeatureGatesAnswerCommandUsage>; "traceRecall": boolean; "addResourceTool": boolean };
+
+export type PlansCancelParamsRunId = string;
+
+/** A run by id. */
+export type PlansCancelParams = { "runId": PlansCancelParamsRunId };
+
+export type PlansCancelAnswerRunId = string;
+
+/** Stops a plan's run. */
+export type PlansCancelAnswer = { "runId": PlansCancelAnswerRunId; "cancelled": boolean };
+
+/** How a person's approval comes with a request. */
+export type PlansCheckParamsConsentParams = { "approved"?: boolean; "ask"?: boolean; "planHash"?: string | null; "policyHash"?: string | null; "previewHash"?: string | null };
+
+/** A plan and how it is to be run. */
+export type PlansCheckParams = { "plan": Json; "context"?: { [key: string]: Json }; "consent"?: PlansCheckParamsConsentParams; "detach"?: boolean; "plannerVersion"?: string | null };
+
+/** One finding. */
+export type PlansCheckAnswerIssue = { "type": string; "path": string; "step"?: string | null; "message": string };
+
+/** What a plan would do, as far as can be told without running it. */
+export type PlansCheckAnswerPlanSummary = { "goal": string; "riskLevel": PlansCheckAnswerRiskLevel | null; "estimatedSteps": number; "filesCreated": Array<string>; "filesModified": Array<string>; "filesDeleted": Array<string>; "foldersCreated": Array<string>; "commandsExecuted": Array<string>; "toolsUsed": Array<string>; "hasLoops": boolean; "hasDependencies": boolean; "estimatedComplexity": string };
+
+/** How much harm a tool can do. */
+export type PlansCheckAnswerRiskLevel = "read-only" | "writes" | "commands";
+
+/** Checks a plan without running it. */
+export type PlansCheckAnswer = { "ok": boolean; "planHash": string; "errors": Array<PlansCheckAnswerIssue>; "warnings": Array<PlansCheckAnswerIssue>; "summary": PlansCheckAnswerPlanSummary };
+
+/** How a person's approval comes with a request. */
+export type PlansDryRunParamsConsentParams = { "approved"?: boolean; "ask"?: boolean; "planHash"?: string | null; "policyHash"?: string | null; "previewHash"?: string | null };
+
+/** A plan and how it is to be run. */
+export type PlansDryRunParams = { "plan": Json; "context"?: { [key: string]: Json }; "consent"?: PlansDryRunParamsConsentParams; "detach"?: boolean; "plannerVersion"?: string | null };
+
+/** How far a run is. */
+export type PlansDryRunAnswerRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
+
+/** A step's outcome. */
+export type PlansDryRunAnswerStepReport = { "id": PlansDryRunAnswerStepId; "tool": string; "status"?: PlansDryRunAnswerResultStatus | null; "attempts": number; "iterations"?: Array<PlansDryRunAnswerIterationReport> | null; "data"?: { [key: string]: Json } | null; "error"?: PlansDryRunAnswerFailure | null; "userMessage"?: string | null; "durationMs"?: number | null };
+
+export type PlansDryRunAnswerStepId = string;
+
+/** How a call ended. */
+export type PlansDryRunAnswerResultStatus = "ok" | "error" | "timeout" | "cancelled" | "skipped";
+
+/** One iteration's outcome: also what `$steps.<id>.results` holds. */
+export type PlansDryRunAnswerIterationReport = { "index": number; "status": PlansDryRunAnswerResultStatus; "data"?: { [key: string]: Json } | null; "error"?: PlansDryRunAnswerFailure | null };
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type PlansDryRunAnswerFailure = { "code": PlansDryRunAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type PlansDryRunAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Changes that a tool observed itself make, in the shape of the specification's `effects`. */
+export type PlansDryRunAnswerEffects = { "sideEffectsObserved"?: Array<string>; "created"?: Array<PlansDryRunAnswerCreated>; "modified"?: Array<PlansDryRunAnswerModified>; "deleted"?: Array<PlansDryRunAnswerDeleted>; "renamed"?: Array<PlansDryRunAnswerRenamed> };
+
+/** A new file or folder. */
+export type PlansDryRunAnswerCreated = { "path": string; "kind": PlansDryRunAnswerEntryKind };
+
+/** A file or a folder. */
+export type PlansDryRunAnswerEntryKind = "file" | "folder";
+
+/** A file whose content changed. */
+export type PlansDryRunAnswerModified = { "path": string; "kind": PlansDryRunAnswerFileKind; "beforeEtag"?: string | null; "afterEtag"?: string | null };
+
+/** Always `file`: only files have content to modify. */
+export type PlansDryRunAnswerFileKind = "file";
+
+/** A file or folder that is gone. */
+export type PlansDryRunAnswerDeleted = { "path": string; "kind": PlansDryRunAnswerEntryKind; "trashed"?: boolean | null };
+
+/** A move. */
+export type PlansDryRunAnswerRenamed = { "from": string; "to": string };
+
+/** Predicts what a plan would change, step by step. */
+export type PlansDryRunAnswer = { "status": PlansDryRunAnswerRunStatus; "planHash": string; "policyHash": string; "previewHash": string; "steps": Array<PlansDryRunAnswerStepReport>; "effects": PlansDryRunAnswerEffects; "diff": string; "error"?: PlansDryRunAnswerFailure | null };
+
+export type PlansForkParamsRunId = string;
+
+export type PlansForkParamsStepId = string;
+
+/** How a person's approval comes with a request. */
+export type PlansForkParamsConsentParams = { "approved"?: boolean; "ask"?: boolean; "planHash"?: string | null; "policyHash"?: string | null; "previewHash"?: string | null };
+
+/** What a run is forked from, and how. */
+export type PlansForkParams = { "runId": PlansForkParamsRunId; "from": PlansForkParamsStepId; "plan"?: Json; "context"?: { [key: string]: Json }; "consent"?: PlansForkParamsConsentParams };
+
+/** A run's outcome. */
+export type PlansForkAnswerRunReport = { "runId": PlansForkAnswerRunId; "status": PlansForkAnswerRunStatus; "goal": string; "outputs": PlansForkAnswerPlanOutputs; "steps": Array<PlansForkAnswerStepReport>; "effects": PlansForkAnswerEffects; "error"?: PlansForkAnswerFailure | null; "startedAt": string; "endedAt"?: string | null; "deviation"?: PlansForkAnswerDeviation | null };
+
+export type PlansForkAnswerRunId = string;
+
+/** How far a run is. */
+export type PlansForkAnswerRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
+
+/** What the closing report shows. */
+export type PlansForkAnswerPlanOutputs = { "showCreatedFiles": boolean; "showModifiedFiles": boolean; "showCommandRuns": boolean };
+
+/** A step's outcome. */
+export type PlansForkAnswerStepReport = { "id": PlansForkAnswerStepId; "tool": string; "status"?: PlansForkAnswerResultStatus | null; "attempts": number; "iterations"?: Array<PlansForkAnswerIterationReport> | null; "data"?: { [key: string]: Json } | null; "error"?: PlansForkAnswerFailure | null; "userMessage"?: string | null; "durationMs"?: number | null };
+
+export type PlansForkAnswerStepId = string;
+
+/** How a call ended. */
+export type PlansForkAnswerResultStatus = "ok" | "error" | "timeout" | "cancelled" | "skipped";
+
+/** One iteration's outcome: also what `$steps.<id>.results` holds. */
+export type PlansForkAnswerIterationReport = { "index": number; "status": PlansForkAnswerResultStatus; "data"?: { [key: string]: Json } | null; "error"?: PlansForkAnswerFailure | null };
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type PlansForkAnswerFailure = { "code": PlansForkAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type PlansForkAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Changes that a tool observed itself make, in the shape of the specification's `effects`. */
+export type PlansForkAnswerEffects = { "sideEffectsObserved"?: Array<string>; "created"?: Array<PlansForkAnswerCreated>; "modified"?: Array<PlansForkAnswerModified>; "deleted"?: Array<PlansForkAnswerDeleted>; "renamed"?: Array<PlansForkAnswerRenamed> };
+
+/** A new file or folder. */
+export type PlansForkAnswerCreated = { "path": string; "kind": PlansForkAnswerEntryKind };
+
+/** A file or a folder. */
+export type PlansForkAnswerEntryKind = "file" | "folder";
+
+/** A file whose content changed. */
+export type PlansForkAnswerModified = { "path": string; "kind": PlansForkAnswerFileKind; "beforeEtag"?: string | null; "afterEtag"?: string | null };
+
+/** Always `file`: only files have content to modify. */
+export type PlansForkAnswerFileKind = "file";
+
+/** A file or folder that is gone. */
+export type PlansForkAnswerDeleted = { "path": string; "kind": PlansForkAnswerEntryKind; "trashed"?: boolean | null };
+
+/** A move. */
+export type PlansForkAnswerRenamed = { "from": string; "to": string };
+
+/** Predicted and observed effects that do not match. */
+export type PlansForkAnswerDeviation = { "missing": Array<string>; "unexpected": Array<string> };
+
+/** A run that has begun. */
+export type PlansForkAnswerBegunRun = { "runId": PlansForkAnswerRunId; "status": PlansForkAnswerRunStatus };
+
+/** Runs a recorded plan again from one step on, with the results of the steps before it. */
+export type PlansForkAnswer = PlansForkAnswerRunReport | PlansForkAnswerBegunRun;
+
+export type PlansReplayParamsRunId = string;
+
+/** A run by id. */
+export type PlansReplayParams = { "runId": PlansReplayParamsRunId };
+
+export type PlansReplayAnswerRunId = string;
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type PlansReplayAnswerFailure = { "code": PlansReplayAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type PlansReplayAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Resolves the arguments of a recorded run again and compares them with the record. */
+export type PlansReplayAnswer = { "runId": PlansReplayAnswerRunId; "ok": boolean; "callsChecked": number; "error"?: PlansReplayAnswerFailure | null };
+
+/** How a person's approval comes with a request. */
+export type PlansRunParamsConsentParams = { "approved"?: boolean; "ask"?: boolean; "planHash"?: string | null; "policyHash"?: string | null; "previewHash"?: string | null };
+
+/** A plan and how it is to be run. */
+export type PlansRunParams = { "plan": Json; "context"?: { [key: string]: Json }; "consent"?: PlansRunParamsConsentParams; "detach"?: boolean; "plannerVersion"?: string | null };
+
+/** A run's outcome. */
+export type PlansRunAnswerRunReport = { "runId": PlansRunAnswerRunId; "status": PlansRunAnswerRunStatus; "goal": string; "outputs": PlansRunAnswerPlanOutputs; "steps": Array<PlansRunAnswerStepReport>; "effects": PlansRunAnswerEffects; "error"?: PlansRunAnswerFailure | null; "startedAt": string; "endedAt"?: string | null; "deviation"?: PlansRunAnswerDeviation | null };
+
+export type PlansRunAnswerRunId = string;
+
+/** How far a run is. */
+export type PlansRunAnswerRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
+
+/** What the closing report shows. */
+export type PlansRunAnswerPlanOutputs = { "showCreatedFiles": boolean; "showModifiedFiles": boolean; "showCommandRuns": boolean };
+
+/** A step's outcome. */
+export type PlansRunAnswerStepReport = { "id": PlansRunAnswerStepId; "tool": string; "status"?: PlansRunAnswerResultStatus | null; "attempts": number; "iterations"?: Array<PlansRunAnswerIterationReport> | null; "data"?: { [key: string]: Json } | null; "error"?: PlansRunAnswerFailure | null; "userMessage"?: string | null; "durationMs"?: number | null };
+
+export type PlansRunAnswerStepId = string;
+
+/** How a call ended. */
+export type PlansRunAnswerResultStatus = "ok" | "error" | "timeout" | "cancelled" | "skipped";
+
+/** One iteration's outcome: also what `$steps.<id>.results` holds. */
+export type PlansRunAnswerIterationReport = { "index": number; "status": PlansRunAnswerResultStatus; "data"?: { [key: string]: Json } | null; "error"?: PlansRunAnswerFailure | null };
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type PlansRunAnswerFailure = { "code": PlansRunAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type PlansRunAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Changes that a tool observed itself make, in the shape of the specification's `effects`. */
+export type PlansRunAnswerEffects = { "sideEffectsObserved"?: Array<string>; "created"?: Array<PlansRunAnswerCreated>; "modified"?: Array<PlansRunAnswerModified>; "deleted"?: Array<PlansRunAnswerDeleted>; "renamed"?: Array<PlansRunAnswerRenamed> };
+
+/** A new file or folder. */
+export type PlansRunAnswerCreated = { "path": string; "kind": PlansRunAnswerEntryKind };
+
+/** A file or a folder. */
+export type PlansRunAnswerEntryKind = "file" | "folder";
+
+/** A file whose content changed. */
+export type PlansRunAnswerModified = { "path": string; "kind": PlansRunAnswerFileKind; "beforeEtag"?: string | null; "afterEtag"?: string | null };
+
+/** Always `file`: only files have content to modify. */
+export type PlansRunAnswerFileKind = "file";
+
+/** A file or folder that is gone. */
+export type PlansRunAnswerDeleted = { "path": string; "kind": PlansRunAnswerEntryKind; "trashed"?: boolean | null };
+
+/** A move. */
+export type PlansRunAnswerRenamed = { "from": string; "to": string };
+
+/** Predicted and observed effects that do not match. */
+export type PlansRunAnswerDeviation = { "missing": Array<string>; "unexpected": Array<string> };
+
+/** A run that has begun. */
+export type PlansRunAnswerBegunRun = { "runId": PlansRunAnswerRunId; "status": PlansRunAnswerRunStatus };
+
+/** Runs a plan. */
+export type PlansRunAnswer = PlansRunAnswerRunReport | PlansRunAnswerBegunRun;
+
+export type PlansUndoParamsRunId = string;
+
+/** How a person's approval comes with a request. */
+export type PlansUndoParamsConsentParams = { "approved"?: boolean; "ask"?: boolean; "planHash"?: string | null; "policyHash"?: string | null; "previewHash"?: string | null };
+
+/** Which run is taken back, and how. */
+export type PlansUndoParams = { "runId": PlansUndoParamsRunId; "dryRun"?: boolean; "partial"?: boolean; "consent"?: PlansUndoParamsConsentParams };
+
+/** A run's outcome. */
+export type PlansUndoAnswerRunReport = { "runId": PlansUndoAnswerRunId; "status": PlansUndoAnswerRunStatus; "goal": string; "outputs": PlansUndoAnswerPlanOutputs; "steps": Array<PlansUndoAnswerStepReport>; "effects": PlansUndoAnswerEffects; "error"?: PlansUndoAnswerFailure | null; "startedAt": string; "endedAt"?: string | null; "deviation"?: PlansUndoAnswerDeviation | null };
+
+export type PlansUndoAnswerRunId = string;
+
+/** How far a run is. */
+export type PlansUndoAnswerRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
+
+/** What the closing report shows. */
+export type PlansUndoAnswerPlanOutputs = { "showCreatedFiles": boolean; "showModifiedFiles": boolean; "showCommandRuns": boolean };
+
+/** A step's outcome. */
+export type PlansUndoAnswerStepReport = { "id": PlansUndoAnswerStepId; "tool": string; "status"?: PlansUndoAnswerResultStatus | null; "attempts": number; "iterations"?: Array<PlansUndoAnswerIterationReport> | null; "data"?: { [key: string]: Json } | null; "error"?: PlansUndoAnswerFailure | null; "userMessage"?: string | null; "durationMs"?: number | null };
+
+export type PlansUndoAnswerStepId = string;
+
+/** How a call ended. */
+export type PlansUndoAnswerResultStatus = "ok" | "error" | "timeout" | "cancelled" | "skipped";
+
+/** One iteration's outcome: also what `$steps.<id>.results` holds. */
+export type PlansUndoAnswerIterationReport = { "index": number; "status": PlansUndoAnswerResultStatus; "data"?: { [key: string]: Json } | null; "error"?: PlansUndoAnswerFailure | null };
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type PlansUndoAnswerFailure = { "code": PlansUndoAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type PlansUndoAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Changes that a tool observed itself make, in the shape of the specification's `effects`. */
+export type PlansUndoAnswerEffects = { "sideEffectsObserved"?: Array<string>; "created"?: Array<PlansUndoAnswerCreated>; "modified"?: Array<PlansUndoAnswerModified>; "deleted"?: Array<PlansUndoAnswerDeleted>; "renamed"?: Array<PlansUndoAnswerRenamed> };
+
+/** A new file or folder. */
+export type PlansUndoAnswerCreated = { "path": string; "kind": PlansUndoAnswerEntryKind };
+
+/** A file or a folder. */
+export type PlansUndoAnswerEntryKind = "file" | "folder";
+
+/** A file whose content changed. */
+export type PlansUndoAnswerModified = { "path": string; "kind": PlansUndoAnswerFileKind; "beforeEtag"?: string | null; "afterEtag"?: string | null };
+
+/** Always `file`: only files have content to modify. */
+export type PlansUndoAnswerFileKind = "file";
+
+/** A file or folder that is gone. */
+export type PlansUndoAnswerDeleted = { "path": string; "kind": PlansUndoAnswerEntryKind; "trashed"?: boolean | null };
+
+/** A move. */
+export type PlansUndoAnswerRenamed = { "from": string; "to": string };
+
+/** Predicted and observed effects that do not match. */
+export type PlansUndoAnswerDeviation = { "missing": Array<string>; "unexpected": Array<string> };
+
+/** What taking a run back would do. */
+export type PlansUndoAnswerUndoPreview = { "plan": PlansUndoAnswerActionPlan; "notUndoable": Array<PlansUndoAnswerNotUndoable>; "preview": PlansUndoAnswerDryRunReport };
+
+/** A whole plan. */
+export type PlansUndoAnswerActionPlan = { "version": string; "goal": string; "assumptions"?: Array<string>; "riskLevel": PlansUndoAnswerRiskLevel; "contextRequests"?: Array<PlansUndoAnswerContextRequest>; "defaults"?: PlansUndoAnswerPlanDefaults; "steps": Array<PlansUndoAnswerStep>; "outputs"?: PlansUndoAnswerPlanOutputs; "uiHints"?: PlansUndoAnswerUiHints };
+
+/** How much harm a tool can do. */
+export type PlansUndoAnswerRiskLevel = "read-only" | "writes" | "commands";
+
+/** Something only a connected client knows. */
+export type PlansUndoAnswerContextRequest = { "kind": PlansUndoAnswerContextKind; "options"?: { [key: string]: Json } };
+
+/** Kinds of context a plan can ask for. */
+export type PlansUndoAnswerContextKind = "activeFilePath" | "selection" | "cursor" | "workspaceContext" | "commandList" | "vaultFileList";
+
+/** Plan-wide fallbacks. */
+export type PlansUndoAnswerPlanDefaults = { "onError"?: PlansUndoAnswerOnError | null; "retry"?: PlansUndoAnswerRetryPolicy | null };
+
+/** What a failed step does to the rest. */
+export type PlansUndoAnswerOnError = "stop" | "skip" | "retry";
+
+/** How often to try and how long to wait. */
+export type PlansUndoAnswerRetryPolicy = { "maxAttempts": number; "backoffMs": number };
+
+/** One step. */
+export type PlansUndoAnswerStep = { "id": PlansUndoAnswerStepId; "tool": string; "args": { [key: string]: Json }; "preview"?: string | null; "dependsOn"?: Array<PlansUndoAnswerStepId>; "foreach"?: PlansUndoAnswerForeach | null; "captureAs"?: string | null; "onError"?: PlansUndoAnswerOnError | null; "retry"?: PlansUndoAnswerRetryPolicy | null; "timeoutMs"?: number | null; "tags"?: Array<string> };
+
+/** Run a step once for each item of a list. */
+export type PlansUndoAnswerForeach = { "from": string; "itemName": string; "indexName"?: string | null; "concurrency"?: number | null };
+
+/** For display only. */
+export type PlansUndoAnswerUiHints = { "title"?: string | null; "summary"?: string | null };
+
+/** A call that cannot be taken back. */
+export type PlansUndoAnswerNotUndoable = { "callId": PlansUndoAnswerCallId; "stepId": PlansUndoAnswerStepId; "reason": string };
+
+export type PlansUndoAnswerCallId = string;
+
+/** What a dry run predicts. */
+export type PlansUndoAnswerDryRunReport = { "status": PlansUndoAnswerRunStatus; "planHash": string; "policyHash": string; "previewHash": string; "steps": Array<PlansUndoAnswerStepReport>; "effects": PlansUndoAnswerEffects; "diff": string; "error"?: PlansUndoAnswerFailure | null };
+
+/** The answer for a run that changed nothing. */
+export type PlansUndoAnswerNothingToUndo = { "runId": PlansUndoAnswerRunId | null; "status": PlansUndoAnswerRunStatus; "steps": Array<Json>; "effects": PlansUndoAnswerEffects; "message": string };
+
+/** Takes back what a run changed, with a plan of inverse calls. */
+export type PlansUndoAnswer = PlansUndoAnswerRunReport | PlansUndoAnswerUndoPreview | PlansUndoAnswerNothingToUndo;
+
+/** Parameters of a method that takes none. */
+export type PluginApprovalListParams = Record<string, never>;
+
+/** A question as lists and events show it. */
+export type PluginApprovalListAnswerRequested = { "approvalKind": string; "id": string; "request": PluginApprovalListAnswerShownQuestion; "createdAtMs": number; "expiresAtMs": number };
+
+/** The question itself, as it was put. */
+export type PluginApprovalListAnswerShownQuestion = PluginApprovalListAnswerPluginShown | PluginApprovalListAnswerExecShown;
+
+/** A plugin's question as events and lists show it. */
+export type PluginApprovalListAnswerPluginShown = { "pluginId": string | null; "title": string | null; "description": string | null; "scope": { [key: string]: Json } | null; "detail": string | null; "severity": string | null; "toolName": string | null; "toolCallId": string | null; "agentId": string | null; "sessionKey": string | null; "runId": string | null; "turnSourceChannel": string | null; "turnSourceTo": string | null; "turnSourceAccountId": string | null; "turnSourceThreadId": Json; "allowedDecisions"?: Array<PluginApprovalListAnswerDecisionWord> | null };
+
+/** Everything that can be answered. */
+export type PluginApprovalListAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
+
+/** A command's question as events and lists show it. */
+export type PluginApprovalListAnswerExecShown = { "command": string | null; "systemRunPlan": { [key: string]: Json } | null; "cwd": string | null; "nodeId": string | null; "host": string | null; "security": string | null; "ask": string | null; "warningText": string | null; "scope": { [key: string]: Json } | null; "commandSpans": Json; "allowedDecisions": Array<PluginApprovalListAnswerDecisionWord>; "agentId": string | null; "resolvedPath": string | null; "sessionKey": string | null; "sessionId": string | null; "runId": string | null; "toolCallId": string | null; "turnSourceChannel": string | null; "turnSourceTo": string | null; "turnSourceAccountId": string | null; "turnSourceThreadId": Json; "commandArgv"?: Array<string> | null; "envKeys"?: Array<string> | null; "unavailableDecisions"?: Array<PluginApprovalListAnswerUnavailable> | null };
+
+/** The one decision that a command's question can rule out. */
+export type PluginApprovalListAnswerUnavailable = "allow-always";
+
+/** Lists plugins' questions, and those of policy and hooks, that wait. */
+export type PluginApprovalListAnswer = Array<PluginApprovalListAnswerRequested>;
+
+/** How grave a question is. */
+export type PluginApprovalRequestParamsSeverity = "info" | "warning" | "critical";
+
+/** Everything that can be answered. */
+export type PluginApprovalRequestParamsDecisionWord = "allow-once" | "allow-always" | "deny";
+
+/** A question that a plugin's client puts. */
+export type PluginApprovalRequestParams = { "title": string; "description": string; "pluginId"?: string | null; "detail"?: string | null; "severity"?: PluginApprovalRequestParamsSeverity | null; "scope"?: { [key: string]: Json } | null; "toolName"?: string | null; "toolCallId"?: string | null; "allowedDecisions"?: Array<PluginApprovalRequestParamsDecisionWord> | null; "agentId"?: string | null; "sessionKey"?: string | null; "approvalReviewerDeviceIds"?: Array<string> | null; "turnSourceChannel"?: string | null; "turnSourceTo"?: string | null; "turnSourceAccountId"?: string | null; "turnSourceThreadId"?: Json; "timeoutMs"?: number | null; "twoPhase"?: boolean };
+
+/** Everything that can be answered. */
+export type PluginApprovalRequestAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
+
+/** Puts a plugin's question to whoever may answer it, and waits. */
+export type PluginApprovalRequestAnswer = { "id": string; "decision": PluginApprovalRequestAnswerDecisionWord | null; "createdAtMs": number; "expiresAtMs": number };
+
+/** Kinds of question that clients name. */
+export type PluginApprovalResolveParamsKind = "exec" | "plugin" | "system-agent";
+
+/** A person behind a messaging channel, in whose name a channel answers. */
+export type PluginApprovalResolveParamsReviewer = { "channel": string; "accountId": string; "senderId": string };
+
+/** An answer to a question. */
+export type PluginApprovalResolveParams = { "id": string; "decision": string; "kind"?: PluginApprovalResolveParamsKind | null; "reviewer"?: PluginApprovalResolveParamsReviewer | null; "grantExpiresInDays"?: number | null; "grantExpiresInMs"?: number | null };
+
+/** Answers a question of a plugin, a policy or a hook. */
+export type PluginApprovalResolveAnswer = { "ok": boolean };
+
+/** A question by id. */
+export type PluginApprovalWaitDecisionParams = { "id": string };
+
+/** Everything that can be answered. */
+export type PluginApprovalWaitDecisionAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
+
+/** Waits until a plugin's question is decided. */
+export type PluginApprovalWaitDecisionAnswer = { "id": string; "decision": PluginApprovalWaitDecisionAnswerDecisionWord | null; "createdAtMs": number; "expiresAtMs": number; "terminalReason": string | null };
+
+/** A plugin by id. */
+export type PluginsDisableParams = { "id": string };
+
+/** How a server is. */
+export type PluginsDisableAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool left out. */
+export type PluginsDisableAnswerLeftOut = { "tool": string; "reason": string };
+
+/** What a plugin says it needs to touch. */
+export type PluginsDisableAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
+
+/** What a plugin may touch. */
+export type PluginsDisableAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
+
+/** A wall that this kernel cannot put up, and what follows from that. */
+export type PluginsDisableAnswerNoWall = { "wall": string; "consequence": string };
+
+/** A server as people are shown it. */
+export type PluginsDisableAnswerServerStatus = { "name": string; "status": PluginsDisableAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsDisableAnswerWithheld>; "leftOut": Array<PluginsDisableAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsDisableAnswerServerWalls | null };
+
+/** A tool held back. */
+export type PluginsDisableAnswerWithheld = { "tool": string; "why": PluginsDisableAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type PluginsDisableAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** The walls around a server that is a child process. */
+export type PluginsDisableAnswerServerWalls = "on" | "off" | "unset";
+
+/** Uses a plugin no more. */
+export type PluginsDisableAnswer = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsDisableAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsDisableAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsDisableAnswerPermissions | null; "grant": PluginsDisableAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsDisableAnswerNoWall>; "processes": Array<PluginsDisableAnswerServerStatus> };
+
+/** Parameters of a method that takes none. */
+export type PluginsDoctorParams = Record<string, never>;
+
+/** A plugin as people are shown it. */
+export type PluginsDoctorAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsDoctorAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsDoctorAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsDoctorAnswerPermissions | null; "grant": PluginsDoctorAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsDoctorAnswerNoWall>; "processes": Array<PluginsDoctorAnswerServerStatus> };
+
+/** How a server is. */
+export type PluginsDoctorAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool left out. */
+export type PluginsDoctorAnswerLeftOut = { "tool": string; "reason": string };
+
+/** What a plugin says it needs to touch. */
+export type PluginsDoctorAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
+
+/** What a plugin may touch. */
+export type PluginsDoctorAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
+
+/** A wall that this kernel cannot put up, and what follows from that. */
+export type PluginsDoctorAnswerNoWall = { "wall": string; "consequence": string };
+
+/** A server as people are shown it. */
+export type PluginsDoctorAnswerServerStatus = { "name": string; "status": PluginsDoctorAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsDoctorAnswerWithheld>; "leftOut": Array<PluginsDoctorAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsDoctorAnswerServerWalls | null };
+
+/** A tool held back. */
+export type PluginsDoctorAnswerWithheld = { "tool": string; "why": PluginsDoctorAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type PluginsDoctorAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** The walls around a server that is a child process. */
+export type PluginsDoctorAnswerServerWalls = "on" | "off" | "unset";
+
+/** Looks every plugin over, starting those that do not run. */
+export type PluginsDoctorAnswer = { "plugins": Array<PluginsDoctorAnswerPluginInfo> };
+
+/** What is used, and what it is granted. */
+export type PluginsEnableParams = { "id": string; "grant"?: Array<string> };
+
+/** How a server is. */
+export type PluginsEnableAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool left out. */
+export type PluginsEnableAnswerLeftOut = { "tool": string; "reason": string };
+
+/** What a plugin says it needs to touch. */
+export type PluginsEnableAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
+
+/** What a plugin may touch. */
+export type PluginsEnableAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
+
+/** A wall that this kernel cannot put up, and what follows from that. */
+export type PluginsEnableAnswerNoWall = { "wall": string; "consequence": string };
+
+/** A server as people are shown it. */
+export type PluginsEnableAnswerServerStatus = { "name": string; "status": PluginsEnableAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsEnableAnswerWithheld>; "leftOut": Array<PluginsEnableAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsEnableAnswerServerWalls | null };
+
+/** A tool held back. */
+export type PluginsEnableAnswerWithheld = { "tool": string; "why": PluginsEnableAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type PluginsEnableAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** The walls around a server that is a child process. */
+export type PluginsEnableAnswerServerWalls = "on" | "off" | "unset";
+
+/** Uses a plugin, with what it is granted. */
+export type PluginsEnableAnswer = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsEnableAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsEnableAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsEnableAnswerPermissions | null; "grant": PluginsEnableAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsEnableAnswerNoWall>; "processes": Array<PluginsEnableAnswerServerStatus> };
+
+/** A plugin by id. */
+export type PluginsInfoParams = { "id": string };
+
+/** How a server is. */
+export type PluginsInfoAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool left out. */
+export type PluginsInfoAnswerLeftOut = { "tool": string; "reason": string };
+
+/** What a plugin says it needs to touch. */
+export type PluginsInfoAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
+
+/** What a plugin may touch. */
+export type PluginsInfoAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
+
+/** A wall that this kernel cannot put up, and what follows from that. */
+export type PluginsInfoAnswerNoWall = { "wall": string; "consequence": string };
+
+/** A server as people are shown it. */
+export type PluginsInfoAnswerServerStatus = { "name": string; "status": PluginsInfoAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsInfoAnswerWithheld>; "leftOut": Array<PluginsInfoAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsInfoAnswerServerWalls | null };
+
+/** A tool held back. */
+export type PluginsInfoAnswerWithheld = { "tool": string; "why": PluginsInfoAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type PluginsInfoAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** The walls around a server that is a child process. */
+export type PluginsInfoAnswerServerWalls = "on" | "off" | "unset";
+
+/** Shows one plugin. */
+export type PluginsInfoAnswer = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsInfoAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsInfoAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsInfoAnswerPermissions | null; "grant": PluginsInfoAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsInfoAnswerNoWall>; "processes": Array<PluginsInfoAnswerServerStatus> };
+
+/** What is installed, and what it is granted. */
+export type PluginsInstallParams = { "source": string; "grant"?: Array<string> };
+
+/** What an installation led to. */
+export type PluginsInstallAnswerAdded = { "plugin": PluginsInstallAnswerPluginInfo; "notGranted": Array<string> };
+
+/** A plugin as people are shown it. */
+export type PluginsInstallAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsInstallAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsInstallAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsInstallAnswerPermissions | null; "grant": PluginsInstallAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsInstallAnswerNoWall>; "processes": Array<PluginsInstallAnswerServerStatus> };
+
+/** How a server is. */
+export type PluginsInstallAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool left out. */
+export type PluginsInstallAnswerLeftOut = { "tool": string; "reason": string };
+
+/** What a plugin says it needs to touch. */
+export type PluginsInstallAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
+
+/** What a plugin may touch. */
+export type PluginsInstallAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
+
+/** A wall that this kernel cannot put up, and what follows from that. */
+export type PluginsInstallAnswerNoWall = { "wall": string; "consequence": string };
+
+/** A server as people are shown it. */
+export type PluginsInstallAnswerServerStatus = { "name": string; "status": PluginsInstallAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsInstallAnswerWithheld>; "leftOut": Array<PluginsInstallAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsInstallAnswerServerWalls | null };
+
+/** A tool held back. */
+export type PluginsInstallAnswerWithheld = { "tool": string; "why": PluginsInstallAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type PluginsInstallAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** The walls around a server that is a child process. */
+export type PluginsInstallAnswerServerWalls = "on" | "off" | "unset";
+
+/** What installing a built-in set of tools leads to. */
+export type PluginsInstallAnswerBuiltIn = { "builtIn": string; "enabled": boolean; "status": string; "tools": Array<string>; "next": Array<string> };
+
+/** Installs a plugin from a folder, an archive, npm or Git. */
+export type PluginsInstallAnswer = PluginsInstallAnswerAdded | PluginsInstallAnswerBuiltIn;
+
+/** Parameters of a method that takes none. */
+export type PluginsListParams = Record<string, never>;
+
+/** A plugin as people are shown it. */
+export type PluginsListAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsListAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsListAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsListAnswerPermissions | null; "grant": PluginsListAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsListAnswerNoWall>; "processes": Array<PluginsListAnswerServerStatus> };
+
+/** How a server is. */
+export type PluginsListAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool left out. */
+export type PluginsListAnswerLeftOut = { "tool": string; "reason": string };
+
+/** What a plugin says it needs to touch. */
+export type PluginsListAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
+
+/** What a plugin may touch. */
+export type PluginsListAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
+
+/** A wall that this kernel cannot put up, and what follows from that. */
+export type PluginsListAnswerNoWall = { "wall": string; "consequence": string };
+
+/** A server as people are shown it. */
+export type PluginsListAnswerServerStatus = { "name": string; "status": PluginsListAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsListAnswerWithheld>; "leftOut": Array<PluginsListAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsListAnswerServerWalls | null };
+
+/** A tool held back. */
+export type PluginsListAnswerWithheld = { "tool": string; "why": PluginsListAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type PluginsListAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** The walls around a server that is a child process. */
+export type PluginsListAnswerServerWalls = "on" | "off" | "unset";
+
+/** Lists plugins. */
+export type PluginsListAnswer = { "plugins": Array<PluginsListAnswerPluginInfo> };
+
+/** What is removed. */
+export type PluginsRemoveParams = { "id": string; "data"?: boolean };
+
+/** Removes a plugin, with its data where that is asked for. */
+export type PluginsRemoveAnswer = { "removed": string };
+
+/** A plugin by id. */
+export type PluginsUpdateParams = { "id": string };
+
+/** A plugin as people are shown it. */
+export type PluginsUpdateAnswerPluginInfo = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsUpdateAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsUpdateAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsUpdateAnswerPermissions | null; "grant": PluginsUpdateAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsUpdateAnswerNoWall>; "processes": Array<PluginsUpdateAnswerServerStatus> };
+
+/** How a server is. */
+export type PluginsUpdateAnswerHealth = "healthy" | "degraded" | "unavailable";
+
+/** A tool left out. */
+export type PluginsUpdateAnswerLeftOut = { "tool": string; "reason": string };
+
+/** What a plugin says it needs to touch. */
+export type PluginsUpdateAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
+
+/** What a plugin may touch. */
+export type PluginsUpdateAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
+
+/** A wall that this kernel cannot put up, and what follows from that. */
+export type PluginsUpdateAnswerNoWall = { "wall": string; "consequence": string };
+
+/** A server as people are shown it. */
+export type PluginsUpdateAnswerServerStatus = { "name": string; "status": PluginsUpdateAnswerHealth; "running": boolean; "pid"?: number | null; "tools": number; "prompts": number; "resources": number; "withheld": Array<PluginsUpdateAnswerWithheld>; "leftOut": Array<PluginsUpdateAnswerLeftOut>; "error"?: string | null; "retryInMs"?: number | null; "starts": number; "plugin"?: string | null; "health"?: Json; "protocol"?: string | null; "walls"?: PluginsUpdateAnswerServerWalls | null };
+
+/** A tool held back. */
+export type PluginsUpdateAnswerWithheld = { "tool": string; "why": PluginsUpdateAnswerWithheldWhy; "description": string; "approvedDescription"?: string | null; "hash": string; "diff": string };
+
+/** Why a tool is held back. */
+export type PluginsUpdateAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
+
+/** The walls around a server that is a child process. */
+export type PluginsUpdateAnswerServerWalls = "on" | "off" | "unset";
+
+/** Installs the newest version of a plugin from where it came from. */
+export type PluginsUpdateAnswer = { "plugin": PluginsUpdateAnswerPluginInfo; "notGranted": Array<string> };
+
+export type RunsCancelParamsRunId = string;
+
+/** A run by id. */
+export type RunsCancelParams = { "runId": RunsCancelParamsRunId };
+
+export type RunsCancelAnswerRunId = string;
+
+/** Stops a run. */
+export type RunsCancelAnswer = { "runId": RunsCancelAnswerRunId; "cancelled": boolean };
+
+export type RunsEventsParamsRunId = string;
+
+/** Which events are shown. */
+export type RunsEventsParams = { "runId": RunsEventsParamsRunId; "after"?: number | null; "limit"?: number | null };
+
+export type RunsEventsAnswerRunId = string;
+
+/** One event of a run's stream. */
+export type RunsEventsAnswerExecutionEvent = { "seq": number; "runId": RunsEventsAnswerRunId; "type": RunsEventsAnswerEventType; "timestamp": string; "level": RunsEventsAnswerEventLevel; "message": string; "callId"?: RunsEventsAnswerCallId | null; "stepId"?: RunsEventsAnswerStepId | null; "tool"?: RunsEventsAnswerToolName | null; "payload"?: { [key: string]: Json } | null };
+
+/** What happened. */
+export type RunsEventsAnswerEventType = "run.started" | "run.confirmationRequested" | "run.confirmed" | "run.cancelled" | "step.scheduled" | "step.started" | "step.progress" | "step.finished" | "step.failed" | "run.finished";
+
+/** How loud. */
+export type RunsEventsAnswerEventLevel = "info" | "warn" | "error";
+
+export type RunsEventsAnswerCallId = string;
+
+export type RunsEventsAnswerStepId = string;
+
+export type RunsEventsAnswerToolName = string;
+
+/** Shows the events of a run that are on record, page by page. */
+export type RunsEventsAnswer = { "runId": RunsEventsAnswerRunId; "events": Array<RunsEventsAnswerExecutionEvent>; "hasMore": boolean };
+
+export type RunsExportParamsRunId = string;
+
+/** A run by id. */
+export type RunsExportParams = { "runId": RunsExportParamsRunId };
+
+/** `run.json`. */
+export type RunsExportAnswerRunManifest = { "runId": RunsExportAnswerRunId; "planHash"?: string | null; "plan"?: RunsExportAnswerActionPlan | null; "policy": RunsExportAnswerPolicySnapshot; "policyHash": string; "registryVersion": string; "executorVersion": string; "caller"?: { [key: string]: Json }; "context"?: { [key: string]: Json }; "startedAt": string; "endedAt"?: string | null; "status": RunsExportAnswerRunStatus; "confirmation"?: RunsExportAnswerConfirmation | null; "parentRunId"?: RunsExportAnswerRunId | null; "replayOf"?: RunsExportAnswerRunId | null; "head": RunsExportAnswerLogHead };
+
+export type RunsExportAnswerRunId = string;
+
+/** A whole plan. */
+export type RunsExportAnswerActionPlan = { "version": string; "goal": string; "assumptions"?: Array<string>; "riskLevel": RunsExportAnswerRiskLevel; "contextRequests"?: Array<RunsExportAnswerContextRequest>; "defaults"?: RunsExportAnswerPlanDefaults; "steps": Array<RunsExportAnswerStep>; "outputs"?: RunsExportAnswerPlanOutputs; "uiHints"?: RunsExportAnswerUiHints };
+
+/** How much harm a tool can do. */
+export type RunsExportAnswerRiskLevel = "read-only" | "writes" | "commands";
+
+/** Something only a connected client knows. */
+export type RunsExportAnswerContextRequest = { "kind": RunsExportAnswerContextKind; "options"?: { [key: string]: Json } };
+
+/** Kinds of context a plan can ask for. */
+export type RunsExportAnswerContextKind = "activeFilePath" | "selection" | "cursor" | "workspaceContext" | "commandList" | "vaultFileList";
+
+/** Plan-wide fallbacks. */
+export type RunsExportAnswerPlanDefaults = { "onError"?: RunsExportAnswerOnError | null; "retry"?: RunsExportAnswerRetryPolicy | null };
+
+/** What a failed step does to the rest. */
+export type RunsExportAnswerOnError = "stop" | "skip" | "retry";
+
+/** How often to try and how long to wait. */
+export type RunsExportAnswerRetryPolicy = { "maxAttempts": number; "backoffMs": number };
+
+/** One step. */
+export type RunsExportAnswerStep = { "id": RunsExportAnswerStepId; "tool": string; "args": { [key: string]: Json }; "preview"?: string | null; "dependsOn"?: Array<RunsExportAnswerStepId>; "foreach"?: RunsExportAnswerForeach | null; "captureAs"?: string | null; "onError"?: RunsExportAnswerOnError | null; "retry"?: RunsExportAnswerRetryPolicy | null; "timeoutMs"?: number | null; "tags"?: Array<string> };
+
+export type RunsExportAnswerStepId = string;
+
+/** Run a step once for each item of a list. */
+export type RunsExportAnswerForeach = { "from": string; "itemName": string; "indexName"?: string | null; "concurrency"?: number | null };
+
+/** What the closing report shows. */
+export type RunsExportAnswerPlanOutputs = { "showCreatedFiles": boolean; "showModifiedFiles": boolean; "showCommandRuns": boolean };
+
+/** For display only. */
+export type RunsExportAnswerUiHints = { "title"?: string | null; "summary"?: string | null };
+
+/** What was allowed when the call was made. */
+export type RunsExportAnswerPolicySnapshot = { "confirmationsRequired": boolean; "sandbox": RunsExportAnswerSandbox; "limits": RunsExportAnswerPolicyLimits; "allowedTools"?: Array<string>; "deniedTools"?: Array<string>; "allowCommands": boolean; "allowDelete": boolean };
+
+/** Path rules, matched on vault-relative paths. `/` is the vault's root. */
+export type RunsExportAnswerSandbox = { "enabled": boolean; "allowedRoots": Array<string>; "denyPatterns": Array<string>; "denyGlobs": Array<string>; "followSymlinks": boolean };
+
+/** Every limit has a number. */
+export type RunsExportAnswerPolicyLimits = { "maxConcurrency": number; "maxAttempts": number; "maxSteps": number; "maxIterations": number; "maxRunMs": number; "maxCallMs": number; "maxRetryDelayMs"?: number; "maxBytesWritten": number; "maxDeletes": number; "maxArgsBytes": number; "maxOutputBytes": number };
+
+/** How far a run is. */
+export type RunsExportAnswerRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
+
+/** A person's approval of one run, bound to exactly what they were shown. */
+export type RunsExportAnswerConfirmation = { "confirmationId": RunsExportAnswerConfirmationId; "planHash": string; "policyHash": string; "previewHash"?: string | null; "decision": RunsExportAnswerConfirmationDecision; "by": string; "via"?: RunsExportAnswerApprovedVia; "at": string; "expiresAt"?: string | null; "scope": string };
+
+export type RunsExportAnswerConfirmationId = string;
+
+/** What a person decided. */
+export type RunsExportAnswerConfirmationDecision = "approved" | "denied" | "edited";
+
+/** Who gave an approval, as far as Toolyard can vouch for it. */
+export type RunsExportAnswerApprovedVia = "operator" | "client-user";
+
+/** The end of a run's record chain. */
+export type RunsExportAnswerLogHead = { "seq": number; "hash": string };
+
+/** The fields of a [`ToolCall`]. A bag of parts may be anything; only [`ToolCall::new`] makes it a call. */
+export type RunsExportAnswerToolCall = { "callId": RunsExportAnswerCallId; "runId": RunsExportAnswerRunId; "stepId": RunsExportAnswerStepId; "tool": RunsExportAnswerToolName; "attempt": number; "args": { [key: string]: Json }; "argsHash"?: string | null; "timeoutMs"?: number | null; "deadlineAt"?: string | null; "cancellable": boolean; "iteration"?: RunsExportAnswerIteration | null; "loopId"?: string | null; "createdAt": string; "plannerVersion"?: string | null; "executorVersion": string; "toolRegistryVersion": string; "preview"?: string | null; "riskLevel": RunsExportAnswerRiskLevel; "category"?: string | null; "policy": RunsExportAnswerPolicySnapshot; "confirmationId"?: RunsExportAnswerConfirmationId | null };
+
+export type RunsExportAnswerCallId = string;
+
+export type RunsExportAnswerToolName = string;
+
+/** Where in a foreach a call belongs. */
+export type RunsExportAnswerIteration = { "index": number; "itemName": string; "itemValue": Json };
+
+/** The fields of a [`ToolResult`]. */
+export type RunsExportAnswerToolResult = { "callId": RunsExportAnswerCallId; "runId": RunsExportAnswerRunId; "stepId": RunsExportAnswerStepId; "tool": RunsExportAnswerToolName; "attempt": number; "status": RunsExportAnswerResultStatus; "ok": boolean; "data"?: { [key: string]: Json } | null; "dataHash"?: string | null; "error"?: RunsExportAnswerFailure | null; "startedAt": string; "endedAt": string; "durationMs": number; "effects"?: RunsExportAnswerEffects | null; "userMessage"?: string | null; "debugMessage"?: string | null };
+
+/** How a call ended. */
+export type RunsExportAnswerResultStatus = "ok" | "error" | "timeout" | "cancelled" | "skipped";
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type RunsExportAnswerFailure = { "code": RunsExportAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type RunsExportAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Changes that a tool observed itself make, in the shape of the specification's `effects`. */
+export type RunsExportAnswerEffects = { "sideEffectsObserved"?: Array<string>; "created"?: Array<RunsExportAnswerCreated>; "modified"?: Array<RunsExportAnswerModified>; "deleted"?: Array<RunsExportAnswerDeleted>; "renamed"?: Array<RunsExportAnswerRenamed> };
+
+/** A new file or folder. */
+export type RunsExportAnswerCreated = { "path": string; "kind": RunsExportAnswerEntryKind };
+
+/** A file or a folder. */
+export type RunsExportAnswerEntryKind = "file" | "folder";
+
+/** A file whose content changed. */
+export type RunsExportAnswerModified = { "path": string; "kind": RunsExportAnswerFileKind; "beforeEtag"?: string | null; "afterEtag"?: string | null };
+
+/** Always `file`: only files have content to modify. */
+export type RunsExportAnswerFileKind = "file";
+
+/** A file or folder that is gone. */
+export type RunsExportAnswerDeleted = { "path": string; "kind": RunsExportAnswerEntryKind; "trashed"?: boolean | null };
+
+/** A move. */
+export type RunsExportAnswerRenamed = { "from": string; "to": string };
+
+/** One event of a run's stream. */
+export type RunsExportAnswerExecutionEvent = { "seq": number; "runId": RunsExportAnswerRunId; "type": RunsExportAnswerEventType; "timestamp": string; "level": RunsExportAnswerEventLevel; "message": string; "callId"?: RunsExportAnswerCallId | null; "stepId"?: RunsExportAnswerStepId | null; "tool"?: RunsExportAnswerToolName | null; "payload"?: { [key: string]: Json } | null };
+
+/** What happened. */
+export type RunsExportAnswerEventType = "run.started" | "run.confirmationRequested" | "run.confirmed" | "run.cancelled" | "step.scheduled" | "step.started" | "step.progress" | "step.finished" | "step.failed" | "run.finished";
+
+/** How loud. */
+export type RunsExportAnswerEventLevel = "info" | "warn" | "error";
+
+/** Shows a run with its events, as the four files of the specification hold it. */
+export type RunsExportAnswer = { "run": RunsExportAnswerRunManifest; "calls": Array<RunsExportAnswerToolCall>; "results": Array<RunsExportAnswerToolResult>; "events": Array<RunsExportAnswerExecutionEvent> };
+
+export type RunsGetParamsRunId = string;
+
+/** A run by id. */
+export type RunsGetParams = { "runId": RunsGetParamsRunId };
+
+/** `run.json`. */
+export type RunsGetAnswerRunManifest = { "runId": RunsGetAnswerRunId; "planHash"?: string | null; "plan"?: RunsGetAnswerActionPlan | null; "policy": RunsGetAnswerPolicySnapshot; "policyHash": string; "registryVersion": string; "executorVersion": string; "caller"?: { [key: string]: Json }; "context"?: { [key: string]: Json }; "startedAt": string; "endedAt"?: string | null; "status": RunsGetAnswerRunStatus; "confirmation"?: RunsGetAnswerConfirmation | null; "parentRunId"?: RunsGetAnswerRunId | null; "replayOf"?: RunsGetAnswerRunId | null; "head": RunsGetAnswerLogHead };
+
+export type RunsGetAnswerRunId = string;
+
+/** A whole plan. */
+export type RunsGetAnswerActionPlan = { "version": string; "goal": string; "assumptions"?: Array<string>; "riskLevel": RunsGetAnswerRiskLevel; "contextRequests"?: Array<RunsGetAnswerContextRequest>; "defaults"?: RunsGetAnswerPlanDefaults; "steps": Array<RunsGetAnswerStep>; "outputs"?: RunsGetAnswerPlanOutputs; "uiHints"?: RunsGetAnswerUiHints };
+
+/** How much harm a tool can do. */
+export type RunsGetAnswerRiskLevel = "read-only" | "writes" | "commands";
+
+/** Something only a connected client knows. */
+export type RunsGetAnswerContextRequest = { "kind": RunsGetAnswerContextKind; "options"?: { [key: string]: Json } };
+
+/** Kinds of context a plan can ask for. */
+export type RunsGetAnswerContextKind = "activeFilePath" | "selection" | "cursor" | "workspaceContext" | "commandList" | "vaultFileList";
+
+/** Plan-wide fallbacks. */
+export type RunsGetAnswerPlanDefaults = { "onError"?: RunsGetAnswerOnError | null; "retry"?: RunsGetAnswerRetryPolicy | null };
+
+/** What a failed step does to the rest. */
+export type RunsGetAnswerOnError = "stop" | "skip" | "retry";
+
+/** How often to try and how long to wait. */
+export type RunsGetAnswerRetryPolicy = { "maxAttempts": number; "backoffMs": number };
+
+/** One step. */
+export type RunsGetAnswerStep = { "id": RunsGetAnswerStepId; "tool": string; "args": { [key: string]: Json }; "preview"?: string | null; "dependsOn"?: Array<RunsGetAnswerStepId>; "foreach"?: RunsGetAnswerForeach | null; "captureAs"?: string | null; "onError"?: RunsGetAnswerOnError | null; "retry"?: RunsGetAnswerRetryPolicy | null; "timeoutMs"?: number | null; "tags"?: Array<string> };
+
+export type RunsGetAnswerStepId = string;
+
+/** Run a step once for each item of a list. */
+export type RunsGetAnswerForeach = { "from": string; "itemName": string; "indexName"?: string | null; "concurrency"?: number | null };
+
+/** What the closing report shows. */
+export type RunsGetAnswerPlanOutputs = { "showCreatedFiles": boolean; "showModifiedFiles": boolean; "showCommandRuns": boolean };
+
+/** For display only. */
+export type RunsGetAnswerUiHints = { "title"?: string | null; "summary"?: string | null };
+
+/** What was allowed when the call was made. */
+export type RunsGetAnswerPolicySnapshot = { "confirmationsRequired": boolean; "sandbox": RunsGetAnswerSandbox; "limits": RunsGetAnswerPolicyLimits; "allowedTools"?: Array<string>; "deniedTools"?: Array<string>; "allowCommands": boolean; "allowDelete": boolean };
+
+/** Path rules, matched on vault-relative paths. `/` is the vault's root. */
+export type RunsGetAnswerSandbox = { "enabled": boolean; "allowedRoots": Array<string>; "denyPatterns": Array<string>; "denyGlobs": Array<string>; "followSymlinks": boolean };
+
+/** Every limit has a number. */
+export type RunsGetAnswerPolicyLimits = { "maxConcurrency": number; "maxAttempts": number; "maxSteps": number; "maxIterations": number; "maxRunMs": number; "maxCallMs": number; "maxRetryDelayMs"?: number; "maxBytesWritten": number; "maxDeletes": number; "maxArgsBytes": number; "maxOutputBytes": number };
+
+/** How far a run is. */
+export type RunsGetAnswerRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
+
+/** A person's approval of one run, bound to exactly what they were shown. */
+export type RunsGetAnswerConfirmation = { "confirmationId": RunsGetAnswerConfirmationId; "planHash": string; "policyHash": string; "previewHash"?: string | null; "decision": RunsGetAnswerConfirmationDecision; "by": string; "via"?: RunsGetAnswerApprovedVia; "at": string; "expiresAt"?: string | null; "scope": string };
+
+export type RunsGetAnswerConfirmationId = string;
+
+/** What a person decided. */
+export type RunsGetAnswerConfirmationDecision = "approved" | "denied" | "edited";
+
+/** Who gave an approval, as far as Toolyard can vouch for it. */
+export type RunsGetAnswerApprovedVia = "operator" | "client-user";
+
+/** The end of a run's record chain. */
+export type RunsGetAnswerLogHead = { "seq": number; "hash": string };
+
+/** The fields of a [`ToolCall`]. A bag of parts may be anything; only [`ToolCall::new`] makes it a call. */
+export type RunsGetAnswerToolCall = { "callId": RunsGetAnswerCallId; "runId": RunsGetAnswerRunId; "stepId": RunsGetAnswerStepId; "tool": RunsGetAnswerToolName; "attempt": number; "args": { [key: string]: Json }; "argsHash"?: string | null; "timeoutMs"?: number | null; "deadlineAt"?: string | null; "cancellable": boolean; "iteration"?: RunsGetAnswerIteration | null; "loopId"?: string | null; "createdAt": string; "plannerVersion"?: string | null; "executorVersion": string; "toolRegistryVersion": string; "preview"?: string | null; "riskLevel": RunsGetAnswerRiskLevel; "category"?: string | null; "policy": RunsGetAnswerPolicySnapshot; "confirmationId"?: RunsGetAnswerConfirmationId | null };
+
+export type RunsGetAnswerCallId = string;
+
+export type RunsGetAnswerToolName = string;
+
+/** Where in a foreach a call belongs. */
+export type RunsGetAnswerIteration = { "index": number; "itemName": string; "itemValue": Json };
+
+/** The fields of a [`ToolResult`]. */
+export type RunsGetAnswerToolResult = { "callId": RunsGetAnswerCallId; "runId": RunsGetAnswerRunId; "stepId": RunsGetAnswerStepId; "tool": RunsGetAnswerToolName; "attempt": number; "status": RunsGetAnswerResultStatus; "ok": boolean; "data"?: { [key: string]: Json } | null; "dataHash"?: string | null; "error"?: RunsGetAnswerFailure | null; "startedAt": string; "endedAt": string; "durationMs": number; "effects"?: RunsGetAnswerEffects | null; "userMessage"?: string | null; "debugMessage"?: string | null };
+
+/** How a call ended. */
+export type RunsGetAnswerResultStatus = "ok" | "error" | "timeout" | "cancelled" | "skipped";
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type RunsGetAnswerFailure = { "code": RunsGetAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type RunsGetAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Changes that a tool observed itself make, in the shape of the specification's `effects`. */
+export type RunsGetAnswerEffects = { "sideEffectsObserved"?: Array<string>; "created"?: Array<RunsGetAnswerCreated>; "modified"?: Array<RunsGetAnswerModified>; "deleted"?: Array<RunsGetAnswerDeleted>; "renamed"?: Array<RunsGetAnswerRenamed> };
+
+/** A new file or folder. */
+export type RunsGetAnswerCreated = { "path": string; "kind": RunsGetAnswerEntryKind };
+
+/** A file or a folder. */
+export type RunsGetAnswerEntryKind = "file" | "folder";
+
+/** A file whose content changed. */
+export type RunsGetAnswerModified = { "path": string; "kind": RunsGetAnswerFileKind; "beforeEtag"?: string | null; "afterEtag"?: string | null };
+
+/** Always `file`: only files have content to modify. */
+export type RunsGetAnswerFileKind = "file";
+
+/** A file or folder that is gone. */
+export type RunsGetAnswerDeleted = { "path": string; "kind": RunsGetAnswerEntryKind; "trashed"?: boolean | null };
+
+/** A move. */
+export type RunsGetAnswerRenamed = { "from": string; "to": string };
+
+/** Shows a run: its manifest, calls and results. */
+export type RunsGetAnswer = { "run": RunsGetAnswerRunManifest; "calls": Array<RunsGetAnswerToolCall>; "results": Array<RunsGetAnswerToolResult> };
+
+/** How far a run is. */
+export type RunsListParamsRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
+
+/** A plan's run, or a single direct call. */
+export type RunsListParamsRunKind = "plan" | "call";
+
+export type RunsListParamsRunId = string;
+
+/** Which runs are listed. */
+export type RunsListParams = { "status"?: Array<RunsListParamsRunStatus>; "kind"?: RunsListParamsRunKind | null; "session"?: string | null; "before"?: RunsListParamsRunId | null; "limit"?: number | null };
+
+/** A run in a list. */
+export type RunsListAnswerRunSummary = { "runId": RunsListAnswerRunId; "kind": RunsListAnswerRunKind; "status": RunsListAnswerRunStatus; "title": string; "startedAt": string; "endedAt"?: string | null; "durationMs"?: number | null; "session"?: string | null };
+
+export type RunsListAnswerRunId = string;
+
+/** A plan's run, or a single direct call. */
+export type RunsListAnswerRunKind = "plan" | "call";
+
+/** How far a run is. */
+export type RunsListAnswerRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
+
+/** Lists runs, the newest first. */
+export type RunsListAnswer = { "runs": Array<RunsListAnswerRunSummary> };
+
+export type RunsResumeParamsRunId = string;
+
+/** How a person settles a call whose outcome is unknown. */
+export type RunsResumeParamsSettlement = "assume-done" | "rerun" | "abort";
+
+/** How a run is taken up. */
+export type RunsResumeParams = { "runId": RunsResumeParamsRunId; "settle"?: RunsResumeParamsSettlement | null; "approve"?: boolean };
+
+export type RunsResumeAnswerRunId = string;
+
+/** How far a run is. */
+export type RunsResumeAnswerRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
+
+/** What the closing report shows. */
+export type RunsResumeAnswerPlanOutputs = { "showCreatedFiles": boolean; "showModifiedFiles": boolean; "showCommandRuns": boolean };
+
+/** A step's outcome. */
+export type RunsResumeAnswerStepReport = { "id": RunsResumeAnswerStepId; "tool": string; "status"?: RunsResumeAnswerResultStatus | null; "attempts": number; "iterations"?: Array<RunsResumeAnswerIterationReport> | null; "data"?: { [key: string]: Json } | null; "error"?: RunsResumeAnswerFailure | null; "userMessage"?: string | null; "durationMs"?: number | null };
+
+export type RunsResumeAnswerStepId = string;
+
+/** How a call ended. */
+export type RunsResumeAnswerResultStatus = "ok" | "error" | "timeout" | "cancelled" | "skipped";
+
+/** One iteration's outcome: also what `$steps.<id>.results` holds. */
+export type RunsResumeAnswerIterationReport = { "index": number; "status": RunsResumeAnswerResultStatus; "data"?: { [key: string]: Json } | null; "error"?: RunsResumeAnswerFailure | null };
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type RunsResumeAnswerFailure = { "code": RunsResumeAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type RunsResumeAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Changes that a tool observed itself make, in the shape of the specification's `effects`. */
+export type RunsResumeAnswerEffects = { "sideEffectsObserved"?: Array<string>; "created"?: Array<RunsResumeAnswerCreated>; "modified"?: Array<RunsResumeAnswerModified>; "deleted"?: Array<RunsResumeAnswerDeleted>; "renamed"?: Array<RunsResumeAnswerRenamed> };
+
+/** A new file or folder. */
+export type RunsResumeAnswerCreated = { "path": string; "kind": RunsResumeAnswerEntryKind };
+
+/** A file or a folder. */
+export type RunsResumeAnswerEntryKind = "file" | "folder";
+
+/** A file whose content changed. */
+export type RunsResumeAnswerModified = { "path": string; "kind": RunsResumeAnswerFileKind; "beforeEtag"?: string | null; "afterEtag"?: string | null };
+
+/** Always `file`: only files have content to modify. */
+export type RunsResumeAnswerFileKind = "file";
+
+/** A file or folder that is gone. */
+export type RunsResumeAnswerDeleted = { "path": string; "kind": RunsResumeAnswerEntryKind; "trashed"?: boolean | null };
+
+/** A move. */
+export type RunsResumeAnswerRenamed = { "from": string; "to": string };
+
+/** Predicted and observed effects that do not match. */
+export type RunsResumeAnswerDeviation = { "missing": Array<string>; "unexpected": Array<string> };
+
+/** Takes up a run that waits or was interrupted. */
+export type RunsResumeAnswer = { "runId": RunsResumeAnswerRunId; "status": RunsResumeAnswerRunStatus; "goal": string; "outputs": RunsResumeAnswerPlanOutputs; "steps": Array<RunsResumeAnswerStepReport>; "effects": RunsResumeAnswerEffects; "error"?: RunsResumeAnswerFailure | null; "startedAt": string; "endedAt"?: string | null; "deviation"?: RunsResumeAnswerDeviation | null };
+
+export type RunsSubscribeParamsRunId = string;
+
+/** A run, or a session. */
+export type RunsSubscribeParams = { "runId"?: RunsSubscribeParamsRunId | null; "sessionKey"?: string | null };
+
+/** Sends the events of a run, or of a session's runs, until the connection ends or unsubscribes. */
+export type RunsSubscribeAnswer = { "ok": boolean; "subscriptionId": string };
+
+export type RunsTranscriptParamsRunId = string;
+
+/** A run by id. */
+export type RunsTranscriptParams = { "runId": RunsTranscriptParamsRunId };
+
+export type RunsTranscriptAnswerRunId = string;
+
+/** Shows a run as the messages of a conversation. */
+export type RunsTranscriptAnswer = { "runId": RunsTranscriptAnswerRunId; "messages": Array<Json> };
+
+/** A subscription by id. */
+export type RunsUnsubscribeParams = { "subscriptionId": string };
+
+/** Ends a subscription. */
+export type RunsUnsubscribeAnswer = { "ok": boolean; "removed": boolean };
+
+export type RunsVerifyParamsRunId = string;
+
+/** Which run is verified; the whole ledger without one. */
+export type RunsVerifyParams = { "runId"?: RunsVerifyParamsRunId | null };
+
+/** What verifying a run found. */
+export type RunsVerifyAnswerVerifyReport = { "runId": RunsVerifyAnswerRunId; "ok": boolean; "records": number; "head": string; "signedSeq": number; "ledgerEntry"?: number | null; "unsigned"?: Array<RunsVerifyAnswerUnsignedRecords>; "firstBad"?: RunsVerifyAnswerBadRecord | null };
+
+export type RunsVerifyAnswerRunId = string;
+
+/** Records that no signature covered when a start found them. What they say may be true; nothing proves it. */
+export type RunsVerifyAnswerUnsignedRecords = { "from": number; "to": number };
+
+/** The first record that does not prove what it should. */
+export type RunsVerifyAnswerBadRecord = { "seq": number; "problem": string };
+
+/** What verifying the whole store found. */
+export type RunsVerifyAnswerLedgerReport = { "ok": boolean; "entries": number; "runs": number; "records": number; "firstBad"?: RunsVerifyAnswerBadRecord | null; "missingRuns"?: Array<RunsVerifyAnswerRunId>; "bad": number; "badRuns"?: Array<RunsVerifyAnswerBadRun>; "unsigned": number; "unsignedRuns"?: Array<RunsVerifyAnswerUnsignedRun>; "sealedAtStart": number };
+
+/** A run that does not hold. */
+export type RunsVerifyAnswerBadRun = { "runId": RunsVerifyAnswerRunId; "seq": number; "problem": string };
+
+/** A run with records that nothing proves. */
+export type RunsVerifyAnswerUnsignedRun = { "runId": RunsVerifyAnswerRunId; "from": number; "to": number };
+
+/** Verifies the hashes and signatures of one run, or of the whole ledger. */
+export type RunsVerifyAnswer = RunsVerifyAnswerVerifyReport | RunsVerifyAnswerLedgerReport;
+
+/** What a session is created with. */
+export type SessionsCreateParams = { "key"?: string | null; "idempotencyKey"?: string | null; "agentId"?: string | null; "label"?: string | null; "displayName"?: string | null; "category"?: string | null };
+
+/** A session. */
+export type SessionsCreateAnswerSession = { "key": string; "sessionId": string; "agentId": string; "lifecycleRevision": string; "createdAt": number; "updatedAt": number; "createdVia": string; "label"?: string | null; "displayName"?: string | null; "category"?: string | null; "archived": boolean; "pinned": boolean };
+
+/** The model that a session's fields resolve to; this program runs none. */
+export type SessionsCreateAnswerResolved = { [key: string]: Json };
+
+/** Creates a session, or finds the one that is there under the same key. */
+export type SessionsCreateAnswer = { "ok": boolean; "key": string; "sessionId": string; "entry": SessionsCreateAnswerSession; "runStarted": boolean; "resolved": SessionsCreateAnswerResolved };
+
+/** Which session is forgotten. */
+export type SessionsDeleteParams = { "key": string; "agentId"?: string | null; "deleteTranscript"?: boolean; "expectedSessionId"?: string | null; "expectedLifecycleRevision"?: string | null };
+
+/** Forgets a session. The records of its runs stay. */
+export type SessionsDeleteAnswer = { "ok": boolean; "key": string; "deleted": boolean; "archived": Array<string> };
+
+/** A session by key. */
+export type SessionsGetParams = { "key": string; "agentId"?: string | null };
+
+/** A session. */
+export type SessionsGetAnswerSession = { "key": string; "sessionId": string; "agentId": string; "lifecycleRevision": string; "createdAt": number; "updatedAt": number; "createdVia": string; "label"?: string | null; "displayName"?: string | null; "category"?: string | null; "archived": boolean; "pinned": boolean };
+
+/** Shows a session. */
+export type SessionsGetAnswer = { "key": string; "sessionId": string; "entry": SessionsGetAnswerSession };
+
+/** The order of a list. */
+export type SessionsListParamsSortBy = "updatedAt" | "lastInteractionAt";
+
+/** Which sessions are listed, and how. */
+export type SessionsListParams = { "limit"?: number | null; "offset"?: number | null; "activeMinutes"?: number | null; "agentId"?: string | null; "label"?: string | null; "search"?: string | null; "archived"?: boolean | "all" | null; "sortBy"?: SessionsListParamsSortBy | null; "requireLastInteraction"?: boolean; "configuredAgentsOnly"?: boolean; "includeGlobal"?: boolean; "includeUnknown"?: boolean };
+
+/** The model a session would use; this program runs none. */
+export type SessionsListAnswerDefaults = { "modelProvider": string | null; "model": string | null; "contextTokens": number | null };
+
+/** A session in a list. */
+export type SessionsListAnswerListedSession = { "key": string; "sessionId": string; "agentId": string; "lifecycleRevision": string; "createdAt": number; "updatedAt": number; "createdVia": string; "label"?: string | null; "displayName"?: string | null; "category"?: string | null; "archived": boolean; "pinned": boolean; "lastInteractionAt"?: number | null };
+
+/** Lists sessions, filtered and sorted. */
+export type SessionsListAnswer = { "ts": number; "path": string; "count": number; "totalCount": number; "limitApplied": number; "nextOffset": number | null; "hasMore": boolean; "owners": Array<string>; "defaults": SessionsListAnswerDefaults; "sessions": Array<SessionsListAnswerListedSession> };
+
+/** What is changed about a session. */
+export type SessionsPatchParams = { "key": string; "agentId"?: string | null; "expectedSessionId"?: string | null; "expectedLifecycleRevision"?: string | null; "label"?: string | null; "displayName"?: string | null; "category"?: string | null; "archived"?: boolean | null; "pinned"?: boolean | null };
+
+/** A session. */
+export type SessionsPatchAnswerSession = { "key": string; "sessionId": string; "agentId": string; "lifecycleRevision": string; "createdAt": number; "updatedAt": number; "createdVia": string; "label"?: string | null; "displayName"?: string | null; "category"?: string | null; "archived": boolean; "pinned": boolean };
+
+/** The model that a session's fields resolve to; this program runs none. */
+export type SessionsPatchAnswerResolved = { [key: string]: Json };
+
+/** Changes a session's label, name, category or flags. */
+export type SessionsPatchAnswer = { "ok": boolean; "key": string; "entry": SessionsPatchAnswerSession; "resolved": SessionsPatchAnswerResolved };
+
+/** What the status is to include. */
+export type StatusParams = { "includeChannelSummary"?: boolean };
+
+export type StatusAnswerHeartbeats = { "defaultAgentId": string; "agents": Array<StatusAnswerHeartbeat> };
+
+export type StatusAnswerHeartbeat = { "agentId": string; "enabled": boolean; "every"?: string | null; "everyMs"?: number | null };
+
+export type StatusAnswerTasks = { "active": number; "byStatus": Record<string, number> };
+
+export type StatusAnswerSessionsStatus = { "paths": Array<string>; "count": number; "defaults": StatusAnswerModelDefaults; "recent": Array<StatusAnswerRecentSession>; "byAgent": Array<StatusAnswerAgentSessions> };
+
+/** The model a session would use; this program runs none. */
+export type StatusAnswerModelDefaults = { "model": string | null; "contextTokens": number | null };
+
+/** A session in a summary. */
+export type StatusAnswerRecentSession = { "key": string; "updatedAt": number; "age": number };
+
+export type StatusAnswerAgentSessions = { "agentId": string; "path": string; "count": number; "recent": Array<StatusAnswerRecentSession> };
+
+/** How late this process is with its own work. */
+export type StatusAnswerEventLoop = { "degraded": boolean; "degradedSinceMs": number | null; "reasons": Array<string>; "intervalMs": number; "delayP99Ms": number; "delayMaxMs": number; "utilization": number; "cpuCoreRatio": number; "cpuBreakdown": StatusAnswerCpuBreakdown };
+
+export type StatusAnswerCpuBreakdown = { "hostCpuCount": number };
+
+export type StatusAnswerProcessMemory = { "rssBytes": number };
+
+export type StatusAnswerToolsStatus = { "count": number; "registryVersion": string };
+
+/** Says what this gateway is doing: agents, sessions, runs, connections, tools. */
+export type StatusAnswer = { "runtimeVersion": string; "mainHeartbeatEnabled": boolean; "heartbeat": StatusAnswerHeartbeats; "tasks": StatusAnswerTasks; "sessions": StatusAnswerSessionsStatus; "eventLoop": StatusAnswerEventLoop; "processMemory": StatusAnswerProcessMemory; "connections": number; "tools": StatusAnswerToolsStatus; "uptimeMs": number; "pid": number; "sessionKey"?: string | null };
+
+/** Parameters of a method that takes none. */
+export type SystemPresenceParams = Record<string, never>;
+
+/** Somebody who is here: this gateway, or a client. */
+export type SystemPresenceAnswerPresent = SystemPresenceAnswerOwnPresence | SystemPresenceAnswerPresence;
+
+/** This gateway as presence shows it. */
+export type SystemPresenceAnswerOwnPresence = { "host": string; "version": string; "platform": string; "deviceFamily": string; "mode": string; "reason": string; "instanceId": string; "text": string; "ts": number; "ip"?: string | null };
+
+/** A client as presence shows it. */
+export type SystemPresenceAnswerPresence = { "host": string; "ip": string | null; "version": string; "platform": string; "mode": string; "reason": string; "roles": Array<string>; "scopes": Array<string>; "onlineSince": number; "ts": number; "text": string; "deviceFamily"?: string | null; "modelIdentifier"?: string | null; "timeZone"?: string | null; "deviceId"?: string | null; "instanceId"?: string | null };
+
+/** Lists this gateway and the clients that are connected to it. */
+export type SystemPresenceAnswer = Array<SystemPresenceAnswerPresent>;
+
+/** A call of a tool. */
+export type ToolsCallParams = { "name": string; "args"?: { [key: string]: Json }; "timeoutMs"?: number | null; "idempotencyKey"?: string | null; "dryRun"?: boolean };
+
+/** The fields of a [`ToolResult`]. */
+export type ToolsCallAnswerToolResult = { "callId": ToolsCallAnswerCallId; "runId": ToolsCallAnswerRunId; "stepId": ToolsCallAnswerStepId; "tool": ToolsCallAnswerToolName; "attempt": number; "status": ToolsCallAnswerResultStatus; "ok": boolean; "data"?: { [key: string]: Json } | null; "dataHash"?: string | null; "error"?: ToolsCallAnswerFailure | null; "startedAt": string; "endedAt": string; "durationMs": number; "effects"?: ToolsCallAnswerEffects | null; "userMessage"?: string | null; "debugMessage"?: string | null };
+
+export type ToolsCallAnswerCallId = string;
+
+export type ToolsCallAnswerRunId = string;
+
+export type ToolsCallAnswerStepId = string;
+
+export type ToolsCallAnswerToolName = string;
+
+/** How a call ended. */
+export type ToolsCallAnswerResultStatus = "ok" | "error" | "timeout" | "cancelled" | "skipped";
+
+/** A structured error: a code to branch on, a sentence to show, what to do next. */
+export type ToolsCallAnswerFailure = { "code": ToolsCallAnswerErrorCode; "message": string; "details"?: { [key: string]: Json } | null; "retryable"?: boolean | null; "suggestion"?: string | null };
+
+/** Every way a call, a run or a command can fail. */
+export type ToolsCallAnswerErrorCode = "VALIDATION_ERROR" | "POLICY_DENIED" | "NOT_FOUND" | "CONFLICT" | "PRECONDITION_FAILED" | "TIMEOUT" | "CANCELLED" | "INTERNAL_ERROR" | "CONFIRMATION_REQUIRED" | "APPROVAL_DENIED" | "LIMIT_EXCEEDED" | "UNAVAILABLE" | "IN_DOUBT" | "RECORD_CORRUPTED" | "REPLAY_MISMATCH" | "STORE_UNAVAILABLE" | "CONFIG_INVALID" | "USAGE_ERROR";
+
+/** Changes that a tool observed itself make, in the shape of the specification's `effects`. */
+export type ToolsCallAnswerEffects = { "sideEffectsObserved"?: Array<string>; "created"?: Array<ToolsCallAnswerCreated>; "modified"?: Array<ToolsCallAnswerModified>; "deleted"?: Array<ToolsCallAnswerDeleted>; "renamed"?: Array<ToolsCallAnswerRenamed> };
+
+/** A new file or folder. */
+export type ToolsCallAnswerCreated = { "path": string; "kind": ToolsCallAnswerEntryKind };
+
+/** A file or a folder. */
+export type ToolsCallAnswerEntryKind = "file" | "folder";
+
+/** A file whose content changed. */
+export type ToolsCallAnswerModified = { "path": string; "kind": ToolsCallAnswerFileKind; "beforeEtag"?: string | null; "afterEtag"?: string | null };
+
+/** Always `file`: only files have content to modify. */
+export type ToolsCallAnswerFileKind = "file";
+
+/** A file or folder that is gone. */
+export type ToolsCallAnswerDeleted = { "path": string; "kind": ToolsCallAnswerEntryKind; "trashed"?: boolean | null };
+
+/** A move. */
+export type ToolsCallAnswerRenamed = { "from": string; "to": string };
+
+/** Calls a tool and answers with its result. */
+export type ToolsCallAnswer = { "result": ToolsCallAnswerToolResult; "deduplicated": boolean };
+
+export type ToolsCancelParamsCallId = string;
+
+export type ToolsCancelParamsRunId = string;
+
+/** Which call is stopped. */
+export type ToolsCancelParams = { "callId"?: ToolsCancelParamsCallId | null; "runId"?: ToolsCancelParamsRunId | null; "requestId"?: string | null };
+
+/** Stops a call: by its own id, its run's, or the id of the request that made it on this connection. */
+export type ToolsCancelAnswer = { "ok": boolean; "cancelled": boolean };
+
+/** Which tools the catalog lists. */
+export type ToolsCatalogParams = { "agentId"?: string | null; "includePlugins"?: boolean | null; "includeSchemas"?: boolean };
+
+export type ToolsCatalogAnswerProfileName = { "id": string; "label": string };
+
+export type ToolsCatalogAnswerCatalogGroup = { "id": string; "label": string; "source": string; "pluginId"?: string | null; "tools": Array<ToolsCatalogAnswerCatalogTool> };
+
+/** A tool's schemas, where they were asked for. */
+export type ToolsCatalogAnswerCatalogTool = { "id": string; "label": string; "description": string; "source": string; "risk": string; "defaultProfiles": Array<ToolsCatalogAnswerProfile>; "pluginId"?: string | null; "optional"?: boolean | null; "inputSchema"?: Json; "outputSchema"?: Json };
+
+/** A ready-made selection of tools. */
+export type ToolsCatalogAnswerProfile = "minimal" | "coding" | "messaging" | "full";
+
+/** Lists every tool of the catalog in groups, whoever may call it. */
+export type ToolsCatalogAnswer = { "agentId": string; "profiles": Array<ToolsCatalogAnswerProfileName>; "groups": Array<ToolsCatalogAnswerCatalogGroup> };
+
+/** A tool by name. */
+export type ToolsDescribeParams = { "name": string };
+
+export type ToolsDescribeAnswerToolName = string;
+
+/** How much harm a tool can do. */
+export type ToolsDescribeAnswerRiskLevel = "read-only" | "writes" | "commands";
+
+/** What may be done with a call whose result is not known after a crash. */
+export type ToolsDescribeAnswerIdempotency = "pure" | "idempotent" | "etag" | "key" | "none";
+
+/** What has to be there for the tool to work. */
+export type ToolsDescribeAnswerAvailability = { "requires"?: Array<string> };
+
+/** How a call can be taken back. */
+export type ToolsDescribeAnswerUndo = "none" | "restore-blob";
+
+/** Where a tool comes from. */
+export type ToolsDescribeAnswerToolSource = { "kind": ToolsDescribeAnswerSourceKind; "name": string };
+
+/** What kind of place a tool comes from. */
+export type ToolsDescribeAnswerSourceKind = "core" | "plugin" | "mcp" | "client";
+
+/** What the policy says of a tool. */
+export type ToolsDescribeAnswerPolicyView = { "decision": string; "reason": string | null };
+
+/** Describes one tool: its definition, its source, and what the policy says of it. */
+export type ToolsDescribeAnswer = { "name": ToolsDescribeAnswerToolName; "title": string; "description": string; "category": string; "riskLevel": ToolsDescribeAnswerRiskLevel; "version": string; "inputSchema": { [key: string]: Json }; "outputSchema"?: { [key: string]: Json } | null; "sideEffects"?: Array<string>; "idempotency": ToolsDescribeAnswerIdempotency; "requiredPermissions"?: Array<string>; "availability"?: ToolsDescribeAnswerAvailability; "cancellable": boolean; "supportsDryRun": boolean; "defaultTimeoutMs": number; "maxTimeoutMs"?: number | null; "undo"?: ToolsDescribeAnswerUndo; "id": string; "source": ToolsDescribeAnswerToolSource; "policy": ToolsDescribeAnswerPolicyView };
+
+/** Whose tools are listed, and how. */
+export type ToolsEffectiveParams = { "sessionKey": string; "agentId"?: string | null; "includeSchemas"?: boolean; "forModel"?: boolean; "prompt"?: string | null; "contextTokens"?: number | null; "requiredTools"?: Array<string> };
+
+export type ToolsEffectiveAnswerNotice = { "id": string; "severity": string; "message": string };
+
+export type ToolsEffectiveAnswerEffectiveGroup = { "id": string; "label": string; "source": string; "tools": Array<ToolsEffectiveAnswerEffectiveTool> };
+
+/** A tool's schemas, where they were asked for. */
+export type ToolsEffectiveAnswerEffectiveTool = { "id": string; "label": string; "description": string; "rawDescription": string; "source": string; "risk"?: string | null; "pluginId"?: string | null; "mcpServer"?: string | null; "inputSchema"?: Json; "outputSchema"?: Json };
+
+/** Lists the tools that a session has, or what its model is shown of them. */
+export type ToolsEffectiveAnswer = { "agentId": string; "profile": string; "toolSearch"?: Json; "notices"?: Array<ToolsEffectiveAnswerNotice> | null; "groups": Array<ToolsEffectiveAnswerEffectiveGroup> };
+
+/** Where a call came from in a conversation. */
+export type ToolsInvokeParamsReadOrigin = "direct-operator";
+
+/** A call of a tool. */
+export type ToolsInvokeParams = { "name": string; "args"?: { [key: string]: Json }; "sessionKey"?: string | null; "agentId"?: string | null; "confirm"?: boolean; "idempotencyKey"?: string | null; "conversationReadOrigin"?: ToolsInvokeParamsReadOrigin | null; "timeoutMs"?: number | null; "dryRun"?: boolean };
+
+/** What a tool gave, as `{content, details, meta}`. */
+export type ToolsInvokeAnswerOutput = { "content": ToolsInvokeAnswerContent; "details": Json; "meta": ToolsInvokeAnswerMeta };
+
+/** Parts as the tool gave them, or one part of text. */
+export type ToolsInvokeAnswerContent = Json | Array<ToolsInvokeAnswerTextPart>;
+
+export type ToolsInvokeAnswerTextPart = { "type": string; "text": string };
+
+/** Where the call is on record. */
+export type ToolsInvokeAnswerMeta = { "callId": ToolsInvokeAnswerCallId; "runId": ToolsInvokeAnswerRunId };
+
+export type ToolsInvokeAnswerCallId = string;
+
+export type ToolsInvokeAnswerRunId = string;
+
+/** Why a call did not do what was asked. */
+export type ToolsInvokeAnswerToolError = { "code": string; "message": string; "details"?: { [key: string]: Json } };
+
+/** Calls a tool. */
+export type ToolsInvokeAnswer = { "ok": boolean; "toolName": string; "requiresApproval"?: boolean | null; "output"?: ToolsInvokeAnswerOutput | null; "source"?: string | null; "error"?: ToolsInvokeAnswerToolError | null; "deduplicated"?: boolean | null };
+
+/** Which tools are listed, and how. */
+export type ToolsListParams = { "category"?: string | null; "schemas"?: boolean };
+
+/** A tool in a list. */
+export type ToolsListAnswerToolRow = { "name": string; "id": string; "title": string; "description": string; "category": string; "riskLevel": ToolsListAnswerRiskLevel; "needsApproval": boolean; "inputSchema"?: Json; "outputSchema"?: Json };
+
+/** How much harm a tool can do. */
+export type ToolsListAnswerRiskLevel = "read-only" | "writes" | "commands";
+
+/** Lists the tools that the caller may see. */
+export type ToolsListAnswer = { "tools": Array<ToolsListAnswerToolRow>; "registryVersion": string };
+
+/** A tool that a client answers itself. */
+export type ToolsOfferParamsOfferedTool = { "name": string; "title"?: string | null; "description"?: string | null; "inputSchema"?: { [key: string]: Json } | null; "outputSchema"?: { [key: string]: Json } | null; "readOnly"?: boolean; "timeoutMs"?: number | null };
+
+/** Tools that a client answers itself. */
+export type ToolsOfferParams = { "sessionKey": string; "agentId"?: string | null; "tools": Array<ToolsOfferParamsOfferedTool> };
+
+/** Offers tools of the client's own for a session, in place of those it offered before. */
+export type ToolsOfferAnswer = { "sessionKey": string; "tools": Array<string> };
+
+/** A client's answer to a call of one of its tools. */
+export type ToolsResultParams = { "id": string; "ok": boolean; "output"?: { [key: string]: Json } | null; "error"?: { "code"?: Json; "message"?: Json } };
+
+/** Takes a client's answer to a call of one of its tools. */
+export type ToolsResultAnswer = { "ok": boolean; "ignored"?: boolean | null };
+
+/** How much is said. */
+export type YardStatusParams = { "full"?: boolean };
+
+/** Says which Toolyard this process is and what it is doing. */
+export type YardStatusAnswer = { "version": string; "pid": number; "home": string; "vault": string; "uptimeMs": number; "tools": number; "registryVersion": string; "activeRuns": number; "publicKey": string; "sessionKey"?: string | null; "openQuestions"?: number | null };
+
+/** Every method with its parameters and its answer. */
+export interface Methods {
+  "approval.get": { params: ApprovalGetParams; answer: ApprovalGetAnswer };
+  "approval.history": { params: ApprovalHistoryParams; answer: ApprovalHistoryAnswer };
+  "approval.resolve": { params: ApprovalResolveParams; answer: ApprovalResolveAnswer };
+  "bridge.close": { params: BridgeCloseParams; answer: BridgeCloseAnswer };
+  "bridge.inbound": { params: BridgeInboundParams; answer: BridgeInboundAnswer };
+  "bridge.open": { params: BridgeOpenParams; answer: BridgeOpenAnswer };
+  "bridge.outbound": { params: BridgeOutboundParams; answer: BridgeOutboundAnswer };
+  "bridge.permission.reply": { params: BridgePermissionReplyParams; answer: BridgePermissionReplyAnswer };
+  "bridge.status": { params: BridgeStatusParams; answer: BridgeStatusAnswer };
+  "config.get": { params: ConfigGetParams; answer: ConfigGetAnswer };
+  "context.add": { params: ContextAddParams; answer: ContextAddAnswer };
+  "context.assemble": { params: ContextAssembleParams; answer: ContextAssembleAnswer };
+  "context.capture": { params: ContextCaptureParams; answer: ContextCaptureAnswer };
+  "context.command": { params: ContextCommandParams; answer: ContextCommandAnswer };
+  "context.compact": { params: ContextCompactParams; answer: ContextCompactAnswer };
+  "context.request": { params: ContextRequestParams; answer: ContextRequestAnswer };
+  "device.pair.approve": { params: DevicePairApproveParams; answer: DevicePairApproveAnswer };
+  "device.pair.list": { params: DevicePairListParams; answer: DevicePairListAnswer };
+  "device.pair.reject": { params: DevicePairRejectParams; answer: DevicePairRejectAnswer };
+  "device.pair.remove": { params: DevicePairRemoveParams; answer: DevicePairRemoveAnswer };
+  "device.token.revoke": { params: DeviceTokenRevokeParams; answer: DeviceTokenRevokeAnswer };
+  "device.token.rotate": { params: DeviceTokenRotateParams; answer: DeviceTokenRotateAnswer };
+  "devices.approve": { params: DevicesApproveParams; answer: DevicesApproveAnswer };
+  "devices.list": { params: DevicesListParams; answer: DevicesListAnswer };
+  "devices.reject": { params: DevicesRejectParams; answer: DevicesRejectAnswer };
+  "devices.revoke": { params: DevicesRevokeParams; answer: DevicesRevokeAnswer };
+  "exec.approval.get": { params: ExecApprovalGetParams; answer: ExecApprovalGetAnswer };
+  "exec.approval.list": { params: ExecApprovalListParams; answer: ExecApprovalListAnswer };
+  "exec.approval.request": { params: ExecApprovalRequestParams; answer: ExecApprovalRequestAnswer };
+  "exec.approval.resolve": { params: ExecApprovalResolveParams; answer: ExecApprovalResolveAnswer };
+  "exec.approval.waitDecision": { params: ExecApprovalWaitDecisionParams; answer: ExecApprovalWaitDecisionAnswer };
+  "health": { params: HealthParams; answer: HealthAnswer };
+  "logs.tail": { params: LogsTailParams; answer: LogsTailAnswer };
+  "mcp.approve": { params: McpApproveParams; answer: McpApproveAnswer };
+  "mcp.forget": { params: McpForgetParams; answer: McpForgetAnswer };
+  "mcp.servers": { params: McpServersParams; answer: McpServersAnswer };
+  "mcp.start": { params: McpStartParams; answer: McpStartAnswer };
+  "mcp.stop": { params: McpStopParams; answer: McpStopAnswer };
+  "node.describe": { params: NodeDescribeParams; answer: NodeDescribeAnswer };
+  "node.invoke.result": { params: NodeInvokeResultParams; answer: NodeInvokeResultAnswer };
+  "node.list": { params: NodeListParams; answer: NodeListAnswer };
+  "openviking.feature.gates": { params: OpenvikingFeatureGatesParams; answer: OpenvikingFeatureGatesAnswer };
+  "plans.cancel": { params: PlansCancelParams; answer: PlansCancelAnswer };
+  "plans.check": { params: PlansCheckParams; answer: PlansCheckAnswer };
+  "plans.dryRun": { params: PlansDryRunParams; answer: PlansDryRunAnswer };
+  "plans.fork": { params: PlansForkParams; answer: PlansForkAnswer };
+  "plans.replay": { params: PlansReplayParams; answer: PlansReplayAnswer };
+  "plans.run": { params: PlansRunParams; answer: PlansRunAnswer };
+  "plans.undo": { params: PlansUndoParams; answer: PlansUndoAnswer };
+  "plugin.approval.list": { params: PluginApprovalListParams; answer: PluginApprovalListAnswer };
+  "plugin.approval.request": { params: PluginApprovalRequestParams; answer: PluginApprovalRequestAnswer };
+  "plugin.approval.resolve": { params: PluginApprovalResolveParams; answer: PluginApprovalResolveAnswer };
+  "plugin.approval.waitDecision": { params: PluginApprovalWaitDecisionParams; answer: PluginApprovalWaitDecisionAnswer };
+  "plugins.disable": { params: PluginsDisableParams; answer: PluginsDisableAnswer };
+  "plugins.doctor": { params: PluginsDoctorParams; answer: PluginsDoctorAnswer };
+  "plugins.enable": { params: PluginsEnableParams; answer: PluginsEnableAnswer };
+  "plugins.info": { params: PluginsInfoParams; answer: PluginsInfoAnswer };
+  "plugins.install": { params: PluginsInstallParams; answer: PluginsInstallAnswer };
+  "plugins.list": { params: PluginsListParams; answer: PluginsListAnswer };
+  "plugins.remove": { params: PluginsRemoveParams; answer: PluginsRemoveAnswer };
+  "plugins.update": { params: PluginsUpdateParams; answer: PluginsUpdateAnswer };
+  "runs.cancel": { params: RunsCancelParams; answer: RunsCancelAnswer };
+  "runs.events": { params: RunsEventsParams; answer: RunsEventsAnswer };
+  "runs.export": { params: RunsExportParams; answer: RunsExportAnswer };
+  "runs.get": { params: RunsGetParams; answer: RunsGetAnswer };
+  "runs.list": { params: RunsListParams; answer: RunsListAnswer };
+  "runs.resume": { params: RunsResumeParams; answer: RunsResumeAnswer };
+  "runs.subscribe": { params: RunsSubscribeParams; answer: RunsSubscribeAnswer };
+  "runs.transcript": { params: RunsTranscriptParams; answer: RunsTranscriptAnswer };
+  "runs.unsubscribe": { params: RunsUnsubscribeParams; answer: RunsUnsubscribeAnswer };
+  "runs.verify": { params: RunsVerifyParams; answer: RunsVerifyAnswer };
+  "sessions.create": { params: SessionsCreateParams; answer: SessionsCreateAnswer };
+  "sessions.delete": { params: SessionsDeleteParams; answer: SessionsDeleteAnswer };
+  "sessions.get": { params: SessionsGetParams; answer: SessionsGetAnswer };
+  "sessions.list": { params: SessionsListParams; answer: SessionsListAnswer };
+  "sessions.patch": { params: SessionsPatchParams; answer: SessionsPatchAnswer };
+  "status": { params: StatusParams; answer: StatusAnswer };
+  "system-presence": { params: SystemPresenceParams; answer: SystemPresenceAnswer };
+  "tools.call": { params: ToolsCallParams; answer: ToolsCallAnswer };
+  "tools.cancel": { params: ToolsCancelParams; answer: ToolsCancelAnswer };
+  "tools.catalog": { params: ToolsCatalogParams; answer: ToolsCatalogAnswer };
+  "tools.describe": { params: ToolsDescribeParams; answer: ToolsDescribeAnswer };
+  "tools.effective": { params: ToolsEffectiveParams; answer: ToolsEffectiveAnswer };
+  "tools.invoke": { params: ToolsInvokeParams; answer: ToolsInvokeAnswer };
+  "tools.list": { params: ToolsListParams; answer: ToolsListAnswer };
+  "tools.offer": { params: ToolsOfferParams; answer: ToolsOfferAnswer };
+  "tools.result": { params: ToolsResultParams; answer: ToolsResultAnswer };
+  "yard.status": { params: YardStatusParams; answer: YardStatusAnswer };
+}

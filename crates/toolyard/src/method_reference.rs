@@ -1,0 +1,116 @@
+//! What is generated from the one list of methods: the page `docs/reference/methods.md`, the JSON Schemas of parameters and
+//! answers in `schema/methods.schema.json`, and the console's types in `console/src/types/methods.ts`. Knows nothing of how a
+//! method is answered.
+
+use crate::{typescript, wiring};
+use serde::Serialize;
+use serde_json::Value;
+use std::{collections::BTreeMap, fmt::Write as _};
+use toolyard_service::{Entry, Methods};
+
+const HEAD: &str = "# Methods\n\n\
+    <!-- Written by `make docs` from the list of methods in crates/service. -->\n\n\
+    Every method of every door. The WebSocket door carries those whose doors include `gateway`, the local socket and the command\n\
+    line those with `local`. The JSON Schemas of parameters and answers are in\n\
+    [schema/methods.schema.json](../../schema/methods.schema.json); [the authority page](../authority.md) says who may call what.\n";
+
+/// The schemas of one method.
+#[derive(Serialize)]
+struct MethodSchemas {
+    params: Value,
+    answer: Value,
+}
+
+/// The page, in Markdown.
+pub fn page() -> String {
+    let methods = wiring::all_methods();
+    let mut text = HEAD.to_owned();
+    for (family, entries) in families(&methods) {
+        // Writing to a String cannot fail.
+        _ = write!(text, "\n## {family}\n\n| method | doors | scope | person | parameters | what it does |\n");
+        text.push_str("| --- | --- | --- | --- | --- | --- |\n");
+        for entry in entries {
+            text.push_str(&row(entry));
+        }
+    }
+    text
+}
+
+/// The schemas of all methods, as one JSON document.
+pub fn schemas() -> serde_json::Result<String> {
+    let methods = wiring::all_methods();
+    let schemas: BTreeMap<&str, MethodSchemas> = methods
+        .iter()
+        .map(|entry| (entry.name, MethodSchemas { params: entry.params_schema(), answer: entry.answer_schema() }))
+        .collect();
+    serde_json::to_string_pretty(&schemas)
+}
+
+/// The types of all methods, in TypeScript.
+pub fn types() -> String {
+    let methods = wiring::all_methods();
+    let mut entries: Vec<&Entry> = methods.iter().collect();
+    entries.sort_by_key(|entry| entry.name);
+    let mut text = "// Written by `make docs` from the list of methods in crates/service.\n\n/** JSON without a type of its own. */\n\
+        export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };\n\n"
+        .to_owned();
+    let mut table = "/** Every method with its parameters and its answer. */\nexport interface Methods {\n".to_owned();
+    for entry in entries {
+        let name = typescript::type_name(entry.name);
+        typescript::declare(&mut text, &format!("{name}Params"), &entry.params_schema(), "");
+        typescript::declare(&mut text, &format!("{name}Answer"), &entry.answer_schema(), entry.about);
+        _ = writeln!(table, "  \"{}\": {{ params: {name}Params; answer: {name}Answer }};", entry.name);
+    }
+    text + &table + "}\n"
+}
+
+/// The methods by the first word of their names, in the order of the list.
+fn families(methods: &Methods) -> Vec<(&'static str, Vec<&Entry>)> {
+    let mut families: Vec<(&'static str, Vec<&Entry>)> = Vec::new();
+    for entry in methods.iter() {
+        let family = entry.name.split('.').next().unwrap_or(entry.name);
+        match families.iter_mut().find(|(name, _)| *name == family) {
+            Some((_, entries)) => entries.push(entry),
+            None => families.push((family, vec![entry])),
+        }
+    }
+    families
+}
+
+fn row(entry: &Entry) -> String {
+    let scope = entry.scope().map(|scope| format!("`{scope}`")).unwrap_or_default();
+    let person = if entry.terms.demand.person { "yes" } else { "" };
+    let doors = entry.terms.reach.as_str();
+    let about = entry.about.replace('|', "\\|");
+    format!("| `{}` | {doors} | {scope} | {person} | {} | {about} |\n", entry.name, parameters(&entry.params_schema()))
+}
+
+/// The names of the parameters; `?` marks what may be left out.
+fn parameters(schema: &Value) -> String {
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let names =
+        schema.get("properties").and_then(Value::as_object).into_iter().flat_map(|properties| properties.keys());
+    names
+        .map(|name| if required.contains(&name.as_str()) { format!("`{name}`") } else { format!("`{name}?`") })
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    #[test]
+    fn what_is_generated_from_the_methods_is_current() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for (file, text) in [
+            ("docs/reference/methods.md", super::page()),
+            ("schema/methods.schema.json", super::schemas().unwrap() + "\n"),
+            ("console/src/types/methods.ts", super::types()),
+        ] {
+            let committed = std::fs::read_to_string(root.join(file)).unwrap_or_default();
+            assert!(committed == text, "{file} is out of date: run `make docs`");
+        }
+    }
+}
