@@ -179,7 +179,7 @@ fn ov_recall_trace_filters_by_session_kind_time_and_number() {
         invoke(
             &place,
             &server,
-            "ov_search",
+            "memory_recall",
             json!({"query": format!("plugin config {number}"), "resourceTypes": ["resource"]}),
         );
     }
@@ -196,7 +196,7 @@ fn ov_recall_trace_filters_by_session_kind_time_and_number() {
         (json!({"sessionId": "no-such-session"}), 0),
         (json!({"ovSessionId": "no-such-session"}), 0),
         (json!({"ovSessionId": first["ovSessionId"]}), 20),
-        (json!({"resourceTypes": ["skill"]}), 0),
+        (json!({"resourceTypes": ["user"]}), 0),
         (json!({"resourceTypes": ["resource"]}), 20),
     ] {
         let mut args = json!({"turn": "all"});
