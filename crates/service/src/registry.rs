@@ -173,13 +173,18 @@ impl Service {
 }
 
 impl Hub {
-    /// Answers a client's request. Its door has decided that the client may make it.
+    /// Answers a client's request, if the method is one of the network's and the client may call it. A door may refuse
+    /// earlier, to save work; it cannot admit what is refused here.
     pub async fn answer(
         &self,
         entry: &Entry,
         client: ClientRequest<'_>,
         params: Option<Value>,
     ) -> Result<Box<RawValue>, MethodError> {
+        if !entry.terms.is_on_gateway() {
+            return Err(no_method(entry.name).into());
+        }
+        client.connection.may(&entry.terms.demand)?;
         let mut params = params.unwrap_or_default();
         let caller = match entry.terms.takes_session {
             true => self.session_caller(client.connection, &mut params)?,
