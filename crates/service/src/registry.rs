@@ -199,10 +199,11 @@ impl Hub {
     /// Takes `sessionKey` and `agentId` from beside a method's own parameters: they say for whom it is called.
     fn session_caller(&self, connection: &Connection, params: &mut Value) -> Result<Arc<Caller>, RpcError> {
         let mut take = |name: &str| match params.as_object_mut().and_then(|map| map.shift_remove(name)) {
-            Some(Value::String(text)) => Some(text),
-            _ => None,
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(RpcError::invalid(format!("{name} must be string"))),
         };
-        let (session, agent) = (take("sessionKey"), take("agentId"));
+        let (session, agent) = (take("sessionKey")?, take("agentId")?);
         let key = Key::read(session.as_deref().unwrap_or("main"), agent.as_deref())?;
         self.check_agent(&key.agent)?;
         Ok(connection.caller(&key.agent, Some(key.full)))

@@ -287,3 +287,16 @@ async fn a_setup_code_is_refused_by_name() {
     let refused = ws.call("connect", signed(4, &nonce, params)).await;
     assert_eq!(refused["error"]["details"]["code"], "AUTH_BOOTSTRAP_TOKEN_INVALID", "{refused}");
 }
+
+/// A key that cannot be read must not turn a call into one of the main session.
+#[tokio::test]
+async fn a_session_key_that_is_no_text_is_refused() {
+    let server = crate::harness::Server::start().await;
+    let mut client = server.client(&["operator.read", "operator.write"], &[]).await;
+    for (name, value) in [("sessionKey", serde_json::json!(5)), ("agentId", serde_json::json!(["main"]))] {
+        let params = serde_json::json!({name: value, "runId": "01a1ec89-a7db-71c3-8e75-6757b98dced8"});
+        let refused = client.call("plans.cancel", params).await;
+        let message = refused["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains(&format!("{name} must be string")), "{refused}");
+    }
+}
