@@ -15,6 +15,7 @@ mod caller;
 mod carried;
 pub mod chain;
 mod clock;
+pub mod diff;
 mod end_tag;
 mod engine;
 mod events;

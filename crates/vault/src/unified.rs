@@ -179,6 +179,7 @@ fn mismatch(old: &[&str], hunk: &Hunk<'_>, number: usize) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolyard_engine::diff::{Names, unified};
 
     #[test]
     fn a_diff_from_the_same_library_applies() {
@@ -189,7 +190,7 @@ mod tests {
             ("a\n", ""),
             ("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n", "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\nxii"),
         ] {
-            let diff = similar::TextDiff::from_lines(a, b).unified_diff().header("a", "b").to_string();
+            let diff = unified(a, b, Names { old: "a", new: "b" }, 3);
             assert_eq!(apply(a, &diff).unwrap().0, b, "{diff}");
         }
         assert_eq!(apply("a\r\nb\r\n", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n").unwrap().0, "a\r\nc\r\n");

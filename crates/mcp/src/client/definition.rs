@@ -7,6 +7,7 @@ use crate::wire::Payload;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Write as _;
+use toolyard_engine::diff::{Names, unified};
 use toolyard_protocol::canonical;
 
 /// Lines of context in a diff.
@@ -109,14 +110,9 @@ fn write_value(value: &Value, out: &mut String) {
 /// What a person is shown of a change: a unified diff of two normal forms, one field a line. An absent one is empty.
 pub(crate) fn diff(tool: &str, before: Option<&str>, now: &str) -> String {
     let (before, now) = (before.map(lines).unwrap_or_default(), lines(now));
-    let changes = similar::TextDiff::from_lines(&before, &now);
     let shown: String = tool.chars().take(128).collect();
-    let text = changes
-        .unified_diff()
-        .context_radius(CONTEXT)
-        .header(&format!("{shown} (approved)"), &format!("{shown} (now)"))
-        .to_string();
-    visible(&text)
+    let names = Names { old: &format!("{shown} (approved)"), new: &format!("{shown} (now)") };
+    visible(&unified(&before, &now, names, CONTEXT))
 }
 
 /// A normal form over several lines.
