@@ -66,17 +66,17 @@ pub enum ProblemCode {
 impl ProblemCode {
     /// Every code that only these tools have, with its page. `VALIDATION_ERROR` has the page of the engine's code.
     pub const PAGES: [(&'static str, &'static str); 11] = [
-        ("OLLAMA_UNREACHABLE", include_str!("../../../docs/errors/notes/OLLAMA_UNREACHABLE.md")),
-        ("EMBEDDER_UNREACHABLE", include_str!("../../../docs/errors/notes/EMBEDDER_UNREACHABLE.md")),
-        ("INDEX_NOT_FOUND", include_str!("../../../docs/errors/notes/INDEX_NOT_FOUND.md")),
-        ("INDEX_CORRUPTED", include_str!("../../../docs/errors/notes/INDEX_CORRUPTED.md")),
-        ("SECURITY_VIOLATION", include_str!("../../../docs/errors/notes/SECURITY_VIOLATION.md")),
-        ("SENSITIVE_FILTERED", include_str!("../../../docs/errors/notes/SENSITIVE_FILTERED.md")),
-        ("INDEXER_FAILED", include_str!("../../../docs/errors/notes/INDEXER_FAILED.md")),
-        ("INDEX_STALE", include_str!("../../../docs/errors/notes/INDEX_STALE.md")),
-        ("INDEX_PROGRAM_MISSING", include_str!("../../../docs/errors/notes/INDEX_PROGRAM_MISSING.md")),
-        ("INDEX_PROGRAM_FAILED", include_str!("../../../docs/errors/notes/INDEX_PROGRAM_FAILED.md")),
-        ("VAULT_UNAVAILABLE", include_str!("../../../docs/errors/notes/VAULT_UNAVAILABLE.md")),
+        ("OLLAMA_UNREACHABLE", include_str!("../../../docs/reference/errors/notes/OLLAMA_UNREACHABLE.md")),
+        ("EMBEDDER_UNREACHABLE", include_str!("../../../docs/reference/errors/notes/EMBEDDER_UNREACHABLE.md")),
+        ("INDEX_NOT_FOUND", include_str!("../../../docs/reference/errors/notes/INDEX_NOT_FOUND.md")),
+        ("INDEX_CORRUPTED", include_str!("../../../docs/reference/errors/notes/INDEX_CORRUPTED.md")),
+        ("SECURITY_VIOLATION", include_str!("../../../docs/reference/errors/notes/SECURITY_VIOLATION.md")),
+        ("SENSITIVE_FILTERED", include_str!("../../../docs/reference/errors/notes/SENSITIVE_FILTERED.md")),
+        ("INDEXER_FAILED", include_str!("../../../docs/reference/errors/notes/INDEXER_FAILED.md")),
+        ("INDEX_STALE", include_str!("../../../docs/reference/errors/notes/INDEX_STALE.md")),
+        ("INDEX_PROGRAM_MISSING", include_str!("../../../docs/reference/errors/notes/INDEX_PROGRAM_MISSING.md")),
+        ("INDEX_PROGRAM_FAILED", include_str!("../../../docs/reference/errors/notes/INDEX_PROGRAM_FAILED.md")),
+        ("VAULT_UNAVAILABLE", include_str!("../../../docs/reference/errors/notes/VAULT_UNAVAILABLE.md")),
     ];
 }
 

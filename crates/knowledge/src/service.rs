@@ -35,7 +35,7 @@ const VERSION_KNOWN_FOR: Duration = Duration::from_millis(500);
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
 /// Chunks that an embedder is attuned with.
 const SAMPLES: usize = 2_000;
-/// How much vectors count when the configuration does not say. Measured with the static table; see docs/knowledge.md.
+/// How much vectors count when the configuration does not say. Measured with the static table; see docs/guide/notes.md.
 const STATIC_VECTOR_WEIGHT: f32 = 0.41;
 /// The same for the vectors of sentence models. Below a half, so that the best match by words is never tied with a chunk
 /// that only the vectors found.

@@ -1,6 +1,6 @@
 //! Plugins: `openclaw.plugin.json` manifests, where packages come from, and what runs them.
 //!
-//! A plugin is one or more processes. Each speaks MCP, or the line protocol of docs/plugins.md; plugins written against
+//! A plugin is one or more processes. Each speaks MCP, or the line protocol of docs/guide/plugins.md; plugins written against
 //! OpenClaw's `api.registerTool` run in a Node host that speaks the latter. Processes are started, watched and stopped
 //! like upstream MCP servers (`toolyard-mcp`), within walls (`toolyard-sandbox`), and their tools are called down the
 //! engine's road.

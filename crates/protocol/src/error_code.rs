@@ -9,7 +9,7 @@ use std::fmt;
 pub struct ErrorPage {
     /// The code.
     pub code: ErrorCode,
-    /// The Markdown page from `docs/errors/`.
+    /// The Markdown page from `docs/reference/errors/`.
     pub markdown: &'static str,
 }
 
@@ -38,7 +38,7 @@ macro_rules! error_codes {
             /// The code's page.
             pub fn page(self) -> ErrorPage {
                 let markdown = match self {
-                    $( ErrorCode::$variant => include_str!(concat!("../../../docs/errors/", $code, ".md")), )*
+                    $( ErrorCode::$variant => include_str!(concat!("../../../docs/reference/errors/", $code, ".md")), )*
                 };
                 ErrorPage { code: self, markdown }
             }

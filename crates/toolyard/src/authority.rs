@@ -1,5 +1,5 @@
 //! The whole authority in one place: the methods, routes and frames of every door and the built-in tools, each with what
-//! it demands, and the page `docs/authority.md` that is made from them. Decides nothing: `toolyard_engine::authority`
+//! it demands, and the page `docs/reference/authority.md` that is made from them. Decides nothing: `toolyard_engine::authority`
 //! does.
 
 use toolyard_catalog::{RegistryError, ToolEntry, ToolSource, authority::HostArgument};
@@ -100,7 +100,7 @@ An agent that names another agent or session is still the same credential. A scr
 path of this machine, and each of its calls is decided on and recorded like any other.
 ";
 
-/// The page `docs/authority.md`.
+/// The page `docs/reference/authority.md`.
 pub fn page() -> Result<String, RegistryError> {
     let mut page = HEAD.to_owned();
     page.push_str(
@@ -154,7 +154,7 @@ pub fn page() -> Result<String, RegistryError> {
     page.push_str(
         "\n## Built-in tools\n\nA tool is called by `tools.invoke`, `/tools/invoke`, MCP, the bridge, a plan, a script or a slash \
          command, all by the same pipeline: policy, approval, record. Every call leaves a record. Vault paths are checked by the \
-         path rules of the policy ([policy.md](policy.md)); paths of the host are a person's, unless a folder is granted.\n\n\
+         path rules of the policy ([policy.md](../guide/policy.md)); paths of the host are a person's, unless a folder is granted.\n\n\
          | tool | changes | vault paths | host paths |\n| --- | --- | --- | --- |\n",
     );
     for tool in built_in_tools()? {
@@ -178,13 +178,13 @@ mod tests {
 
     #[test]
     fn the_page_is_what_the_registry_says() {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/authority.md");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/authority.md");
         let text = page().unwrap();
         if std::env::var_os("TOOLYARD_BLESS").is_some() {
             std::fs::write(&file, &text).unwrap();
         }
         let committed = std::fs::read_to_string(&file).unwrap_or_default();
-        assert!(committed == text, "docs/authority.md is out of date: run `make docs`");
+        assert!(committed == text, "docs/reference/authority.md is out of date: run `make docs`");
     }
 
     /// Words in an argument's name that mean a place on a disk.

@@ -12,7 +12,7 @@ const HEAD: &str = "# Methods\n\n\
     <!-- Written by `make docs` from the list of methods in crates/service. -->\n\n\
     Every method of every door. The WebSocket door carries those whose doors include `gateway`, the local socket and the command\n\
     line those with `local`. The JSON Schemas of parameters and answers are in\n\
-    [schema/methods.schema.json](../../schema/methods.schema.json); [the authority page](../authority.md) says who may call what.\n";
+    [schema/methods.schema.json](../../schema/methods.schema.json); [the authority page](authority.md) says who may call what.\n";
 
 /// The schemas of one method.
 #[derive(Serialize)]

@@ -36,7 +36,7 @@ impl EditorClients for NoClients {
                 ErrorCode::PreconditionFailed,
                 format!("{tool} needs a connected editor that answers it, and there is none"),
             )
-            .suggest("Connect the editor as a node (see docs/editors.md), or use the vault.* tools, which work on the files themselves.");
+            .suggest("Connect the editor as a node (see docs/guide/editors.md), or use the vault.* tools, which work on the files themselves.");
             Err(failure.into())
         })
     }

@@ -1,5 +1,5 @@
 //! Calls that were recorded and have no result, because the process died: what becomes of each. The table is in
-//! docs/durability.md.
+//! docs/guide/durability.md.
 
 use super::{
     Settled, look,

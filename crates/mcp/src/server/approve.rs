@@ -28,7 +28,7 @@ const MAX_SHOWN: usize = 2000;
 const FASTER_THAN_A_PERSON: Duration = Duration::from_millis(500);
 /// What an owner can do about a client that asks nobody.
 const ADVICE: &str = "Nothing ran. Connect a client that can approve, or, if this client asks its own user before it \
-                      calls a tool (Claude Code does), set mcp.clientApprovals = \"trust\" in config.toml. See docs/mcp.md.";
+                      calls a tool (Claude Code does), set mcp.clientApprovals = \"trust\" in config.toml. See docs/guide/mcp.md.";
 
 /// Whether the user of an MCP client on standard input and output may approve what that client calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -24,6 +24,9 @@ pub enum ConfigCommand {
     /// Print the JSON Schemas of the parameters and answers of every method
     #[command(hide = true)]
     MethodSchemas,
+    /// Print the list of every error code, in Markdown
+    #[command(hide = true)]
+    ErrorCodes,
     /// Print the types of every method, in TypeScript
     #[command(hide = true)]
     MethodTypes,

@@ -72,7 +72,7 @@ pub struct ToolsConfig {
     /// Experimental. Whether and how models find tools by search instead of being shown them all: `true` (code mode),
     /// `false`, or a table with `mode` (`code`, `tools`, `directory`), `alwaysVisible` (tools and groups that are shown in
     /// every mode), `codeTimeoutMs` (1000 to 60000), `searchDefaultLimit` and `maxSearchLimit` (up to 50). See
-    /// docs/tool-search.md.
+    /// docs/guide/tool-search.md.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_search: Option<ToolSearchConfig>,
 }

@@ -1,4 +1,4 @@
-//! `docs/configuration.md`: every key with its type, default and meaning, from the types alone.
+//! `docs/reference/configuration.md`: every key with its type, default and meaning, from the types alone.
 
 use super::Config;
 use serde_json::Value;
