@@ -14,17 +14,18 @@ const HEAD: &str = "# Error codes\n\n\
 pub fn page() -> String {
     let mut text = HEAD.to_owned();
     text.push_str("\n## Every tool and command\n");
-    table(&mut text, "", ErrorCode::ALL.iter().map(|code| (code.as_str(), code.page().markdown)));
+    let every = ErrorCode::ALL.iter().map(|code| (code.as_str(), code.page().markdown, code.suggestion().to_owned()));
+    table(&mut text, "", every);
     text.push_str("\n## The `obsidian_rag_*` tools only\n");
-    table(&mut text, "notes/", ProblemCode::PAGES.iter().copied());
+    table(&mut text, "notes/", ProblemCode::PAGES.iter().map(|(code, page)| (*code, *page, advice(page))));
     text
 }
 
-fn table<'a>(text: &mut String, folder: &str, pages: impl Iterator<Item = (&'a str, &'a str)>) {
+fn table<'a>(text: &mut String, folder: &str, pages: impl Iterator<Item = (&'a str, &'a str, String)>) {
     text.push_str("\n| code | meaning | what to do |\n| --- | --- | --- |\n");
-    for (code, page) in pages {
+    for (code, page, advice) in pages {
         // Writing to a String cannot fail.
-        _ = writeln!(text, "| [{code}]({folder}{code}.md) | {} | {} |", meaning(page), advice(page));
+        _ = writeln!(text, "| [{code}]({folder}{code}.md) | {} | {} |", meaning(page).replace('|', "\\|"), advice.replace('|', "\\|"));
     }
 }
 
@@ -40,7 +41,7 @@ pub fn advice(page: &str) -> String {
 
 fn first_sentence(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    words.split_inclusive(". ").next().unwrap_or_default().trim().replace('|', "\\|")
+    words.split_inclusive(". ").next().unwrap_or_default().trim().to_owned()
 }
 
 #[cfg(test)]
