@@ -25,7 +25,12 @@ fn table<'a>(text: &mut String, folder: &str, pages: impl Iterator<Item = (&'a s
     text.push_str("\n| code | meaning | what to do |\n| --- | --- | --- |\n");
     for (code, page, advice) in pages {
         // Writing to a String cannot fail.
-        _ = writeln!(text, "| [{code}]({folder}{code}.md) | {} | {} |", meaning(page).replace('|', "\\|"), advice.replace('|', "\\|"));
+        _ = writeln!(
+            text,
+            "| [{code}]({folder}{code}.md) | {} | {} |",
+            meaning(page).replace('|', "\\|"),
+            advice.replace('|', "\\|")
+        );
     }
 }
 

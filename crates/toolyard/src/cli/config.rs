@@ -1,11 +1,11 @@
-//! The configuration, and what an error code means.
+//! The commands `config` and `explain`.
 
 use clap::{Args, Subcommand};
 
 /// `toolyard config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Print the configuration as resolved, secrets hidden
+    /// Print the resolved configuration; secrets are hidden
     Show,
     /// Check the configuration file
     Check,

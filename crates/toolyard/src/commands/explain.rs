@@ -16,9 +16,7 @@ pub(super) fn run(global: &Global, args: ExplainArgs) -> Outcome {
         if global.json {
             let mut all: Vec<_> =
                 ErrorCode::ALL.iter().map(|c| json!({"code": c, "suggestion": c.suggestion()})).collect();
-            all.extend(
-                ProblemCode::PAGES.iter().map(|(code, page)| json!({"code": code, "suggestion": advice(page)})),
-            );
+            all.extend(ProblemCode::PAGES.iter().map(|(code, page)| json!({"code": code, "suggestion": advice(page)})));
             output::json(&json!({"codes": all}));
         } else {
             let mut rows: Vec<Vec<String>> =
