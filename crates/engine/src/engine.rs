@@ -37,7 +37,7 @@ pub struct EngineOptions {
     pub grace: Duration,
     /// How long a call that did not stop is listened to, for its late answer.
     pub late_window: Duration,
-    /// Calls under way at once, over all runs.
+    /// Maximum number of calls in flight, over all runs.
     pub max_calls: usize,
     /// How often ended runs are sealed into the ledger.
     pub seal_every: Duration,

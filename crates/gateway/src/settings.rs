@@ -72,10 +72,10 @@ pub const HEALTH_EVERY: Duration = Duration::from_secs(60);
 /// How far a device's clock may be off.
 pub const SIGNATURE_SKEW_MS: i64 = 120_000;
 
-/// How wrong credentials are slowed down.
+/// Rate limit for wrong credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Wrong credentials of one address within the window before it is locked out.
+    /// Number of wrong credentials from one address within the window after which it is locked out.
     pub max_attempts: u32,
     /// The window.
     pub window: Duration,
@@ -111,7 +111,7 @@ pub struct Settings {
     pub trusted_proxies: Vec<IpAddr>,
     /// Whether a client beyond loopback needs a paired device beside the token.
     pub require_device: bool,
-    /// How wrong credentials are slowed down.
+    /// Rate limit for wrong credentials.
     pub rate_limit: RateLimit,
     /// How often `tick` comes.
     pub tick: Duration,

@@ -178,7 +178,7 @@ impl EffectivePolicy {
     pub fn own(&self) -> Option<&str> {
         self.own.as_deref()
     }
-    /// How much a run may do.
+    /// Limits for each run.
     pub fn limits(&self) -> &PolicyLimits {
         &self.snapshot.limits
     }

@@ -28,15 +28,15 @@ const MAX_SHOWN: usize = 20;
 const APPROVALS: &str = "operator.approvals";
 
 methods! {
-    /// Prepares a session for Claude Code: a secret of its own, and everything that Claude Code must be started with.
+    /// Prepares a session for Claude Code and returns its token, environment and MCP configuration.
     BridgeOpen = "bridge.open", Terms::write().may_use(&[Power::Approve]), OpenParams => Opened;
-    /// Closes a session that was opened for Claude Code.
+    /// Closes a session of Claude Code.
     BridgeClose = "bridge.close", Terms::write(), SessionParams => Closed;
-    /// Sends a message to Claude Code; it is durable when this answers.
+    /// Sends a message to Claude Code; the message is durable when the method returns.
     BridgeInbound = "bridge.inbound", Terms::write().may_use(&[Power::Approve]), InboundParams => Receive;
-    /// Shows what Claude said lately, for whoever was not connected when it did.
+    /// Shows Claude's latest messages.
     BridgeOutbound = "bridge.outbound", Terms::read(), OutboundParams => Outbound;
-    /// Lists sessions that were opened for Claude Code.
+    /// Lists the sessions of Claude Code.
     BridgeStatus = "bridge.status", Terms::read(), StatusParams => BridgeState;
     /// Answers a permission question of Claude Code.
     BridgePermissionReply = "bridge.permission.reply", Terms::consent().lane(Lane::Express), ReplyParams => Replied;
