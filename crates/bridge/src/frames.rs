@@ -1,5 +1,5 @@
-//! The frames of both directions: JSON texts with a `type`. A type that is not known is [`Unknown`](FromPlugin::Unknown)
-//! and ignored by both ends, so that either may learn new ones first.
+//! The frames of both directions: JSON objects with a `type`. Both ends ignore an unknown type
+//! ([`Unknown`](FromPlugin::Unknown)), so that either can add new ones first.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! What a method or a tool demands of its caller: the vocabulary of the one authority.
+//! The requirements that a method or a tool has for its caller: scope, person, powers.
 //!
 //! A [`Demand`] is declared beside the method or tool it describes. The engine's `authority::decide` compares it with a
 //! caller. Knows no caller, no transport and no tool by name.

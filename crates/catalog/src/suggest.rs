@@ -1,5 +1,5 @@
-//! "Did you mean": which known word or tool an unknown one may have meant. The one place that judges likeness, for
-//! tools, arguments, values and files.
+//! "Did you mean": finds the known word or tool that is most similar to an unknown one. All comparisons of similarity
+//! (tools, arguments, values, files) are made here.
 
 use crate::registry::ToolEntry;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Approvals: a call that needs a person waits here until one decides, or until its time is up.
+//! Approvals: a call that needs a person's approval waits here until a person answers or the time is up.
 //!
-//! The question and the decision are durable facts before anything happens because of them: nothing runs without a
-//! recorded decision, and a decision survives a restart. Who is shown a question is a door's business; who may answer
-//! is checked here, by scope.
+//! The question and the answer are durable before anything happens because of them: nothing runs without a recorded
+//! answer, and an answer survives a restart. A door decides who is shown a question; this module checks, by scope, who
+//! may answer.
 
 mod words;
 

@@ -1,4 +1,4 @@
-//! One attempt at a call: deadline, cancellation with a grace period, panics.
+//! One attempt of a call, with deadline, cancellation (with a grace period) and protection against panics.
 
 use crate::{CallContext, Carried, Failed, Output, Prepared, Provider};
 use futures_util::FutureExt;

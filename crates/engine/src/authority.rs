@@ -1,10 +1,10 @@
-//! The one authority: may this caller do this?
+//! Authority: decides whether a caller may make a request.
 //!
-//! Every method of every door and every built-in tool declares a [`Demand`]; [`decide`] compares it with the caller that
-//! a door built from credentials. Consent is given by an [`Approver`], which only this module makes, so that no function
-//! of the engine can be handed one that was not decided on here.
+//! Every method and every built-in tool declares a [`Demand`]; [`decide`] compares it with the caller that a door built
+//! from credentials. An [`Approver`] is needed to give consent, and only this module creates one, so that no function
+//! of the engine can receive one that was not checked here.
 //!
-//! Pure: no IO, no clock, no transport, and no method or tool by name.
+//! Pure: no IO, clock or transport, and no method or tool by name.
 
 use crate::{Caller, Door};
 use serde_json::{Map, Value, json};

@@ -1,5 +1,5 @@
-//! [`BuiltIn`]: how a crate of ours describes a tool. Every built-in tool is built here, so that all of them get the same
-//! defaults and the same checks, and a tool that is described wrongly is an error and never a missing tool.
+//! [`BuiltIn`]: the description of a built-in tool. All built-in tools are built here, so that they have the same
+//! defaults and the same checks. A wrong description is an error, never a missing tool.
 
 mod schema;
 

@@ -1,4 +1,4 @@
-//! [`Caller`]: who asks, by which door, in which session.
+//! [`Caller`]: who makes a request, through which door, and in which session.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

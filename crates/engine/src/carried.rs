@@ -1,7 +1,8 @@
-//! [`Carried`]: work that is done where it is waited for, and goes on by itself when nobody waits any more.
+//! [`Carried`]: a future that is polled by its caller and continues as a separate task if the caller goes away.
 //!
-//! Work that must not end with whoever asked for it could be a task of its own from the start. But handing a call from
-//! one thread to another takes longer than many a call does, and hardly anybody goes away. So it becomes a task only then.
+//! Work that must not end with its caller could be a separate task from the start. But moving a call to another thread
+//! takes longer than many calls take, and callers rarely go away. Therefore the work becomes a task only when the
+//! caller is dropped.
 
 use futures_util::{
     FutureExt,

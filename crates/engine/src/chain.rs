@@ -1,4 +1,4 @@
-//! The chain that ties a run's records together, and the signatures over it.
+//! The hash chain over the records of a run, and the signatures over it.
 //!
 //! `chain(n) = SHA-256(chain(n-1) ‖ seq ‖ kind ‖ payload)`, beginning with a hash of the run id. Editing, removing or
 //! moving a record changes every value after it. A checkpoint signs the value reached so far with Ed25519, in the form

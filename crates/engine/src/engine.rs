@@ -1,7 +1,7 @@
-//! [`Engine`]: everything a call needs, put together once at start.
+//! [`Engine`]: everything that a call needs, assembled once at start.
 //!
-//! What it does stands beside this: [`tools`] that come and go, a direct [`call`] (and its idempotency key, [`once`]),
-//! what every [`run`] has, what is [`under_way`], and the [`sealing`] of what ended. Plans are in `plan/`.
+//! The parts are in submodules: the registered [`tools`], a direct [`call`] (with its idempotency key, [`once`]), the
+//! state of every [`run`], what is [`under_way`], and the [`sealing`] of ended runs. Plans are in `plan/`.
 
 mod call;
 mod once;

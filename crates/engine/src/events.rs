@@ -1,4 +1,4 @@
-//! Events to any number of watchers. A slow watcher loses events, never time: a call does not wait for anyone.
+//! Sends events to any number of subscribers. A slow subscriber loses events; a call never waits for a subscriber.
 
 use std::sync::{
     Arc, Mutex, PoisonError,

@@ -1,4 +1,4 @@
-//! Hooks around a call: plugins and doors may look at it, rewrite it, block it or ask a person.
+//! Hooks before a call: plugins and doors may inspect, rewrite or block it, or ask a person.
 
 use crate::{BoxFuture, Caller};
 use serde_json::{Map, Value};

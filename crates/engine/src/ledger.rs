@@ -1,11 +1,11 @@
-//! The ledger: the heads of all ended runs, chained and signed store-wide.
+//! The ledger: the last chain values (heads) of all ended runs, chained and signed for the whole store.
 //!
-//! A run's own chain proves that nothing inside it was changed. The ledger proves that the run itself is still there:
-//! each entry lists the heads of runs that ended since the last, and is chained to it and signed. Entries are made in
-//! the background, many runs to an entry, so that a single call does not pay for a signature of its own.
+//! A run's own chain proves that nothing inside the run was changed. The ledger proves that the run still exists: each
+//! entry lists the heads of runs that ended since the previous entry, is chained to it, and is signed. Entries are made
+//! in the background, many runs in one entry, so that a single call does not pay for a signature.
 //!
-//! Only a run whose end carries a signature or a valid tag is sealed. A start that finds another one in the database
-//! does not sign it: `verify` names it.
+//! Only a run whose end has a signature or a valid tag is added. If a start finds another ended run in the database, it
+//! does not sign it; `verify` names it.
 
 mod verify;
 

@@ -1,4 +1,4 @@
-//! [`ModelView`]: who decides what a model is shown. Doors ask it and pass the answer on; they choose nothing.
+//! [`ModelView`]: decides what a model is shown. Doors ask it and pass the answer on.
 
 use crate::{BoxFuture, Caller, Engine};
 use toolyard_catalog::surface::{Effectives, Surface, Turn};

@@ -1,7 +1,7 @@
-//! [`NestedCalls`]: how a provider calls other tools: down the same road, in the same run, for the same caller.
+//! [`NestedCalls`]: lets a provider call other tools, through the same pipeline, in the same run, for the same caller.
 //!
-//! Nothing is lent to the provider beyond what its caller could do directly. Policy, hooks, approval, limits and record
-//! apply to each nested call as if the caller had made it. A nested call cannot nest further.
+//! A provider gets no right that its caller does not have. Policy, hooks, approval, limits and record apply to each
+//! nested call as if the caller had made it. A nested call cannot make nested calls.
 
 use crate::{
     Asking, Caller, Door, Engine,

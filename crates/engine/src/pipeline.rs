@@ -1,4 +1,4 @@
-//! The one road. Every call, whichever door it came in by, is one run through [`run_call`], top to bottom.
+//! The pipeline. Every call, from every door, is one pass through [`run_call`] from top to bottom.
 //!
 //! ```text
 //!  1 session    (the scope: caller, policy, cancel token)
@@ -7,7 +7,7 @@
 //!  4 validate   size, integers, input schema; canonical JSON -> argsHash
 //!  5 hooks      may block, rewrite (then 3 and 4 again) or ask
 //!  6 approve    Ask: recorded question, recorded answer
-//!  7 permit     a place among the run's and the engine's concurrent calls
+//!  7 permit     a slot among the run's and the engine's concurrent calls
 //!  8 prepare    the provider says what will change; limits are checked
 //!  9 record     the ToolCall is durable before the effect
 //! 10 attempt    deadline, cancellation, panics
@@ -15,7 +15,7 @@
 //! 12 record     the ToolResult
 //! ```
 //!
-//! Retries belong to the plan scheduler: each try is a new trip down this road with a new envelope.
+//! The plan scheduler handles retries: each attempt is a new pass through the pipeline with a new envelope.
 
 mod after_crash;
 mod clearance;

@@ -1,8 +1,8 @@
-//! [`Provider`]: what runs a tool. Vault tools, plugins and upstream servers all stand behind this trait.
+//! [`Provider`]: runs a tool. Vault tools, plugins and upstream servers implement this trait.
 //!
-//! A call with side effects takes two steps so that its record can be made between them: `prepare` finds out what is
-//! going to change (and may stage it where nobody sees it), the pipeline makes that durable, and `execute` does it.
-//! After a crash between the two, `reconcile` looks at the target and says whether it happened.
+//! A call with side effects has two steps, so that it can be recorded between them: `prepare` determines the changes
+//! (and may stage them), the pipeline makes the record durable, and `execute` makes the changes. After a crash between
+//! the two, `reconcile` looks at the target and reports whether the changes were made.
 
 use crate::{Caller, NestedCalls};
 use serde::{Deserialize, Serialize};

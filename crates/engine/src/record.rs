@@ -1,9 +1,8 @@
-//! The record of a run: what each frame's payload says, in a compact JSON of its own.
+//! The record of a run: the payload of each frame, as compact JSON.
 //!
-//! A frame holds what cannot be derived. The policy, versions and the plan stand once, in `RunStarted`; a result names
-//! its call and takes step, tool and attempt from it; the events of the specification are derived from the records
-//! (see [`crate::view`]). That keeps a step near half a kilobyte and makes it impossible for an event to disagree with
-//! the call it reports.
+//! A frame contains only what cannot be derived. The policy, versions and plan are stored once, in `RunStarted`; a
+//! result refers to its call for step, tool and attempt; events are derived from the records (see [`crate::view`]).
+//! This keeps a step near half a kilobyte, and an event can never disagree with the call that it reports.
 
 use crate::{Intent, store::RunKind};
 use jiff::Timestamp;

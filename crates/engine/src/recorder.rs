@@ -1,4 +1,4 @@
-//! Writes one run's record: numbers, chains and queues each record, tells the watchers, signs checkpoints.
+//! Writes the record of one run: numbers, chains and queues each record, notifies subscribers, signs checkpoints.
 
 use crate::{
     Blob, EventBus, Store,

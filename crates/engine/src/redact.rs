@@ -1,10 +1,10 @@
-//! The one redaction: what is secret is not shown in configuration, logs, errors, events, exports or metrics.
+//! Redaction: secrets are not shown in configuration, logs, errors, events, exports or metrics.
 //!
-//! [`redactor`] is the process's own. It learns secret values where they come in (configuration, token files, OAuth) and
-//! hides them in text that leaves: log lines, error messages, what upstream servers and plugins say. [`url`] and
-//! [`argument`] show a value that may carry a secret without the secret. It hides what it was told and what looks like a
-//! credential; it does not look for secrets in notes, arguments or outputs of Toolyard's own tools, which would change what
-//! people wrote.
+//! [`redactor`] is the redactor of this process. It is given secret values where they are read (configuration, token
+//! files, OAuth) and hides them in outgoing text: log lines, error messages, and output of upstream servers and
+//! plugins. [`url`] and [`argument`] show a value that may contain a secret without the secret. It hides known secrets
+//! and text that looks like a credential. It does not search for secrets in notes, arguments or outputs of Toolyard's
+//! own tools, because that would change what people wrote.
 
 use memchr::memmem::Finder;
 use serde_json::Value;

@@ -1,8 +1,9 @@
-//! [`Store`]: where runs, their records and small durable facts live. The engine says what; a store says how.
+//! [`Store`]: where runs, their records and small durable facts are kept. The engine decides what is kept; a store
+//! decides how.
 //!
-//! A store is dumb on purpose: it keeps bytes in order. What the bytes mean, how they are chained and signed, and what
-//! must be durable before what, is decided here in the engine, so that every store proves the same things. One suite
-//! of tests (`crates/store/tests/contract.rs`) holds for every implementation.
+//! A store keeps bytes in order and nothing more. The engine decides what the bytes mean, how they are chained and
+//! signed, and what must be durable before what, so that every store gives the same proof. One test suite
+//! (`crates/store/tests/contract.rs`) applies to every implementation.
 
 use crate::{Blob, BoxFuture};
 use jiff::Timestamp;

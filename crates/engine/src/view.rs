@@ -1,7 +1,7 @@
-//! From records back to the envelopes and events of the specification.
+//! Turns records into the envelopes and events of the specification.
 //!
-//! One function turns a record into what it stands for, used both live (for watchers) and when a run is exported, so
-//! that `events.jsonl` written a year later says what a watcher saw.
+//! One function converts a record, both for live subscribers and for exports, so that an `events.jsonl` written later
+//! is identical to what a subscriber received.
 
 use crate::{
     record::{CallRecord, OutcomeRecord, Record, RunStarted},

@@ -1,5 +1,5 @@
-//! Credentials and where a connection comes from: comparison in constant time, lockout after wrong guesses, `Host`,
-//! `Origin` and forwarding headers. Decides nothing about what a caller may do once it is in.
+//! Credentials and the origin of a connection: comparison in constant time, lockout after wrong credentials, `Host`,
+//! `Origin` and forwarding headers. Does not decide what a caller may do.
 
 use crate::settings::{RateLimit, Settings};
 use axum::http::{HeaderMap, header};

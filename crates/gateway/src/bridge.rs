@@ -1,4 +1,4 @@
-//! The bridge's door: one plugin's socket: reading, writing and the time side by side until one of them ends.
+//! The socket of a bridge plugin: reads, writes and handles timers concurrently until one of them ends.
 
 use crate::{
     admission::{Admitted, seats::Seat},

@@ -1,5 +1,5 @@
-//! A WebSocket that sends back what it is sent: the Gateway's own sockets without its RPC, for suites that test RFC 6455
-//! and expect an echo. Nobody listens with it but tests.
+//! A WebSocket that echoes messages: the Gateway's sockets without the RPC, for RFC 6455 test suites. Used by tests
+//! only.
 
 use crate::{
     listen,

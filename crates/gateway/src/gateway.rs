@@ -1,4 +1,5 @@
-//! [`Gateway`]: what the doors of one gateway share beside the application's own [`Hub`]: credentials, places, mounts.
+//! [`Gateway`]: the state that the doors of one gateway share in addition to the application's [`Hub`]: credentials,
+//! request slots, mounts.
 
 use crate::{
     admission::{body::Bodies, seats::Seats},

@@ -1,5 +1,5 @@
-//! The HTTP door: liveness and readiness, `POST /tools/invoke`, a run's events as they happen, and `/metrics`. On any
-//! other path a WebSocket upgrade leads to the Gateway's RPC.
+//! The HTTP door: liveness and readiness, `POST /tools/invoke`, live events of a run, and `/metrics`. On any other path
+//! a WebSocket upgrade starts the Gateway's RPC.
 
 use crate::{
     admission::{Admitted, Peer, Rule, admit, refusal, turn_away},

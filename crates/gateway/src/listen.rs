@@ -1,4 +1,4 @@
-//! Listens: accepts connections, gives each a seat and a task, and closes those that never say what they want.
+//! Accepts connections, gives each a seat and a task, and closes connections that do not send a request in time.
 
 use crate::{
     admission::{

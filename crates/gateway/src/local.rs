@@ -1,9 +1,9 @@
-//! The local door: a Unix socket for the command line on the same machine. One JSON object a line, each way.
-//! The lines are described where both ends find them: `toolyard_client::local`.
+//! The local door: a Unix socket for the command line on the same machine, with one JSON object a line in each
+//! direction. `toolyard_client::local` describes the lines, because both ends use it.
 //!
-//! The socket lies in a folder that only its owner can enter, the kernel tells which user is at the other end, and the
-//! first line must hold the secret of the running server ([`LocalSecret`]): a plugin runs as the owner too. Several
-//! requests may be under way on one connection.
+//! Only the owner can enter the socket's folder, the kernel reports the user of the other process, and the first line
+//! must contain the secret of the running server ([`LocalSecret`]), because plugins run as the owner too. Several
+//! requests may be in flight on one connection.
 
 use std::{path::Path, sync::Arc};
 use tokio::{

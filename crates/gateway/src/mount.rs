@@ -1,5 +1,5 @@
-//! Endpoints that others bring: the binary mounts them at a path. Each states a [`Rule`] for every request, and sees only
-//! requests that passed the gateway's admission, with their bodies read under the rule's limits.
+//! Endpoints of other crates, which the binary mounts at a path. Each states a [`Rule`] for every request, and receives
+//! only requests that passed the gateway's admission, with their bodies read under the rule's limits.
 
 use crate::{
     admission::{Admitted, Peer, Rule, admit, body::Received, turn_away},

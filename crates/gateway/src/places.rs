@@ -1,12 +1,13 @@
-//! Places: how many requests run at once and who waits, in three lanes that do not compete with each other.
+//! Request slots: how many requests run at the same time and which wait, in three lanes with separate limits.
 //!
-//! The *ordinary* lane has the calls. The *express* lane has what must work while calls hang: health, approvals, cancel
-//! and the answers that running calls wait for. The *waiting* lane has requests whose purpose is to wait for a person.
+//! The *ordinary* lane is for calls. The *express* lane is for requests that must work while calls hang: health,
+//! approvals, cancellation, and the answers that running calls wait for. The *waiting* lane is for requests that wait
+//! for a person.
 //!
-//! Within a lane a source (a connection, or the HTTP requests of one address) may hold at most as many places as are
+//! Within a lane, a source (a connection, or the HTTP requests of one address) may hold at most as many slots as are
 //! still free, and a principal at most three times as many. One source alone gets half of a lane, the next one half of
-//! the rest: nobody can take all of it. When nothing is left of the shared places, a source that holds few gets one of
-//! the reserve. Whoever waits is served in turn by source, not by arrival.
+//! the rest, so that nobody can take all of it. When no shared slots are left, a source that holds few gets one of the
+//! reserve. Waiting requests are served in turns of their sources, not by arrival.
 
 use crate::{
     admission::busy,

@@ -1,4 +1,4 @@
-//! Every HTTP route and what it demands, for the page of the authority and its tests.
+//! Every HTTP route and its requirements, for the authority page and its tests.
 
 use toolyard_engine::authority::{Demand, Effect};
 

@@ -1,4 +1,4 @@
-//! The WebSocket door's requests: who may make one, and which method of the one list answers it.
+//! Requests of the WebSocket door: checks who may make one, and finds the method that answers it.
 
 use crate::{gateway::Gateway, writes, ws::frame::Request};
 use serde_json::value::RawValue;

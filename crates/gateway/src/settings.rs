@@ -1,4 +1,4 @@
-//! What an operator can set about the doors, and the limits that are fixed.
+//! The settings of the doors, and fixed limits.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 use toolyard_service::{ConfigAnswer, HubSettings};

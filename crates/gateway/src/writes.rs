@@ -1,4 +1,4 @@
-//! Administrative writes are limited: so many of each method in a minute, for each device and address.
+//! Rate limit for administrative writes: a number of calls of each method in a minute, for each device and address.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! [`ToolCall`]: one invocation, as the executor hands it to a tool.
+//! [`ToolCall`]: one invocation of a tool, as the executor passes it to the provider.
 
 use crate::{CallId, ConfirmationId, EnvelopeError, PolicySnapshot, RiskLevel, RunId, StepId, ToolName, canonical};
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! What a tool says about itself.
+//! [`ToolDefinition`]: a tool's description of itself.
 
 use crate::{Schema, ToolName};
 use schemars::JsonSchema;

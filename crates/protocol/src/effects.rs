@@ -1,4 +1,4 @@
-//! What a call was seen to change: observed, never intended.
+//! The changes that a call made, as observed. Intended changes are not listed here.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! Error codes: what agents branch on. One page each, compiled into the binary for `toolyard explain CODE`.
+//! Error codes. Agents branch on them. Each code has a page that is compiled into the binary for `toolyard explain
+//! CODE`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! [`ExecutionEvent`]: what the executor tells whoever watches.
+//! [`ExecutionEvent`]: a notification from the executor to subscribers.
 
 use crate::{CallId, RunId, StepId, ToolName};
 use jiff::Timestamp;

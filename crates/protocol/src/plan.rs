@@ -1,4 +1,4 @@
-//! [`ActionPlan`]: what a planner (a model or a person) asks to have done.
+//! [`ActionPlan`]: the steps that a planner (a model or a person) wants to run.
 //!
 //! Strict at every level: an unknown key is an error, because a misspelt `dependsOn` that is quietly ignored changes
 //! what a plan does. What a plan cannot say is as important: it has no conditions, no policy and no confirmation of

@@ -1,4 +1,4 @@
-//! The policy as a call saw it: a snapshot that travels on every [`crate::ToolCall`].
+//! A snapshot of the policy that applied to a call. Every [`crate::ToolCall`] contains one.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! [`ToolResult`]: every outcome of a call in one shape.
+//! [`ToolResult`]: the outcome of a call. Success, failure, timeout and cancellation have the same shape.
 
 use crate::{CallId, Effects, EnvelopeError, ErrorCode, RunId, StepId, ToolName};
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! What `run.json` holds: the plan, the policy and the approval a run was made under.
+//! The content of `run.json`: the plan, the policy and the approval of a run.
 
 use crate::{ActionPlan, ConfirmationId, PolicySnapshot, RunId};
 use jiff::Timestamp;

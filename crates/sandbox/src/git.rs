@@ -1,8 +1,8 @@
-//! How git is called on repositories of strangers: it fetches files and runs nothing of them.
+//! Runs git on untrusted repositories: it fetches files and runs nothing of them.
 //!
-//! No configuration of the system, the user or the repository is read; hooks, filters (LFS among them), file system monitors,
-//! credential helpers, submodules and every transport but one are off; symbolic links become text files. To be run with
-//! [`crate::tool::Tool`], inside walls.
+//! Configuration of the system, the user and the repository is not read. Hooks, filters (including LFS), file system
+//! monitors, credential helpers, submodules and all transports but one are off. Symbolic links become text files. Use
+//! it with [`crate::tool::Tool`], in the sandbox.
 
 use std::path::Path;
 

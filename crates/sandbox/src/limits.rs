@@ -1,4 +1,4 @@
-//! Every number that bounds a script, in one place.
+//! All limits of a script.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,7 @@
-//! Which program a child is: the small script child if one built from the same sources lies beside this program, else
-//! this program again.
+//! Chooses the child program: the small script child if one built from the same sources is beside this program,
+//! otherwise this program itself.
 //!
-//! Either does the same. The small one starts faster, because the loader has less to relocate; a program that is
-//! installed without it, or beside an older one, loses that and nothing else.
+//! Both behave in the same way. The small one starts faster, because the loader has less to relocate.
 
 use std::{
     path::{Path, PathBuf},

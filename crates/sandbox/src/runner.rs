@@ -1,4 +1,4 @@
-//! The parent's side: start a child, hold the clock, answer what the script asks, and say how it ended.
+//! The parent's side: starts a child, measures time, answers the script's requests, and reports the outcome.
 
 use crate::{
     child::CHILD_NAME,

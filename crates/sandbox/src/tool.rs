@@ -1,7 +1,7 @@
-//! Runs a program of the system (git, npm) to its end on files that strangers wrote: inside the walls of [`crate::launch`],
-//! with a folder as the only place to write, a time limit and a limit for the size of that folder.
+//! Runs a system program (git, npm) to its end on untrusted files: in the sandbox of [`crate::launch`], with one
+//! writable folder, a time limit, and a size limit for that folder.
 //!
-//! Knows neither git nor npm; which arguments keep them from running what they fetch is the caller's business.
+//! Does not know git or npm; the caller chooses the arguments that prevent them from running what they fetch.
 
 use crate::launch::{ConfinedLauncher, Confinement, ProcessLimits, Program};
 use rustix::process::{Pid, Signal, kill_process_group};

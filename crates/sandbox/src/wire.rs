@@ -1,8 +1,8 @@
-//! What parent and child say to each other: JSON messages behind a length of four bytes, little end first.
+//! The messages between parent and child: JSON, preceded by a length of four bytes in little-endian order.
 //!
-//! A message is an object with one key, its kind: values inside are carried as the text they came as.
+//! A message is an object with one key, its kind. Values inside are passed on as the original text.
 //!
-//! The parent takes nothing the child says on trust: sizes, counts, ids and order are checked where they arrive.
+//! The parent does not trust the child: sizes, counts, ids and order are checked on arrival.
 
 use crate::limits::{Limits, MAX_FRAME_BYTES};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! One queued change as SQL, inside the writer's transaction.
 //!
-//! Tells a change that cannot be made (a frame that exists already) from a database that does not work: the first
-//! concerns one batch, the second everybody.
+//! Distinguishes a change that cannot be made (a frame that already exists), which affects one batch, from a database
+//! failure, which affects all.
 
 use crate::{
     failed, limits,

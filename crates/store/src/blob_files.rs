@@ -1,8 +1,8 @@
-//! Blobs on their way in and out: compression, and files for those too large for the database.
+//! Reading and writing blobs: compression, and files for blobs that are too large for the database.
 //!
-//! A file is written under a temporary name, synced and renamed before the transaction that refers to it begins, so a
-//! row never points at a file that is not there. A crash in between leaves a file nobody refers to, which the next
-//! batch with the same content takes up again.
+//! A file is written under a temporary name, synced and renamed before the transaction that refers to it begins, so
+//! that a row never refers to a missing file. A crash in between leaves an unreferenced file, which the next batch with
+//! the same content reuses.
 
 use crate::{failed, limits, schema::sync_dir};
 use std::{

@@ -1,13 +1,13 @@
-//! The journal's file: appends as entries in a file filled beforehand, and how they come back after a crash.
+//! The journal file: entries appended to a preallocated file, and their recovery after a crash.
 //!
-//! A commit of the database touches several pages and two locks; an entry here is one write. So what must be on the disk
-//! at once is written here, and the database takes it up a little later, many at a time. Each process has a journal of
-//! its own, locked while it lives; one that nobody locks belongs to a process that is gone, and whoever opens the store
-//! next, or claims a run, moves what is left in it into the database.
+//! A commit of the database changes several pages and takes two locks; an entry of the journal is one write. Data that
+//! must be durable at once is therefore written to the journal, and the database takes it over a little later, in
+//! groups. Each process has its own journal, which it locks. An unlocked journal belongs to a dead process; the next
+//! process that opens the store or claims a run moves its entries into the database.
 //!
-//! An entry names its generation and its number in it. A journal begins anew with the next generation once the database
-//! is synced, so what an older generation left behind the last entry is never taken for one. How far the database has
-//! come is written down in the same transaction (table `journals`): nothing is moved twice.
+//! An entry contains its generation and its number in the generation. When the database is synced, the journal starts
+//! again with the next generation, so that old entries behind the last new one are ignored. The position that the
+//! database has reached is written in the same transaction (table `journals`), so that nothing is moved twice.
 
 use crate::{
     apply::{self, RunNumbers, Trouble},

@@ -1,4 +1,4 @@
-//! The thread that writes the journal: one write and one sync for everybody who waits.
+//! The thread that writes the journal: one write and one sync for all waiting callers.
 
 use crate::{failed, journal::Journal, journaling::Piece, queue::Queue};
 use std::{sync::Arc, thread::JoinHandle, time::Instant};

@@ -1,10 +1,10 @@
-//! Which changes go by way of the journal, and what of it waits to be written. Lies inside the queue, under its lock;
-//! does no I/O.
+//! Decides which changes go through the journal, and tracks which of them are not written. Part of the queue, under its
+//! lock; does no I/O.
 //!
-//! The journal is on as long as everything not yet synced in the database is in it, in order: then a sync of the journal
-//! makes the same promise as one of the database. The first change that cannot go by it (a fact, a claim, a run nobody
-//! here has seen, something too large) turns it off; a sync of the database that covers that change turns it on again,
-//! from its beginning.
+//! The journal is on while it contains, in order, every change that the database has not synced. A sync of the journal
+//! then gives the same guarantee as a sync of the database. The first change that cannot go through the journal (a
+//! fact, a claim, a run that this process has not seen, a large payload) turns it off; a sync of the database that
+//! covers the change turns it on again, from its beginning.
 
 use crate::{
     journal::{self, Place},

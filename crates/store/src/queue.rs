@@ -1,5 +1,5 @@
-//! What lies between callers and the writer thread: the order of changes, who waits for what, back-pressure, and the
-//! facts that are already set but not yet written. Knows no SQL.
+//! The queue between callers and the writer thread: the order of changes, waiting callers, back-pressure, and facts
+//! that are set but not written. Contains no SQL.
 
 mod changes;
 mod journal_side;

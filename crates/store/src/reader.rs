@@ -1,4 +1,4 @@
-//! Reading: a few read-only connections and every query. A read sees what was committed when it began and never waits
+//! Reads: a few read-only connections and every query. A read sees what was committed when it began, and never waits
 //! for the writer.
 
 use crate::{apply::first_key, blob_files, failed, limits, rows, schema};

@@ -1,7 +1,7 @@
-//! The files of a store: how they are made, which version they have, and how an older one becomes the present one.
+//! The files of a store: creation, version, and migration of an older version.
 //!
-//! Opening for writing happens under a file lock, so that two processes that start at once do not both create the
-//! database. Knows nothing of what is written later.
+//! A store is opened for writing under a file lock, so that two processes that start at the same time do not both
+//! create the database.
 
 use crate::{
     failed,

@@ -1,4 +1,4 @@
-//! [`SqliteStore`]: checks what comes in, and hands it to the writer thread or to a reader.
+//! [`SqliteStore`]: checks its input, and passes it to the writer thread or to a reader.
 
 use crate::{
     blob_files,

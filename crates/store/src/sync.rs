@@ -1,7 +1,7 @@
-//! Syncing the log, and telling those who waited for it.
+//! Syncs the write-ahead log and notifies the callers that wait for it.
 //!
-//! Under load a helper thread does it, so that the next transaction is made while the last one reaches the disk. What
-//! comes in while it syncs is put together: one sync covers everything committed before it began.
+//! Under load a helper thread performs the sync, so that the next transaction can be made in the meantime. One sync
+//! covers everything that was committed before it began.
 
 use crate::{
     apply::{self, Pledge},

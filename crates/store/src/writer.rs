@@ -1,8 +1,8 @@
-//! The one thread that writes. It takes everything queued, makes it one transaction, and syncs the log once for all who
-//! asked: while it does, the next group gathers. There is no timer, except for changes nobody waits for.
+//! The writer thread. It takes all queued changes, writes them in one transaction, and syncs the log once for all
+//! callers that asked; meanwhile the next group collects. There is no timer, except for changes that nobody waits for.
 //!
-//! A transaction is first tried as a whole. When one batch in it cannot be written, it is rolled back and done again
-//! batch by batch under savepoints, so that the price of telling them apart is paid only then.
+//! A transaction is first tried as a whole. If one batch in it cannot be written, the transaction is rolled back and
+//! repeated batch by batch with savepoints, so that the cost of separating them arises only in this case.
 
 use crate::{
     apply::{self, Pledge, RunNumbers, Trouble},

@@ -1,5 +1,5 @@
-//! [`Change`] and [`Planned`]: what a write tool is going to do, as data. The real vault stages and commits it, an
-//! overlay applies it in memory; the tool does not know which.
+//! [`Change`] and [`Planned`]: the intended changes of a write tool, as data. The real vault stages and commits them,
+//! an overlay applies them in memory; the tool does not know which.
 
 use crate::path::VaultPath;
 use serde::{Deserialize, Serialize};

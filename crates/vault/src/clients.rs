@@ -1,5 +1,4 @@
-//! [`EditorClients`]: whatever editor is connected, as far as the tools need it. How it is connected is a door's
-//! business.
+//! [`EditorClients`]: the connected editors, as far as the tools need them. A door handles the connection.
 
 use serde_json::{Map, Value};
 use std::time::Duration;

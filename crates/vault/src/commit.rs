@@ -1,15 +1,15 @@
-//! Staging and committing: how planned changes reach the disk.
+//! Stages and commits planned changes to the disk.
 //!
-//! `stage` writes and syncs every new content under a hidden name next to its target; the record of what will happen
-//! ([`Commit`]) becomes part of the durable intent; `run` then only makes folders, renames and syncs. What happens
-//! after a crash is in [`crate::reconcile`].
+//! `stage` writes and syncs every new content under a hidden name next to its target. The description of the changes
+//! ([`Commit`]) becomes part of the durable intent. `run` then only creates folders, renames and syncs.
+//! [`crate::reconcile`] handles a crash.
 //!
-//! Between the last look at a target and the rename that replaces it, another program can still write: a window of
-//! microseconds that no file system call closes. The content is hashed again afterwards, so that at least nothing
-//! else is reported as done.
+//! Between the last check of a target and the rename that replaces it, another program can still write: a window of
+//! microseconds that no file system call closes. The content is hashed again afterwards, so that at least nothing wrong
+//! is reported as done.
 //!
 //! A replaced file keeps its permissions. It is a new inode: hard links to the old one, extended attributes and another
-//! owner are not carried over.
+//! owner are lost.
 
 use crate::{
     change::{Change, MoveRole, Planned, add_mtime, report_folder, report_move, report_put},

@@ -1,4 +1,4 @@
-//! How trouble with files becomes a [`Failure`] an agent can act on.
+//! Turns file errors into a [`Failure`] that an agent can act on.
 
 use crate::path::VaultPath;
 use rustix::io::Errno;

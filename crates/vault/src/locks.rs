@@ -1,8 +1,8 @@
-//! Locks on paths: two calls never work on the same note at once, in this process or in another.
+//! Locks on paths: two calls never work on the same note at the same time, in this process or in another.
 //!
-//! A path belongs to one of 64 stripes. A stripe is an async mutex (calls of this process wait without a thread) and a
-//! lock file held with `flock` (other processes). Stripes are always taken in ascending order, so nobody waits in a
-//! circle. The kernel drops `flock` locks when a process dies.
+//! A path belongs to one of 64 stripes. A stripe is an async mutex (for calls of this process) and a lock file held
+//! with `flock` (for other processes). Stripes are always taken in ascending order, which prevents deadlocks. The
+//! kernel drops `flock` locks when a process dies.
 
 use crate::{
     error::{Fallible, VaultError},

@@ -1,7 +1,7 @@
 //! The patch engine: operations on headings, blocks, front matter keys and text, byte ranges, and unified diffs.
 //!
-//! Works on text in memory and knows no files. A patch applies as a whole or not at all: operations see the result of
-//! those before them, and the first that does not fit ends the patch.
+//! Works on text in memory and does not access files. A patch is applied as a whole or not at all: each operation sees
+//! the result of the previous ones, and the first that does not match ends the patch.
 
 use crate::{
     error::{Fallible, validation},

@@ -1,7 +1,7 @@
-//! [`VaultPath`]: a path inside the vault that cannot be anything else.
+//! [`VaultPath`]: a valid path inside the vault. An invalid one cannot be constructed.
 //!
-//! Text rules only: nothing here touches a disk. That a well-formed path does not lead out of the vault through a
-//! symlink is the business of [`crate::root`].
+//! Text rules only; no disk access. [`crate::root`] checks that a path does not lead out of the vault through a
+//! symlink.
 
 mod disguise;
 

@@ -1,5 +1,5 @@
-//! Reading the vault from outside the tools: what an indexer needs. Paths, links and sizes are handled as they are for
-//! every tool, so nothing is read here that a tool could not read.
+//! Reads the vault for an indexer, outside of tool calls. The same rules for paths, links and sizes apply, so that
+//! nothing is read that a tool could not read.
 
 use crate::{
     error::Fallible,

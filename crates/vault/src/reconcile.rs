@@ -1,5 +1,5 @@
-//! After a crash between `prepare` and the end of `execute`: looks at each step of the recorded [`Commit`] and finishes
-//! what was begun, or says that nothing was. This is what makes a write happen exactly once.
+//! After a crash between `prepare` and the end of `execute`: checks each step of the recorded [`Commit`], and completes
+//! the commit or reports that it was not started. This makes a write happen exactly once.
 
 use crate::{
     change::{report_folder, report_move, report_put},

@@ -1,5 +1,5 @@
-//! Which file a link leads to, the way Obsidian finds it: the exact path, else the shortest path that ends in it. And
-//! how a link must be rewritten so that it still leads to a file that moved.
+//! Resolves a link to a file as Obsidian does: the exact path, otherwise the shortest path that ends with it. Also
+//! computes how a link must be rewritten when its target moved.
 
 use crate::{
     markdown::{

@@ -1,7 +1,7 @@
 //! [`RootDir`]: the vault's folder as an open descriptor, and every system call made below it.
 //!
-//! Paths are resolved by [`toolyard_beneath::Folder`], so neither `..` nor a symlink leads out, however the tree changes in
-//! the meantime. Knows nothing of etags, tools or intents.
+//! Paths are resolved by [`toolyard_beneath::Folder`], so that neither `..` nor a symlink leads out, even if the tree
+//! changes at the same time. Does not know etags, tools or intents.
 
 use crate::{path::VaultPath, view::TRASH_MIRROR_BIT};
 use rustix::{

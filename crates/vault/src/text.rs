@@ -1,4 +1,4 @@
-//! The habits of a text file that an edit must keep: byte order mark, line endings, last newline.
+//! The properties of a text file that an edit must keep: byte order mark, line endings, final newline.
 
 use crate::{error::Fallible, path::VaultPath};
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! Applies a unified diff, strictly: every context and removed line must match where the hunk header says, or at
+//! Applies a unified diff strictly: every context and removed line must match at the position in the hunk header, or at
 //! exactly one other place. No fuzz.
 
 use crate::{

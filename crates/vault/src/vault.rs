@@ -1,4 +1,4 @@
-//! [`Vault`]: the user's folder, opened: its descriptor, its rules and its locks.
+//! [`Vault`]: an open vault: the descriptor of its folder, its rules and its locks.
 
 use crate::{
     confine::Filters,

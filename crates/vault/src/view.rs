@@ -1,5 +1,5 @@
-//! [`View`]: how tools look at files. The real folder and the in-memory overlay of a dry run both stand behind it, so
-//! that each tool is written once.
+//! [`View`]: the interface through which tools read files. The real folder and the overlay of a dry run implement it,
+//! so that each tool is written once.
 
 use crate::{
     error::{Fallible, in_the_way},

@@ -1,5 +1,5 @@
-//! The tool `approve`: where Claude Code is started with `--permission-prompt-tool`, its permission questions come as
-//! calls of this tool, and a person's answer goes back as its result. The question itself is that of the channel.
+//! The tool `approve`. If Claude Code is started with `--permission-prompt-tool`, it calls this tool for each
+//! permission question, and the person's answer is the result. The question is handled like one of the channel.
 
 use super::mcp;
 use crate::frames::{Behavior, Question};

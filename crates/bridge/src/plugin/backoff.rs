@@ -1,5 +1,5 @@
-//! How long to wait before connecting again: 1, 2, 4 … at most 30 seconds, each shortened by up to a quarter, so that
-//! many plugins that lost one server do not come back all at once.
+//! The delay before reconnecting: 1, 2, 4 … at most 30 seconds, each reduced by up to a quarter, so that many plugins
+//! that lost one server do not reconnect at the same time.
 
 /// The first pause.
 const FIRST_MS: u64 = 1_000;

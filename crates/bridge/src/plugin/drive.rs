@@ -1,5 +1,4 @@
-//! Gives a [`Plugin`] its pipes: lines of standard input, lines on standard output, a connection that is dialled again and
-//! again, and the time.
+//! Runs a [`Plugin`]: lines of standard input, lines on standard output, a connection with reconnects, and the clock.
 
 use super::{Identity, Output, Plugin};
 use crate::server::BoxFuture;

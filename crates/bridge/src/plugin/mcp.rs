@@ -1,5 +1,5 @@
-//! The plugin's MCP: what it says of itself, the reply tool, and results in MCP's words. Revision 2025-11-25; a channel's
-//! notifications come unasked, which the stateless revision has no place for.
+//! The plugin's MCP messages: server information, the reply tool, and results. Revision 2025-11-25, because the
+//! stateless revision does not support notifications without a request.
 
 use serde_json::{Map, Value, json};
 

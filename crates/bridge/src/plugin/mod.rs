@@ -1,7 +1,7 @@
 //! Claude's end: an MCP server on standard input and output that Claude Code starts, and a client of the bridge.
 //!
-//! [`Plugin`] is a state machine between the two. It works while the bridge is down: tools that are known stay listed,
-//! and a call says what is wrong. [`drive`] gives it its pipes.
+//! [`Plugin`] is a state machine between the two. It works while the bridge is disconnected: known tools stay listed,
+//! and a call fails with the reason. [`drive`] connects it to its pipes.
 
 mod approve;
 mod backoff;

@@ -1,4 +1,4 @@
-//! [`Hub`]: from what happens on connections and in sessions to what must be done.
+//! [`Hub`]: turns events of connections and sessions into actions.
 
 use super::{
     Action, CallFailure, CallOrder, ConnectionId, Offer,

@@ -1,5 +1,5 @@
-//! The server's end: [`Hub`] holds every open session and every connection. It is told what happened and what time it
-//! is, and answers with [`Action`]s; whoever drives it brings sockets, tools and people.
+//! The server's end: [`Hub`] holds every open session and every connection. It receives events and the time, and
+//! returns [`Action`]s; the code that drives it provides sockets, tools and people.
 
 mod hub;
 mod session;

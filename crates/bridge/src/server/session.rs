@@ -1,4 +1,4 @@
-//! One open session: its secret, its mailbox, and what its plugin has under way.
+//! One open session: its secret, its mailbox, and its calls and questions in flight.
 
 use super::{Action, ConnectionId, MAX_CLOSED, MAX_OUTBOUND, MAX_QUESTIONS, QUESTION_OPEN_MS, Settled, hub::Standing};
 use crate::{

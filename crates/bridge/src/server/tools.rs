@@ -1,5 +1,5 @@
-//! What a bridged session is shown, and how its calls end. Whoever runs the tools makes both; the bridge itself validates,
-//! allows and renders nothing.
+//! The tools that a bridge session is shown, and the form of its results. The code that runs the tools provides both;
+//! the bridge itself validates, allows and renders nothing.
 
 use serde_json::Value;
 use std::{future::Future, pin::Pin};

@@ -1,8 +1,9 @@
-//! [`EffectivePolicy`]: the one predicate behind lists, searches and calls.
+//! [`EffectivePolicy`]: the predicate that decides lists, searches and calls.
 //!
-//! What depends on the tool alone is worked out once per tool and kept; what depends on the arguments can only turn an
-//! answer towards Deny or Ask (or spare an approval by `approval.allowedPaths`). So whatever is denied without
-//! arguments is denied with any, and a list can never offer what a call would refuse for its name.
+//! The part of a decision that depends on the tool alone is computed once for each tool and cached. Arguments can only
+//! change a decision towards Deny or Ask, or make an approval unnecessary (`approval.allowedPaths`). A tool that is
+//! denied without arguments is therefore denied with any arguments, and a list never contains a tool that a call would
+//! refuse by its name.
 
 use super::{
     config::{ApprovalMode, RiskRules, Verdict},

@@ -1,4 +1,4 @@
-//! [`Policy`]: the configuration checked and made ready, and the choice of the layers that hold for a subject.
+//! [`Policy`]: the checked configuration, and the selection of the layers that apply to a subject.
 
 use super::{
     config::{ApprovalMode, AskRule, LayerConfig, MAX_APPROVAL_TIMEOUT_MS, PolicyConfig, Profile, RiskRules, Verdict},

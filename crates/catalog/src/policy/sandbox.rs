@@ -1,4 +1,5 @@
-//! Path rules: which vault-relative paths a call may name. Text only; links and files are the vault's business.
+//! Path rules: which vault-relative paths a call may name. The rules compare text; the vault itself checks links and
+//! files.
 
 use super::layers::PolicyError;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};

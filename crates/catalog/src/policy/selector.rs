@@ -1,4 +1,5 @@
-//! Selectors: the words that stand for tools in allow, deny and ask lists. Knows names and sources, not verdicts.
+//! Selectors: the entries of allow, deny and ask lists, each of which matches some tools. A selector matches names and
+//! sources; it makes no decision.
 
 use super::{Profile, layers::PolicyError};
 use crate::registry::{SourceKind, ToolEntry, safe_name};

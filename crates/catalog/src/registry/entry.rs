@@ -1,4 +1,4 @@
-//! [`ToolEntry`]: one tool with where it comes from. Knows its own schemas, not the other tools.
+//! [`ToolEntry`]: one tool with its source. It has its own schemas and does not know other tools.
 
 use super::{
     paths::PathFinder,

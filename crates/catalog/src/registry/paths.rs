@@ -1,7 +1,7 @@
-//! Finds vault paths in arguments: which places of the input schema say `"format":"vault-path"` is worked out once,
-//! as a small graph in which a `$ref` is an edge, so that recursive schemas need no special case.
+//! Finds vault paths in arguments. The places of the input schema with `"format":"vault-path"` are computed once, as a
+//! small graph in which a `$ref` is an edge, so that recursive schemas need no special case.
 //!
-//! Knows nothing of what a path may be; the policy's sandbox and the vault decide that.
+//! Does not decide which paths are allowed; the policy's path rules and the vault do.
 
 use serde_json::{Map, Value};
 use std::collections::HashMap;

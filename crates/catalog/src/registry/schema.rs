@@ -1,6 +1,6 @@
-//! JSON Schema checks whose answers an agent can act on: where, and what was expected, in few words.
+//! JSON Schema checks. An error says where the problem is and what was expected, so that an agent can correct it.
 //!
-//! Nothing is ever fetched: a `$ref` that leaves the schema makes the schema one that does not compile.
+//! Nothing is fetched: a schema with a `$ref` to another document does not compile.
 
 use crate::suggest::closest;
 use jsonschema::{

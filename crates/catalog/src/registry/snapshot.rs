@@ -1,4 +1,4 @@
-//! [`Registry`], the mutable side, and [`Snapshot`], the immutable catalog that every question is put to.
+//! [`Registry`], which is mutable, and [`Snapshot`], the immutable catalog that queries read.
 
 use super::{
     entry::{RegistryError, ToolEntry, ToolSource},

@@ -1,4 +1,4 @@
-//! Words the catalog does not know: which known terms share most of their character n-grams.
+//! Finds similar terms for words that the catalog does not contain, by shared character n-grams.
 
 /// A term must share at least this part of its n-grams (Dice coefficient).
 const LEAST_SIMILARITY: f32 = 0.65;

@@ -1,4 +1,5 @@
-//! [`SearchIndex`]: the terms of a catalog with what each is worth in each tool. Built once per snapshot, never changed.
+//! [`SearchIndex`]: the terms of a catalog with their weights in each tool. Built once for each snapshot and never
+//! changed.
 
 use super::{
     fuzzy::FuzzyTerms,

@@ -1,4 +1,4 @@
-//! Meaning beside words: the traits a model stands behind. This crate holds no model and no vectors.
+//! Traits for ranking by meaning in addition to words. This crate contains no model and no vectors.
 
 /// A model of meaning. Comes from outside.
 pub trait MeaningModel: Send + Sync {

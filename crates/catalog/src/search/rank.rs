@@ -1,4 +1,4 @@
-//! Searching: from a query to an order of tools, and the reasons for it.
+//! Searching: ranks tools for a query, with the reasons for each position.
 
 use super::{
     index::{Field, SearchIndex, field_shares, pair},

@@ -1,4 +1,5 @@
-//! [`EffectiveCatalog`]: the tools one caller may use, ready to be searched; kept for callers alike.
+//! [`EffectiveCatalog`]: the tools that one caller may use, prepared for searching and shared by callers with the same
+//! rights.
 
 use super::{ShownTool, is_control_entry, list_bytes};
 use crate::{

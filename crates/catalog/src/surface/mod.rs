@@ -1,5 +1,5 @@
-//! What a model is shown of a catalog, once for every door: MCP, the gateway, the bridge and HTTP list a [`Surface`] and
-//! nothing else.
+//! What a model is shown of a catalog. MCP, the gateway, the bridge and HTTP list a [`Surface`] and nothing else, so
+//! that every door shows the same.
 //!
 //! | mode | tools with their schemas | text for the prompt |
 //! | --- | --- | --- |
@@ -8,10 +8,10 @@
 //! | tools | `tool_search`, `tool_describe`, `tool_call` | none |
 //! | directory | the same three, the client's own tools, and a few for the turn | a bounded list of names |
 //!
-//! In every mode but direct the configuration may name tools that are shown beside these ([`SurfaceSettings`]). What is not
-//! shown can be called all the same, as far as the policy allows it.
+//! In every mode except direct, the configuration may name tools that are shown in addition ([`SurfaceSettings`]). A
+//! tool that is not shown can still be called if the policy allows it.
 //!
-//! Knows no door, no configuration file and no way to run a tool.
+//! Does not depend on doors or configuration files, and cannot run a tool.
 
 mod directory;
 mod effective;

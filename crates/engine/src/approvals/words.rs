@@ -1,4 +1,4 @@
-//! What the client of a waiting call can say about it, and how a no is told to the caller.
+//! Texts about a waiting call for the client that made it, and how a denial is reported to the caller.
 
 use toolyard_protocol::{ErrorCode, Failure};
 

@@ -1,4 +1,4 @@
-//! Idempotency keys: a call that is made again with the same key gets the result that was recorded.
+//! Idempotency keys: a second call with the same key gets the recorded result.
 
 use super::{CallAnswer, CallRequest, Engine, lock};
 use crate::Caller;

@@ -1,4 +1,4 @@
-//! Ended runs are sealed into the ledger: by the clock, on demand, and at the start what a dead process left.
+//! Adds ended runs to the ledger: periodically, on demand, and at start for runs that a dead process left.
 
 use super::Engine;
 use crate::ledger::Sealer;

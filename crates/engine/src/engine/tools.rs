@@ -1,4 +1,4 @@
-//! The tools of this moment: how they come, how they go, and who may see them.
+//! The current set of tools: registration, removal, and who may see them.
 
 use super::{Engine, lock};
 use crate::{Caller, Provider};

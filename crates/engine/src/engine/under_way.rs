@@ -1,4 +1,4 @@
-//! Runs and calls that are under way here, so that they can be found and stopped.
+//! Runs and calls in flight in this process, so that they can be found and cancelled.
 
 use super::{Engine, lock};
 use std::{collections::HashMap, hash::Hash, sync::Mutex};

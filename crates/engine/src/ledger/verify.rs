@@ -1,4 +1,4 @@
-//! Checks one run, or every run of a store against the ledger, and names what does not hold and what nothing proves.
+//! Verifies one run, or every run of a store against the ledger, and reports what does not match and what is unproven.
 
 use super::{Body, Payload, RunHead, open};
 use crate::{

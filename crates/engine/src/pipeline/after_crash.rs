@@ -1,5 +1,5 @@
-//! Calls that were recorded and have no result, because the process died: what becomes of each. The table is in
-//! docs/guide/durability.md.
+//! Handles calls that were recorded and have no result because the process died. docs/guide/durability.md has the
+//! table.
 
 use super::{
     Settled, look,

@@ -1,4 +1,4 @@
-//! Stages 2 to 6 of the road: may this call be made, with these arguments, and who says so.
+//! Stages 2 to 6 of the pipeline: decide whether this call may be made with these arguments.
 
 use super::{CALL_SCOPE, Cleared, StepCall, cancelled};
 use crate::{

@@ -1,4 +1,4 @@
-//! Stages 11 and 12 of the road: whatever happened becomes exactly one [`ToolResult`], recorded.
+//! Stages 11 and 12 of the pipeline: turn any outcome into exactly one [`ToolResult`] and record it.
 
 use super::{Settled, StepCall};
 use crate::{

@@ -1,4 +1,4 @@
-//! The static check: everything that can be known to be wrong with a plan before a single step runs.
+//! The static check: finds everything that is known to be wrong with a plan before a step runs.
 
 mod bindings;
 mod compiled;

@@ -1,7 +1,7 @@
-//! Drives a plan: carries out what the scheduler decides, through the one pipeline, and keeps what steps produced.
+//! Runs a plan: carries out the scheduler's actions through the pipeline, and keeps the steps' outputs.
 //!
-//! `drive` is the loop. Beside it: what a call is made with ([`arguments`]), what a record has already ([`recorded`]),
-//! making it ([`dispatch`]), what its result means ([`outcome`]), and steps that repeat ([`loops`]).
+//! `drive` is the main loop. The submodules compute the arguments of a call ([`arguments`]), look it up in the record
+//! ([`recorded`]), make it ([`dispatch`]), apply its result ([`outcome`]), and handle steps that repeat ([`loops`]).
 
 mod arguments;
 mod dispatch;

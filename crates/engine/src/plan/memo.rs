@@ -1,4 +1,4 @@
-//! What a run's record says has happened already. Resuming, replaying and forking all run a plan against a memo.
+//! What the record of a run contains so far. Resume, replay and fork run a plan against such a memo.
 
 use crate::{
     Store,

@@ -1,4 +1,4 @@
-//! Taking runs up again: after a crash, after a restart, after a person has settled a call in doubt.
+//! Resumes runs: after a crash, after a restart, or after a person decided about a call in doubt.
 
 use super::{
     check,

@@ -1,4 +1,4 @@
-//! What a run did, for whoever asked for it.
+//! The report of a run.
 
 use super::scheduler::StepState;
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! Running plans: the engine's functions for whole runs.
+//! Functions of the engine for whole runs of plans.
 
 use super::{
     check::{self, CheckReport, CompiledPlan},

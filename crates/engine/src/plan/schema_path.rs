@@ -1,4 +1,4 @@
-//! Whether a JSON Schema leaves room for a path: how references are checked before anything runs.
+//! Decides whether a JSON Schema allows a path. References are checked with it before anything runs.
 
 use super::reference::Hop;
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! Taking a run back: a plan of inverse calls, guarded by the etags the run left behind.
+//! Undoes a run: a plan of inverse calls, guarded by the etags that the run left behind.
 
 use super::memo::{CallKey, Recorded};
 use crate::{Engine, InverseCall, view};

@@ -1,11 +1,11 @@
-//! Admission: what every HTTP request passes before its handler, or a byte of its body, is touched.
+//! Admission: the checks that every HTTP request passes before its handler runs or its body is read.
 //!
-//! Each route and each mount states a [`Rule`]: who may ask, how large a body may be and within which time it must have
-//! come. [`admit`] checks, in this order, `Host` and forwarding headers, `Origin`, lockout, credential, declared size.
-//! Handlers receive an [`Admitted`] request, which only this module can make; the body is read through it, under the
-//! rule's limits and an account of memory ([`body`]). Sockets are counted for each address ([`seats`]).
+//! Each route and each mount states a [`Rule`]: the required credential, the largest body, and the time within which
+//! the body must arrive. [`admit`] checks, in this order, `Host` and forwarding headers, `Origin`, lockout, credential,
+//! declared size. Handlers receive an [`Admitted`] request, which only this module can create; the body is read through
+//! it, with the rule's limits and a memory limit ([`body`]). Sockets are counted for each address ([`seats`]).
 //!
-//! What a caller may do once it is admitted is not decided here.
+//! What an admitted caller may do is decided elsewhere.
 
 pub(crate) mod body;
 pub(crate) mod seats;

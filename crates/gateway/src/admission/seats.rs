@@ -1,11 +1,12 @@
-//! Seats: how many sockets each address holds, from the accepted TCP connection to the moment it is really closed.
+//! Counts the sockets of each address, from the accepted TCP connection until the socket is closed.
 //!
-//! A connection is *unproven* until it shows a credential. Unproven connections are bounded for each address and in all;
-//! when the bound is reached the oldest one that keeps us waiting is closed, so that idle sockets cannot keep others out. A connection that has
-//! shown a credential is *proven*, leaves the unproven count and is never evicted. The seat travels inside the socket
-//! ([`Seated`]), so that it is given back when the socket is dropped and not before.
+//! A connection is *unproven* until it presents a credential. The number of unproven connections is limited for each
+//! address and in total; when the limit is reached, the oldest one that has kept the gateway waiting is closed, so that
+//! idle sockets cannot lock others out. A connection that has presented a credential is *proven*, is not counted as
+//! unproven, and is never evicted. The seat is stored in the socket ([`Seated`]), so that it is released exactly when
+//! the socket is dropped.
 //!
-//! This module knows addresses and sockets. It knows nothing of HTTP, WebSocket or credentials.
+//! This module handles addresses and sockets. It does not know HTTP, WebSocket or credentials.
 
 use crate::settings::{LINGER, MAX_HTTP_CONNECTIONS, MAX_LINGER_BYTES, MAX_UNPROVEN, MAX_UNPROVEN_PER_ADDRESS, YOUNG};
 use futures_util::task::AtomicWaker;

@@ -1,7 +1,7 @@
-//! One connection, one task: the handshake, then reading and writing side by side until either ends.
+//! One connection in one task: the handshake, then concurrent reading and writing until either ends.
 //!
-//! Requests run in tasks of their own and answer through the connection's queue, so that a slow one holds up no other
-//! and a client that goes away does not take its work with it.
+//! Requests run in separate tasks and answer through the connection's queue, so that a slow request does not delay
+//! others and work continues when the client disconnects.
 
 use super::{
     control_frames::ControlFrames,

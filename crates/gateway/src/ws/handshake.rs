@@ -1,4 +1,4 @@
-//! The first frame: `connect` in, `hello-ok` or a refusal out. Decides who a client is and what it may ask for.
+//! The first frame: `connect` in, `hello-ok` or a refusal out. Determines who a client is and which scopes it has.
 
 mod hello;
 

@@ -1,4 +1,4 @@
-//! From an HTTP request to a WebSocket: RFC 6455's opening handshake, and who may try it.
+//! Upgrades an HTTP request to a WebSocket: the opening handshake of RFC 6455, and who may use it.
 
 use super::{connection, heard::Heard};
 use crate::{

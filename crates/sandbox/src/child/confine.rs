@@ -1,8 +1,8 @@
-//! Giving everything up: files, network, processes, and all system calls but those that computing needs.
+//! Gives up all rights: files, network, processes, and all system calls except those that computing needs.
 //!
-//! Three layers, each enough by itself for what it covers: Landlock handles every right it knows and grants none,
-//! seccomp kills the process at the first call that is not on a short list, resource limits bound what is left.
-//! If a layer cannot be put up, the process must not run a script.
+//! There are three layers: Landlock denies every right that it knows, seccomp kills the process at the first system
+//! call that is not on a short list, and resource limits restrict the rest. If a layer cannot be set up, the process
+//! must not run a script.
 
 use crate::limits::{CHILD_ADDRESS_BYTES, CHILD_DATA_BYTES, CHILD_EXTRA_CPU_SECONDS, Limits};
 use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope};

@@ -1,4 +1,4 @@
-//! What `globals.js` cannot say in the language itself: random bytes, and addresses as browsers read them.
+//! Functions that `globals.js` cannot implement in JavaScript: random bytes, and parsing addresses as browsers do.
 
 use rquickjs::{Ctx, Exception};
 use rustix::rand::{GetRandomFlags, getrandom};

@@ -1,7 +1,7 @@
-//! The child's side: give everything up, run one script, say how it ended, exit.
+//! The child process: gives up its rights, runs one script, reports the outcome, exits.
 //!
-//! The child is a program started under the name [`CHILD_NAME`]: this one again, or the small one of this crate. Whoever
-//! embeds this crate calls [`is_child`] as the first thing in `main` and hands over to [`run`].
+//! The child is a program that is started with the name [`CHILD_NAME`]: this program or the small one of this crate. A
+//! program that uses this crate calls [`is_child`] at the start of `main` and passes control to [`run`].
 
 mod confine;
 mod descriptors;

@@ -1,7 +1,7 @@
-//! One script in one interpreter: the loop that runs its jobs, sends what it asks for and waits for answers.
+//! Runs one script in one interpreter: the loop that runs its jobs, sends its requests and waits for answers.
 //!
-//! Everything here ends the process itself: the interpreter is never taken apart again, because the kernel does that
-//! faster, and because values held on both sides would have to be untangled first.
+//! Every path ends the process. The interpreter is never torn down, because the kernel does that faster, and because
+//! values held on both sides would have to be released first.
 
 use super::globals;
 use crate::{

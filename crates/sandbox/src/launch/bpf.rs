@@ -1,7 +1,7 @@
 //! Compiles rules about system calls into a seccomp program.
 //!
-//! The program kills the process at a call of another architecture (32-bit entry points, x32), looks the call's number up
-//! by bisection, and compares arguments where a rule asks for it. It knows nothing about which calls are good.
+//! The program kills the process at a call of another architecture (32-bit entry points, x32), finds the call's number
+//! by binary search, and compares arguments if a rule requires it. It does not decide which calls are allowed.
 
 use std::collections::BTreeMap;
 

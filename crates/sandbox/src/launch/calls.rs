@@ -1,8 +1,9 @@
-//! Which system calls a confined program may make: a list of what is allowed, everything else is refused.
+//! The system calls that a sandboxed program may make. All others are refused.
 //!
-//! A refused call answers `EPERM`, or the error with which programs know how to go on (`ENOSYS` for `clone3`, whose flags
-//! lie in memory and cannot be looked at; `EOPNOTSUPP` for extended attributes; `ENOTTY` for device requests). Calls that
-//! leave the process group answer success without being made, so that one signal reaches everything a program started.
+//! A refused call returns `EPERM`, or the error that programs can handle (`ENOSYS` for `clone3`, whose flags are in
+//! memory and cannot be inspected; `EOPNOTSUPP` for extended attributes; `ENOTTY` for device requests). Calls that
+//! would leave the process group report success and do nothing, so that one signal reaches every process of the
+//! program.
 
 use super::bpf::{Rules, Test, Verdict, is, masked, without};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What a confined program may see of the file system, by Landlock.
+//! Restricts a sandboxed program's view of the file system with Landlock.
 
 use super::{Confinement, hidden};
 use landlock::{

@@ -1,8 +1,8 @@
 //! Keeps hidden paths out of granted folders.
 //!
-//! Landlock can only add rights: a rule for a folder holds for everything below it, and no rule takes a right away. A grant
-//! of a folder above a hidden path therefore becomes grants of the folder's other entries. What is created later beside
-//! those entries is not part of the grant.
+//! Landlock can only add rights: a rule for a folder applies to everything below it, and no rule removes a right. A
+//! grant of a folder above a hidden path therefore becomes grants of the folder's other entries. Entries that are
+//! created later are not part of the grant.
 
 use std::{
     path::{Path, PathBuf},

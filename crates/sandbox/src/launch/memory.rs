@@ -1,4 +1,4 @@
-//! What a process group uses: its processes, their threads and their memory, read from `/proc`.
+//! The resources of a process group: its processes, their threads and their memory, read from `/proc`.
 
 use std::{collections::BTreeSet, fs};
 

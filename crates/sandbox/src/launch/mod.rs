@@ -1,14 +1,14 @@
-//! Starts a program that we did not write, confined: it can read and write what it was granted, reach the network if it
-//! was granted that, use a bounded number of processes and amount of memory, and ends when Toolyard ends.
+//! Starts an untrusted program in a sandbox: it can read and write what it was granted, use the network if granted, use
+//! a limited number of processes and amount of memory, and ends when Toolyard ends.
 //!
-//! Toolyard starts itself (or the small child beside it) under the name [`LAUNCH_NAME`]. That process forks: the new
-//! process puts up the walls around itself and becomes the program; the old one stays as its supervisor
-//! ([`supervise`]). So nothing runs between `fork` and `exec` in a process with threads, and a program whose walls
-//! cannot be put up is not started.
+//! Toolyard starts itself (or the small child program) with the name [`LAUNCH_NAME`]. That process forks: the new
+//! process sets up the sandbox for itself and becomes the program; the old one stays as its supervisor ([`supervise`]).
+//! So nothing runs between `fork` and `exec` in a process with threads, and a program whose sandbox cannot be set up is
+//! not started.
 //!
-//! The walls: Landlock judges files by path, TCP, signals and abstract sockets ([`files`]). seccomp allows the system
-//! calls that ordinary programs need and refuses all others ([`calls`]). All capabilities are dropped, the controlling
-//! terminal is left, and no descriptor but the three standard ones crosses. The supervisor counts processes, threads
+//! Landlock restricts files by path, TCP, signals and abstract sockets ([`files`]). seccomp allows the system calls
+//! that ordinary programs need and refuses all others ([`calls`]). All capabilities are dropped, the controlling
+//! terminal is left, and only the three standard descriptors are passed on. The supervisor counts processes, threads
 //! and memory, and changes modes and times of files on the program's behalf, where the program may write ([`modes`]).
 
 mod bpf;

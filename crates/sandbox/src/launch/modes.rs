@@ -1,8 +1,8 @@
-//! Changes modes and times of files for a confined program, beneath the folders it may write.
+//! Changes modes and times of files for a sandboxed program, below the folders that it may write.
 //!
-//! Landlock does not judge these calls, and seccomp cannot see paths, so the program must not make them itself. The
-//! supervisor opens the file that is meant, checks where that file lies, and changes exactly that file: nothing the
-//! program changes meanwhile can exchange it for another.
+//! Landlock does not restrict these calls, and seccomp cannot see paths, so the program must not make them itself. The
+//! supervisor opens the file, checks its location, and changes exactly that file, so that the program cannot exchange
+//! it for another one.
 
 use super::sys::{Asked, Reply, still_waits};
 use rustix::{

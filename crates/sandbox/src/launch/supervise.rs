@@ -1,9 +1,9 @@
-//! Stays with a confined program: counts what it uses, decides about the calls that wait for it, and leaves nothing
-//! behind when the program or Toolyard ends.
+//! Supervises a sandboxed program: counts its resources, decides about calls that wait for it, and ends all processes
+//! when the program or Toolyard ends.
 //!
-//! Everything that the program starts stays in one process group, because its calls to leave the group are not made
-//! (see [`calls`](super::calls)). The kernel's own limit on processes counts all of a user's, and does not bind root;
-//! its limits on memory count what is reserved, which breaks Node and Java. So the supervisor counts.
+//! All processes of the program stay in one process group, because calls to leave the group have no effect (see
+//! [`calls`](super::calls)). The kernel's own limit on processes counts all processes of a user and does not apply to
+//! root; its limits on memory count reserved memory, which breaks Node and Java. Therefore the supervisor counts.
 
 use super::{
     MAX_OPEN_FILES, ProcessLimits,

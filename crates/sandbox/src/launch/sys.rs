@@ -1,4 +1,4 @@
-//! The kernel interfaces of the launcher that have no safe wrapper. Everything with `unsafe` in it is here.
+//! Kernel interfaces of the launcher that have no safe wrapper. All `unsafe` code of the launcher is here.
 #![allow(unsafe_code)]
 
 use std::{

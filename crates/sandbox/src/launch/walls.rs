@@ -1,4 +1,4 @@
-//! Which walls this machine has. What is missing is named, with what follows from it.
+//! Detects which sandbox features this kernel has, and names missing ones with the consequence.
 
 use super::sys;
 use serde::Serialize;

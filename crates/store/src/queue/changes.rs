@@ -1,4 +1,4 @@
-//! The changes that wait to be written, and how their makers are answered.
+//! Queued changes, and how their callers are answered.
 
 use crate::blob_files::StoredBlob;
 use std::sync::mpsc::{Receiver, SyncSender};

@@ -1,4 +1,4 @@
-//! The queue as the journal sees it: what it writes next, who is told when it is on the disk.
+//! The journal's view of the queue: what to write next, and which callers to notify when it is durable.
 
 use super::{Queue, State};
 use crate::journaling::Piece;

@@ -1,4 +1,4 @@
-//! The queue as the writer sees it: what it does next, and what it tells when that is done.
+//! The writer's view of the queue: what to write next, and which callers to notify when it is done.
 
 use super::{Queue, Queued, State, Urgency, Writer};
 use crate::limits;

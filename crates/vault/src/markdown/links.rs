@@ -1,5 +1,5 @@
-//! Where the links of a note are: wikilinks, embeds, Markdown links and reference definitions, front matter included.
-//! Code and comments are skipped. Only the path of a link is located; heading, block, alias and title stay untouched.
+//! Finds the links of a note: wikilinks, embeds, Markdown links and reference definitions, front matter included. Code
+//! and comments are skipped. Only the path of a link is located; heading, block, alias and title stay unchanged.
 
 use super::scan::{Scan, indent};
 use std::ops::Range;

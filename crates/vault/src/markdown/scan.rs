@@ -1,4 +1,4 @@
-//! [`Scan`]: the lines of a note, and which bytes are code or comments and so mean nothing.
+//! [`Scan`]: the lines of a note, and which bytes are code or comments and must be skipped.
 
 use crate::text::BOM;
 use memchr::memmem;

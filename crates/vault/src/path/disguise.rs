@@ -1,5 +1,5 @@
-//! What a path from outside may be mistaken for: percent-encoding in the spellings that lax decoders accept, characters
-//! that become dots when they are normalised, characters that nobody sees. Only looked at; no path is ever rewritten.
+//! Detects disguised paths: percent-encoding in the spellings that lax decoders accept, characters that are normalised
+//! to dots, and invisible characters. Paths are only inspected, never rewritten.
 
 use std::borrow::Cow;
 use unicode_normalization::UnicodeNormalization;

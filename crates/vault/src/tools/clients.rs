@@ -1,5 +1,5 @@
-//! `editor.*`, `workspace.*` and `commands.*`: what only a running editor can answer. Toolyard checks the arguments and
-//! passes them on; whatever editor is connected does the rest. None of these opens a note by writing to it.
+//! `editor.*`, `workspace.*` and `commands.*`: tools that only a running editor can answer. Toolyard checks the
+//! arguments and passes them to the connected editor.
 
 use super::{Args, RiskLevel, Run, Tool, parse, schema::PathArg};
 use crate::{

@@ -1,4 +1,5 @@
-//! `vault.createFile`: a new note, with its folders. Never replaces one unless told to in so many words.
+//! `vault.createFile`: creates a note with its folders. Replaces an existing file only if the arguments say so
+//! explicitly.
 
 use super::{
     Args, PlanContext, Run, Tool, parse,

@@ -1,4 +1,4 @@
-//! `vault.delete`: to the trash, or for good when told so.
+//! `vault.delete`: moves to the trash, or deletes permanently if the arguments say so.
 
 use super::{
     Args, PlanContext, Run, Tool, parse,

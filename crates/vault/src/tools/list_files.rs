@@ -1,4 +1,4 @@
-//! `vault.listFiles`: what is there.
+//! `vault.listFiles`: lists files and folders.
 
 use super::{Args, Run, Tool, answer, parse, reads, schema::PathArg};
 use crate::{

@@ -1,5 +1,5 @@
-//! The tools: one file each. A file holds the arguments (whose comments are what models read), the output, what the
-//! tool does, and its tests. Adding a tool is adding a file and a line in [`TOOLS`].
+//! The tools, one file each. A file contains the arguments (whose comments are the descriptions that models read), the
+//! output, the implementation, and its tests. To add a tool, add a file and a line in [`TOOLS`].
 //!
 //! Read tools answer from a [`View`]; write tools only plan ([`Planned`]); client tools are answered by a connected
 //! editor.

@@ -1,4 +1,4 @@
-//! `vault.readFile`: the content of a file, or a part of it.
+//! `vault.readFile`: reads a file or a part of it.
 
 use super::{Args, Run, Tool, answer, parse, reads, schema::PathArg};
 use crate::{

@@ -1,4 +1,4 @@
-//! `vault.rename`: moves a file or folder, never onto another one, and takes the links along.
+//! `vault.rename`: moves a file or folder, never over another one, and updates links.
 
 use super::{
     Args, PlanContext, Run, Tool, parse,

@@ -1,4 +1,4 @@
-//! Types of arguments that several tools take.
+//! Argument types that several tools share.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! `vault.searchText`: finds text in notes. Linear in the size of the vault, whatever the expression.
+//! `vault.searchText`: finds text in notes. The time is linear in the size of the vault for every expression.
 
 use super::{Args, Run, Tool, answer, parse, reads, schema::PathArg};
 use crate::{

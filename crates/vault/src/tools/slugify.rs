@@ -1,4 +1,4 @@
-//! `util.slugifyTitle`: a title as a file name or anchor. Letters of every script stay.
+//! `util.slugifyTitle`: turns a title into a file name or anchor. Letters of every script are kept.
 
 use super::{Args, Run, Tool, answer, parse, reads};
 use crate::{

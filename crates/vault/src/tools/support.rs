@@ -1,4 +1,5 @@
-//! What several write tools share: etag guards, making parents, putting content, finding room in the trash.
+//! Functions that several write tools share: etag checks, creating parent folders, writing content, choosing a name in
+//! the trash.
 
 use crate::{
     change::{Change, MoveRole},

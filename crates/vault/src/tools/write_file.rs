@@ -1,4 +1,4 @@
-//! `vault.writeFile`: the whole content of a file, or something at its end.
+//! `vault.writeFile`: replaces the content of a file, or appends to it.
 
 use super::{
     Args, PlanContext, Run, Tool, parse,

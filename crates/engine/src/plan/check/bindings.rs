@@ -1,4 +1,4 @@
-//! Texts that look like loop bindings and are none: a misspelt binding would otherwise end up in a note.
+//! Finds text that looks like a loop binding but is not one. A misspelt binding would otherwise be written into a note.
 
 use super::Checker;
 use crate::plan::reference::{Unbound, UnboundPath};

@@ -1,4 +1,4 @@
-//! A plan that was found good, ready to run.
+//! A plan that passed the check, ready to run.
 
 use crate::plan::{
     reference::{Reference, Template},

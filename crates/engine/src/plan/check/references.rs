@@ -1,4 +1,4 @@
-//! References: that each can be read, leads to a step or a context, and to something its output can have.
+//! Checks references: syntax, the existence of the step or context, and whether its output can have the field.
 
 use super::{Checker, bindings::Text};
 use crate::plan::{

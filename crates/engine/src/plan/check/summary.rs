@@ -1,4 +1,4 @@
-//! What a plan would do, as far as can be told without running it.
+//! A summary of what a plan would do, as far as it is known without running it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a call is made with: arguments with every reference resolved, and the line that people read.
+//! The arguments of a call with all references resolved, and the preview line for people.
 
 use super::Executor;
 use crate::{

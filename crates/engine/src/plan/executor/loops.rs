@@ -1,4 +1,4 @@
-//! Loops: the list a `foreach` goes over, what its iterations gave, and what the step gives for all of them.
+//! Loops: the list of a `foreach`, the results of its iterations, and the combined result of the step.
 
 use super::{Executor, Mode};
 use crate::{

@@ -1,5 +1,5 @@
-//! Calls that need not be made, because a record has them: this run's after a crash or in a replay, another run's in a
-//! fork.
+//! Calls that need not be made because a record contains them: this run's own after a crash or in a replay, another
+//! run's in a fork.
 
 use super::{Ended, Executor, Mode};
 use crate::{

@@ -1,4 +1,4 @@
-//! Resolving: a template and what steps gave become a value.
+//! Resolves a template with the outputs of steps into a value.
 
 use super::{BindingPath, Hop, Reference, ReferenceError, Root, Template, TextPart, pointer};
 use serde_json::{Map, Value};

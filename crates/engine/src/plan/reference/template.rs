@@ -1,4 +1,4 @@
-//! Templates: an argument value with its references found, and how a value is written so that none are.
+//! Templates: an argument value with its parsed references, and the escaping of values that must not contain any.
 
 use super::{Hop, ROOTS, Reference, ReferenceError, parse_path, parse_reference, pointer};
 use serde_json::Value;

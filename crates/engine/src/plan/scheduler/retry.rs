@@ -1,4 +1,4 @@
-//! Whether a failed call is tried again, and after how long.
+//! Decides whether a failed call is retried, and after what delay.
 
 use toolyard_protocol::{ErrorCode, OnError, RunId, StepId, canonical};
 

@@ -1,4 +1,4 @@
-//! The scheduler's words: what a step looks like to it, what it is told, and what it answers.
+//! The types of the scheduler: its view of a step, its events and its actions.
 
 use toolyard_protocol::{ErrorCode, OnError};
 

@@ -1,4 +1,4 @@
-//! `hello-ok`: what a client is told when it is in.
+//! `hello-ok`: the response to a successful handshake.
 
 use super::{PROTOCOL, ShownAuth};
 use crate::{gateway::Gateway, settings::MAX_PAYLOAD_BYTES};
