@@ -1,7 +1,7 @@
-//! [`Changes`]: what the file system says about a vault, as far as it can matter to the index.
+//! [`Changes`]: notifications of the file system about a vault, as far as they matter to the index.
 //!
-//! Nothing is queued. Whoever waits is told that something changed, or that events were lost, and then looks at the whole
-//! vault: so no event can be one too many.
+//! Nothing is queued. A waiting task learns that something changed, or that events were lost, and then scans the whole
+//! vault. Superfluous events are therefore harmless.
 
 use crate::{config::IndexingConfig, scope::Scope};
 use notify::{

@@ -1,5 +1,5 @@
-//! The answer of every `obsidian_rag_*` tool: `{status, data, error, meta}`. Trouble is told in a few codes that an agent
-//! can act on; what went wrong underneath goes to the log, never to the agent.
+//! The answer of every `obsidian_rag_*` tool: `{status, data, error, meta}`. Problems are reported with a few codes
+//! that an agent can act on; details go to the log, never to the agent.
 
 use crate::{
     embed::EmbedError,

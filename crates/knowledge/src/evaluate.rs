@@ -1,5 +1,5 @@
-//! Measures search on a labelled corpus: documents as notes, questions, and which documents answer them. What people
-//! measure with it is what searches do: the same cutting, terms, vectors and fusion.
+//! Measures search on a labelled corpus: documents as notes, queries, and the relevant documents. The measurement uses
+//! the same splitting, terms, vectors and fusion as searches.
 
 use crate::{
     config::KnowledgeConfig,

@@ -1,9 +1,8 @@
-//! Facts an agent was asked to remember: an append-only file, one JSON object a line. The last line of a key is what
-//! holds; the lines before it are its history.
+//! Facts that an agent stored: an append-only file with one JSON object a line. The last line of a key is its value;
+//! earlier lines are its history.
 //!
-//! A fact answers a question when the question names it (every word of its key, if there are several), or when it has
-//! most of what the question asks about. Words that questions are made of do not count, and the more facts have a word
-//! the less it counts.
+//! A fact matches a query if the query contains every word of its key (at least two), or if the fact contains most of
+//! the query's words. Question words do not count, and words that occur in many facts count less.
 
 use crate::text::{index_terms, query_terms};
 use jiff::Timestamp;

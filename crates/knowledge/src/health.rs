@@ -1,4 +1,4 @@
-//! The health of the notes: healthy, degraded or unavailable, from what the probes saw. A pure function, so that every
+//! The health of the notes (healthy, degraded or unavailable), computed from the probes. A pure function, so that every
 //! transition can be tested.
 
 use crate::envelope::{Health, Problem, ProblemCode};

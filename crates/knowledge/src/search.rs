@@ -1,7 +1,6 @@
-//! A question in words: its terms go to the index with its vector, and what is found comes back with a title and the
-//! part that shows why.
+//! Runs a query: its terms and its vector go to the index, and the results come back with a title and a snippet.
 //!
-//! Who may ask, what is sensitive and how it is told is not decided here.
+//! Permissions, sensitivity and the format of the answer are handled elsewhere.
 
 pub use toolyard_noteindex::search::{
     Answer, Detail, Fused, Library, LibraryFile, Question, Ranked, Totals, Weights, answer, fingerprint, fuse, vectors,

@@ -1,5 +1,5 @@
-//! Finds what a person may not want passed on: health, money, relations, commitments, secrets. Used on results before an agent
-//! sees them and on chunks before they would leave the machine. Says which category, never which words.
+//! Detects sensitive content: health, money, relations, commitments, secrets. Used on results before an agent sees
+//! them, and on chunks before they are sent to another machine. Reports the category, never the words.
 
 mod secrets;
 

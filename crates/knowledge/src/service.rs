@@ -1,5 +1,5 @@
-//! [`Knowledge`]: the notes of one vault, ready to be asked. Holds the version that searches use, the probes' findings,
-//! the jobs and the facts; the tools are thin around it.
+//! [`Knowledge`]: the searchable notes of one vault. Holds the version that searches use, the results of the probes,
+//! the jobs and the facts; the tools are thin wrappers.
 
 mod look;
 

@@ -1,5 +1,6 @@
-//! What a running server does by itself: make the first index, probe every 30 seconds, watch the vault and index what changes, look at all of
-//! it now and then, take up an interrupted job, and mend an index that does not fit the embedder.
+//! What a running server does by itself: builds the first index, probes every 30 seconds, watches the vault and indexes
+//! changes, scans everything periodically, continues an interrupted job, and rebuilds an index that does not fit the
+//! embedder.
 
 use crate::{
     changes::{Changes, News},

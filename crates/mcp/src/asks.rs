@@ -1,8 +1,8 @@
-//! [`Asks`]: how something that runs a call reaches the client that made it: to ask (elicitation, sampling, roots) or to
-//! tell (log messages).
+//! [`Asks`]: how the code that runs a call reaches the client that made it: to ask (elicitation, sampling, roots) or to
+//! notify (log messages).
 //!
-//! The server side opens a way for each call, by the call's run; an upstream server's request finds it there. A call
-//! inside a call has the same run, so it reaches the same client. Who has no way open is told so at once.
+//! The server registers a route for each call, by the call's run, and an upstream server's request looks it up. A
+//! nested call has the same run, so it reaches the same client. If there is no route, the request fails at once.
 
 use crate::{
     jsonrpc::{METHOD_NOT_FOUND, RpcError},

@@ -1,5 +1,5 @@
-//! What revision 2026-07-28 mirrors from a request's body into HTTP headers: names, values that need encoding, and tool
-//! arguments marked with `x-mcp-header`. Used by both directions.
+//! The HTTP headers into which revision 2026-07-28 copies parts of a request's body: names, values that need encoding,
+//! and tool arguments marked with `x-mcp-header`. Used in both directions.
 
 use crate::wire::{Arguments, Payload};
 use base64::{Engine as _, engine::general_purpose::STANDARD};

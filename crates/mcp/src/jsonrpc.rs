@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 as MCP uses it: reading one message, writing answers. Knows no method.
+//! JSON-RPC 2.0 as MCP uses it: parses one message, writes responses. Knows no methods.
 
 use crate::wire::Payload;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The protocol's revisions and what differs between them.
+//! The revisions of the protocol and their differences.
 
 use crate::wire::Payload;
 use serde_json::Value;

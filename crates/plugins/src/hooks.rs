@@ -1,4 +1,5 @@
-//! `before_tool_call` hooks of plugins, as one hook of the engine. A plugin that does not answer lets nothing through.
+//! The `before_tool_call` hooks of plugins, as one hook of the engine. While a plugin does not answer, the calls that
+//! its hook matches fail.
 
 use crate::{host::line_name, manager::Inner};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! A plugin's processes: what to start, within which walls, and what it may bring.
+//! A plugin's processes: what to start, in which sandbox, and what it may register.
 
 use crate::{
     manifest::Manifest,

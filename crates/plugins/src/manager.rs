@@ -1,4 +1,4 @@
-//! [`Plugins`]: which plugins there are, which of them are used, and how they are.
+//! [`Plugins`]: the plugins, which of them are enabled, and their health.
 
 mod info;
 

@@ -1,4 +1,4 @@
-//! `openclaw.plugin.json`: what a plugin says about itself, read and checked before any of its code runs.
+//! `openclaw.plugin.json`: a plugin's manifest, read and checked before any of its code runs.
 
 use crate::install::is_invisible;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! What the configuration says about plugins. Doc comments here are the configuration reference.
+//! The configuration of plugins. Doc comments here are the configuration reference.
 
 use crate::manifest::Permissions;
 use schemars::JsonSchema;

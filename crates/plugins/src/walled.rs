@@ -1,4 +1,4 @@
-//! Starts children within walls: plugins' processes, and upstream MCP servers that are configured with a sandbox.
+//! Starts child processes in the sandbox: plugins, and upstream MCP servers with a `sandbox` table.
 
 use std::{
     path::{Path, PathBuf},

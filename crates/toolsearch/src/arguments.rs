@@ -1,5 +1,5 @@
-//! What models send, read generously: aliases, arguments beside the id instead of under `args`, dotted keys, JSON in a
-//! string. What could mean two things is refused.
+//! Reads the arguments that models send, with common variations: aliases, arguments beside the id instead of under
+//! `args`, dotted keys, JSON in a string. An ambiguous request is refused.
 
 use serde_json::{Map, Value};
 use toolyard_catalog::search::MAX_BATCH_QUERIES;

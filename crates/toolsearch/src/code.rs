@@ -1,4 +1,4 @@
-//! `tool_search_code`: a script in the sandbox, and the bridge that answers what it asks.
+//! `tool_search_code`: a script in the sandbox, and the bridge that answers its requests.
 
 use crate::{
     arguments::{self, Asker, Wanted},

@@ -1,4 +1,4 @@
-//! `tools.toolSearch`: what may be written, and what it means.
+//! `tools.toolSearch`: the configuration as written, and as resolved.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! How a tool is told to a model: short in a search, whole in a description.
+//! Descriptions of a tool for a model: short in a search result, complete in `tool_describe`.
 
 use serde::Serialize;
 use serde_json::Value;

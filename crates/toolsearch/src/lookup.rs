@@ -1,4 +1,4 @@
-//! From what a model calls a tool to the tool: an exact id, an exact name, or a helpful refusal.
+//! Finds the tool that a model names: by exact id or exact name; otherwise an error with suggestions.
 
 use std::sync::Arc;
 use toolyard_catalog::{Resolution, ToolEntry, surface::EffectiveCatalog};

@@ -1,4 +1,4 @@
-//! How good a ranking is on a labelled set: what `toolyard eval tools` and the benchmarks measure with.
+//! Measures the quality of a ranking on labelled queries, for `toolyard eval tools` and the benchmarks.
 //!
 //! A catalog line is `{"name", "description", "parameters", "category"}`, a query line
 //! `{"query", "gold": [names], "steps": [queries]}`.

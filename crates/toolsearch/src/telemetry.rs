@@ -1,4 +1,4 @@
-//! What Tool Search saved and did: for one script ([`Telemetry`]) and since the start ([`Counters`]).
+//! Telemetry of Tool Search: for one script ([`Telemetry`]) and since the start ([`Counters`]).
 
 use serde::Serialize;
 use std::{

@@ -1,8 +1,9 @@
-//! [`Asked`]: a server that is asked for vectors, batch by batch.
+//! [`Asked`]: requests vectors from a server, batch by batch.
 //!
-//! A text that the server cannot take must not keep the others from their vectors, so it is shortened and at last left
-//! without one, which is kept for good. Trouble of the server's must not look like that: whenever texts are refused, a
-//! word that any model takes is asked for. Where even that is refused nothing is the texts' fault, and they wait.
+//! One text that the server refuses must not prevent the others from getting vectors, so it is shortened and, if that
+//! does not help, permanently left without one. A failure of the server must not have this effect: when texts are
+//! refused, a word that any model accepts is sent as a test. If that is refused too, the texts are not at fault, and
+//! they are retried later.
 
 use super::{
     EmbedError, Purpose, Vectors,

@@ -1,4 +1,5 @@
-//! Asking embedding servers: one client, no proxies, no redirects, retries for what may pass, and errors in our words.
+//! Requests to embedding servers: one client, no proxies, no redirects, retries for temporary failures, and our own
+//! error messages.
 
 use super::EmbedError;
 use reqwest::{Client, StatusCode, Url};

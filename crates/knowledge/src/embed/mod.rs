@@ -1,5 +1,5 @@
-//! [`Embedder`]: what turns text into vectors. The table that comes with Toolyard, an Ollama server and servers with
-//! OpenAI's interface all stand behind this trait.
+//! [`Embedder`]: turns text into vectors. The static table, Ollama, and servers with OpenAI's interface implement this
+//! trait.
 
 mod asked;
 mod http;

@@ -1,4 +1,4 @@
-//! Vectors from an Ollama server: `/api/embed`, or the older `/api/embeddings` where that is all there is.
+//! Vectors from an Ollama server: `/api/embed`, or the older `/api/embeddings` if the server has no other.
 
 use super::{
     EmbedError, Embedder, EmbedderInfo, Purpose, Vectors,

@@ -1,5 +1,5 @@
-//! What waits to be written, and how much of it there may be: memory is bounded by it, and so is what a job that is
-//! stopped has to do again.
+//! The batch of rows to be written, with its size limits. They bound the memory, and the work that a cancelled job has
+//! to repeat.
 
 use super::prepare::{Prepared, Room};
 use crate::index::FileRow;

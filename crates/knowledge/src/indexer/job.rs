@@ -1,5 +1,5 @@
-//! [`Job`]: one run of the indexer, as it is polled and as it is kept on disk. The record on disk is how a process that
-//! was killed is noticed by the next one.
+//! [`Job`]: one indexing job, as it is polled and as it is stored. The stored record shows the next process that a job
+//! was killed.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;

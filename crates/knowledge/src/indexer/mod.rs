@@ -1,5 +1,4 @@
-//! Indexing as jobs: one at a time in a process and over processes, polled, cancelled, and taken up again where it
-//! stopped.
+//! Indexing jobs: one at a time, across processes; they can be polled, cancelled, and continued where they stopped.
 
 mod backoff;
 mod batch;

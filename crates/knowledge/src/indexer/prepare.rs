@@ -1,4 +1,4 @@
-//! From a note to the rows of the index: its file, its chunks, and what is embedded of each.
+//! Turns a note into the rows of the index: its file, its chunks, and the text that is embedded.
 
 use crate::{
     index::{ChunkRow, FileRow, FileState, hash64},

@@ -1,5 +1,5 @@
-//! Reads files and cuts them, on a blocking thread, no further than there is room in the batch. A file that is larger
-//! than a batch is given on in pieces, its rows made only when there is room for them.
+//! Reads and splits files on a blocking thread, as far as there is room in the batch. A file that is larger than a
+//! batch is passed on in pieces, and its rows are created only when there is room.
 
 use super::{
     batch::{Batch, Piece, Place},

@@ -1,8 +1,9 @@
-//! The work of one job: look at the vault, find what is new, changed or gone, and write it batch by batch. One bad file
-//! never stops the rest.
+//! The work of one job: scan the vault, find new, changed and removed notes, and write them batch by batch. A file that
+//! fails does not stop the others.
 //!
-//! In memory are the list of files, one batch of rows, and the one note that is being cut: so much as the largest note
-//! takes, whatever the size of the vault. What is written stays when the job is stopped; the next one goes on there.
+//! Memory holds the list of files, one batch of rows, and the note that is being split, so memory use depends on the
+//! largest note and not on the size of the vault. Written batches are kept when the job is stopped; the next job
+//! continues from there.
 
 use super::{
     Job, JobMode,

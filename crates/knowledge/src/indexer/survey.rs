@@ -1,4 +1,4 @@
-//! What the vault holds, as far as it can be seen: notes, and what cannot be looked at.
+//! The content of the vault: notes, and files and folders that cannot be read.
 
 use super::prepare::{blank_file, is_unfinished};
 use crate::{

@@ -1,4 +1,4 @@
-//! Gives chunks their vectors: those that are known already, and new ones from the embedder.
+//! Assigns vectors to chunks: known ones, and new ones from the embedder.
 
 use super::{
     batch::{Piece, Place},

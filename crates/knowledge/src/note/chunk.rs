@@ -1,5 +1,5 @@
-//! Cuts a note into chunks: by headings first, then at paragraphs and sentences, never inside a character. Every chunk
-//! knows its bytes in the file, so that whoever finds it can open it there.
+//! Splits a note into chunks: first at headings, then at paragraphs and sentences, never inside a character. Every
+//! chunk has its byte range in the file, so that a result can be opened there.
 
 use super::{clean, tags::tag_line};
 use std::ops::Range;

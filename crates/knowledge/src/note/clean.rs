@@ -1,4 +1,4 @@
-//! From Markdown to plain text: what is shown and embedded. Never longer than what it was made from.
+//! Converts Markdown to plain text, which is shown and embedded. The result is never longer than the input.
 
 use super::markup;
 use std::ops::Range;

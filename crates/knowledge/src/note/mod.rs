@@ -1,7 +1,7 @@
-//! What a note says about itself: title, aliases, tags, date, links, and its chunks with byte offsets.
+//! The content of a note: title, aliases, tags, date, links, and its chunks with byte offsets.
 //!
-//! Pure: text in, [`Note`] out. Knows nothing of files, indexes or embedders. Any text is a note; what cannot be
-//! understood is left out.
+//! Pure: text in, [`Note`] out. Does not know files, indexes or embedders. Any text is a note; what cannot be parsed is
+//! left out.
 
 mod chunk;
 mod clean;

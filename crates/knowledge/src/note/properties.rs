@@ -1,5 +1,5 @@
-//! Reads front matter as far as search needs it: the top-level keys and their values as text. YAML is far larger; what is
-//! not understood is left out, never an error, because a note with odd front matter is still a note.
+//! Reads front matter as far as search needs it: the top-level keys and their values as text. YAML it cannot read is
+//! left out and is not an error, because a note with unusual front matter is still a note.
 
 /// A note has at most this many properties that are looked at.
 const MAX_PROPERTIES: usize = 200;

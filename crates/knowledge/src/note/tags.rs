@@ -1,4 +1,5 @@
-//! Tags: `#word` in the text and `tags` in front matter. Kept in lower case without the hash; `a/b` lies below `a`.
+//! Tags: `#word` in the text and `tags` in front matter. Stored in lower case without the hash; `a/b` is a subtag of
+//! `a`.
 
 use super::markup;
 use crate::text::nfc;

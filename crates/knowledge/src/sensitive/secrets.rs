@@ -1,5 +1,5 @@
-//! Secrets in notes: private keys, tokens with a known beginning, `password: …`, card numbers. What only resembles a
-//! secret is left alone: a note about passwords is no password.
+//! Detects secrets in notes: private keys, tokens with a known prefix, `password: …`, card numbers. Text that only
+//! resembles a secret is not reported: a note about passwords is not a password.
 
 use regex::Regex;
 use toolyard_engine::redact::{MARKS, MIN_MARKED};

@@ -1,4 +1,4 @@
-//! Looks at the whole vault: which notes are new, and whether the index is stale.
+//! Scans the whole vault: which notes are new, and whether the index is stale.
 
 use super::Knowledge;
 use crate::{

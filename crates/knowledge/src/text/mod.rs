@@ -1,4 +1,4 @@
-//! Words: what full-text search counts of notes ([`toolyard_text::terms::NOTES`]), and what a result shows of a chunk.
+//! Terms of notes for full-text search ([`toolyard_text::terms::NOTES`]), and snippets.
 
 mod snippet;
 

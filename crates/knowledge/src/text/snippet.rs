@@ -1,4 +1,4 @@
-//! The part of a chunk that shows why it was found.
+//! The part of a chunk that shows why it matched.
 
 use super::term_set;
 use toolyard_text::scripts::is_unspaced;

@@ -1,4 +1,5 @@
-//! The four tools: one file each, with the arguments (whose comments are what models read), the data and what it does.
+//! The four tools, one file each, with the arguments (whose comments are the descriptions that models read), the data
+//! and the implementation.
 
 mod index;
 mod memory_store;

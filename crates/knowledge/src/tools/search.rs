@@ -1,4 +1,4 @@
-//! `obsidian_rag_search`: finds what the notes say about something.
+//! `obsidian_rag_search`: searches the notes.
 
 use super::{Args, Call, Tool, answer, parse, reads};
 use crate::{

@@ -1,4 +1,4 @@
-//! `obsidian_rag_status`: how well the notes can be asked, and what became of each of them.
+//! `obsidian_rag_status`: the health of the index and the state of each note.
 
 use super::{Args, Call, Tool, answer, index::wait_for, parse, reads};
 use crate::{

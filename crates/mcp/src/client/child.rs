@@ -1,5 +1,5 @@
-//! A server as a child process: its own process group, an environment of what is named, its errors kept, and no trace
-//! left when it ends.
+//! A server as a child process, with its own process group, a restricted environment, and the last lines of its
+//! standard error. Nothing is left behind when it ends.
 
 use super::{
     lines::{Lines, TooLong, read_once},

@@ -1,4 +1,4 @@
-//! What the configuration says about an upstream server. Doc comments here are the configuration reference.
+//! The configuration of an upstream server. Doc comments here are the configuration reference.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

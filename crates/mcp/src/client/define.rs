@@ -1,5 +1,5 @@
-//! An upstream server's tool as the catalog takes it: a namespaced name, a schema that can be checked, and no more
-//! harmlessness than the operator grants.
+//! Turns an upstream server's tool into a catalog entry: a name with a prefix, a checkable schema, and a risk level
+//! that the operator's settings allow.
 
 use super::{
     config::{ServerConfig, Trust},

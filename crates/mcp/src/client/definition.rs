@@ -1,7 +1,7 @@
-//! [`Definition`]: what an upstream server says about one tool, in a normal form that is made once.
+//! [`Definition`]: an upstream server's definition of one tool, in a normal form.
 //!
-//! The hash that is approved covers every byte of it, and what models are shown is made from its fields and from nothing
-//! else. So a server cannot change what a model reads, under whichever key, without changing the hash.
+//! The approved hash covers every byte of the definition, and what models are shown is built from its fields only. A
+//! server therefore cannot change what a model reads, under any key, without changing the hash.
 
 use crate::wire::Payload;
 use serde::de::DeserializeOwned;

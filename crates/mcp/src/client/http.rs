@@ -1,5 +1,5 @@
-//! A server reached by streamable HTTP: every message is a request of its own, answered with JSON or with events. The
-//! older transport with one stream of events for all answers is in `old_sse.rs`.
+//! A server over streamable HTTP: every message is a separate request, answered with JSON or with events. The older
+//! transport with one event stream for all answers is in `old_sse.rs`.
 
 use super::{
     config::ServerConfig,

@@ -1,6 +1,5 @@
-//! Messages out of a child's stream, a line each. Between two messages nothing is held: what is read lies on the stack,
-//! and only the beginning of a line whose end has not come yet is kept. There may be hundreds of children, most of them
-//! silent.
+//! Reads messages, one a line, from a child's stream. No buffer is kept between messages: data is read to the stack,
+//! and only an incomplete line is stored. There may be hundreds of children, most of them silent.
 
 use std::{
     future::poll_fn,

@@ -1,4 +1,4 @@
-//! [`Live`]: an upstream server that answers. Opens a connection, agrees on a revision, and asks in its words.
+//! [`Live`]: a connected upstream server. Opens a connection, agrees on a revision, and sends requests.
 
 use super::{
     child::{ChildLink, ChildSpec, Launcher},

@@ -1,7 +1,7 @@
 //! Upstream MCP servers as tools, prompts and resources.
 //!
-//! [`Upstreams`] holds them all. Tools come from memory at start and from the servers once they run; a call starts its
-//! server if it does not run. Nothing here waits for one server on behalf of another.
+//! [`Upstreams`] holds all servers. At start, their tools come from the stored catalogs; a call starts its server if it
+//! is not running. No server waits for another.
 
 mod child;
 mod config;

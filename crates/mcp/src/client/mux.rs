@@ -1,4 +1,4 @@
-//! [`Mux`]: many requests over one pair of streams. Answers find their requests by id; everything else goes to an
+//! [`Mux`]: many requests over one pair of streams. Responses are matched to requests by id; everything else goes to an
 //! [`Inbox`].
 
 use super::{oauth::Blocked, pipe::Pipe, questions::Questions};

@@ -1,4 +1,4 @@
-//! Upstream servers' prompts and resources, under names that say whose they are.
+//! The prompts and resources of upstream servers, with names that contain the server's name.
 
 use super::{Upstreams, upstream::Upstream};
 use crate::{

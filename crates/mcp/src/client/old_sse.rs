@@ -1,5 +1,5 @@
-//! A server reached as before revision 2025-03-26: one stream of events that brings every answer, and an address, told
-//! on that stream, that takes every message.
+//! A server with the transport from before revision 2025-03-26: one event stream carries every response, and an address
+//! announced on that stream accepts every message.
 
 use super::{
     http::{Target, is_events},

@@ -1,5 +1,5 @@
-//! What is remembered of upstream servers: their last catalog, so that tools are there before a server has started, and
-//! the hash of each tool definition that was approved, so that a changed one is noticed.
+//! What is stored about upstream servers: their last catalog, so that tools are available before a server has started,
+//! and the hash of each approved tool definition, so that a change is detected.
 
 use super::terms::HookInterest;
 use crate::wire::{

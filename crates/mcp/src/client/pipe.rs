@@ -1,5 +1,5 @@
-//! [`Pipe`]: a child's input. Whoever has something to say writes it at once, if it fits; what does not fit is written by a
-//! task as the child reads. Handing every message to a task would take longer than writing it.
+//! [`Pipe`]: a child's standard input. A message is written at once if it fits; otherwise a task writes the rest as the
+//! child reads. Passing every message to a task would take longer than writing it.
 
 use bytes::{Buf, BytesMut};
 use std::{

@@ -1,4 +1,4 @@
-//! Server-Sent Events as a client reads them: bytes in, events out.
+//! Parses Server-Sent Events: bytes in, events out.
 
 /// One event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

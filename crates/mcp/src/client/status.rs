@@ -1,4 +1,4 @@
-//! How an upstream server is, as people are shown it.
+//! The status of an upstream server, for people.
 
 use super::upstream::{Upstream, lock};
 use crate::wire::upstream::SaidHealth;

@@ -1,5 +1,5 @@
-//! What a plugin's manifest says about its process and its tools. A configured server has no terms: its tools are all
-//! taken, under its name.
+//! What a plugin's manifest says about its process and its tools. A configured server has no terms: all of its tools
+//! are accepted, with its prefix.
 
 use crate::wire::Payload;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! [`Upstream`]: one server, started when it is needed, started again (not too often) when it fails, stopped when nobody
-//! needs it. Its tools are there all the while.
+//! [`Upstream`]: one server: started when it is needed, restarted with growing delays when it fails, stopped when it is
+//! idle. Its tools stay in the catalog.
 
 use super::{
     Shared,

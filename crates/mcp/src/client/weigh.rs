@@ -1,5 +1,5 @@
-//! What an upstream server offers, compared with what was approved: what is taken into the catalog, what is held back
-//! until a person has looked, what is left out.
+//! Compares the tools that an upstream server offers with the approved ones: which are added to the catalog, which are
+//! withheld until a person approves them, and which are left out.
 
 use super::{
     config::Pinning,

@@ -1,8 +1,9 @@
-//! Approvals by the client: whether a client's own user may answer what policy asks about the client's calls, and how.
+//! Approvals by the client: whether and how a client's own user may answer approval questions about the client's calls.
 //!
-//! A client that says "my user agreed" may have asked nobody: Toolyard has its word for it and nothing else. So the owner
-//! decides by a setting whether that word counts ([`ClientApprovals`]); it holds for one call and is recorded as what it
-//! is. Anybody else who can approve (the console, another client) still may; the first answer wins.
+//! A client that reports "my user agreed" may not have asked anybody, and Toolyard cannot verify it. The owner
+//! therefore decides with a setting whether such a report counts ([`ClientApprovals`]); it is valid for one call and
+//! recorded as the client's report. Other approvers (the console, another client) may still answer; the first answer
+//! counts.
 
 use crate::{
     RpcError,

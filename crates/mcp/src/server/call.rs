@@ -1,9 +1,9 @@
-//! Runs what may take long or ask the client something: calls, prompts, resources.
+//! Runs requests that may take long or ask the client something: calls, prompts, resources.
 //!
-//! The work outlives its request ([`Carried`]): a client of a revision with sessions that goes away does not take the call
-//! with it, its result is recorded either way. A question that comes up goes to the client: as a request of ours where the
-//! revision has those, else the answer to the request is the question, the work waits here, and the client's next
-//! request brings the answer.
+//! The work continues when its request ends ([`Carried`]): if a client of a revision with sessions disconnects, the
+//! call goes on and its result is recorded. A question goes to the client: as a request if the revision supports that;
+//! otherwise the response to the request is the question, the work waits here, and the client's next request contains
+//! the answer.
 
 use super::{Asker, ClientApprovals, Exchange, Inner, PromptSource, ResourceSource, approve, session::lock, tools};
 use crate::{

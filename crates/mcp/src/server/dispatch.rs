@@ -1,4 +1,4 @@
-//! The method table of the MCP server. Answers are JSON texts, because long lists are written once and sent often.
+//! The method table of the MCP server. Responses are JSON texts, because long lists are written once and sent often.
 
 use super::{
     Asker, Change, Exchange, Inner,

@@ -1,7 +1,7 @@
-//! Streamable HTTP. Whoever sends a request has been checked before it comes here (credential, `Host`, `Origin`).
+//! Streamable HTTP. The sender of a request has been checked before (credential, `Host`, `Origin`).
 //!
-//! An answer is plain JSON as long as nothing needs to be said before it; the first message that does turns it into a
-//! stream of events. Revisions with a handshake have sessions; 2026-07-28 has none.
+//! A response is plain JSON unless another message must be sent before it; the first such message turns it into an
+//! event stream. Revisions with a handshake have sessions; 2026-07-28 has none.
 
 use super::{
     Client, Exchange, Inner, McpServer, forward_changes, listen,

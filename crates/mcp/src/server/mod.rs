@@ -1,7 +1,7 @@
 //! Toolyard as an MCP server: one method table for standard input and output ([`stdio`]) and streamable HTTP
 //! ([`http`]), in three revisions.
 //!
-//! A request is followed in three files: the transport, `dispatch.rs`, and for calls `call.rs`.
+//! To follow a request, read three files: the transport, `dispatch.rs`, and for calls `call.rs`.
 
 mod approve;
 pub mod authority;

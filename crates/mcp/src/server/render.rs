@@ -1,4 +1,4 @@
-//! MCP's words for other doors: a bridged session is shown its tools, and gets its results, exactly as an MCP client does.
+//! Rendering for other doors: a bridge session is shown its tools, and gets its results, exactly as an MCP client does.
 
 use super::{McpServer, tools};
 use crate::{

@@ -1,4 +1,4 @@
-//! [`Session`]: one client of a revision with a handshake, and [`Outlet`], where messages to a client go.
+//! [`Session`]: one client of a revision with a handshake, and [`Outlet`], the queue of messages to a client.
 
 use crate::{
     jsonrpc::{self, INTERNAL_ERROR, RpcError},

@@ -1,5 +1,5 @@
-//! What a client is shown beside its tools: [`ResourceSource`] and [`PromptSource`] bring it, and the binary decides what
-//! stands behind them. The tools are chosen by a `toolyard_engine::ModelView`.
+//! What a client is shown in addition to tools: [`ResourceSource`] and [`PromptSource`] provide it, and the binary
+//! chooses the implementations. A `toolyard_engine::ModelView` chooses the tools.
 
 use crate::{
     RpcError,

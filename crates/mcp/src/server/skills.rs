@@ -1,8 +1,8 @@
-//! Skills as prompts: folders with a `SKILL.md` whose front matter gives a name and a description. Read anew for each
-//! list, so that a skill that is added or edited is there at once.
+//! Skills as prompts: folders with a `SKILL.md` whose front matter has a name and a description. They are read for each
+//! list, so that a new or edited skill is available at once.
 //!
-//! A `SKILL.md` is opened beneath the folder it belongs to. In a plugin's package no symbolic link is followed; in a folder
-//! that the configuration names, links are followed that stay in that folder.
+//! A `SKILL.md` is opened beneath its folder. In a plugin's package no symbolic link is followed; in a folder that the
+//! configuration names, links inside that folder are followed.
 
 use super::shelf::{Asker, ListedPrompt, PromptSource};
 use crate::{

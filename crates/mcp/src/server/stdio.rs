@@ -1,5 +1,5 @@
-//! Standard input and output: one message a line. A request runs in a task of its own, so that a slow call holds
-//! nothing up; answers leave in the order they are ready.
+//! Standard input and output: one message a line. Each request runs in a separate task, so that a slow call delays no
+//! other; responses are sent in the order in which they are ready.
 
 use super::{
     Client, Exchange, Inner, McpServer, forward_changes, listen,

@@ -1,4 +1,5 @@
-//! `tools/list`: the tools as text, written once for callers alike; and a call's result in MCP's words.
+//! `tools/list`: the tools as text, written once for callers with the same rights; and a call's result as an MCP
+//! result.
 
 use super::{Inner, approve, session::lock};
 use crate::{

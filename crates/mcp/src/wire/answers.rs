@@ -1,4 +1,4 @@
-//! What we answer clients, and what we tell and ask them.
+//! Our responses, notifications and requests to clients.
 
 use super::{Empty, Implementation, Item, Payload, requests::ListenFilter, upstream};
 use serde::{Deserialize, Serialize};

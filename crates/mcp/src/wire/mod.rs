@@ -1,8 +1,8 @@
-//! MCP's messages as types: what we answer ([`answers`]), what clients ask of us ([`requests`]), and what we ask of upstream
-//! servers and read of their answers ([`upstream`]). JSON-RPC around them is in `jsonrpc.rs`.
+//! MCP's messages as types: our responses ([`answers`]), requests of clients ([`requests`]), and our requests to
+//! upstream servers with the parts of their responses that we read ([`upstream`]). JSON-RPC is in `jsonrpc.rs`.
 //!
-//! A gateway forwards much that it does not understand. Such parts stay open, and their types say so: [`Arguments`] belong
-//! to a tool or prompt, a [`Payload`] is an object of another program that is passed on as it came.
+//! A gateway forwards much that it does not interpret. Such parts stay untyped, and their types say so: [`Arguments`]
+//! belong to a tool or prompt, a [`Payload`] is an object of another program that is passed on unchanged.
 
 pub mod answers;
 pub mod requests;

@@ -1,4 +1,4 @@
-//! What clients ask of us: `_meta` and the parameters of each method.
+//! Requests of clients: `_meta` and the parameters of each method.
 
 use super::{Arguments, Payload};
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! What we ask of upstream servers, and what is read of their answers. What a server says beyond that is passed on as it
-//! came.
+//! Our requests to upstream servers, and the parts of their responses that we read. The rest of a response is passed on
+//! unchanged.
 
 use super::{Arguments, Empty, Implementation, Payload, answers::Content, requests::Complete};
 use crate::client::HookInterest;

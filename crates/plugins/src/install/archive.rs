@@ -1,5 +1,5 @@
-//! Unpacks a tar archive, gzipped or not. Its extension headers are read here rather than by the tar crate, which would hold
-//! a name of any length in memory and let a second size override the first.
+//! Unpacks a tar archive, gzipped or not. Extension headers are read here rather than by the tar crate, which would
+//! hold a name of any length in memory and let a second size override the first.
 
 use super::{
     files::{Budget, is_left_out, write},

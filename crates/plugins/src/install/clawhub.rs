@@ -1,4 +1,4 @@
-//! Where a package of ClawHub, OpenClaw's registry, is fetched from: a folder that mirrors it, or its address.
+//! The source of a ClawHub package (OpenClaw's registry): a folder that mirrors it, or its address.
 
 use super::source::name_and_version;
 use std::path::{Path, PathBuf};

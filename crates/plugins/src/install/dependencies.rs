@@ -1,8 +1,8 @@
-//! What a package says it depends on, read and checked before npm runs.
+//! The dependencies of a package, read and checked before npm runs.
 //!
-//! Only packages of the registry are accepted: a repository, an address, a file or a folder is refused. npm never sees the
-//! package's own `package.json`, lockfile or configuration; it gets a `package.json` with nothing but the checked
-//! dependencies, and a lockfile with nothing but names, versions and hashes.
+//! Only packages of the registry are accepted: repositories, addresses, files and folders are refused. npm never sees
+//! the package's own `package.json`, lockfile or configuration; it gets a `package.json` with only the checked
+//! dependencies, and a lockfile with only names, versions and hashes.
 
 use super::source::{is_archive, is_npm_name};
 use serde::{Deserialize, Serialize};

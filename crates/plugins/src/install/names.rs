@@ -1,4 +1,4 @@
-//! Names of files in packages: which are refused, and which two would be one file elsewhere.
+//! File names in packages: which are refused, and which pairs would be the same file on another system.
 
 use std::collections::HashMap;
 use unicode_normalization::UnicodeNormalization;

@@ -1,4 +1,4 @@
-//! Where a plugin comes from, as a person writes it.
+//! The source of a plugin, as a person writes it.
 
 use std::path::PathBuf;
 use toolyard_protocol::{ErrorCode, Failure};

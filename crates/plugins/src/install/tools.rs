@@ -1,4 +1,4 @@
-//! git and npm, run inside walls and without any configuration but ours. They write to a scratch folder and nowhere else.
+//! Runs git and npm in the sandbox with only our configuration. They write to a scratch folder only.
 
 use super::{
     MAX_PACKAGE_BYTES,

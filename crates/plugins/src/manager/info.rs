@@ -1,4 +1,4 @@
-//! A plugin as people are shown it: what it is, what it may touch, and how its processes are.
+//! Information about a plugin for people: its manifest, its grants, and the state of its processes.
 
 use super::Loaded;
 use crate::{

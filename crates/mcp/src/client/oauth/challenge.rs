@@ -1,4 +1,4 @@
-//! What a server says when it refuses: the `Bearer` challenge of `WWW-Authenticate`.
+//! The `Bearer` challenge of `WWW-Authenticate` that a server sends when it refuses a request.
 
 use http::{HeaderMap, header};
 

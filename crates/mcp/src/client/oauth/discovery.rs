@@ -1,5 +1,5 @@
-//! From a server to those who give out tokens for it: the metadata of the protected resource (RFC 9728), then that of
-//! its authorisation server (RFC 8414 and OpenID Connect Discovery).
+//! Finds the authorisation server of an MCP server: the metadata of the protected resource (RFC 9728), then that of its
+//! authorisation server (RFC 8414 and OpenID Connect Discovery).
 
 use super::{
     challenge::is_scope,

@@ -1,5 +1,4 @@
-//! Requests to addresses that a server we do not trust has named: where they may go, how long they may take, how much
-//! they may bring.
+//! Requests to addresses that an untrusted server named: which addresses are allowed, and limits on time and size.
 
 use super::super::http::HttpClient;
 use bytes::Bytes;

@@ -1,6 +1,6 @@
-//! A person agrees: an address for their browser, and the answer that comes back from it.
+//! A person's login: the address for the browser, and the redirect that comes back.
 //!
-//! Whoever calls this listens where answers come back to; nothing here opens a socket for others.
+//! The caller listens for the redirect; this module opens no sockets.
 
 use super::{
     Authorizer, OFFLINE_ACCESS, Wanted, discovery,

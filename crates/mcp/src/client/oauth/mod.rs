@@ -1,9 +1,9 @@
-//! OAuth towards upstream servers, as the MCP specification has it: a server that answers 401 names who gives out tokens
-//! for it, a person agrees once ([`Login`]), and from then on tokens are sent, renewed and, where they allow too little,
-//! asked for again.
+//! OAuth towards upstream servers, as in the MCP specification: a server that answers 401 names its authorisation
+//! server, a person logs in once ([`Login`]), and from then on tokens are sent, renewed and, if their scopes are not
+//! enough, requested again.
 //!
-//! [`Authorizer`] is that for one server. It never waits for a person: without a token a request fails at once, and says
-//! what to run.
+//! [`Authorizer`] does this for one server. It never waits for a person: without a token a request fails at once and
+//! names the command to run.
 
 mod challenge;
 mod discovery;

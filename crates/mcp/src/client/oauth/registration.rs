@@ -1,5 +1,5 @@
-//! Who we are to an authorisation server: a client that the operator registered, one that a document describes, or one
-//! that registers itself (RFC 7591).
+//! Our identity at an authorisation server: a client that the operator registered, one described by a metadata
+//! document, or one that registers itself (RFC 7591).
 
 use super::{
     discovery::AuthServer,

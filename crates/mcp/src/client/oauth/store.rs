@@ -1,4 +1,4 @@
-//! Where tokens are kept: one file a server, that only its owner can read.
+//! Token storage: one file for each server, readable by its owner only.
 
 use super::registration::Client;
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! The token endpoint: a code, a refresh token or a client's own credentials in, an access token out.
+//! The token endpoint: exchanges a code, a refresh token or client credentials for an access token.
 
 use super::{
     fetch::{Fetcher, shorten},
