@@ -11,7 +11,7 @@ use std::{ops::Deref, sync::Arc};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Iteration {
-    /// Zero-based position.
+    /// Position in the list, from 0.
     pub index: u64,
     /// The name the plan gave the item.
     pub item_name: String,
@@ -111,8 +111,8 @@ impl ToolCall {
         Ok(Self(parts))
     }
 
-    /// Wraps parts whose `argsHash` the caller has just computed from these very arguments.
-    /// The pipeline hashes once, before hooks and approval need the hash; hashing again here would double that cost.
+    /// Wraps parts whose `argsHash` the caller has just computed from the same arguments. The pipeline computes the
+    /// hash once, because hooks and approval need it earlier; computing it again here would double the cost.
     pub fn with_known_hash(parts: ToolCallParts) -> Result<Self, EnvelopeError> {
         if parts.args_hash.is_none() {
             return Self::new(parts);

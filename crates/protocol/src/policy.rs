@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What was allowed when the call was made.
+/// The policy that applied when the call was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PolicySnapshot {
@@ -16,13 +16,13 @@ pub struct PolicySnapshot {
     /// Tool names, globs or groups that may be called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_tools: Vec<String>,
-    /// Tool names, globs or groups that may not be called, whatever else is said.
+    /// Tool names, globs or groups that may never be called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denied_tools: Vec<String>,
     /// Whether tools of risk `commands` may run.
     #[serde(default)]
     pub allow_commands: bool,
-    /// Whether files may be removed for good (rather than moved to the trash).
+    /// Whether files may be deleted permanently, instead of being moved to the trash.
     #[serde(default)]
     pub allow_delete: bool,
 }
@@ -35,7 +35,7 @@ pub struct Sandbox {
     pub enabled: bool,
     /// Folders that tools may access, with everything below them.
     pub allowed_roots: Vec<String>,
-    /// `..` is matched as a whole path segment, anything else as a substring.
+    /// Forbidden text in paths. `..` is matched as a whole path segment, anything else as a substring.
     pub deny_patterns: Vec<String>,
     /// Globs for paths that tools may never access.
     pub deny_globs: Vec<String>,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toolyard_protocol::{PolicyLimits, RiskLevel, Sandbox};
 
-/// How long a person has to answer when nothing else is said.
+/// How long a person has to answer by default, in milliseconds.
 pub const DEFAULT_APPROVAL_TIMEOUT_MS: u64 = 120_000;
 /// The longest a person may be given to answer.
 pub const MAX_APPROVAL_TIMEOUT_MS: u64 = 600_000;
@@ -16,9 +16,9 @@ pub const MAX_APPROVAL_TIMEOUT_MS: u64 = 600_000;
 pub enum Profile {
     /// `group:util` and `session_status`: enough to answer, nothing that reads or writes notes.
     Minimal,
-    /// Files, vault, editor, commands, web, memory, sessions, utilities, and what MCP servers and clients bring.
+    /// Files, vault, editor, commands, web, memory, sessions, utilities, and tools of MCP servers and clients.
     Coding,
-    /// Messages, memory, sessions, utilities, and what MCP servers and clients bring.
+    /// Messages, memory, sessions, utilities, and tools of MCP servers and clients.
     Messaging,
     /// Every tool, optional ones included.
     Full,
@@ -28,7 +28,7 @@ pub enum Profile {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalMode {
-    /// Nobody is asked unless an `ask` rule names the tool. Denials stand.
+    /// Nobody is asked unless an `ask` rule names the tool. Denials still apply.
     Yolo,
     /// The risk rules decide: by default reads run, writes are asked for.
     #[default]
@@ -37,7 +37,7 @@ pub enum ApprovalMode {
     Paranoid,
 }
 
-/// What a rule says about a call.
+/// The decision of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -89,7 +89,7 @@ pub struct ApprovalConfig {
     pub timeout_ms: u64,
     /// Tools (names, globs, groups) that need no approval. An `ask` rule that names the tool still asks.
     pub allowed_tools: Vec<String>,
-    /// Globs on vault paths. A call all of whose path arguments match needs no approval, except in `paranoid` mode.
+    /// Globs on vault paths. A call whose path arguments all match needs no approval, except in `paranoid` mode.
     pub allowed_paths: Vec<String>,
 }
 

@@ -19,10 +19,10 @@ use std::{
 };
 use toolyard_protocol::{PolicyLimits, PolicySnapshot, RiskLevel, Sandbox, canonical};
 
-/// Verdicts kept per tool; beyond it they are worked out anew.
+/// Maximum number of tools whose decision is cached; beyond it, decisions are computed each time.
 const MAX_CACHED_TOOLS: usize = 50_000;
 
-/// What the policy says about a call.
+/// The policy's decision about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// It may run.
@@ -66,7 +66,7 @@ pub struct EffectivePolicy {
     global: Arc<Global>,
     layers: Vec<Arc<Layer>>,
     scopes: Vec<String>,
-    /// The session, where it has tools of its own.
+    /// The session, if it has its own tools.
     own: Option<String>,
     mode: ApprovalMode,
     risk: RiskRules,
@@ -175,7 +175,7 @@ impl EffectivePolicy {
     pub fn knows(&self, tool: &ToolEntry) -> bool {
         tool.session().is_none_or(|session| self.own.as_deref() == Some(session))
     }
-    /// The session whose own tools it knows. No part of the hash.
+    /// The session whose own tools are visible. Not part of the hash.
     pub fn own(&self) -> Option<&str> {
         self.own.as_deref()
     }
@@ -317,7 +317,7 @@ fn is_permanent_delete(tool: &ToolEntry, args: &Map<String, Value>) -> bool {
     deletes && args.get("trash") == Some(&Value::Bool(false))
 }
 
-/// One sandbox that says what all of them together say.
+/// The intersection of the path rules of all layers.
 fn merged_sandbox(layers: &[Arc<Layer>]) -> Sandbox {
     let mut active = layers.iter().filter_map(|layer| layer.sandbox.as_ref()).filter(|sandbox| sandbox.enabled);
     let Some(first) = active.next() else {

@@ -9,7 +9,7 @@ use unicode_normalization::{UnicodeNormalization, is_nfc};
 /// Why a path is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PathDenial {
-    /// What to tell the caller.
+    /// The reason that is reported to the caller.
     pub(super) reason: String,
     /// The configuration key that refused it.
     pub(super) rule: String,
@@ -107,7 +107,7 @@ impl PathFilter {
     }
 }
 
-/// The roots that lie within both lists.
+/// The roots that are inside both lists.
 pub(super) fn common_roots(a: &[String], b: &[String]) -> Vec<String> {
     let mut common: Vec<String> = Vec::new();
     for (x, y) in a.iter().flat_map(|x| b.iter().map(move |y| (normal(x), normal(y)))) {

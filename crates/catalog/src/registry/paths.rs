@@ -8,13 +8,13 @@ use std::collections::HashMap;
 
 /// The format that marks a property as a vault path.
 const FORMAT: &str = "vault-path";
-/// A schema that has vault paths may have this many subschemas: each is looked at together with those that apply to the
-/// same value, and a stranger's schema must not make that expensive.
+/// Maximum number of subschemas in a schema with vault paths. Each is combined with those that apply to the same value,
+/// and an untrusted schema must not make that expensive.
 const MAX_NODES: usize = 2_000;
-/// Keywords whose subschemas apply to the very same value.
+/// Keywords whose subschemas apply to the same value.
 const SAME_VALUE: [&str; 7] = ["allOf", "anyOf", "oneOf", "if", "then", "else", "$ref"];
 
-/// One subschema.
+/// A subschema in the graph.
 #[derive(Debug, Default)]
 struct Node {
     is_path: bool,
@@ -22,7 +22,7 @@ struct Node {
     other_properties: Vec<usize>,
     prefix_items: Vec<usize>,
     items: Vec<usize>,
-    /// Other subschemas that apply to the same value; closed over all steps once the graph stands.
+    /// Other subschemas that apply to the same value; transitively closed when the graph is complete.
     same: Vec<usize>,
 }
 

@@ -16,7 +16,7 @@ use toolyard_text::terms::{Side, TOOLS};
 pub const MAX_RESULTS: usize = 50;
 /// Of a longer query only the first characters count.
 pub const MAX_QUERY_CHARS: usize = 8_192;
-/// A batch has at most this many queries; further ones are not looked at.
+/// Maximum number of queries in a batch; further ones are ignored.
 pub const MAX_BATCH_QUERIES: usize = 16;
 /// Different terms of a query that count, the rarest first.
 const MAX_QUERY_TERMS: usize = 128;
@@ -44,12 +44,12 @@ static THESAURUS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
 pub struct SearchOptions {
     /// At most this many tools; [`MAX_RESULTS`] is the most.
     pub limit: usize,
-    /// Whether each hit says why it was found.
+    /// Whether each hit is explained.
     pub explain: bool,
 }
 
 impl SearchOptions {
-    /// Without reasons.
+    /// Options with this limit and without explanations.
     pub fn limit(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
@@ -58,7 +58,7 @@ impl SearchOptions {
 /// A tool that was found.
 #[derive(Debug, Clone)]
 pub struct Hit {
-    /// The tool.
+    /// The tool that was found.
     pub entry: Arc<ToolEntry>,
     /// How well it fits. Comparable within one search only.
     pub score: f32,
@@ -76,9 +76,9 @@ pub struct Explanation {
     pub words: Vec<Contribution>,
     /// What it gave that the query covers much of the tool's name.
     pub coverage: f32,
-    /// What it gave that words stand side by side in the query and in the tool's name or description.
+    /// The score for words that are adjacent both in the query and in the tool's name or description.
     pub neighbours: f32,
-    /// The similarity of meaning, -1 to 1, where a model of meaning took part.
+    /// The similarity of meaning, -1 to 1, if a model of meaning was used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub similarity: Option<f32>,
 }
@@ -89,11 +89,11 @@ pub struct Explanation {
 pub struct Contribution {
     /// The term of the catalog that matched, as a stem.
     pub term: String,
-    /// Where it stands.
+    /// The field that contains the term.
     pub field: Field,
     /// What it gave.
     pub score: f32,
-    /// The term of the query it stands in for, when it is not the same.
+    /// The term of the query that it replaces, if it is not the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
 }
@@ -113,9 +113,9 @@ struct Wanted {
 struct Asked {
     /// The terms to look for.
     wanted: Vec<Wanted>,
-    /// The query's own terms that stand side by side.
+    /// Pairs of adjacent terms of the query.
     pairs: Vec<u64>,
-    /// Whether any of its words says something, known or not.
+    /// Whether the query has a usable word, known or not.
     usable: bool,
 }
 
@@ -128,8 +128,8 @@ struct Scores {
 }
 
 impl SearchIndex {
-    /// The tools that fit a query best, among those the filter lets through. Tools the query names come first; a query
-    /// without a usable word finds nothing else.
+    /// Finds the best tools for a query among those that the filter accepts. Tools that the query names come first. A
+    /// query without a usable word finds nothing else.
     pub fn search(&self, query: &str, options: &SearchOptions, filter: impl Fn(&ToolEntry) -> bool) -> Vec<Hit> {
         let limit = options.limit.min(MAX_RESULTS);
         let query = match query.char_indices().nth(MAX_QUERY_CHARS) {
@@ -219,8 +219,8 @@ impl SearchIndex {
         named
     }
 
-    /// The terms to look for: the query's own, those the thesaurus puts beside them, and for unknown words those that
-    /// look alike. With them, the query's terms that stand side by side.
+    /// The terms to search for: those of the query, their synonyms, and similar terms for unknown words; with the pairs
+    /// of adjacent terms of the query.
     fn asked(&self, query: &str) -> Asked {
         let mut counts: HashMap<String, u32> = HashMap::new();
         let mut order: Vec<String> = Vec::new();
@@ -305,8 +305,9 @@ impl SearchIndex {
         Scores { total, coverage, neighbours, similarity }
     }
 
-    /// Adds meaning to the words' scores, both measured by the best: a raw cosine says little, as some queries are far
-    /// from everything. A tool that shares no word with the query must be really near to be found.
+    /// Adds the similarity of meaning to the word scores, each divided by its best value, because a raw cosine says
+    /// little: some queries are far from every tool. A tool that shares no word with the query must be very similar to
+    /// be found.
     fn fuse(&self, total: &mut [f32], similarity: &[f32]) {
         let best = total.iter().copied().fold(0.0f32, f32::max).max(f32::MIN_POSITIVE);
         let nearest = similarity.iter().copied().fold(LEAST_NEAREST, f32::max);
@@ -317,7 +318,7 @@ impl SearchIndex {
         }
     }
 
-    /// Rewards tools in which words of the query stand side by side as they do there.
+    /// The scores for words of the query that are also adjacent in a tool.
     fn neighbours(&self, pairs: &[u64]) -> Vec<f32> {
         let mut scores = vec![0.0; self.lengths.len()];
         for &key in pairs {

@@ -93,7 +93,7 @@ fn line(entry: &ToolEntry, chars: usize) -> String {
     format!("- {name} ({}): {description}", entry.source().name)
 }
 
-/// What can be said of a stranger's tool in our own words.
+/// A summary of an untrusted tool, written by Toolyard.
 fn summary(entry: &ToolEntry) -> String {
     let definition = entry.definition();
     let does = match definition.risk_level {
