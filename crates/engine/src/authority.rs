@@ -124,8 +124,8 @@ fn carries_consent(door: Door) -> bool {
     }
 }
 
-/// Whether a caller may call a tool with these arguments, as far as they name paths of the host. `given` is what the
-/// caller itself said: a path that a hook put in its place is nobody's but the hook's.
+/// Whether a caller may call a tool with these arguments, as far as they name paths of the host. `given` are the
+/// caller's own arguments: a path that a hook inserted is not the caller's.
 pub fn decide_arguments(
     caller: &Caller,
     tool: &ToolEntry,
@@ -148,8 +148,8 @@ pub fn decide_arguments(
     Ok(())
 }
 
-/// Whether a caller holds all that an object has or would get: nobody gives, changes or takes away more than they hold.
-/// The person at this machine owns every object.
+/// Whether a caller has every scope that an object has or would get: nobody can give, change or remove more than they
+/// have. The person at this machine owns every object.
 pub fn covers<'a>(caller: &Caller, wanted: impl IntoIterator<Item = &'a String>) -> Result<(), Refusal> {
     let wanted: Vec<&String> = wanted.into_iter().collect();
     match wanted.iter().find(|scope| !caller.is_person && !holds(&caller.scopes, scope)) {

@@ -17,7 +17,7 @@ use std::{
 
 type Guarded<T> = CatchUnwind<AssertUnwindSafe<BoxFuture<'static, T>>>;
 
-/// Work that outlives whoever waits for it. A panic is its result, not its waiter's.
+/// Work that continues when its waiter goes away. A panic becomes its result and does not reach the waiter.
 pub struct Carried<T: Send + 'static>(Option<Guarded<T>>);
 
 impl<T: Send + 'static> Carried<T> {
@@ -26,14 +26,14 @@ impl<T: Send + 'static> Carried<T> {
         Self(Some(AssertUnwindSafe(work.boxed()).catch_unwind()))
     }
 
-    /// What is left of it, to be dropped when that is meant.
+    /// Waits for the rest of the work, which is cancelled if this future is dropped.
     pub(crate) async fn rest(mut self) -> Option<std::thread::Result<T>> {
         // Taken out first: from here on it ends when this future does.
         let left = self.0.take()?;
         Some(left.await)
     }
 
-    /// Goes on by itself; whoever has it may still wait for it.
+    /// Continues as a separate task; the owner may still wait for it.
     pub fn detach(&mut self) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && let Some(left) = self.0.take()

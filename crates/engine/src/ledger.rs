@@ -29,7 +29,7 @@ use toolyard_protocol::{RunId, RunStatus, canonical};
 const ORIGIN: &str = "toolyard/ledger";
 /// Heads in one entry at most.
 const HEADS_PER_ENTRY: usize = 4096;
-/// At a start, this many of the newest ended runs are looked at for ones that were not sealed.
+/// Number of the newest ended runs that are checked at a start for missing ledger entries.
 const MAX_UNSEALED: usize = 10_000;
 /// A run is sealed within this time of its end, or not before the next start.
 const SEAL_MARGIN: SignedDuration = SignedDuration::from_mins(2);
@@ -93,8 +93,8 @@ impl Sealer {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(head);
     }
 
-    /// Seals runs that ended so shortly before a crash that nobody sealed them, provided that this program wrote their
-    /// end. To be called before anything else is sealed: a new entry moves the minutes that are looked at. May block.
+    /// Adds runs that ended shortly before a crash and are not in the ledger, provided that this program wrote their
+    /// end. Call this before anything else is added, because a new entry moves the time window. May block.
     pub fn seal_found(&self) -> Result<FoundRuns, StoreError> {
         let (sealed, since) = recently_sealed(&*self.store)?;
         let filter = RunFilter {

@@ -53,5 +53,5 @@ pub use recorder::Recorder;
 pub use store::Store;
 pub use transcript::transcript;
 
-/// Version of Toolyard, as it stands on every call.
+/// The version of Toolyard, which every call contains.
 pub const EXECUTOR_VERSION: &str = env!("CARGO_PKG_VERSION");

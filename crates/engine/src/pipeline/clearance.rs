@@ -145,7 +145,7 @@ fn look_up(scope: &RunScope, name: &str) -> Result<Arc<ToolEntry>, Failure> {
     }
 }
 
-/// What the policy wants asked about these arguments, which hooks may have made of those that were `given`.
+/// The policy's decision about these arguments, which hooks may have changed from those that were `given`.
 fn weigh(
     scope: &RunScope,
     entry: &ToolEntry,

@@ -7,7 +7,7 @@ use toolyard_protocol::{Foreach, Step};
 /// The names that loops bind unless they say otherwise.
 const USUAL_NAMES: [&str; 2] = ["item", "index"];
 
-/// Where an unbound binding stands.
+/// The place of an unbound binding.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Text {
     /// In an argument, which a tool acts on.

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use toolyard_protocol::{CallId, ErrorCode, Failure, Iteration, ResultStatus};
 
-/// A loop under way.
+/// A loop in progress.
 pub(super) struct Loop {
     items: Vec<Value>,
     results: Vec<Option<IterationReport>>,
@@ -27,7 +27,7 @@ impl Loop {
         Self { results: vec![None; items.len()], items, whole: HashMap::new() }
     }
 
-    /// Takes an iteration's result in, and its whole output where the result only refers to it.
+    /// Adds the result of an iteration, and its output if the result only refers to it.
     pub(super) fn take(&mut self, iteration: IterationReport, whole: Option<Map<String, Value>>) {
         let index = iteration.index;
         if let Some(slot) = self.results.get_mut(index as usize) {
