@@ -11,7 +11,7 @@ use futures_util::{SinkExt, StreamExt};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// Serves until told to stop.
+/// Serves until `stop` is cancelled.
 pub async fn serve(listener: TcpListener, stop: CancellationToken) {
     let router = Router::new().fallback(|mut request: Request| async move {
         if !upgrade::is_wanted(request.method(), request.headers()) {

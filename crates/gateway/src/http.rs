@@ -50,7 +50,7 @@ pub(crate) enum Verbs {
     Look,
     Get,
     Post,
-    /// The route itself says what it takes.
+    /// The route checks the method itself.
     Any,
 }
 
@@ -73,7 +73,7 @@ impl Verbs {
     }
 }
 
-/// Every path of the gateway itself. `*` stands for one segment.
+/// Every path of the gateway itself. `*` matches one segment.
 const ROUTES: &[Route] = &[
     Route { path: "/health", verbs: Verbs::Look, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
     Route { path: "/healthz", verbs: Verbs::Look, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
@@ -321,7 +321,7 @@ struct InvokeBody {
     dry_run: Lenient<bool>,
 }
 
-/// A value of the expected kind, or anything else.
+/// A value of the expected type, or any other value.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Lenient<T> {
@@ -395,7 +395,7 @@ fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Respon
     })
 }
 
-/// Whether a tool has an argument `action`: only then may it be given beside the arguments.
+/// Whether a tool has an argument `action`: only then may it be given outside the arguments.
 fn takes_action(gateway: &Gateway, name: &str) -> bool {
     let tools = gateway.service().engine().tools();
     let schema = tools.snapshot.get(name).map(|entry| entry.definition().input_schema.value());
@@ -403,14 +403,14 @@ fn takes_action(gateway: &Gateway, name: &str) -> bool {
     properties.is_some_and(|schema| schema.properties.contains_key("action"))
 }
 
-/// The part of a schema that says which arguments there are.
+/// The part of a schema that lists the arguments.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ObjectSchema {
     properties: Object,
 }
 
-/// What `POST /tools/invoke` answers where the tool did what was asked.
+/// The response of `POST /tools/invoke` if the call succeeded.
 #[derive(Serialize)]
 struct Done {
     ok: bool,
@@ -545,7 +545,7 @@ impl Stream {
     }
 }
 
-/// An event as a stream tells it.
+/// An event in the form of server-sent events.
 fn told(event: &ExecutionEvent) -> Event {
     let data = serde_json::to_string(event).unwrap_or_default();
     Event::default().id(event.seq.to_string()).event(event.event_type.as_str()).data(data)

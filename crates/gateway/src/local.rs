@@ -19,7 +19,7 @@ use toolyard_service::{EventSink, Method, Service, local::YardStatus};
 
 /// Connections at once.
 const MAX_CONNECTIONS: usize = 256;
-/// Requests under way at once on one connection.
+/// Maximum number of requests in flight on one connection.
 const MAX_IN_FLIGHT: usize = 64;
 
 /// Binds the socket, replacing one that a dead process left behind. Fails when a living one answers there.
@@ -50,8 +50,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whether the process at the other end is one of the owner's own, judged by the user and by the first line. A
-    /// process that is not is told so.
+    /// Whether the process at the other end is the owner's, judged by the user and by the first line. A refused process
+    /// gets an error.
     pub async fn admits(&self, stream: &mut UnixStream) -> bool {
         if stream.peer_cred().map(|c| c.uid()).ok() != Some(self.uid) {
             return false;
@@ -71,7 +71,7 @@ impl Owner {
     }
 }
 
-/// Serves until told to stop.
+/// Serves until `stop` is cancelled.
 pub async fn serve(listener: UnixListener, service: Service, owner: Owner, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {

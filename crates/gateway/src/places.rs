@@ -29,7 +29,7 @@ use toolyard_service::Lane;
 /// How many times as much as is still free a principal may hold.
 const PRINCIPAL_SHARE: usize = 3;
 
-/// All lanes.
+/// The slots of all lanes.
 pub(crate) struct Places {
     express: Arc<Pool>,
     ordinary: Arc<Pool>,
@@ -47,7 +47,7 @@ impl Default for Places {
     }
 }
 
-/// Whose requests are counted together. Cheap to clone.
+/// Identifies requests that are counted together. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Share {
     principal: Arc<str>,
@@ -67,7 +67,7 @@ struct Limits {
     reserve: usize,
 }
 
-/// One lane.
+/// The slots of one lane.
 struct Pool {
     limits: Limits,
     state: Mutex<State>,
@@ -106,7 +106,7 @@ enum Kind {
     Reserved,
 }
 
-/// A place among the requests under way; given back when dropped.
+/// A slot of a request in flight; released when dropped.
 pub(crate) struct Permit {
     pool: Arc<Pool>,
     share: Share,

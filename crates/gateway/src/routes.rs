@@ -5,9 +5,9 @@ use toolyard_engine::authority::{Demand, Effect};
 /// What an HTTP route wants to be shown before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
-    /// Nothing: it says whether the program is up.
+    /// No credential: the route reports whether the program is up.
     None,
-    /// The gateway's token. Whoever shows it is let in as an agent of the owner, never as a person.
+    /// The gateway's token. A request with it is admitted as an agent of the owner, never as a person.
     Shared,
     /// The token of one bridged session, in the first frame.
     Session,

@@ -21,7 +21,7 @@ const MAX_DESCRIPTION: usize = 512;
 /// All plugins' hooks.
 pub(crate) struct PluginHooks(pub(crate) Weak<Inner>);
 
-/// What a plugin is told of a call.
+/// The notification of a call to a plugin's hook.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BeforeToolCall<'a> {
@@ -31,7 +31,7 @@ struct BeforeToolCall<'a> {
     session_key: Option<&'a str>,
 }
 
-/// What a plugin says to a call. Null and an empty object mean that it has nothing to say.
+/// A plugin's answer to a call. Null and an empty object mean no objection.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Verdict {
@@ -57,7 +57,7 @@ struct Approval {
     timeout_ms: u64,
 }
 
-/// What has been said so far.
+/// The combined answers so far.
 #[derive(Default)]
 struct Said {
     params: Option<Arguments>,
@@ -106,14 +106,14 @@ impl Hook for PluginHooks {
     }
 }
 
-/// Reads what a plugin says.
+/// Parses a plugin's answer.
 fn understood(answer: Value) -> Result<Verdict, Failure> {
     let verdict: Result<Option<Verdict>, _> = serde_json::from_value(answer);
     let broken = |e| Failure::new(ErrorCode::ValidationError, format!("its answer cannot be read: {e}"));
     verdict.map(Option::unwrap_or_default).map_err(broken)
 }
 
-/// Adds one verdict to what was said. `Some` with a reason when the call must not be made.
+/// Combines one answer with the earlier ones. `Some` with a reason if the call must not be made.
 fn take(said: &mut Said, verdict: Verdict) -> Option<String> {
     if verdict.block == Some(true) {
         return Some(verdict.block_reason.unwrap_or_default());

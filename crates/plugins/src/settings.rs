@@ -10,18 +10,18 @@ use std::{
 };
 use toolyard_mcp::client::LimitsConfig;
 
-/// Whether plugins run without walls.
+/// Whether plugins may run without the sandbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxMode {
-    /// Never: where they cannot be put up, plugins do not run.
+    /// Plugins run in the sandbox only. If it cannot be set up, they do not run.
     #[default]
     Require,
     /// Always. Only for plugins you wrote yourself.
     Off,
 }
 
-/// Plugins.
+/// The configuration of plugins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PluginsConfig {
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Entry {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Grant {
-    /// The network.
+    /// Whether the network is granted.
     pub network: bool,
     /// Files and folders it may read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -160,7 +160,7 @@ impl Grant {
         }
     }
 
-    /// What is left of it for a plugin whose manifest says what it needs: no more than that.
+    /// The part of the grant that the manifest's permissions allow.
     #[must_use]
     pub fn within(&self, asked: Option<&Permissions>) -> Self {
         let Some(asked) = asked else { return self.clone() };

@@ -8,7 +8,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// Stands in every program that holds the child's side, so that a file can be told to have been built from these sources.
+/// A marker in every program that contains the child's code, to check that a file was built from the same sources.
 pub(crate) static STAMP: &str = concat!("toolyard-script-stamp:", env!("TOOLYARD_SCRIPT_STAMP"));
 /// The file name of the small one.
 const COMPANION: &str = "toolyard-script";

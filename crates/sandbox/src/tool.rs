@@ -29,15 +29,15 @@ const SHOWN_CHARS: usize = 600;
 pub struct Tool<'a> {
     /// Its name or path.
     pub program: &'a str,
-    /// Its arguments.
+    /// The arguments.
     pub args: &'a [String],
     /// All of its environment.
     pub env: &'a [(String, String)],
     /// Where it starts.
     pub cwd: &'a Path,
-    /// The only folder it can write to; nothing but this program's work lies in it.
+    /// The only folder that the program can write to; it contains only this program's files.
     pub folder: &'a Path,
-    /// Files and folders it may read beside the system's own.
+    /// Files and folders that the program may read, in addition to the system's.
     pub read: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: bool,
@@ -130,7 +130,7 @@ async fn kept(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     bytes
 }
 
-/// What a program said, for one line of an error message: without control characters, and not long.
+/// A program's output for one line of an error message: short and without control characters.
 fn shown(message: &[u8]) -> String {
     let text = String::from_utf8_lossy(message);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(SHOWN_LINES).collect();

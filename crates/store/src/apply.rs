@@ -92,7 +92,7 @@ pub(crate) fn apply(db: &Connection, numbers: &mut RunNumbers, op: &Op) -> Resul
     }
 }
 
-/// Sends the answer of a change that is committed (and synced, where that was promised).
+/// Sends the answer of a committed change (and of a synced one, if a sync was requested).
 pub(crate) fn keep(op: Op, pledge: Pledge) {
     fn answer<T>(reply: &Reply<T>, value: T) {
         // Whoever asked may have gone; the change stands all the same.

@@ -22,11 +22,11 @@ pub(crate) struct StoredBlob {
     pub(crate) sha256: [u8; 32],
     pub(crate) len: usize,
     pub(crate) is_zstd: bool,
-    /// `None` when the bytes lie in a file.
+    /// `None` if the bytes are in a file.
     pub(crate) bytes: Option<Vec<u8>>,
 }
 
-/// Reads a hash as it is written: 64 lowercase hexadecimal digits, nothing else. It becomes part of a path.
+/// Parses a hash: exactly 64 lowercase hexadecimal digits, because it becomes part of a path.
 pub(crate) fn parse_hash(text: &str) -> Option<[u8; 32]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -76,7 +76,7 @@ pub(crate) fn prepare(dir: &Path, blob: &Blob) -> Result<StoredBlob, StoreError>
     Ok(StoredBlob { sha256, len, is_zstd, bytes: None })
 }
 
-/// Where a large blob lies.
+/// The path of a large blob.
 pub(crate) fn file_path(dir: &Path, sha256: &str, is_zstd: bool) -> PathBuf {
     let shelf = sha256.get(..2).unwrap_or("00");
     dir.join("blobs").join(shelf).join(if is_zstd { format!("{sha256}.zst") } else { sha256.to_owned() })

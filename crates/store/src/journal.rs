@@ -31,7 +31,7 @@ use toolyard_protocol::RunId;
 const PREFIX: &str = "toolyard.journal-";
 const HEADER: usize = 24;
 
-/// Where an entry stands: its generation, and its number in it.
+/// The position of an entry: its generation and its number in the generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Place {
     pub(crate) generation: u64,
@@ -161,7 +161,7 @@ pub(crate) fn entries(bytes: &[u8]) -> Vec<(Place, Append)> {
     found
 }
 
-/// Reads what `encode` wrote. `None` for what it cannot have written.
+/// Reads what `encode` wrote. `None` if the bytes are invalid.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -234,7 +234,7 @@ fn decode(body: &[u8]) -> Option<Append> {
     from.0.is_empty().then_some(Append { run_id, frames, blobs: Blobs::Ready(blobs), row })
 }
 
-/// Writes down how far the database has come, inside the transaction that brings it there.
+/// Stores the position that the database has reached, in the same transaction.
 pub(crate) fn mark(db: &Connection, name: &str, place: Place) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO journals (name, generation, number) VALUES (?1, ?2, ?3)
@@ -282,8 +282,8 @@ fn candidates(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Moves what processes that are gone left in their journals into the database, and answers the first of these journals
-/// for this process to use. `log` is synced before a journal is used again or removed.
+/// Moves the entries of dead processes' journals into the database, and returns the first of these journals for reuse.
+/// `log` is synced before a journal is reused or removed.
 pub(crate) fn adopt(dir: &Path, db: &mut Connection, log: &File, keep: bool) -> Result<Option<Journal>, StoreError> {
     let doing = "cannot take up the journal of a process that is gone";
     let mut adopted = None;

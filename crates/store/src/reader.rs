@@ -39,7 +39,7 @@ impl Reader {
         }
     }
 
-    /// Runs a query on a connection of its own. One on which something failed is not used again.
+    /// Runs a query on a separate connection. A connection on which a query failed is not used again.
     fn with<T>(&self, query: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {

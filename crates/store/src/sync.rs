@@ -15,7 +15,7 @@ use std::{
 };
 use toolyard_engine::store::StoreError;
 
-/// What is owed once everything up to a position is on the disk.
+/// The notifications that are due when everything up to a position is durable.
 pub(crate) struct Owed {
     pub(crate) upto: u64,
     pub(crate) replies: Vec<(Op, Pledge)>,
@@ -106,7 +106,7 @@ impl Drop for SyncHelper {
     }
 }
 
-/// Poisons the queue if the thread ends before it is told to: nobody may wait for ever.
+/// Poisons the queue if the thread ends unexpectedly, so that nobody waits forever.
 struct Guard<'a>(&'a Queue, bool);
 
 impl Drop for Guard<'_> {

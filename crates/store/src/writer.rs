@@ -34,11 +34,11 @@ pub(crate) struct Writer {
     helper: Option<SyncHelper>,
     queue: Arc<Queue>,
     numbers: RunNumbers,
-    /// Runs that lost a batch. Their later ones are refused until somebody claims the run.
+    /// Runs that lost a batch. Their later batches are refused until somebody claims the run.
     stopped: HashMap<RunId, StoreError>,
     /// Pages in the log after the last commit, as SQLite reports them.
     log_pages: Arc<AtomicI32>,
-    /// Pages at which the next checkpoint between commits is worth trying.
+    /// Number of pages at which the next checkpoint between commits is tried.
     checkpoint_at: i32,
     /// An idle checkpoint was tried since the last write: trying again at once would change nothing.
     rested: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Writer {
 
 type Outcome = Result<Pledge, StoreError>;
 
-/// What a try at a transaction came to.
+/// The result of an attempted transaction.
 enum Tried {
     All(Vec<Outcome>),
     /// Somebody's change was refused; nothing was committed.
@@ -95,7 +95,7 @@ pub(crate) fn start(
     Ok((writer, journaler))
 }
 
-/// Poisons the queue if the writer ends in any other way than by being closed: nobody may wait for ever.
+/// Poisons the queue if the writer ends in any other way than by being closed, so that nobody waits forever.
 struct Guard(Arc<Queue>);
 
 impl Drop for Guard {
@@ -339,8 +339,8 @@ impl Writer {
         self.db.prepare_cached(sql)?.execute([]).map(|_| ())
     }
 
-    /// Syncs the log: here when there is nothing else to do (waking another thread would take longer), otherwise on the
-    /// helper's thread, while the next transaction is made here.
+    /// Syncs the log: on this thread if there is nothing else to do (waking another thread would take longer),
+    /// otherwise on the helper's thread, while the next transaction is made here.
     fn sync(&mut self, owed: Owed) -> Result<(), StoreError> {
         if self.helper.as_ref().is_some_and(SyncHelper::is_busy) || self.queue.has_more() {
             let helper = match &self.helper {
@@ -353,7 +353,8 @@ impl Writer {
         owed.pay(&self.log, &self.queue)
     }
 
-    /// Moves what the log holds into the database, as far as readers allow; the next commit then begins the log anew.
+    /// Moves the content of the log into the database, as far as readers allow; the next commit then starts the log
+    /// again.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         let result = self.db.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)").and_then(|mut statement| {
             statement.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i32>(1)?, row.get::<_, i32>(2)?)))

@@ -7,7 +7,7 @@ use toolyard_protocol::{ErrorCode, Failure};
 
 /// Characters of one query of a batch.
 const MAX_BATCH_QUERY_CHARS: usize = 512;
-/// Bytes of a model's whole batch, as JSON: a step is said in a few words.
+/// Maximum bytes of a model's batch, as JSON: a step is described in a few words.
 const MAX_BATCH_BYTES: usize = 512;
 /// Tools a batch asks for, all queries together.
 pub(crate) const MAX_BATCH_RESULTS: usize = 50;
@@ -145,7 +145,7 @@ fn given_selector(args: &Map<String, Value>) -> Result<Option<String>, Failure> 
     Ok(found.map(str::to_owned))
 }
 
-/// Reads the arguments of `tool_call`: the tool, and what it is called with.
+/// Reads the arguments of `tool_call`: the tool, and its arguments.
 pub(crate) fn call(args: &Map<String, Value>) -> Result<(String, Map<String, Value>), Failure> {
     let mut inner = match args.get("args").or_else(|| args.get("input")).or_else(|| args.get("arguments")) {
         None | Some(Value::Null) => None,
@@ -204,7 +204,7 @@ pub(crate) fn call(args: &Map<String, Value>) -> Result<(String, Map<String, Val
     Ok((id, collected))
 }
 
-/// Whether a key names the tool, rather than being an argument of it that happens to be called `name` or the like.
+/// Whether a key selects the tool, and is not an argument of the tool with a name such as `name`.
 fn is_selector_for(key: &str, value: &Value, id: &str) -> bool {
     SELECTORS.contains(&key) && value.as_str().is_some_and(|text| text.trim() == id)
 }

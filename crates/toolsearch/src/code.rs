@@ -105,7 +105,7 @@ impl Bridge for Relay {
     }
 }
 
-/// Answers requests.
+/// Answers the script's requests.
 struct Server<'a> {
     search: &'a ToolSearch,
     calls: NestedCalls,

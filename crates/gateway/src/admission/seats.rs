@@ -98,7 +98,7 @@ impl Occupant {
         from > 0 && self.since.elapsed() >= Duration::from_millis(from) + YOUNG
     }
 
-    /// Notes whose turn it is after a read or a write.
+    /// Records after a read or a write whether the peer or the gateway must act next.
     fn note<T>(&self, poll: Poll<T>) -> Poll<T> {
         if self.is(PROVEN) {
             return poll;
@@ -149,7 +149,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whoever has one IPv6 address mostly has its /64.
+/// The address under which a peer is counted. A peer with an IPv6 address usually has its whole /64.
 pub(super) fn counted_as(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
@@ -172,8 +172,8 @@ impl Seats {
         Arc::new(Self { state: Mutex::default(), per_address, in_all, proven_http })
     }
 
-    /// A seat for a connection that was just accepted. `limited` is false for a trusted proxy, whose connections belong
-    /// to other addresses. `None` means that the address has too many young connections: this one is to be dropped.
+    /// A seat for a newly accepted connection. `limited` is false for a trusted proxy, whose connections belong to
+    /// other addresses. `None` means that the address has too many young connections, and this one must be dropped.
     pub(crate) async fn take(self: &Arc<Self>, peer: IpAddr, limited: bool) -> Option<Arc<Seat>> {
         let address = counted_as(peer);
         let give_up = Instant::now() + PATIENCE;
@@ -189,8 +189,8 @@ impl Seats {
         }
     }
 
-    /// A seat, or whether waiting for one is worth it: where clients with a credential live, a burst of new connections is
-    /// theirs as likely as not, and they prove themselves within milliseconds.
+    /// A seat, or whether to wait for one: if clients with a credential come from this address, a burst of new
+    /// connections is probably theirs, and they prove themselves within milliseconds.
     fn try_take(self: &Arc<Self>, address: IpAddr, limited: bool) -> Result<Arc<Seat>, bool> {
         let mut state = lock(&self.state);
         if state.unproven + HEADROOM_IN_ALL > self.in_all {
@@ -273,8 +273,8 @@ impl State {
 }
 
 impl Address {
-    /// Closes the connection that has been unproven for longest, unless all of them have just arrived. One whose peer keeps
-    /// us waiting goes before one whose request we have not answered yet.
+    /// Closes the connection that has been unproven for longest, unless all of them have just arrived. A connection
+    /// whose peer keeps the gateway waiting is closed before one whose request is not answered.
     fn evict_oldest(&self) {
         let mut old = self.unproven.values().filter(|occupant| occupant.is_old());
         let idle = old.clone().find(|occupant| occupant.is_idle());
@@ -285,7 +285,7 @@ impl Address {
 }
 
 impl Seat {
-    /// Counts the connection at another address: what a trusted proxy says about its client.
+    /// Counts the connection at another address: that of a trusted proxy's client.
     pub(crate) fn attribute(&self, client: IpAddr) {
         let address = counted_as(client);
         let mut place = lock(&self.place);
@@ -330,7 +330,7 @@ impl Seat {
         Ok(())
     }
 
-    /// The connection is a proven WebSocket, which has a limit of its own.
+    /// Marks the connection as a proven WebSocket, which has a separate limit.
     pub(crate) fn prove_socket(&self) -> Result<(), NoSeat> {
         let proven = self.prove();
         // A full house of HTTP connections does not keep WebSockets out.
@@ -374,8 +374,8 @@ pub(crate) struct Seated<S> {
     lingering: Option<Lingering>,
 }
 
-/// What a peer still sends after its request was refused is discarded for a moment: closing with unread bytes would
-/// reset the connection, and the peer might never read the refusal.
+/// Discards for a moment what a peer still sends after its request was refused: closing with unread bytes would reset
+/// the connection, and the peer might never read the refusal.
 struct Lingering {
     until: Pin<Box<Sleep>>,
     left: usize,

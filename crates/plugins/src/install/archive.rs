@@ -17,7 +17,7 @@ const MAX_ARCHIVE_BYTES: u64 = 512 << 20;
 /// An extension header has at most this many bytes.
 const MAX_HEADER_BYTES: u64 = 64 << 10;
 
-/// What extension headers said about the entry that follows them.
+/// The content of the extension headers before an entry.
 #[derive(Default)]
 struct Extended {
     path: Option<Vec<u8>>,

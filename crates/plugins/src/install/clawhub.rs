@@ -4,7 +4,7 @@ use super::source::name_and_version;
 use std::path::{Path, PathBuf};
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// Where a package lies.
+/// The location of a package.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Folder(PathBuf),

@@ -14,13 +14,13 @@ use toolyard_beneath::{Folder, Links, explained};
 const MAX_PACKAGE_JSON_BYTES: u64 = 1 << 20;
 /// a lockfile this many.
 pub(super) const MAX_LOCK_BYTES: u64 = 32 << 20;
-/// Packages that one plugin brings along at most.
+/// Maximum number of dependencies of one plugin.
 const MAX_DEPENDENCIES: usize = 2_000;
 /// A version or range has at most this many bytes.
 const MAX_RANGE_BYTES: usize = 256;
 /// Names of lockfiles; npm prefers the first.
 const LOCKFILES: [&str; 2] = ["npm-shrinkwrap.json", "package-lock.json"];
-/// What of a lockfile's entry is handed on to npm: no address, no program, no script.
+/// The fields of a lockfile entry that are passed to npm: no address, no program, no script.
 const KEPT: [&str; 14] = [
     "name",
     "version",
@@ -68,13 +68,13 @@ impl Wanted {
         serde_json::to_vec(self).map_err(|e| e.to_string())
     }
 
-    /// The lockfile that npm gets, if the package brought one.
+    /// The lockfile for npm, if the package has one.
     pub(super) fn lock(&self) -> Option<Vec<u8>> {
         self.lock.as_ref().map(|lock| lock.to_string().into_bytes())
     }
 }
 
-/// What a package needs and did not bring along; `None` for nothing.
+/// The dependencies that a package needs and does not contain; `None` if there are none.
 pub(super) fn wanted(package: &Path) -> Result<Option<Wanted>, String> {
     let folder = Folder::open(package).map_err(|e| explained(e).to_string())?;
     let Some(text) = read(&folder, "package.json", MAX_PACKAGE_JSON_BYTES)? else { return Ok(None) };

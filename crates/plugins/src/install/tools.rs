@@ -57,11 +57,11 @@ const NPM_OPTIONS: [&str; 17] = [
     "--loglevel=error",
 ];
 
-/// Loaded into npm before its own code. npm that runs as root sets the owner of each file that it unpacks; the walls refuse
-/// that, and npm then leaves the file out without an error. Without `getuid` it does as for every other user.
+/// Loaded into npm before its own code. As root, npm sets the owner of each file that it unpacks; the sandbox refuses
+/// that, and npm then leaves the file out without an error. Without `getuid`, npm behaves as for other users.
 const NO_OWNER: &str = "delete process.getuid;\n";
 
-/// Fetches packages.
+/// Fetches packages with git and npm.
 pub(crate) struct Fetcher {
     launcher: ConfinedLauncher,
     /// The registry to ask instead of npm's own.
@@ -156,7 +156,7 @@ impl Fetcher {
         self.run(&call, all, env, folder, scratch).await
     }
 
-    /// Runs git or npm; it can write to the scratch folder and nowhere else.
+    /// Runs git or npm, which can write to the scratch folder only.
     async fn run(
         &self,
         call: &Call,

@@ -58,7 +58,7 @@ impl Queue {
         self.tell_durable(state, upto, true);
     }
 
-    /// Hands a piece to the caller instead of the journal's thread: when nobody else waits, and a sync is quick here.
+    /// Gives a piece to the calling thread instead of the journal's thread, if nobody else waits and a sync is fast.
     pub(crate) fn lead(&self, position: Position) -> Option<Piece> {
         let mut state = self.lock();
         let durable = state.durable;
