@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// How much a mailbox holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MailboxLimits {
-    /// Messages.
+    /// Maximum number of messages.
     pub messages: usize,
     /// Bytes of content and description.
     pub bytes: usize,

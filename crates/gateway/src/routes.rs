@@ -27,7 +27,7 @@ impl Credential {
 /// An HTTP route and what it demands.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
-    /// The path, or the beginning of all paths below it where it ends in `/*`.
+    /// The path. If it ends with `/*`, it covers all paths below it.
     pub path: &'static str,
     /// What must be shown.
     pub credential: Credential,

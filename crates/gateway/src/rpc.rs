@@ -8,7 +8,8 @@ use toolyard_service::{ClientRequest, MethodError, Role, RpcError, hub::Connecti
 /// Characters of a name that a client made up which are repeated to it.
 const MAX_SHOWN: usize = 80;
 
-/// Nodes may ask for health and answer what they were asked, and nothing else; answering is for nobody else.
+/// Whether the role does not fit the method. Nodes may only call `health` and answer requests, and only nodes may
+/// answer requests.
 pub(crate) fn wrong_role(gateway: &Gateway, connection: &Connection, method: &str) -> Option<RpcError> {
     let role = gateway.service().methods().find(method).map_or(Role::Operator, |known| known.terms.role);
     let may = match connection.role.as_str() {

@@ -30,7 +30,7 @@ const SETTINGS: [&str; 20] = [
     "advice.detachedHead=false",
 ];
 
-/// What a clone is made of.
+/// The parameters of a clone.
 #[derive(Debug, Clone)]
 pub struct Clone<'a> {
     /// The repository. The caller has checked that it is an address of the scheme below, and no option.
@@ -73,7 +73,7 @@ impl Clone<'_> {
     }
 }
 
-/// All of git's environment. `home` is a folder of ours in which no configuration lies.
+/// The complete environment of git. `home` is a folder without configuration.
 pub fn environment(home: &Path) -> Vec<(String, String)> {
     let home = home.display().to_string();
     [

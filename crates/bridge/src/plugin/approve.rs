@@ -16,9 +16,9 @@ const LETTERS: &[u8; 25] = b"abcdefghijkmnopqrstuvwxyz";
 
 /// A question that was asked by a call of the tool.
 pub(super) struct Waiting {
-    /// The call.
+    /// The id of the call.
     pub(super) id: Value,
-    /// What Claude Code wants to do; it is told again with a yes.
+    /// The input of the action; it is repeated in a positive answer.
     input: Map<String, Value>,
     /// When it is given up.
     pub(super) give_up_at: u64,
@@ -77,7 +77,7 @@ pub(super) fn answered(waiting: &Waiting, behavior: Behavior) -> String {
     }
 }
 
-/// Nobody answered: that is a no.
+/// The answer if nobody answered, which is a denial.
 pub(super) fn refused(waiting: &Waiting, why: &str) -> String {
     told(waiting, &json!({"behavior": "deny", "message": why}))
 }

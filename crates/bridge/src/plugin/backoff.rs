@@ -3,7 +3,7 @@
 
 /// The first pause.
 const FIRST_MS: u64 = 1_000;
-/// The longest.
+/// The longest delay.
 pub(super) const MAX_MS: u64 = 30_000;
 
 /// The pauses, one after another.
@@ -25,7 +25,7 @@ impl Backoff {
         whole - self.draw() % (whole / 4)
     }
 
-    /// The connection worked: begin anew.
+    /// The connection succeeded: start again with the shortest delay.
     pub(super) fn reset(&mut self) {
         self.next_ms = FIRST_MS;
     }

@@ -22,13 +22,13 @@ use backoff::Backoff;
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Messages whose ids are remembered, so that none is told twice.
+/// Maximum number of message ids that are remembered, so that no message is delivered twice.
 const MAX_REMEMBERED: usize = 10_000;
 /// Messages that wait for Claude Code's `initialized`; beyond it they are left with the server, unconfirmed.
 const MAX_HELD: usize = 1_000;
 /// How long `initialize` and `tools/list` wait for the bridge before they are answered with what is known.
 const BRIDGE_WAIT_MS: u64 = 5_000;
-/// Calls of Claude's under way at once.
+/// Maximum number of Claude's calls in flight.
 const MAX_CALLS: usize = 256;
 /// How long a call may take before it is given up; the server has its own, shorter limits.
 const CALL_WITHIN_MS: u64 = 60 * 60_000;
@@ -48,7 +48,7 @@ pub struct Identity {
     pub openclaw_session: String,
     /// Claude's own session.
     pub claude_session: String,
-    /// This process.
+    /// The id of this process.
     pub pid: u32,
 }
 
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// What to do, in order: a confirmation stands after what it confirms.
+/// The actions, in order: an acknowledgement follows the message that it acknowledges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// A line for Claude Code.
@@ -73,7 +73,7 @@ pub enum Output {
     Hangup,
     /// Connect, after a pause.
     Dial {
-        /// The pause.
+        /// The delay in milliseconds.
         after_ms: u64,
     },
 }
@@ -84,7 +84,7 @@ enum Link {
     Down(String),
     /// Connected, `hello` is on its way.
     Greeting,
-    /// In.
+    /// The connection is established.
     Up,
     /// Not connected, and it will not get better by trying again.
     Refused(String),
@@ -95,7 +95,7 @@ struct Call {
     give_up_at: u64,
 }
 
-/// The plugin.
+/// The state machine of the plugin.
 pub struct Plugin {
     identity: Identity,
     link: Link,
@@ -108,7 +108,7 @@ pub struct Plugin {
     was_welcome: bool,
     /// Whether an attempt to connect has failed or a connection was lost.
     has_failed: bool,
-    /// What the server wants a model to read, beside our own instructions.
+    /// The server's text for the model, in addition to the plugin's instructions.
     instructions: Option<String>,
     /// Requests that wait for the bridge, with the time they are answered anyway.
     early: Vec<(Early, u64)>,
@@ -124,13 +124,13 @@ pub struct Plugin {
 enum Early {
     /// `initialize`, with its parameters.
     Hello(Value, Option<Value>),
-    /// `tools/list`.
+    /// A `tools/list` request.
     List(Value),
 }
 
 /// Who waits for an answer of a person's.
 enum Asked {
-    /// The channel: Claude Code's dialogue stays open beside it.
+    /// The channel: Claude Code also shows its own dialog.
     Channel,
     /// A call of the tool `approve`.
     Call(approve::Waiting),
@@ -174,7 +174,7 @@ impl Plugin {
         }
     }
 
-    /// The connection stands.
+    /// The connection was established.
     pub fn up(&mut self, now: u64) -> Vec<Output> {
         self.attempt += 1;
         self.link = Link::Greeting;
@@ -190,7 +190,7 @@ impl Plugin {
         vec![Output::Frame(frames::write(&FromPlugin::Hello(hello)))]
     }
 
-    /// The connection is gone, or could not be made. `code` is the WebSocket's, where it was closed with one.
+    /// The connection ended, or could not be opened. `code` is the WebSocket's close code, if any.
     pub fn down(&mut self, code: Option<u16>, reason: &str) -> Vec<Output> {
         let mut out = Vec::new();
         if matches!(self.link, Link::Refused(_)) {
@@ -525,7 +525,7 @@ impl Plugin {
         out.push(Output::Frame(text));
     }
 
-    /// A permission question by a call: whoever cannot be asked has not said yes.
+    /// A permission question as a call. If nobody can be asked, the answer is no.
     fn approve(&mut self, id: Value, args: &Map<String, Value>, now: u64, out: &mut Vec<Output>) {
         let mut request_id = approve::request_id(self.backoff.draw());
         while self.questions.contains_key(&request_id) {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// The newest Landlock rights known here; an older kernel handles those it knows, and at least those on files.
 const RIGHTS: ABI = ABI::V9;
 
-/// Puts up all three layers. `Err` says which one cannot be had.
+/// Sets up all three layers. `Err` names the one that failed.
 pub(super) fn confine(limits: &Limits) -> Result<(), String> {
     // Landlock needs a descriptor for a moment, so it comes before the limit on descriptors; seccomp forbids setting
     // limits, so it comes last.
@@ -63,7 +63,7 @@ pub fn restrict_resources(limits: &Limits) -> Result<(), String> {
     Ok(())
 }
 
-/// seccomp: memory, time, the three pipes and ending; the kernel kills the process at anything else.
+/// seccomp: allows memory, time, the three pipes and exit; the kernel kills the process at any other call.
 pub fn restrict_calls() -> Result<(), String> {
     let failed = |e: &dyn std::fmt::Display| format!("seccomp: {e}");
     let arch = std::env::consts::ARCH.try_into().map_err(|e: seccompiler::BackendError| failed(&e))?;

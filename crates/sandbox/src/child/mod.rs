@@ -35,8 +35,8 @@ pub fn confine_to_pipes(limits: &crate::Limits) -> Result<(), String> {
     confine::confine(limits)
 }
 
-/// Runs the one script that comes over standard input. Nothing of it is looked at before the process is confined, and
-/// a process that cannot be confined runs nothing.
+/// Runs the one script that arrives on standard input. Nothing of it is read before the process is confined, and a
+/// process that cannot be confined runs nothing.
 pub fn run() -> ExitCode {
     descriptors::close_all_but_standard();
     // Keeps the stamp in the program.

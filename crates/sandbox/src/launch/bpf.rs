@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// What the kernel does with a call.
+/// What the kernel does with a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Allow,
@@ -15,8 +15,8 @@ pub(super) enum Verdict {
     Notify,
 }
 
-/// A condition on the low 32 bits of an argument. Every argument that is compared is an `int` or a set of flags in the
-/// low half, so the high half never changes what the kernel does.
+/// A condition on the low 32 bits of an argument. Every compared argument is an `int` or a set of flags in the low
+/// half, so the high half does not matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Test {
     argument: u8,
@@ -39,7 +39,7 @@ pub(super) fn masked(argument: u8, mask: u32, value: u32) -> Test {
     Test { argument, mask, value }
 }
 
-/// The rules of one call: the first whose tests all hold decides.
+/// The rules of one system call: the first whose conditions all hold decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rules {
     pub(super) rules: Vec<(Vec<Test>, Verdict)>,

@@ -102,7 +102,7 @@ pub(super) fn install_filter(program: &[libc::sock_filter], listen: bool) -> io:
     Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-/// Receives a call that waits. `None` where its process has ended meanwhile.
+/// Receives a waiting call. `None` if its process has ended.
 pub(super) fn receive(listener: &OwnedFd) -> io::Result<Option<Asked>> {
     // SAFETY: all zeroes is a value of this plain structure, and what the kernel asks for.
     let mut call: libc::seccomp_notif = unsafe { zeroed() };
@@ -117,7 +117,7 @@ pub(super) fn receive(listener: &OwnedFd) -> io::Result<Option<Asked>> {
     Ok(Some(Asked { id: call.id, thread: call.pid, call: i64::from(data.nr), arguments: data.args }))
 }
 
-/// Answers a call. A process that has ended meanwhile needs no answer.
+/// Answers a call. A process that has ended needs no answer.
 pub(super) fn reply(listener: &OwnedFd, id: u64, reply: &Reply) -> io::Result<()> {
     let (error, flags) = match reply {
         Reply::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
