@@ -18,7 +18,7 @@ use std::{
 use tokio::sync::Notify;
 use toolyard_vault::VaultPath;
 
-/// What happened since somebody looked.
+/// The changes since the last call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
     /// A note, a folder or the ignore file came, went or changed.
@@ -55,7 +55,7 @@ impl Changes {
         Ok(Changes { signal, _watcher: watcher })
     }
 
-    /// Waits for news. What comes meanwhile is one piece of news.
+    /// Waits for changes. Several changes are reported as one.
     pub(crate) async fn next(&self) -> News {
         self.signal.changed.notified().await;
         if self.signal.lost.swap(false, Ordering::AcqRel) { News::Lost } else { News::Changed }

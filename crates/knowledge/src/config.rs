@@ -238,8 +238,8 @@ impl Default for SearchConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SensitiveConfig {
-    /// Results of these categories are withheld unless the search says `confirm_sensitive`. The default is `secrets`:
-    /// keys, tokens, passwords and card numbers. An empty list flags everything and withholds nothing.
+    /// Results of these categories are withheld unless the search sets `confirm_sensitive`. The default is `secrets`:
+    /// keys, tokens, passwords and card numbers. With an empty list, everything is flagged and nothing is withheld.
     pub require_confirmation_for: Vec<Category>,
     /// `words` (default) or `strict`, which also matches parts of words.
     pub matching: Matching,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use toolyard_engine::{BoxFuture, Caller, Failed};
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// Passes a call on to a connected editor and brings back its answer.
+/// Passes a call to a connected editor and returns its answer.
 pub trait EditorClients: Send + Sync {
-    /// The editor's answer, which must fit the tool's output schema. `args` fit its input schema. Whoever asks stops
+    /// The editor's answer, which must fit the tool's output schema. `args` fit its input schema. The caller stops
     /// waiting after `timeout`.
     fn request<'a>(
         &'a self,

@@ -46,20 +46,20 @@ pub(crate) struct Locks {
 
 /// Held locks; dropping it lets go.
 pub(crate) struct LockGuard {
-    /// Declared first so that files are unlocked before the next call of this process is let in.
+    /// Declared first, so that files are unlocked before the next call of this process proceeds.
     _files: Vec<OwnedFd>,
     _stripes: Vec<OwnedMutexGuard<()>>,
 }
 
 impl Locks {
-    /// Lock files lie in a folder of their own for each vault, told apart by device and inode of its root.
+    /// Lock files are in a separate folder for each vault, identified by device and inode of its root.
     pub(crate) fn open(lock_dir: &Path, (device, inode): (u64, u64)) -> Result<Self, VaultError> {
         let folder = lock_dir.join(format!("vault-{device:x}-{inode:x}"));
         std::fs::create_dir_all(&folder).map_err(|source| VaultError::Locks { path: folder.clone(), source })?;
         Ok(Self { folder, stripes: (0..STRIPES).map(|_| Arc::default()).collect() })
     }
 
-    /// Where the lock files of this vault lie.
+    /// The folder of this vault's lock files.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }

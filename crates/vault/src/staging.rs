@@ -72,8 +72,8 @@ impl Vault {
         !self.staging.orphans().is_empty()
     }
 
-    /// Removes what processes that are gone have staged and not put in place; answers how many files. Call it only when
-    /// every interrupted call has been reconciled: until then a staged file may be what finishes one.
+    /// Removes the staged files of dead processes; returns their number. Call it only after every interrupted call has
+    /// been reconciled, because until then a staged file may be needed.
     pub fn sweep_leftovers(&self) -> usize {
         let mut removed = 0;
         for journal in self.staging.orphans() {

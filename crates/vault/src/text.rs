@@ -48,7 +48,7 @@ pub(crate) fn keep_habits(old: &[u8], new: &str) -> String {
     out
 }
 
-/// Adds text at the end as lines of its own, in the file's own line ending.
+/// Appends text as separate lines, with the file's line ending.
 pub(crate) fn append(old: &str, addition: &str) -> String {
     let eol = dominant_eol(old);
     let mut out = old.to_owned();

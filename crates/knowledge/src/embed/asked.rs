@@ -27,13 +27,13 @@ const WORD: &str = "word";
 
 /// How a request for some texts came out.
 pub(super) enum Tried {
-    /// One for each text as the server gave it; nothing where that was no vector.
+    /// One result for each text; nothing where the server returned no vector.
     Vectors(Vec<Option<Vec<f32>>>),
     /// Not these texts, or not now.
     Refused(EmbedError),
 }
 
-/// What servers of one kind are asked.
+/// The requests of one kind of server.
 pub(super) trait Interface: Send + Sync + 'static {
     /// One request for several texts. Fails where other texts would not do better.
     fn ask<'a>(
@@ -51,7 +51,7 @@ pub(super) struct Asked<I> {
     interface: I,
     batch: usize,
     limit: Duration,
-    /// Of the last vector seen, 0 before the first. What a server says about its models is not always so.
+    /// The length of the last vector, 0 before the first. A server's statement about its models is not always right.
     length: AtomicUsize,
     /// Whether the last texts got no answer.
     failed: AtomicBool,
@@ -79,13 +79,14 @@ impl<I: Interface> Asked<I> {
         })
     }
 
-    /// The length of its vectors; `None` where that must be found out, because none was seen or the last request failed.
+    /// The length of the vectors; `None` if it must be determined, because there was no vector or the last request
+    /// failed.
     pub(super) fn length(&self) -> Option<usize> {
         let length = self.length.load(Ordering::Relaxed);
         (length > 0 && !self.failed.load(Ordering::Relaxed)).then_some(length)
     }
 
-    /// What was seen was another model's.
+    /// Forgets the length, because the vectors came from another model.
     pub(super) fn forget_length(&self) {
         self.length.store(0, Ordering::Relaxed);
     }
@@ -147,8 +148,8 @@ impl<I: Interface> Asked<I> {
         Ok(out)
     }
 
-    /// The vector of a text for which nothing else was asked: of as much of it as the server takes. None where it takes
-    /// no part of it, though it takes others.
+    /// The vector of a single text, shortened until the server accepts it. None if it accepts no part of it but does
+    /// accept other texts.
     async fn alone(
         &self,
         server: &Server,
@@ -191,7 +192,7 @@ fn first_half(text: &str) -> &str {
     text.char_indices().nth(text.chars().count() / 2).map_or("", |(at, _)| &text[..at])
 }
 
-/// What becomes of an answer without vectors that has no meaning of its own in an interface.
+/// The result of a response without vectors that has no special meaning in an interface.
 pub(super) fn without_vectors(server: &Server, answer: &Answer) -> Result<Tried, EmbedError> {
     let (reason, may_be_the_texts) = match answer {
         Answer::Ok(_) => ("it gave no vectors".to_owned(), true),
@@ -202,7 +203,7 @@ pub(super) fn without_vectors(server: &Server, answer: &Answer) -> Result<Tried,
     if may_be_the_texts { Ok(Tried::Refused(error)) } else { Err(error) }
 }
 
-/// Whether other texts could do better. Some versions say that a text is too long with a status of their own trouble.
+/// Whether other texts could succeed. Some versions report a text that is too long with a server error status.
 fn may_be_texts(status: StatusCode, said: &str) -> bool {
     let too_long = ["context length", "too long", "input length"].iter().any(|words| said.contains(words));
     too_long

@@ -21,7 +21,7 @@ pub(crate) const LONGEST_WAIT: Duration = http::PROBE.saturating_add(asked::QUER
 /// A vector is at most this long: more is a mistake, not a model.
 pub const MAX_DIMENSIONS: usize = 16_384;
 
-/// What an embedder is, exactly enough to tell whether two vectors can be compared.
+/// The identity of an embedder, to decide whether two vectors can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbedderInfo {
     /// Names kind, model and, where known, the model's digest.
@@ -30,7 +30,7 @@ pub struct EmbedderInfo {
     pub dimensions: usize,
 }
 
-/// What a text is embedded for.
+/// The purpose of an embedding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// To be found: part of a job, so it may take its time.

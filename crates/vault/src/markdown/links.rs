@@ -11,9 +11,9 @@ const MAX_PARENTHESES: usize = 32;
 pub(crate) enum LinkForm {
     /// `[[target#heading|alias]]`, with or without `!`.
     Wiki,
-    /// `[text](target)`.
+    /// A link `[text](target)`.
     Markdown,
-    /// `[text](<target>)`.
+    /// A link `[text](<target>)`.
     Angle,
 }
 
@@ -176,7 +176,7 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
 }
 
-/// A path as it must stand in a link of this form.
+/// A path encoded for a link of this form.
 pub(crate) fn encode(form: LinkForm, path: &str) -> String {
     match form {
         LinkForm::Wiki => path.to_owned(),

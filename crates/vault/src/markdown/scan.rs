@@ -129,10 +129,10 @@ fn fence_of(rest: &str) -> Option<(u8, usize)> {
 /// A code span may be fenced with at most this many backticks; more are just text.
 const MAX_TICKS: usize = 80;
 
-/// What was found out on the way, so that no stretch of a note is searched again for every mark in it.
+/// Intermediate results, so that no part of a note is searched again for every mark in it.
 #[derive(Default)]
 struct Searched {
-    /// Where the paragraph that was looked at last ends.
+    /// The end of the paragraph that was examined last.
     paragraph_end: usize,
     /// No `%%` follows any more.
     no_percents: bool,

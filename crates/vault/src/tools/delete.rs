@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_protocol::{EntryKind, ErrorCode, Failure};
 
-/// Content removed for good is kept for undo up to this much in one call.
+/// Maximum amount of permanently deleted content that one call keeps for undo.
 const MAX_KEPT_BYTES: u64 = MAX_FILE_BYTES;
 
 #[derive(Deserialize, JsonSchema)]

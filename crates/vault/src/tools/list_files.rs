@@ -167,7 +167,7 @@ impl Page {
     }
 }
 
-/// The folder to walk, and what paths must begin with when the prefix is not itself a folder.
+/// The folder to list, and the prefix of paths if `prefix` is not itself a folder.
 fn split_prefix(view: &dyn View, prefix: &str) -> Fallible<(Option<VaultPath>, Option<String>)> {
     let Some(path) = parse_folder_prefix(prefix)? else { return Ok((None, None)) };
     match view.stat(&path, Purpose::Read)? {

@@ -165,7 +165,8 @@ fn data(from: &VaultPath, to: &VaultPath, updated_notes: u64, etag: Option<Strin
     Data { from_path: from.to_string(), to_path: to.to_string(), updated_notes, etag, mtime_ms: None, mtime: None }
 }
 
-/// Something else at the target. The same file under another spelling (case-insensitive systems) is not in the way.
+/// Whether something else exists at the target. The same file under another spelling (on case-insensitive systems) does
+/// not count.
 fn in_the_way(context: &PlanContext<'_>, from: &VaultPath, to: &VaultPath, stat: &Stat) -> Fallible<Option<Stat>> {
     let other = context.view.stat(to, Purpose::Write)?;
     Ok(other.filter(|other| {
@@ -222,11 +223,11 @@ fn moved_files(
 
 struct Rewrites {
     changes: Vec<Change>,
-    /// Notes that could not be looked at (permissions, size); links in them may be left dangling.
+    /// Notes that could not be read (permissions, size); links in them may be broken.
     unread: usize,
 }
 
-/// The notes whose links must change, under the paths they will have. `replaced` goes to the trash as it is.
+/// The notes whose links must change, with their future paths. `replaced` goes to the trash unchanged.
 fn rewrites(
     context: &PlanContext<'_>,
     moved: &HashMap<VaultPath, VaultPath>,

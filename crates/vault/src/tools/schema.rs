@@ -21,7 +21,7 @@ impl JsonSchema for PathArg {
     }
 }
 
-/// What every tool takes beside its own arguments.
+/// The arguments that every tool takes.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[allow(dead_code, reason = "`split_meta` reads them; here they only make the schema")]
