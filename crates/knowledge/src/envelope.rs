@@ -18,7 +18,7 @@ pub enum Health {
     Healthy,
     /// Answers come, but something is missing or old.
     Degraded,
-    /// No answers.
+    /// No answers are possible.
     Unavailable,
 }
 
@@ -47,7 +47,7 @@ pub enum ProblemCode {
     IndexCorrupted,
     /// A path that leads out of the vault or may not be touched.
     SecurityViolation,
-    /// Results are withheld until somebody confirms.
+    /// Results are withheld until the user confirms.
     SensitiveFiltered,
     /// The indexer stopped before it was done.
     IndexerFailed,
@@ -86,7 +86,7 @@ impl ProblemCode {
 pub struct Problem {
     /// What an agent branches on.
     pub code: ProblemCode,
-    /// For people.
+    /// A message for people.
     pub message: String,
     /// Whether trying again can help.
     pub recoverable: bool,
@@ -246,7 +246,7 @@ impl Problem {
         Self::new(ProblemCode::SecurityViolation, message, false, suggestion)
     }
 
-    /// An argument that no schema can tell from a good one. `place` is a JSON Pointer, empty for the arguments as a whole.
+    /// An argument that the schema cannot reject. `place` is a JSON Pointer, empty for the arguments as a whole.
     pub fn argument(place: &str, message: &str, suggestion: &str) -> Self {
         let place = if place.is_empty() { String::new() } else { format!(" at {place}") };
         let message = format!("The arguments do not fit{place}: {message}.");
@@ -299,7 +299,7 @@ fn capital(text: &str) -> String {
 pub struct Meta {
     /// Milliseconds it took.
     pub query_time_ms: f64,
-    /// Chunks that were looked at.
+    /// Number of chunks that were searched.
     pub chunks_scanned: u64,
     /// The table's version; empty without an index.
     pub index_version: String,

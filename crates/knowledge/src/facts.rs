@@ -29,7 +29,7 @@ const MIN_SHARE: f32 = 0.5;
 /// or when all of its key is in the question and the key has at least so many terms: one word alone names nothing.
 const MIN_KEY_TERMS: usize = 2;
 
-/// Words that questions are made of. What remains is what they ask about.
+/// Question words. The remaining words are what a query asks about.
 const ASKING: &str = "what when where who whom whose which why how i me my mine we us our you your he him his she her do \
                       did does done am were been have has had can could would should shall may might must from about any \
                       anything some something everything all much many tell told say said says write wrote written note \
@@ -40,7 +40,7 @@ static ASKING_TERMS: LazyLock<HashSet<String>> = LazyLock::new(|| term_set(ASKIN
 /// One remembered fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What it is about.
+    /// The key of the fact.
     pub key: String,
     /// What is so.
     pub value: String,
@@ -67,12 +67,12 @@ struct Known {
     read: u64,
 }
 
-/// One key.
+/// The values of one key.
 #[derive(Default)]
 struct Entry {
     /// Every value it had, oldest first; the last one holds.
     history: Vec<Fact>,
-    /// What a question must have to name it.
+    /// The words that a query must contain to name the fact.
     key_terms: Vec<String>,
     /// Every term of what holds, the key's included.
     terms: HashSet<String>,

@@ -51,18 +51,18 @@ pub struct Guard {
 struct Rule {
     category: Category,
     words: Regex,
-    /// The same among code, where that is something else.
+    /// The pattern for code, if it differs.
     in_code: Option<Regex>,
 }
 
-/// What is looked through: everything of a chunk that somebody would come to see.
+/// The text to scan: everything of a chunk that a reader would see.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Material<'a> {
     /// The note's title, or a fact's key.
     pub title: &'a str,
-    /// The headings it stands under.
+    /// The headings above the chunk.
     pub section: Option<&'a str>,
-    /// What it says.
+    /// The text of the chunk.
     pub text: &'a str,
     /// Code, comments and properties that may be shown with it.
     pub opaque: &'a str,
@@ -82,7 +82,7 @@ const AMOUNT: &str = r"\d\s?(?:[$€£¥₹]|\b(?:usd|eur|gbp|inr|jpy)\b)|[$€�
 const AMOUNT_IN_CODE: &str = r"\d\s?(?:[€£¥₹]|\b(?:usd|eur|gbp|inr|jpy)\b)|[€£¥₹]\s?\d|\$\s?\d[\d.,]*\d";
 
 impl Guard {
-    /// `sections` are headings whose content counts as relations.
+    /// `sections` are headings whose content belongs to the category `relations`.
     pub fn new(matching: Matching, sections: &[String]) -> Self {
         let rules = [
             (Category::Health, HEALTH),
@@ -112,7 +112,7 @@ impl Guard {
         }
     }
 
-    /// Every category found in a text that stands under a section of a note with these tags.
+    /// Every category found in a text under a section of a note with these tags.
     pub fn categories(&self, text: &str, section: Option<&str>, tags: &[String]) -> BTreeSet<Category> {
         self.categories_of(Material { text, section, tags, ..Material::default() })
     }

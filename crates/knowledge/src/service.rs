@@ -27,11 +27,11 @@ use toolyard_catalog::PathFilter;
 use toolyard_protocol::Sandbox;
 use toolyard_vault::Vault;
 
-/// What was found out about the embedder holds this long.
+/// How long the result of a probe of the embedder is valid.
 const EMBEDDER_KNOWN_FOR: Duration = Duration::from_secs(30);
-/// Whether another process made a new version is looked at this often at most.
+/// How often to check at most whether another process made a new version.
 const VERSION_KNOWN_FOR: Duration = Duration::from_millis(500);
-/// How long a stopping server waits for a job before it cancels it; the next start goes on where it stopped.
+/// How long a stopping server waits for a job before it cancels it; the next start continues where it stopped.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
 /// Chunks that an embedder is attuned with.
 const SAMPLES: usize = 2_000;
@@ -41,9 +41,9 @@ const STATIC_VECTOR_WEIGHT: f32 = 0.41;
 /// that only the vectors found.
 const MODEL_VECTOR_WEIGHT: f32 = 0.45;
 
-/// What [`Knowledge`] is made of.
+/// The parts of [`Knowledge`].
 pub struct KnowledgeParts {
-    /// The notes.
+    /// The vault.
     pub vault: Arc<Vault>,
     /// Where they are indexed.
     pub index: Arc<dyn NoteIndex>,
@@ -53,9 +53,9 @@ pub struct KnowledgeParts {
     pub fallback: Option<Arc<dyn Embedder>>,
     /// What keeps the configured embedder from being used at all, if anything does.
     pub embedder_problem: Option<EmbedError>,
-    /// The settings.
+    /// The configuration.
     pub config: KnowledgeConfig,
-    /// A folder of our own, for facts, the job's record and the lock.
+    /// Toolyard's folder for facts, the record of jobs, and the lock.
     pub folder: PathBuf,
 }
 
@@ -70,7 +70,7 @@ pub struct Knowledge {
     pub(crate) guard: Arc<Guard>,
     /// What agents were asked to remember.
     pub facts: FactStore,
-    /// Indexing.
+    /// The indexing jobs.
     pub jobs: Arc<Jobs>,
     ollama: OllamaProbe,
     library: ArcSwapOption<Library>,
@@ -86,7 +86,7 @@ type Allowed = (u64, Sandbox, Option<Arc<Vec<bool>>>);
 struct Noted {
     version_checked: Option<Instant>,
     embedder: Option<(Instant, Result<EmbedderInfo, EmbedError>)>,
-    /// What a reader said when it could not read, until it can or a new version is there.
+    /// The error of a reader, until reading works again or there is a new version.
     broken: Option<IndexError>,
     look: Option<(Instant, VaultLook)>,
     allowed: Option<Allowed>,
@@ -96,7 +96,7 @@ struct Noted {
     serving: bool,
 }
 
-/// An embedder that was attuned to an index of so many chunks.
+/// An embedder that was adapted to an index of this many chunks.
 struct Attuned {
     embedder: String,
     chunks: u64,
@@ -226,7 +226,7 @@ impl Knowledge {
         Ok(loaded)
     }
 
-    /// The version that is loaded, while the place of a newer one does not answer; damage is told.
+    /// The loaded version, if the location of a newer one does not answer; damage is reported.
     fn loaded_or(&self, error: IndexError) -> Result<Arc<Library>, Problem> {
         match (&error, self.library.load_full()) {
             (IndexError::Unavailable(_) | IndexError::Program(_), Some(library)) => {
@@ -237,7 +237,7 @@ impl Knowledge {
         }
     }
 
-    /// Remembers that the index cannot be read and says so.
+    /// Stores that the index cannot be read, and returns the problem.
     pub(crate) fn broken(&self, error: IndexError) -> Problem {
         tracing::warn!(%error, "the index cannot be read");
         let problem = Problem::of_index(&error);
@@ -312,7 +312,7 @@ impl Knowledge {
         Weights { vector: vector_weight(&self.config.search, &spec.embedder), links: self.config.search.link_weight }
     }
 
-    /// What the embedder is, or why it cannot be asked. Asked anew after a while.
+    /// The identity of the embedder, or why it cannot be determined. Cached for a while.
     pub async fn embedder_info(&self) -> Option<Result<EmbedderInfo, EmbedError>> {
         if let Some(problem) = &self.embedder_problem {
             return Some(Err(problem.clone()));
@@ -379,7 +379,8 @@ impl Knowledge {
         }
     }
 
-    /// The embedder attuned to the notes, where that means anything. A tenth more or less of them makes no difference.
+    /// The embedder adapted to the notes, if it supports that. It is adapted again when their number has changed by
+    /// more than a tenth.
     async fn attuned(&self, embedder: &Arc<dyn Embedder>, reader: &Arc<dyn IndexReader>) -> Arc<dyn Embedder> {
         let info = reader.info();
         let known = self.noted(|noted| match &noted.attuned {
@@ -422,8 +423,8 @@ impl Knowledge {
         fits(&info, spec).then_some(fallback)
     }
 
-    /// Probes everything by itself, now and then. An index that nobody uses is left alone: a probe would start its program,
-    /// or keep it from being stopped. What happened to its files meanwhile is seen by the next question.
+    /// Probes everything periodically. An unused index is not probed, because that would start its program or prevent
+    /// it from being stopped. The next query detects changes to its files.
     pub(crate) async fn probe(&self) -> Observed {
         let library = self.library.load_full().filter(|_| self.index.is_resting());
         let Some(library) = library else { return self.observe().await };
@@ -431,14 +432,14 @@ impl Knowledge {
         self.judge(Ok(library)).await
     }
 
-    /// Probes everything and says how it stands.
+    /// Probes everything and returns the state.
     pub async fn observe(&self) -> Observed {
         let library = self.reopened().await;
         self.look().await;
         self.judge(library).await
     }
 
-    /// The library, after opening the index again: what happened to the files of a version that is in use would go unseen
+    /// The library after opening the index again, because changes to the files of a version in use would not be noticed
     /// otherwise.
     pub(crate) async fn reopened(&self) -> Result<Arc<Library>, Problem> {
         match self.index.current().await {
@@ -447,7 +448,7 @@ impl Knowledge {
         }
     }
 
-    /// How it stands, with the embedder asked again.
+    /// The state, with a new probe of the embedder.
     pub(crate) async fn judge(&self, library: Result<Arc<Library>, Problem>) -> Observed {
         if let (Some(embedder), None) = (&self.embedder, &self.embedder_problem) {
             let _ = self.ask_embedder(&**embedder).await;
@@ -455,7 +456,7 @@ impl Knowledge {
         self.observed(library).await
     }
 
-    /// How it stands, as far as was seen already.
+    /// The state, from the earlier probes.
     pub(crate) async fn observed(&self, library: Result<Arc<Library>, Problem>) -> Observed {
         let vault = self.vault.clone();
         let vault = tokio::task::spawn_blocking(move || vault.is_readable()).await.unwrap_or(false);
@@ -484,7 +485,7 @@ impl Knowledge {
         observed
     }
 
-    /// That something else answers in the place of the index program, and why.
+    /// Why the index in memory is used instead of the index program, if it is.
     fn program_problem(&self) -> Option<Problem> {
         self.index.program_problem().map(|error| Problem::of_program(&error))
     }
@@ -494,7 +495,7 @@ impl Knowledge {
         self.ollama.is_up().await
     }
 
-    /// When the vault's folder itself last changed; the beginning of time where it cannot be reached.
+    /// When the vault's folder last changed; 1970 if it cannot be reached.
     fn folder_time(&self) -> Timestamp {
         let modified = std::fs::metadata(self.vault.root()).and_then(|folder| folder.modified());
         modified.ok().and_then(|time| Timestamp::try_from(time).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
@@ -529,7 +530,7 @@ impl Knowledge {
         self.jobs.start(mode, 0)
     }
 
-    /// Takes up a job whose process was killed, unless that was tried before.
+    /// Resumes a job whose process was killed, unless that was tried before.
     pub fn resume(&self) -> Option<Job> {
         let last = self.jobs.record().last?;
         if last.state != JobState::Interrupted || last.attempt >= MAX_AUTOMATIC_ATTEMPTS {
@@ -555,8 +556,8 @@ impl Knowledge {
         Ok(info)
     }
 
-    /// Whether the configured embedder and the index do not fit each other, or chunks wait for vectors: the mode of the
-    /// job that mends it. A sync begins anew where the embedder is another one, and goes on where one before was stopped.
+    /// The mode of the job that repairs the index, if the configured embedder does not fit the index or chunks wait for
+    /// vectors. A sync starts from scratch if the embedder is another one, and continues a job that was stopped.
     pub async fn mending(&self) -> Option<JobMode> {
         if self.jobs.rests() {
             return None;
@@ -582,7 +583,7 @@ impl Knowledge {
         self.noted(|noted| noted.serving = true);
     }
 
-    /// Waits for the job under way. A server does not wait for ever: the next start goes on where it stopped.
+    /// Waits for the running job, but not forever: the next start continues where it stopped.
     pub async fn close(&self) {
         let serving = self.noted(|noted| noted.serving);
         if serving && tokio::time::timeout(CLOSE_GRACE, self.jobs.idle()).await.is_err() {

@@ -35,14 +35,14 @@ pub struct EmbedderInfo {
 pub enum Purpose {
     /// To be found: part of a job, so it may take its time.
     Passage,
-    /// To find: somebody waits.
+    /// For a query: a caller waits.
     Query,
 }
 
 /// Why there are no vectors. Messages hold no text that was to be embedded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EmbedError {
-    /// Nobody answers, or not in time.
+    /// The server does not answer, or not in time.
     #[error("{service} at {url} does not answer")]
     Unreachable {
         /// Ollama, or the embedding server.
@@ -58,7 +58,7 @@ pub enum EmbedError {
         /// The model.
         model: String,
     },
-    /// The server answers something else than vectors.
+    /// The server's response contains no vectors.
     #[error("{service} refused: {reason}")]
     Refused {
         /// Ollama, or the embedding server.
@@ -79,14 +79,14 @@ pub trait Embedder: Send + Sync + 'static {
     /// Whether text stays on this machine.
     fn is_local(&self) -> bool;
 
-    /// What it is. Asks the server, if there is one; fails when it cannot be reached.
+    /// The identity of the embedder. Asks the server, if there is one; fails if it cannot be reached.
     fn describe(&self) -> BoxFuture<'_, Result<EmbedderInfo, EmbedError>>;
 
-    /// Embeds.
+    /// Embeds the texts.
     fn embed<'a>(&'a self, texts: &'a [String], purpose: Purpose) -> BoxFuture<'a, Vectors>;
 
-    /// The same embedder, attuned to what the notes say, of which these are samples: its vectors for questions are
-    /// better, those for passages the same. `None` where that means nothing.
+    /// The same embedder, adapted to the notes, of which these are samples: its vectors for queries are better, those
+    /// for passages are the same. `None` if the embedder does not support this.
     fn attuned(&self, samples: &[String]) -> Option<Arc<dyn Embedder>> {
         let _ = samples;
         None

@@ -14,9 +14,9 @@ use std::sync::{
 };
 use toolyard_engine::BoxFuture;
 
-/// Where Ollama listens unless told otherwise.
+/// Ollama's default address.
 pub const DEFAULT_OLLAMA_URL: &str = "http://127.0.0.1:11434";
-/// The model unless told otherwise.
+/// The default model.
 pub const DEFAULT_OLLAMA_MODEL: &str = "mxbai-embed-large";
 
 /// How long the server keeps the model loaded after a request.
@@ -34,7 +34,7 @@ pub struct OllamaEmbedder {
 
 struct Api {
     model: String,
-    /// Set once the server said that it knows no `/api/embed`.
+    /// Set when the server reported that it has no `/api/embed`.
     is_old: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ struct Api {
 pub struct OllamaProbe(Option<Server>);
 
 impl OllamaProbe {
-    /// Of the configured server; on this machine only, unless the configuration says otherwise.
+    /// For the configured server; only on this machine, unless the configuration allows another.
     pub fn new(config: &EmbeddingConfig) -> Self {
         let url = match config.kind {
             crate::config::EmbedderKind::Ollama => config.url.as_deref().unwrap_or(DEFAULT_OLLAMA_URL),
@@ -70,8 +70,8 @@ impl OllamaEmbedder {
         Ok(Self { asked: Asked::new("Ollama", url, config, None, api)?, model, digest: Mutex::default() })
     }
 
-    /// The digest of the model as the server lists it: names carry a tag, `:latest` when none is given. `None` only where
-    /// the server never tells: one that cannot tell now must not look like another model.
+    /// The digest of the model in the server's list: names have a tag, `:latest` if none is given. `None` only if the
+    /// server never reports one: a temporary failure must not look like another model.
     async fn digest(&self) -> Result<Option<String>, EmbedError> {
         let server = &self.asked.quick;
         let tags = match server.get("api/tags", PROBE).await? {
@@ -95,7 +95,8 @@ impl OllamaEmbedder {
         Ok((!digest.is_empty()).then(|| digest.chars().take(DIGEST_CHARS).collect()))
     }
 
-    /// The length of the model's vectors. Asked for with a text: what `/api/show` says is not what every model gives.
+    /// The length of the model's vectors. Determined by embedding a text, because the value of `/api/show` is not right
+    /// for every model.
     async fn length(&self, digest: &str) -> Result<usize, EmbedError> {
         {
             let mut known = self.digest.lock().unwrap_or_else(PoisonError::into_inner);

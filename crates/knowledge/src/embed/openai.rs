@@ -21,7 +21,7 @@ struct Api {
 }
 
 impl OpenAiEmbedder {
-    /// Of this configuration. The key is read from the environment, where a variable is named.
+    /// For this configuration. The key is read from the environment variable, if one is named.
     pub fn new(config: &EmbeddingConfig) -> Result<Self, EmbedError> {
         let (Some(url), Some(model)) = (&config.url, &config.model) else {
             return Err(EmbedError::NotAllowed("knowledge.embedding needs url and model".to_owned()));
@@ -38,9 +38,9 @@ impl OpenAiEmbedder {
         Ok(Self { asked: Asked::new("the embedding server", url, config, key, api)?, model: model.clone() })
     }
 
-    /// The length of its vectors, and whether it is there. The interface has no other way to tell the length than to embed
-    /// something; once it is known, the list of models tells as well that the server is there, and costs nothing. Where
-    /// that is not to be had, a word is embedded.
+    /// The length of the vectors, which also checks that the server answers. The interface reports the length only by
+    /// embedding something; when it is known, the list of models is requested instead, which costs nothing. If the
+    /// server has no such list, a word is embedded.
     async fn length(&self) -> Result<usize, EmbedError> {
         match self.asked.length() {
             Some(length) if matches!(self.asked.quick.get("models", PROBE).await, Ok(Answer::Ok(_))) => Ok(length),

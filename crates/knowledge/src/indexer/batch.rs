@@ -31,7 +31,7 @@ pub(super) enum Place {
 pub(super) struct Piece {
     pub(super) prepared: Prepared,
     pub(super) place: Place,
-    /// What the index has of it.
+    /// The file's current row in the index.
     pub(super) old: Option<FileRow>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Batch {
     /// Files of which only the row changed.
     pub(super) touched: Vec<FileRow>,
     pub(super) removed: Vec<String>,
-    /// Files that were looked at, to their end.
+    /// Number of files that were processed completely.
     pub(super) looked: u64,
     chunks: usize,
     bytes: usize,

@@ -22,9 +22,9 @@ pub(super) struct Seen {
 #[derive(Default)]
 pub(super) struct Survey {
     pub(super) seen: Vec<Seen>,
-    /// Notes, and folders that may hold some, that cannot be looked at.
+    /// Notes that cannot be read, and folders that cannot be listed.
     pub(super) unreadable: Vec<FileRow>,
-    /// Those folders: what is below them is not known.
+    /// These folders: their content is unknown.
     unlisted: Vec<String>,
 }
 

@@ -30,7 +30,7 @@ fn is_emoji(c: char) -> bool {
     !c.is_ascii() && c.general_category() == GeneralCategory::OtherSymbol || ('\u{1F3FB}'..='\u{1F3FF}').contains(&c)
 }
 
-/// The tags in a line of text, in order, with where they stand. The caller leaves code out.
+/// The tags in a line of text, in order, with their positions. The caller leaves out code.
 pub fn inline_tags(text: &str) -> Vec<(String, Range<usize>)> {
     let mut found = Vec::new();
     let mut hashes = memchr::memchr_iter(b'#', text.as_bytes()).peekable();

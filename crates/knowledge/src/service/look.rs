@@ -26,7 +26,7 @@ const LOOK_KNOWN_FOR: Duration = Duration::from_secs(60);
 pub struct VaultLook {
     /// When the newest note was written; 0 without notes.
     pub newest_mtime_ms: i64,
-    /// Notes that would be indexed, and what would be told as unreadable.
+    /// Number of notes that would be indexed or reported as unreadable.
     pub notes: u64,
     /// Names, sizes and times of all of them, to be held against those of an index.
     pub fingerprint: u64,
@@ -88,8 +88,8 @@ impl Knowledge {
         self.look().await.is_some_and(|look| look.fingerprint == library.totals.fingerprint)
     }
 
-    /// Whether the last sync is long ago and the vault has changed since. Only where it is long ago, and nobody looked
-    /// lately, is the vault looked at.
+    /// Whether the last sync is old and the vault has changed since. The vault is scanned only if the sync is old and
+    /// there was no recent scan.
     pub(super) async fn is_stale(&self, last_sync: Option<Timestamp>, library: Option<&Library>) -> bool {
         let Some(library) = library else { return false };
         let last = last_sync.unwrap_or(library.info().completed_at);

@@ -98,7 +98,7 @@ fn after_space(chars: &[char], from: usize, limit: usize) -> usize {
     chars[from..limit].iter().position(|c| c.is_whitespace()).map_or(from, |space| from + space)
 }
 
-/// The last end of a word between `from` and `to`; `to` itself where there is none.
+/// The last end of a word between `from` and `to`; `to` itself if there is none.
 fn before_space(chars: &[char], from: usize, to: usize) -> usize {
     if chars[to].is_whitespace() {
         return to;

@@ -135,7 +135,7 @@ struct Data {
     /// A fact worth remembering, for obsidian_rag_memory_store once the user agrees.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_suggestion: Option<Suggestion>,
-    /// How many results are withheld until somebody confirms.
+    /// Number of results that are withheld until the user confirms.
     withheld_count: usize,
 }
 
@@ -225,7 +225,7 @@ async fn understand(call: &Call<'_>, input: &Input) -> Result<(usize, ChunkFilte
     Ok((limit, filter))
 }
 
-/// What was found, without what is withheld.
+/// The results without those that are withheld.
 #[derive(Default)]
 struct Screened {
     hits: Vec<Hit>,
@@ -287,8 +287,8 @@ fn screen(knowledge: &Knowledge, hits: Vec<Hit>, facts: Vec<(Fact, f32)>, is_con
     screened
 }
 
-/// Searches what the caller may see. Where the index program was started again meanwhile and has a newer version, that one
-/// is searched.
+/// Searches what the caller may see. If the index program was restarted in between and has a newer version, that one is
+/// searched.
 async fn ask(call: &Call<'_>, library: &mut Arc<Library>, query: Query<'_>) -> Result<Hits, Problem> {
     let knowledge = call.knowledge;
     let allowed = |library: &Library| knowledge.allowed(library, &call.call.policy.sandbox);
@@ -326,8 +326,8 @@ fn days(range: Option<&DateRange>) -> Result<Option<(i32, i32)>, Problem> {
     }
 }
 
-/// Facts whose source the caller may see. A fact passes a filter where the note does that it was read in. Facts that
-/// cannot be read do not keep notes from being found.
+/// Facts whose source the caller may see. A fact passes a filter if the note in its source does. If the facts cannot be
+/// read, notes are still found.
 fn known_facts(call: &Call<'_>, library: &Library, filter: &ChunkFilter, question: &str) -> Vec<(Fact, f32)> {
     let paths = call.knowledge.paths_of(&call.call.policy.sandbox);
     // Of a note that is not indexed only the place is known.
@@ -396,7 +396,7 @@ fn told(hit: Hit, explain: Option<&Weights>) -> Found {
     }
 }
 
-/// A fact to remember: where it stands names it, what was found says it.
+/// A suggested fact: its key is the location, its value is the text.
 fn suggest(hit: &Hit) -> Suggestion {
     let name = match &hit.chunk.section {
         Some(section) => format!("{} {section}", hit.title),

@@ -71,7 +71,7 @@ struct Data {
     embedder: EmbedderData,
     /// Files by what became of them.
     files: FileCounts,
-    /// Facts remembered.
+    /// Number of stored facts.
     facts: u64,
     /// The files that were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
