@@ -24,9 +24,9 @@ const WAY_BUFFER: usize = 64;
 pub enum ClientBound {
     /// Wants an answer.
     Ask(Ask),
-    /// Wants none.
+    /// A notification, which has no answer.
     Notification {
-        /// What happened.
+        /// The method.
         method: String,
         /// More about it.
         params: Value,
@@ -40,11 +40,11 @@ pub struct Ask {
     pub key: Option<String>,
     /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
     pub method: String,
-    /// With what.
+    /// The parameters.
     pub params: Value,
-    /// How many questions of the same asker follow at once, to be put together.
+    /// How many questions of the same caller follow at once and can be combined.
     pub more: usize,
-    /// Where the answer goes. Dropped means nobody answered.
+    /// Receives the answer. If it is dropped, nobody answered.
     pub answer: oneshot::Sender<Result<Value, RpcError>>,
 }
 
@@ -89,8 +89,8 @@ impl Asks {
         self.lock().get(&run_id).map(|way| way.capabilities.clone()).unwrap_or_default()
     }
 
-    /// Of several runs the one to ask: the only one, or any if all belong to one session. Otherwise it would be a guess
-    /// whose question it is.
+    /// The run whose client to ask: the only one, or any if all belong to one session. Otherwise it is not known whose
+    /// question it is.
     pub fn only_client(&self, runs: &[RunId]) -> Option<RunId> {
         let ways = self.lock();
         let mut open = runs.iter().filter_map(|run| Some((run, &ways.get(run)?.session)));

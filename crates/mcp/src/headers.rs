@@ -9,7 +9,7 @@ use toolyard_protocol::Schema;
 
 /// Before a value that is encoded.
 const PREFIX: &str = "=?base64?";
-/// After it.
+/// The suffix of an encoded value.
 const SUFFIX: &str = "?=";
 /// Whole numbers beyond this are not the same in every language.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
@@ -35,7 +35,7 @@ impl Mirrored {
         format!("mcp-param-{}", self.header.to_ascii_lowercase())
     }
 
-    /// The argument's value as it stands in a header; `None` when there is none.
+    /// The argument's value as a header value; `None` if there is none.
     pub fn value(&self, arguments: &Arguments) -> Option<String> {
         let (first, rest) = self.path.split_first()?;
         let mut value = arguments.get(first)?;
@@ -51,7 +51,7 @@ impl Mirrored {
     }
 }
 
-/// The arguments of a tool that are mirrored. `Err` says why the schema is not valid in this respect.
+/// The arguments of a tool that are copied to headers. `Err` says why the schema is invalid in this respect.
 pub fn mirrored_in(schema: &Schema) -> Result<Vec<Mirrored>, String> {
     // Asked for every call: nearly every schema says nothing of headers.
     if schema.text().contains(KEYWORD) { mirrored(&schema.parse()) } else { Ok(Vec::new()) }
@@ -148,7 +148,7 @@ pub fn decode(header: &str) -> Option<String> {
     }
 }
 
-/// Whether a header says the same as the body.
+/// Whether a header has the same value as the body.
 pub fn same(header: &str, body: &str, is_integer: bool) -> bool {
     if header == body {
         return true;

@@ -29,9 +29,9 @@ pub const UNSUPPORTED_REVISION: i64 = -32022;
 /// An error answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RpcError {
-    /// What kind.
+    /// The error code.
     pub code: i64,
-    /// One sentence.
+    /// The message.
     pub message: String,
     /// Structured facts.
     #[serde(default, skip_serializing_if = "Option::is_none")]

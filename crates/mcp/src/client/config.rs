@@ -7,19 +7,19 @@ use toolyard_engine::redact::{self, redactor};
 
 /// A server's name is at most this long.
 pub const MAX_SERVER_NAME: usize = 48;
-/// Variables every child gets if they are set; nothing else of our environment reaches it unless named.
+/// Variables that every child gets if they are set; no other variable is passed unless it is named.
 const ALWAYS_PASSED: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "TZ"];
 
 /// How a server is reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// `stdio` where there is a command; else streamable HTTP, and SSE where the server knows only that.
+    /// `stdio` if there is a command; otherwise streamable HTTP, or SSE if the server supports only that.
     #[default]
     Auto,
     /// A child process, one message a line.
     Stdio,
-    /// Streamable HTTP.
+    /// The streamable HTTP transport.
     #[serde(alias = "streamable-http", alias = "streamableHttp")]
     Http,
     /// HTTP with Server-Sent Events, as before revision 2025-03-26.
@@ -29,29 +29,29 @@ pub enum Transport {
 /// Which revision is spoken with a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Speaks {
-    /// A handshake first; 2026-07-28 where the server has none.
+    /// Starts with a handshake; uses 2026-07-28 if the server has none.
     #[default]
     #[serde(rename = "auto")]
     Auto,
-    /// 2026-07-28 only.
+    /// Revision 2026-07-28 only.
     #[serde(rename = "2026-07-28")]
     V20260728,
-    /// 2025-11-25, or what the server makes of it.
+    /// Revision 2025-11-25, or the one that the server chooses.
     #[serde(rename = "2025-11-25")]
     V20251125,
-    /// 2025-06-18, or what the server makes of it.
+    /// Revision 2025-06-18, or the one that the server chooses.
     #[serde(rename = "2025-06-18")]
     V20250618,
 }
 
-/// What is believed of what a server says about its tools.
+/// Which of a server's statements about its tools are trusted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Trust {
     /// Nothing: every tool counts as one that writes, so people are asked.
     #[default]
     None,
-    /// Its annotations: a tool that says it only reads counts as one.
+    /// Annotations are trusted: a tool that is marked as read-only counts as read-only.
     Annotations,
 }
 
@@ -64,7 +64,7 @@ pub enum Pinning {
     Changed,
     /// New ones as well, except those of the first contact.
     All,
-    /// None.
+    /// No definition needs approval.
     Off,
 }
 
@@ -75,7 +75,7 @@ pub enum GrantKind {
     /// A person agrees once, with `toolyard mcp login`.
     #[default]
     AuthorizationCode,
-    /// The configured client has its own rights, and nobody is asked.
+    /// The configured client has its own rights; nobody logs in.
     ClientCredentials,
 }
 
@@ -142,7 +142,7 @@ impl OauthConfig {
         self.client_secret_env.is_some() || self.client_secret_file.is_some()
     }
 
-    /// The configured client's secret, where it has one.
+    /// The configured client's secret, if it has one.
     pub(crate) fn secret(&self) -> Result<Option<String>, String> {
         from_outside(self.client_secret_env.as_deref(), self.client_secret_file.as_deref())
     }
@@ -185,7 +185,7 @@ fn from_outside(variable: Option<&str>, file: Option<&std::path::Path>) -> Resul
     Ok(None)
 }
 
-/// Variables that a confined child gets if they are set; nothing else reaches it unless named.
+/// Variables that a sandboxed child gets if they are set; no other variable is passed unless it is named.
 const PASSED_TO_CONFINED: [&str; 5] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ"];
 
 /// How much a program may use, with everything it starts.
@@ -224,7 +224,7 @@ impl LimitsConfig {
     }
 }
 
-/// What a server that is started as a child may touch: the system's programs and libraries, and what is named here.
+/// What a server that is started as a child may access, in addition to the system's programs and libraries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SandboxConfig {
@@ -269,7 +269,7 @@ pub struct ServerConfig {
     /// The program to start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Its arguments.
+    /// The arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-secret" = "argument"))]
     pub args: Vec<String>,
@@ -444,12 +444,12 @@ impl ServerConfig {
         range("maxMessageBytes", self.max_message_bytes as u64, 1024, 268_435_456)
     }
 
-    /// What stands before names.
+    /// The prefix of names.
     pub fn prefix(&self, name: &str) -> String {
         self.prefix.clone().unwrap_or_else(|| format!("{name}__"))
     }
 
-    /// The walls around the child, where they are configured and not switched off.
+    /// The sandbox of the child, if it is configured and enabled.
     pub fn confinement(&self) -> Option<&SandboxConfig> {
         self.sandbox.as_ref().filter(|sandbox| sandbox.enabled)
     }
@@ -467,7 +467,7 @@ impl ServerConfig {
         all.into_iter().collect()
     }
 
-    /// The bearer token, where one is configured.
+    /// The bearer token, if one is configured.
     pub(crate) fn bearer(&self) -> Result<Option<String>, String> {
         from_outside(self.bearer_token_env.as_deref(), self.bearer_token_file.as_deref())
     }

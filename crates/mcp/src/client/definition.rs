@@ -20,8 +20,9 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Takes what a server says. Fields that are null are absent, and a schema under `parameters` is the `inputSchema`
-    /// where there is no other; everything else stays, known or not. `Err` says why it cannot be a definition.
+    /// Normalises a server's definition. Fields that are null are removed, and a schema under `parameters` becomes the
+    /// `inputSchema` if there is no other; everything else is kept, known or not. `Err` says why it is not a
+    /// definition.
     pub fn of(tool: &Payload) -> Result<Self, String> {
         let mut fields: Payload =
             tool.iter().filter(|(_, value)| !value.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect();
@@ -106,7 +107,7 @@ fn write_value(value: &Value, out: &mut String) {
     }
 }
 
-/// What a person is shown of a change: a unified diff of two normal forms, one field a line. An absent one is empty.
+/// A change as people are shown it: a unified diff of two normal forms, one field a line. A missing form is empty.
 pub(crate) fn diff(tool: &str, before: Option<&str>, now: &str) -> String {
     let (before, now) = (before.map(lines).unwrap_or_default(), lines(now));
     let changes = similar::TextDiff::from_lines(&before, &now);
@@ -140,7 +141,7 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// Spells out characters that a terminal obeys or does not show: a definition could hide behind them what it says.
+/// Spells out control and invisible characters, which could hide the content of a definition on a terminal.
 fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// Bytes read at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// Reads once and shows what came, which is nothing at the end of the stream.
+/// Reads once and passes on the data, which is empty at the end of the stream.
 pub(super) async fn read_once<T>(
     stream: &mut (impl AsyncRead + Unpin),
     mut take: impl FnMut(&[u8]) -> T,

@@ -51,10 +51,10 @@ enum Link {
 pub(crate) struct Live {
     link: Link,
     revision: Revision,
-    /// What it says it can do.
+    /// The server's capabilities.
     capabilities: Payload,
     pub(crate) server: Value,
-    /// What a plugin answered to `start`, where it speaks the line protocol.
+    /// A plugin's answer to `start`, if it uses the line protocol.
     line: Option<LineStarted>,
     max_tools: usize,
 }
@@ -72,7 +72,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) children: Arc<()>,
 }
 
-/// A call's way to its client, for what a server asks meanwhile.
+/// A call's route to its client, for requests of the server.
 pub(crate) struct Asker<'a> {
     pub(crate) asks: &'a Asks,
     pub(crate) run_id: Option<RunId>,
@@ -251,7 +251,7 @@ impl Live {
         }
     }
 
-    /// The child's process, where there is one.
+    /// The process id of the child, if there is one.
     pub(crate) fn pid(&self) -> Option<u32> {
         match &self.link {
             Link::Child(child) => Some(child.pid),
@@ -263,7 +263,7 @@ impl Live {
         self.revision
     }
 
-    /// Whether it says it can do something.
+    /// Whether the server has a capability.
     pub(crate) fn can(&self, capability: &str) -> bool {
         self.capabilities.contains_key(capability)
     }
@@ -305,7 +305,7 @@ impl Live {
         (!self.revision.has_handshake()).then(meta)
     }
 
-    /// Parameters with what the revision wants in `_meta`. Nobody can be asked anything.
+    /// Parameters with the revision's `_meta`, without a route to a client.
     fn params(&self, params: &impl Serialize) -> Result<Value, LinkError> {
         let nothing = Payload::new();
         let meta = RequestMeta { progress_token: None, modern: self.modern(&nothing) };
@@ -425,7 +425,7 @@ impl Live {
         items.into_iter().filter_map(entry).collect()
     }
 
-    /// Its tools.
+    /// The server's tools.
     pub(crate) async fn tools(&self) -> Result<Vec<Payload>, LinkError> {
         let tools = match &self.line {
             Some(line) => line.tools.iter().flatten().take(self.max_tools).cloned().collect(),
@@ -485,7 +485,7 @@ fn client_info() -> &'static Implementation {
     &INFO
 }
 
-/// Whether a server that refused a revision says that it speaks the one we asked for, or ours among others.
+/// Whether a server that refused a revision names it, or names ours among others.
 fn names_ours(error: &RpcError) -> bool {
     let spoken = error.data.as_ref().and_then(|data| RevisionsSpoken::deserialize(data).ok());
     let ours = Revision::V20260728.as_str();

@@ -33,7 +33,7 @@ pub(crate) const TAKEN_BACK: &str = "taken back";
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum LinkError {
-    /// The server said no.
+    /// The server responded with an error.
     Rpc(RpcError),
     /// The server is gone, or cannot be reached. Whether it had begun is not known.
     Gone(String),
@@ -45,9 +45,9 @@ pub(crate) enum LinkError {
     Unauthorised(Blocked),
 }
 
-/// Takes what a server sends of its own accord.
+/// Receives requests and notifications from a server.
 pub(crate) trait Inbox: Send + Sync + 'static {
-    /// Something happened.
+    /// A notification arrived.
     fn notified(&self, method: &str, params: Payload);
     /// Something is wanted.
     fn asked<'a>(&'a self, method: &'a str, params: Payload) -> BoxFuture<'a, Result<Value, RpcError>>;
@@ -55,7 +55,7 @@ pub(crate) trait Inbox: Send + Sync + 'static {
 
 /// Where messages go.
 enum Outgoing {
-    /// To whoever takes them out.
+    /// To a queue.
     Queue(mpsc::Sender<String>),
     /// Into a child.
     Pipe(Arc<Pipe>),
@@ -81,7 +81,7 @@ impl Outgoing {
     }
 }
 
-/// Nobody takes messages any more.
+/// The receiver of messages is gone.
 struct Closed;
 
 /// Requests over one pair of streams.
@@ -224,7 +224,7 @@ impl Drop for Forget<'_> {
     }
 }
 
-/// A server's wish that nobody here can fulfil.
+/// The error for a server's request with an unknown method.
 pub(crate) fn unknown(method: &str) -> RpcError {
     RpcError::method(method)
 }

@@ -21,7 +21,8 @@ use toolyard_engine::BoxFuture;
 /// Servers' resources on one page are gathered until there are this many.
 const PAGE: usize = 1000;
 
-/// What stands before a server's own URIs: `mcp-<server>+`, a scheme of its own for each. With an empty prefix, nothing.
+/// The prefix of a server's own URIs: `mcp-<server>+`, a separate scheme for each server. Empty if the configured
+/// prefix is empty.
 fn scheme(upstream: &Upstream) -> String {
     if let Some(terms) = &upstream.terms {
         // Several processes of one plugin are told apart by nothing a client could see.
@@ -223,7 +224,7 @@ impl Upstreams {
         })
     }
 
-    /// Suggestions of a server; none where it has none to give.
+    /// A server's completions; none if it does not support them.
     async fn completion(&self, upstream: &Arc<Upstream>, asker: &Asker, wanted: Complete) -> Completing {
         let answer = self.ask(upstream, asker, &Question::Completion(&wanted)).await;
         match answer.and_then(|answer| understood::<Completed>(upstream, answer)) {

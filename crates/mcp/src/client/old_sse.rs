@@ -74,7 +74,8 @@ pub(crate) async fn open(target: Target, inbox: Arc<dyn Inbox>) -> Result<Arc<Mu
     Ok(mux)
 }
 
-/// The address in full. It must be where the stream is: the credentials are for that place alone.
+/// The complete address. It must have the same origin as the stream, because the credentials are valid for that origin
+/// only.
 fn resolve(base: &Uri, told: &str) -> Option<Uri> {
     if let Ok(uri) = told.parse::<Uri>()
         && uri.scheme().is_some()

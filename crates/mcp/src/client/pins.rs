@@ -36,9 +36,9 @@ pub(crate) struct Seen {
 pub(crate) struct Pin {
     pub(crate) hash: String,
     pub(crate) at: Timestamp,
-    /// Who approved it; `first seen` when nobody had to.
+    /// The name of the approver; `first seen` if no approval was needed.
     pub(crate) by: String,
-    /// What it said, to show what changed.
+    /// The approved description, to show what changed.
     pub(crate) description: String,
     /// The whole definition in normal form, to show what changed. Absent in pins of earlier versions: their hash did not
     /// cover titles, schemas under `parameters` and other fields, so they count as no approval of a definition.

@@ -28,7 +28,7 @@ pub(crate) struct Question {
 }
 
 impl Questions {
-    /// What a connection is closed with when there is no room for a question.
+    /// The reason for closing a connection when there is no room for a request.
     pub(crate) const TOO_MANY: &str = "it asked for more than Toolyard answers at once";
 
     /// Takes one more question of this size, if there is room for it.

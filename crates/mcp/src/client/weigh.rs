@@ -31,7 +31,7 @@ use toolyard_protocol::{ErrorCode, Failure, ToolName};
 
 /// A list that changes is asked for again after this long, so that many changes are one.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Lists of prompts and resources older than this are asked for again when somebody looks.
+/// The age after which lists of prompts and resources are requested again.
 const LISTS_FRESH: Duration = Duration::from_secs(30);
 
 /// What is known of a server's offers.
@@ -50,9 +50,9 @@ pub(super) struct Offers {
     pub(super) protocol: Option<String>,
 }
 
-/// What is kept of a tool beside the catalog's entry. There may be thousands.
+/// What is kept of a tool in addition to its catalog entry. There may be thousands.
 pub(super) struct Kept {
-    /// The server's name for it, where that is not the catalog's without the prefix.
+    /// The server's name of the tool, if it is not the catalog's name without the prefix.
     original: Option<Box<str>>,
     mirrored: Arc<[Mirrored]>,
     /// As JSON: it is read when a list is written. Tools that say the same share it.
@@ -67,7 +67,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What the catalog does not hold.
+    /// The parts of the definition that are not in the catalog.
     pub(crate) fn extras(&self) -> Option<Arc<ToolDetails>> {
         let read = serde_json::from_str(self.extras.as_ref()?);
         read.inspect_err(|error| tracing::error!(%error, "what a server says of a tool cannot be read back"))
@@ -77,8 +77,8 @@ impl Known {
 }
 
 impl Upstream {
-    /// Takes what a server offers: compares with what was approved, and puts the rest into the catalog.
-    /// `restored` when it comes from memory.
+    /// Accepts what a server offers: compares it with what was approved, and adds the rest to the catalog. `restored`
+    /// if it comes from the stored catalog.
     pub(crate) async fn adopt(&self, seen: Seen, restored: bool) -> Result<(), Failure> {
         if let Some(batch) = self.weigh(seen, restored).await? {
             self.shared.publish(vec![(self.this.clone(), batch)])?;
@@ -176,7 +176,7 @@ impl Upstream {
         Ok(entries)
     }
 
-    /// Whether a tool must wait for a person. Pins it where nobody has to be asked.
+    /// Whether a tool must be withheld until a person approves it. Stores its hash if no approval is needed.
     fn hold_back(&self, tool: &Definition, is_first: bool, pins: &mut Pins) -> Option<Withheld> {
         if self.config.pin == Pinning::Off {
             return None;
@@ -207,8 +207,8 @@ impl Upstream {
         })
     }
 
-    /// A person approves definitions that are held back, each by the hash of what was shown. None is approved unless all
-    /// are still what was shown.
+    /// Approves withheld definitions, each by the hash that was shown. Nothing is approved unless all definitions are
+    /// still the same.
     pub(crate) async fn approve(&self, shown: &[ShownDefinition], by: &str) -> Result<Vec<Approved>, Failure> {
         if shown.is_empty() {
             let message = "name each definition to approve by its tool and the hash that was shown";
@@ -267,7 +267,7 @@ impl Upstream {
         lock(&self.offers).hooks.clone()
     }
 
-    /// Notes what it says about its health.
+    /// Stores the health that the server reports.
     pub(crate) fn note_health(&self, health: Value) {
         lock(&self.offers).health = health;
     }

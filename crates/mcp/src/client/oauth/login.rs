@@ -67,12 +67,12 @@ impl Begun {
         &self.server.issuer
     }
 
-    /// What for.
+    /// The requested scopes.
     pub fn scopes(&self) -> &[String] {
         &self.scopes
     }
 
-    /// Whether an answer is the answer to this question. Anything else that arrives is not looked at.
+    /// Whether a redirect belongs to this login. Any other is ignored.
     pub fn is_answer(&self, query: &str) -> bool {
         matches!(only(query, "state"), Ok(Some(state)) if state == self.state)
     }
@@ -123,7 +123,7 @@ impl Login {
         }
     }
 
-    /// Whether the server wants something that a login would bring.
+    /// Whether a login would help.
     pub fn is_wanted(&self) -> bool {
         self.config.oauth.grant == GrantKind::AuthorizationCode
             && self.auth.record().is_ok_and(|record| record.wanted.is_some())
@@ -221,8 +221,8 @@ impl Login {
     }
 }
 
-/// Forgets the token of a server and everything else that is kept of its authorisation, configured or not. False where
-/// there was no token.
+/// Deletes the token of a server and everything else that is stored about its authorisation, configured or not. False
+/// if there was no token.
 pub async fn logout(name: &str, folder: &Path) -> Result<bool, Failure> {
     let broken = |why: String| Failure::new(ErrorCode::StoreUnavailable, why);
     let file = TokenFile::new(folder, name);
@@ -263,8 +263,8 @@ fn only(query: &str, name: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Adds the scope that brings a refresh token, where the authorisation server knows it. Who asks for nothing gets the
-/// server's default, and that is left alone.
+/// Adds the scope for a refresh token, if the authorisation server supports it. An empty list means the server's
+/// default and stays empty.
 fn with_offline_access(mut scopes: Vec<String>, server: &AuthServer) -> Vec<String> {
     scopes.retain(|scope| scope != OFFLINE_ACCESS);
     if server.has_offline_access() && !scopes.is_empty() {
@@ -273,7 +273,7 @@ fn with_offline_access(mut scopes: Vec<String>, server: &AuthServer) -> Vec<Stri
     scopes
 }
 
-/// 256 bits nobody can guess.
+/// 256 random bits.
 fn random() -> Result<String, String> {
     let mut bytes = [0u8; 32];
     let mut filled = 0;

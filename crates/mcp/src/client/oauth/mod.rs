@@ -37,11 +37,11 @@ const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(30);
 const RENEW_AGAIN: Duration = Duration::from_secs(30);
 /// More scopes are asked for at most so often for one operation.
 const MAX_STEP_UPS: u32 = 3;
-/// Operations whose tries are counted.
+/// Maximum number of operations whose attempts are counted.
 const MAX_OPERATIONS: usize = 256;
 /// Authorisation servers at which we stay registered.
 const MAX_CLIENTS: usize = 8;
-/// Whoever gets this scope gets a refresh token.
+/// The scope that grants a refresh token.
 const OFFLINE_ACCESS: &str = "offline_access";
 
 /// Tokens for one server.
@@ -55,7 +55,7 @@ pub(crate) struct Authorizer {
     renewing: tokio::sync::Mutex<()>,
 }
 
-/// What the file said when last read.
+/// The content of the file when it was last read.
 #[derive(Default)]
 struct Known {
     /// Unset before the first reading.
@@ -63,7 +63,7 @@ struct Known {
     record: Arc<Record>,
     /// Grows with every other token.
     version: u64,
-    /// What a person must do, and the version it was found out with.
+    /// What a person must do, and the version of the token with which this was found.
     need: Option<(String, u64)>,
     renewal_failed: Option<Instant>,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Refused<'a> {
     pub(crate) challenge: Challenge,
     /// The token it carried.
     pub(crate) used: Option<&'a str>,
-    /// What it was about.
+    /// The operation that was refused.
     pub(crate) operation: String,
     /// Whether the token had only just been given out.
     pub(crate) was_new: bool,
@@ -109,7 +109,7 @@ impl Authorizer {
         }))
     }
 
-    /// What is kept, read again where the file is another: somebody logged in or out, or renewed.
+    /// The stored record, read again if the file has changed because of a login, a logout or a renewal.
     fn record(&self) -> Result<Arc<Record>, String> {
         let stamp = self.file.stamp();
         let mut known = self.known();
@@ -125,7 +125,7 @@ impl Authorizer {
         if record.url == self.url { record } else { Record { url: self.url.clone(), ..Record::default() } }
     }
 
-    /// Changes what is kept. Other processes wait meanwhile.
+    /// Changes the stored record under a lock, so that other processes wait.
     async fn change<T>(&self, change: impl FnOnce(&mut Record) -> T) -> Result<T, String> {
         let _alone = self.file.lock().await?;
         self.change_locked(change)
@@ -142,7 +142,7 @@ impl Authorizer {
         Ok(outcome)
     }
 
-    /// The token to send, renewed where it ends soon. `None` where there is none.
+    /// The token to send, renewed if it expires soon. `None` if there is none.
     pub(crate) async fn bearer(&self, client: &HttpClient) -> Result<Option<String>, Blocked> {
         let record = self.record()?;
         let Some(grant) = &record.grant else { return Ok(None) };
@@ -259,7 +259,7 @@ impl Authorizer {
         }
     }
 
-    /// Whether tokens for the server still come from there. Where that cannot be found out, they do.
+    /// Whether this authorisation server is still the server's. If that cannot be determined, it is.
     async fn is_still_of(&self, client: &HttpClient, named: Option<&str>, issuer: &str) -> bool {
         let Ok(fetcher) = Fetcher::new(client, &self.url) else { return false };
         match discovery::resource(&fetcher, &self.url, named).await {
@@ -268,7 +268,7 @@ impl Authorizer {
         }
     }
 
-    /// A new token for the refresh token, unless somebody was faster.
+    /// Uses the refresh token to get a new token, unless another process was faster.
     async fn renew(&self, client: &HttpClient, used: &str) -> Result<String, Refusal> {
         let _one = self.renewing.lock().await;
         let _alone = self.file.lock().await.map_err(Refusal::Trouble)?;
@@ -344,7 +344,8 @@ impl Authorizer {
         Ok(token)
     }
 
-    /// What to ask for at first: what is configured, else what was refused without, else what the server knows of.
+    /// The scopes to request first: the configured ones, otherwise those of the refusal, otherwise those that the
+    /// server supports.
     fn scopes(&self, challenged: Option<&Vec<String>>, resource: &discovery::Resource) -> Vec<String> {
         if !self.config.scopes.is_empty() {
             return self.config.scopes.clone();
@@ -352,12 +353,12 @@ impl Authorizer {
         challenged.or(resource.scopes_supported.as_ref()).cloned().unwrap_or_default()
     }
 
-    /// What a person must do, where they must, and the version of the token that this was found out with.
+    /// What a person must do, if anything, and the version of the token with which this was found.
     pub(crate) fn need(&self) -> Option<(String, u64)> {
         self.known().need.clone()
     }
 
-    /// Grows with every other token, whoever brought it.
+    /// Increases with every new token, whichever process obtained it.
     pub(crate) fn version(&self) -> u64 {
         if let Err(error) = self.record() {
             tracing::warn!(server = self.server, error, "the tokens of a server cannot be read");

@@ -28,9 +28,9 @@ pub(super) enum Given<'a> {
 /// Why there is no token.
 #[derive(Debug, PartialEq)]
 pub(super) enum Refusal {
-    /// What was shown does not count (any more).
+    /// The credential is not valid, or expired.
     Invalid(String),
-    /// Anything else; it may go better another time.
+    /// Any other failure, which may be temporary.
     Trouble(String),
 }
 
@@ -48,11 +48,11 @@ pub(super) struct Issued {
     pub(super) access: Secret,
     pub(super) refresh: Option<Secret>,
     pub(super) until: Option<Timestamp>,
-    /// What it allows, where the server says.
+    /// The scopes of the token, if the server reports them.
     pub(super) scopes: Option<Vec<String>>,
 }
 
-/// Where and for what a token is asked.
+/// The parameters of a token request.
 pub(super) struct Asked<'a> {
     pub(super) endpoint: &'a str,
     pub(super) client: &'a Client,
@@ -164,13 +164,13 @@ struct Refused {
 }
 
 impl Refused {
-    /// One that is written otherwise says nothing.
+    /// A value in another form counts as missing.
     fn read(body: Option<&Value>) -> Self {
         body.and_then(|body| Self::deserialize(body).ok()).unwrap_or_default()
     }
 }
 
-/// What an authorisation server said about a failure, in its own words, cut short.
+/// An authorisation server's error message, shortened.
 pub(super) fn said(status: StatusCode, body: Option<&Value>) -> String {
     let Refused { error, error_description } = Refused::read(body);
     match (error.as_deref().map(shorten), error_description.as_deref().map(shorten)) {
