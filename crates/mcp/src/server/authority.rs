@@ -29,7 +29,7 @@ pub const METHODS: &[(&str, Demand)] = &[
     ("subscriptions/listen", STATE),
 ];
 
-/// What a method demands; `None` for one that is not there.
+/// What a method requires; `None` if the method does not exist.
 pub(crate) fn demand(method: &str) -> Option<&'static Demand> {
     METHODS.iter().find(|(name, _)| *name == method).map(|(_, demand)| demand)
 }

@@ -83,14 +83,14 @@ impl InputAnswers {
     }
 }
 
-/// Work under way.
+/// Work in flight.
 struct Running {
     run_id: RunId,
     work: Carried<Result<Outcome, RpcError>>,
     cancel: CancellationToken,
     way: Option<OpenWay>,
     approvals: Option<(broadcast::Receiver<ApprovalEvent>, ApproverPresence)>,
-    /// Approvals that are being asked for; fires when somebody else answered.
+    /// Open approval questions; the token fires when somebody else answers.
     asked: HashMap<String, CancellationToken>,
     progress: Option<(Events, Value)>,
     last_progress: f64,
@@ -234,7 +234,7 @@ impl Inner {
         }
     }
 
-    /// Waits for the result, passing on what comes up meanwhile. `None` when the client must answer first.
+    /// Waits for the result and passes on questions and notifications. `None` if the client must answer first.
     async fn drive(self: &Arc<Self>, exchange: &Exchange, running: &mut Running) -> Result<Option<Outcome>, RpcError> {
         let mut taken_back = false;
         loop {
@@ -452,7 +452,7 @@ fn shaped(method: &str, mut params: Value, revision: Revision) -> Value {
     params
 }
 
-/// Passes an upstream server's notification on to the client, where it wants it.
+/// Passes an upstream server's notification to the client, if it wants it.
 fn pass_on(exchange: &Exchange, method: &str, params: Value) {
     if method == "notifications/message" {
         let loud = LogMessage::deserialize(&params).ok().and_then(|message| super::session::level(message.level));
@@ -465,7 +465,7 @@ fn pass_on(exchange: &Exchange, method: &str, params: Value) {
     exchange.outlet.tell(method, Some(&params));
 }
 
-/// Gives a question's answer to whoever asked it.
+/// Passes the answer to the party that asked.
 fn answered(asker: oneshot::Sender<Result<Value, RpcError>>, answer: Result<Value, RpcError>) {
     if asker.send(answer).is_err() {
         tracing::debug!("whoever asked the client does not wait for the answer");

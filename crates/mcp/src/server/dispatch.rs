@@ -28,14 +28,14 @@ use toolyard_protocol::Failure;
 const LIST_TTL_MS: u64 = 60_000;
 /// Sources' resources on one page are gathered until there are this many.
 const RESOURCES_PAGE: usize = 1000;
-/// A result that says nothing.
+/// An empty result.
 const NOTHING: &str = "{}";
 
-/// Whether an answer may be kept by whoever asked.
+/// Whether a client may cache an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keep {
     Never,
-    /// For this many milliseconds, by nobody else.
+    /// For this many milliseconds, privately.
     For(u64),
 }
 
@@ -348,7 +348,7 @@ fn set_level(exchange: &Exchange, wanted: SetLevel) -> Result<String, RpcError> 
     Ok(NOTHING.to_owned())
 }
 
-/// What a cursor of ours stands for; `None` for the beginning.
+/// The content of our cursor; `None` for the first page.
 fn decoded(listing: Listing) -> Result<Option<String>, RpcError> {
     let Some(cursor) = listing.cursor else { return Ok(None) };
     let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| bad_cursor())?;

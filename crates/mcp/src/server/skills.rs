@@ -30,7 +30,7 @@ const MAX_SKILLS: usize = 2000;
 const MAX_NAME: usize = 64;
 /// A skill's description is cut here.
 const MAX_DESCRIPTION: usize = 1024;
-/// The one argument every skill takes; `$ARGUMENTS` in its text stands for it.
+/// The one argument of every skill; it replaces `$ARGUMENTS` in the text.
 const ARGUMENT: &str = "arguments";
 
 /// The skills in some folders.
@@ -60,7 +60,7 @@ struct Skill {
 }
 
 impl Skill {
-    /// As it stands on a list of prompts.
+    /// The skill as an entry in a list of prompts.
     fn listed(self) -> ListedPrompt {
         let description = "What to do, in your own words.";
         Item::Own(Prompt {

@@ -35,7 +35,7 @@ const WRITE_BATCH: usize = 64 << 10;
 const LAST_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 impl McpServer {
-    /// Serves one client until its input ends or `stop` fires. What is under way then is stopped.
+    /// Serves one client until its input ends or `stop` fires. Requests in flight are then cancelled.
     pub async fn serve_stdio(
         &self,
         client: Client,
@@ -217,7 +217,7 @@ impl Process {
     }
 }
 
-/// What a request of a revision without a handshake says about itself.
+/// The metadata of a request of a revision without a handshake.
 pub(crate) struct Modern {
     pub(crate) capabilities: ClientCapabilities,
     pub(crate) log_level: Option<usize>,

@@ -23,13 +23,13 @@ pub type Payload = Map<String, Value>;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Item<Own, Theirs = Payload> {
-    /// Ours.
+    /// One of our own.
     Own(Own),
-    /// Another server's, passed on as it came but for names that say whose it is.
+    /// Another server's, passed on unchanged except for names, which get a prefix.
     Forwarded(Theirs),
 }
 
-/// Who a program says it is.
+/// The name and version of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Implementation {
     /// A name for programs.
@@ -40,7 +40,7 @@ pub struct Implementation {
     pub version: String,
 }
 
-/// An object without members: a capability that has no settings, or a result that says nothing.
+/// An empty object: a capability without settings, or an empty result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Empty {}
 
