@@ -39,7 +39,7 @@ struct Suggestion<'a> {
 impl<'a> Suggestions<'a> {
     /// The nearest of `tools`, each with whether its name is its alone.
     pub(crate) fn among(wanted: &str, tools: impl Iterator<Item = (&'a Arc<ToolEntry>, bool)>) -> Self {
-        let wanted = Wanted::new(wanted);
+        let wanted = UnknownName::new(wanted);
         let mut ranked: Vec<(usize, Suggestion<'a>)> = tools
             .map(|(entry, is_unique)| (wanted.score(entry), Suggestion { entry, is_unique }))
             .filter(|(score, _)| *score > 0)
@@ -68,7 +68,7 @@ impl<'a> Suggestions<'a> {
 }
 
 /// An unknown name, taken apart once.
-struct Wanted {
+struct UnknownName {
     /// As given, in lower case.
     whole: String,
     /// The tool's part of an id: only that is likely to be mistyped.
@@ -76,7 +76,7 @@ struct Wanted {
     words: Vec<String>,
 }
 
-impl Wanted {
+impl UnknownName {
     fn new(wanted: &str) -> Self {
         let name = wanted.splitn(3, ':').nth(2).unwrap_or(wanted);
         Self { whole: wanted.to_lowercase(), name: name.to_lowercase(), words: words_of(name) }

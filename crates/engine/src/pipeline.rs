@@ -101,7 +101,7 @@ struct Cleared {
 }
 
 /// What goes into the record of a call.
-struct Made<'a> {
+struct CallParts<'a> {
     call: &'a StepCall,
     envelope: &'a ToolCall,
     entry: &'a ToolEntry,
@@ -212,7 +212,8 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
             NestedCalls::none()
         },
     });
-    let made = Made { call: &call, envelope: &envelope, entry: &entry, args_json: &args_json, asked_hash: &asked_hash };
+    let made =
+        CallParts { call: &call, envelope: &envelope, entry: &entry, args_json: &args_json, asked_hash: &asked_hash };
     let attempt =
         Attempt::new(&provider, &context, &envelope, Duration::from_millis(timeout_ms), engine.options().grace);
 
@@ -314,8 +315,8 @@ fn generated_preview(entry: &ToolEntry, args: &Map<String, Value>) -> String {
     }
 }
 
-fn record_call(scope: &RunScope, made: &Made<'_>, prepared: Option<&Prepared>) {
-    let Made { call, envelope, entry, args_json, asked_hash } = *made;
+fn record_call(scope: &RunScope, made: &CallParts<'_>, prepared: Option<&Prepared>) {
+    let CallParts { call, envelope, entry, args_json, asked_hash } = *made;
     // A name that several tools share does not say which of them it was.
     let by_name = scope.tools.snapshot.get(envelope.tool.as_str());
     let tool_id = by_name.is_none_or(|e| e.id() != entry.id()).then(|| entry.id().to_owned());

@@ -54,7 +54,7 @@ pub const MIN_MARKED: usize = 12;
 
 /// A value that is looked for.
 #[derive(Clone)]
-struct Known {
+struct SecretValue {
     text: Arc<str>,
     finder: Finder<'static>,
 }
@@ -62,7 +62,7 @@ struct Known {
 /// Knows secret values and hides them.
 #[derive(Default)]
 pub struct Redactor {
-    values: RwLock<Arc<Vec<Known>>>,
+    values: RwLock<Arc<Vec<SecretValue>>>,
     /// Whether any secret is known. If not, texts need not be searched.
     is_used: AtomicBool,
 }
@@ -89,11 +89,11 @@ impl Redactor {
         let lines = secret.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE && !line.starts_with("-----"));
         forms.extend(lines.map(str::to_owned));
         let mut held = self.values.write().unwrap_or_else(PoisonError::into_inner);
-        let mut values: Vec<Known> = held.to_vec();
+        let mut values: Vec<SecretValue> = held.to_vec();
         for form in forms {
             if form.len() >= MIN_BYTES && !values.iter().any(|known| *known.text == *form) {
                 let finder = Finder::new(form.as_bytes()).into_owned();
-                values.push(Known { text: form.into(), finder });
+                values.push(SecretValue { text: form.into(), finder });
             }
         }
         let over = values.len().saturating_sub(MAX_VALUES);
@@ -140,7 +140,7 @@ impl Redactor {
         }
     }
 
-    fn values(&self) -> Option<Arc<Vec<Known>>> {
+    fn values(&self) -> Option<Arc<Vec<SecretValue>>> {
         if !self.is_used.load(Ordering::Acquire) {
             return None;
         }
@@ -150,7 +150,7 @@ impl Redactor {
     /// Hides the secrets that are known.
     pub fn known<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Some(values) = self.values() else { return Cow::Borrowed(text) };
-        let mut found: Vec<&Known> =
+        let mut found: Vec<&SecretValue> =
             values.iter().filter(|value| value.finder.find(text.as_bytes()).is_some()).collect();
         // The longest first: a secret that begins another one would leave the rest of it to be read.
         found.sort_by_key(|value| std::cmp::Reverse(value.text.len()));

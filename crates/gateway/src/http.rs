@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{convert::Infallible, sync::Arc, sync::LazyLock, time::Duration};
 use tokio_util::sync::CancellationToken;
-use toolyard_bridge::server::Standing;
+use toolyard_bridge::server::ApprovalRole;
 use toolyard_engine::{BoxFuture, Caller, Door, Subscription};
 use toolyard_protocol::{EventType, ExecutionEvent, RunId};
 use toolyard_service::{
@@ -275,7 +275,7 @@ async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
         Ok(message) => message,
         Err(error) => return bad_request(&error.message),
     };
-    match gateway.hub().receive(message, Standing::Messenger, "http").await {
+    match gateway.hub().receive(message, ApprovalRole::Messenger, "http").await {
         Ok(accepted) => json_response(StatusCode::OK, &accepted),
         Err(error) => bad_request(error.message()),
     }
@@ -526,7 +526,7 @@ impl Stream {
                 self.done = event.event_type == EventType::RunFinished;
                 if event.seq > self.last {
                     self.last = event.seq;
-                    return Some(told(&event));
+                    return Some(sse_event(&event));
                 }
                 continue;
             }
@@ -540,13 +540,13 @@ impl Stream {
             }
             self.last = self.last.max(event.seq);
             self.done = event.event_type == EventType::RunFinished;
-            return Some(told(&event));
+            return Some(sse_event(&event));
         }
     }
 }
 
 /// An event in the form of server-sent events.
-fn told(event: &ExecutionEvent) -> Event {
+fn sse_event(event: &ExecutionEvent) -> Event {
     let data = serde_json::to_string(event).unwrap_or_default();
     Event::default().id(event.seq.to_string()).event(event.event_type.as_str()).data(data)
 }

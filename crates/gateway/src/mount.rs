@@ -66,12 +66,12 @@ pub(crate) async fn serve(mount: Mount, gateway: &Gateway, peer: &Peer, request:
     }
     match admit(gateway, peer, rule, request) {
         Ok(admitted) => answer(&mount, gateway, rule, admitted).await.unwrap_or_else(|refused| refused),
-        Err(refused) => in_own_words(&mount, refused),
+        Err(refused) => translate_refusal(&mount, refused),
     }
 }
 
 /// A refusal in the endpoint's own format. The connection is closed if the gateway's refusal says so.
-fn in_own_words(mount: &Mount, mut refused: axum::response::Response) -> axum::response::Response {
+fn translate_refusal(mount: &Mount, mut refused: axum::response::Response) -> axum::response::Response {
     if let Some(own) = mount.endpoint.refuse(refused.status()) {
         let mut own = own.map(|body| into_body(body, None));
         if let Some(closing) = refused.headers_mut().remove(header::CONNECTION) {

@@ -53,11 +53,11 @@ pub struct Fact {
 /// The facts of one vault.
 pub struct FactStore {
     path: PathBuf,
-    state: Mutex<Known>,
+    state: Mutex<LoadedFacts>,
 }
 
 #[derive(Default)]
-struct Known {
+struct LoadedFacts {
     entries: Vec<Entry>,
     /// Where an entry is, by its key.
     places: HashMap<String, usize>,
@@ -84,12 +84,12 @@ impl FactStore {
         Self { path, state: Mutex::default() }
     }
 
-    fn known(&self) -> std::io::Result<MutexGuard<'_, Known>> {
+    fn known(&self) -> std::io::Result<MutexGuard<'_, LoadedFacts>> {
         let mut known = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Other processes append too; what they added is read before anything is answered.
         match File::open(&self.path) {
             Ok(file) => known.read_on(file)?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => *known = Known::default(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => *known = LoadedFacts::default(),
             Err(e) => return Err(e),
         }
         Ok(known)
@@ -174,7 +174,7 @@ impl FactStore {
     }
 }
 
-impl Known {
+impl LoadedFacts {
     fn entry(&self, key: &str) -> Option<&Entry> {
         self.places.get(key).and_then(|place| self.entries.get(*place))
     }
@@ -213,7 +213,7 @@ impl Known {
     fn read_on(&mut self, mut file: File) -> std::io::Result<()> {
         let length = file.metadata()?.len();
         if length < self.read {
-            *self = Known::default();
+            *self = LoadedFacts::default();
         }
         if length == self.read {
             return Ok(());

@@ -76,14 +76,14 @@ pub struct Knowledge {
     library: ArcSwapOption<Library>,
     /// One version is loaded at a time.
     loading: tokio::sync::Mutex<()>,
-    noted: Mutex<Noted>,
+    cache: Mutex<Cache>,
 }
 
 /// Which chunks of which version a sandbox lets through; `None` for all of them.
 type Allowed = (u64, Sandbox, Option<Arc<Vec<bool>>>);
 
 #[derive(Default)]
-struct Noted {
+struct Cache {
     version_checked: Option<Instant>,
     embedder: Option<(Instant, Result<EmbedderInfo, EmbedError>)>,
     /// The error of a reader, until reading works again or there is a new version.
@@ -135,13 +135,13 @@ impl Knowledge {
             ollama: OllamaProbe::new(&config.embedding),
             library: ArcSwapOption::empty(),
             loading: tokio::sync::Mutex::new(()),
-            noted: Mutex::default(),
+            cache: Mutex::default(),
             config,
         }
     }
 
-    fn noted<T>(&self, look: impl FnOnce(&mut Noted) -> T) -> T {
-        look(&mut self.noted.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_cache<T>(&self, look: impl FnOnce(&mut Cache) -> T) -> T {
+        look(&mut self.cache.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn budget(&self) -> u64 {
@@ -150,9 +150,9 @@ impl Knowledge {
 
     /// The version that searches use: the newest complete one. The old one serves while a new one is loaded.
     pub async fn library(&self) -> Result<Arc<Library>, Problem> {
-        let (fresh, broken) = self.noted(|noted| {
-            let fresh = noted.version_checked.is_some_and(|at| at.elapsed() < VERSION_KNOWN_FOR);
-            (fresh, noted.broken.clone())
+        let (fresh, broken) = self.with_cache(|cache| {
+            let fresh = cache.version_checked.is_some_and(|at| at.elapsed() < VERSION_KNOWN_FOR);
+            (fresh, cache.broken.clone())
         });
         match (fresh, broken, self.library.load_full()) {
             (true, Some(error), _) => Err(Problem::of_index(&error)),
@@ -174,14 +174,14 @@ impl Knowledge {
             Err(error) => return self.loaded_or(error),
         };
         let current = self.library.load_full();
-        let broken = self.noted(|noted| {
-            noted.version_checked = Some(Instant::now());
-            noted.broken.clone()
+        let broken = self.with_cache(|cache| {
+            cache.version_checked = Some(Instant::now());
+            cache.broken.clone()
         });
         match (newest, &current, &broken) {
             (None, ..) => {
                 self.library.store(None);
-                self.noted(|noted| noted.broken = None);
+                self.with_cache(|cache| cache.broken = None);
                 return Err(Problem::no_index());
             }
             (Some(generation), Some(library), None) if library.info().generation == generation => {
@@ -197,7 +197,7 @@ impl Knowledge {
             (Err(_), None, None) => self.loading.lock().await,
         };
         // What was read before the index broke is not built upon.
-        let was_broken = self.noted(|noted| noted.broken.is_some());
+        let was_broken = self.with_cache(|cache| cache.broken.is_some());
         let before = self.library.load_full().filter(|_| !was_broken);
         if let Some(library) = before.as_ref().filter(|library| Some(library.info().generation) == newest) {
             return Ok(library.clone());
@@ -212,7 +212,7 @@ impl Knowledge {
             reader.sample(SAMPLES).await.map_err(|error| self.broken(error))?;
         }
         // Asked anew while the version is loaded, and not once more after that.
-        self.noted(|noted| noted.embedder = None);
+        self.with_cache(|cache| cache.embedder = None);
         let ahead = async {
             if to_search {
                 self.attune_ahead(&reader).await;
@@ -221,7 +221,7 @@ impl Knowledge {
         let (loaded, ()) = tokio::join!(Library::load(reader.clone(), before.as_deref(), self.budget()), ahead);
         let loaded = Arc::new(loaded.map_err(|error| self.broken(error))?);
         self.library.store(Some(loaded.clone()));
-        self.noted(|noted| noted.broken = None);
+        self.with_cache(|cache| cache.broken = None);
         drop(guard);
         Ok(loaded)
     }
@@ -242,7 +242,7 @@ impl Knowledge {
         tracing::warn!(%error, "the index cannot be read");
         let problem = Problem::of_index(&error);
         if matches!(error, IndexError::Corrupted(_)) {
-            self.noted(|noted| noted.broken = Some(error));
+            self.with_cache(|cache| cache.broken = Some(error));
         }
         problem
     }
@@ -280,11 +280,11 @@ impl Knowledge {
 
     /// The path rules of a sandbox: building them costs more than using them.
     pub(crate) fn paths_of(&self, sandbox: &Sandbox) -> Arc<PathFilter> {
-        self.noted(|noted| match &noted.filter {
+        self.with_cache(|cache| match &cache.filter {
             Some((known, filter)) if known == sandbox => filter.clone(),
             _ => {
                 let filter = Arc::new(PathFilter::new(sandbox));
-                noted.filter = Some((sandbox.clone(), filter.clone()));
+                cache.filter = Some((sandbox.clone(), filter.clone()));
                 filter
             }
         })
@@ -293,7 +293,7 @@ impl Knowledge {
     /// Which files of the library a sandbox allows. Nearly every call has the same one.
     pub(crate) fn allowed(&self, library: &Library, sandbox: &Sandbox) -> Option<Arc<Vec<bool>>> {
         let generation = library.info().generation;
-        let known = self.noted(|noted| match &noted.allowed {
+        let known = self.with_cache(|cache| match &cache.allowed {
             Some((of, known, allowed)) if *of == generation && known == sandbox => Some(allowed.clone()),
             _ => None,
         });
@@ -302,7 +302,7 @@ impl Knowledge {
                 let paths = self.paths_of(sandbox);
                 library.allowed(|path| paths.allows(path)).map(Arc::new)
             };
-            self.noted(|noted| noted.allowed = Some((generation, sandbox.clone(), allowed.clone())));
+            self.with_cache(|cache| cache.allowed = Some((generation, sandbox.clone(), allowed.clone())));
             allowed
         })
     }
@@ -318,7 +318,7 @@ impl Knowledge {
             return Some(Err(problem.clone()));
         }
         let embedder = self.embedder.as_ref()?;
-        let known = self.noted(|noted| noted.embedder.clone());
+        let known = self.with_cache(|cache| cache.embedder.clone());
         if let Some((at, known)) = known
             && at.elapsed() < EMBEDDER_KNOWN_FOR
         {
@@ -329,7 +329,7 @@ impl Knowledge {
 
     async fn ask_embedder(&self, embedder: &dyn Embedder) -> Result<EmbedderInfo, EmbedError> {
         let info = embedder.describe().await;
-        self.noted(|noted| noted.embedder = Some((Instant::now(), info.clone())));
+        self.with_cache(|cache| cache.embedder = Some((Instant::now(), info.clone())));
         info
     }
 
@@ -367,13 +367,13 @@ impl Knowledge {
             Ok(vectors) => match vectors.into_iter().next().flatten() {
                 Some(vector) if vector.len() != spec.dimensions => {
                     // The model changed under its name; what was known of it no longer holds.
-                    self.noted(|noted| noted.embedder = None);
+                    self.with_cache(|cache| cache.embedder = None);
                     none(Some(Problem::other_embedder(self.jobs.active().is_some())))
                 }
                 vector => Embedded { vector, problem: is_down },
             },
             Err(error) => {
-                self.noted(|noted| noted.embedder = Some((Instant::now(), Err(error.clone()))));
+                self.with_cache(|cache| cache.embedder = Some((Instant::now(), Err(error.clone()))));
                 none(Some(Problem::of_embedder(&error)))
             }
         }
@@ -383,7 +383,7 @@ impl Knowledge {
     /// more than a tenth.
     async fn attuned(&self, embedder: &Arc<dyn Embedder>, reader: &Arc<dyn IndexReader>) -> Arc<dyn Embedder> {
         let info = reader.info();
-        let known = self.noted(|noted| match &noted.attuned {
+        let known = self.with_cache(|cache| match &cache.attuned {
             Some(known)
                 if known.embedder == info.spec.embedder && known.chunks.abs_diff(info.chunks) * 10 <= info.chunks =>
             {
@@ -403,7 +403,7 @@ impl Knowledge {
         };
         let to = to.unwrap_or_else(|| embedder.clone());
         let attuned = Attuned { embedder: info.spec.embedder.clone(), chunks: info.chunks, to: to.clone() };
-        self.noted(|noted| noted.attuned = Some(attuned));
+        self.with_cache(|cache| cache.attuned = Some(attuned));
         to
     }
 
@@ -478,7 +478,7 @@ impl Knowledge {
         let indexer = if self.jobs.active().is_some() { None } else { self.jobs.problem() };
         let observed = Observed { vault, index, program: self.program_problem(), embedder, indexer, stale };
         let health = observed.health().0;
-        let before = self.noted(|noted| noted.health.replace(health));
+        let before = self.with_cache(|cache| cache.health.replace(health));
         if before != Some(health) {
             tracing::info!(health = health.as_str(), "the notes' health");
         }
@@ -504,7 +504,7 @@ impl Knowledge {
     /// Facts about an answer.
     pub(crate) fn meta(&self, started: Instant, library: Option<&Library>, scanned: u64) -> Meta {
         let newest = self
-            .noted(|noted| noted.look)
+            .with_cache(|cache| cache.look)
             .map(|(_, look)| look.newest_mtime_ms)
             .max(library.map(|library| library.totals.newest_mtime_ms))
             .filter(|ms| *ms > 0)
@@ -546,7 +546,7 @@ impl Knowledge {
         let Some(_lock) = self.jobs.exclusively()? else { return Err(Problem::of_index(&IndexError::Busy)) };
         let info = self.index.rollback().await.map_err(|error| Problem::of_index(&error))?;
         self.jobs.went_back_to(info.completed_at);
-        self.noted(|noted| noted.broken = None);
+        self.with_cache(|cache| cache.broken = None);
         if let Err(problem) = self.refresh().await {
             tracing::warn!(
                 problem = problem.message,
@@ -580,12 +580,12 @@ impl Knowledge {
     /// Says that a server runs: stopping will not wait for long jobs.
     pub(crate) fn set_serving(&self) {
         self.index.set_serving();
-        self.noted(|noted| noted.serving = true);
+        self.with_cache(|cache| cache.serving = true);
     }
 
     /// Waits for the running job, but not forever: the next start continues where it stopped.
     pub async fn close(&self) {
-        let serving = self.noted(|noted| noted.serving);
+        let serving = self.with_cache(|cache| cache.serving);
         if serving && tokio::time::timeout(CLOSE_GRACE, self.jobs.idle()).await.is_err() {
             self.jobs.cancel();
         }

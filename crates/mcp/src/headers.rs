@@ -61,7 +61,7 @@ pub fn mirrored_in(schema: &Schema) -> Result<Vec<Mirrored>, String> {
 pub fn mirrored(schema: &Payload) -> Result<Vec<Mirrored>, String> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
-    look(schema, &mut Vec::new(), true, 0, &mut |path, header, property| {
+    visit(schema, &mut Vec::new(), true, 0, &mut |path, header, property| {
         let header = header.as_str().ok_or("x-mcp-header must be a string")?;
         if header.is_empty() || !header.bytes().all(is_token) {
             return Err(format!("x-mcp-header {header:?} is not a header name"));
@@ -82,14 +82,14 @@ pub fn mirrored(schema: &Payload) -> Result<Vec<Mirrored>, String> {
     Ok(found)
 }
 
-type Found<'a> = dyn FnMut(Option<Vec<String>>, &Value, &Payload) -> Result<(), String> + 'a;
+type Visitor<'a> = dyn FnMut(Option<Vec<String>>, &Value, &Payload) -> Result<(), String> + 'a;
 
-fn look(
+fn visit(
     schema: &Payload,
     path: &mut Vec<String>,
     reachable: bool,
     depth: usize,
-    found: &mut Found<'_>,
+    found: &mut Visitor<'_>,
 ) -> Result<(), String> {
     if depth > MAX_DEPTH {
         return Ok(());
@@ -103,7 +103,7 @@ fn look(
                 for (name, property) in properties {
                     if let Value::Object(property) = property {
                         path.push(name.clone());
-                        look(property, path, reachable, depth + 1, found)?;
+                        visit(property, path, reachable, depth + 1, found)?;
                         path.pop();
                     }
                 }
@@ -113,7 +113,7 @@ fn look(
             (_, Value::Object(inner)) => look_anywhere(inner, path, depth, found)?,
             (_, Value::Array(list)) => {
                 for inner in list.iter().filter_map(Value::as_object) {
-                    look(inner, path, false, depth + 1, found)?;
+                    visit(inner, path, false, depth + 1, found)?;
                 }
             }
             _ => {}
@@ -123,8 +123,8 @@ fn look(
 }
 
 /// A keyword's value that is a schema (`items`) or a map of them (`$defs`).
-fn look_anywhere(inner: &Payload, path: &mut Vec<String>, depth: usize, found: &mut Found<'_>) -> Result<(), String> {
-    look(inner, path, false, depth + 1, found)
+fn look_anywhere(inner: &Payload, path: &mut Vec<String>, depth: usize, found: &mut Visitor<'_>) -> Result<(), String> {
+    visit(inner, path, false, depth + 1, found)
 }
 
 fn is_token(byte: u8) -> bool {

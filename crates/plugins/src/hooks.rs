@@ -59,7 +59,7 @@ struct Approval {
 
 /// The combined answers so far.
 #[derive(Default)]
-struct Said {
+struct CombinedVerdict {
     params: Option<Arguments>,
     approval: Option<Approval>,
 }
@@ -73,7 +73,7 @@ impl Hook for PluginHooks {
         Box::pin(async move {
             let Some(inner) = self.0.upgrade() else { return HookVerdict::Proceed };
             let tool = call.tool.name().as_str();
-            let mut said = Said::default();
+            let mut said = CombinedVerdict::default();
             for plugin in inner.hooked(tool) {
                 let event = BeforeToolCall {
                     tool_name: tool,
@@ -82,7 +82,7 @@ impl Hook for PluginHooks {
                     session_key: call.caller.session.as_deref(),
                 };
                 let answer = inner.upstreams.line(&line_name(&plugin), "before_tool_call", &event).await;
-                match answer.and_then(understood) {
+                match answer.and_then(parse_verdict) {
                     Ok(verdict) => {
                         if let Some(reason) = take(&mut said, verdict) {
                             let reason =
@@ -107,14 +107,14 @@ impl Hook for PluginHooks {
 }
 
 /// Parses a plugin's answer.
-fn understood(answer: Value) -> Result<Verdict, Failure> {
+fn parse_verdict(answer: Value) -> Result<Verdict, Failure> {
     let verdict: Result<Option<Verdict>, _> = serde_json::from_value(answer);
     let broken = |e| Failure::new(ErrorCode::ValidationError, format!("its answer cannot be read: {e}"));
     verdict.map(Option::unwrap_or_default).map_err(broken)
 }
 
 /// Combines one answer with the earlier ones. `Some` with a reason if the call must not be made.
-fn take(said: &mut Said, verdict: Verdict) -> Option<String> {
+fn take(said: &mut CombinedVerdict, verdict: Verdict) -> Option<String> {
     if verdict.block == Some(true) {
         return Some(verdict.block_reason.unwrap_or_default());
     }
@@ -133,7 +133,7 @@ fn take(said: &mut Said, verdict: Verdict) -> Option<String> {
     None
 }
 
-fn verdict(said: Said) -> HookVerdict {
+fn verdict(said: CombinedVerdict) -> HookVerdict {
     match (said.params, said.approval) {
         (None, None) => HookVerdict::Proceed,
         (Some(params), None) => HookVerdict::Rewrite(params),
@@ -152,9 +152,9 @@ mod tests {
     use serde_json::json;
 
     fn all(verdicts: &[Value]) -> HookVerdict {
-        let mut said = Said::default();
+        let mut said = CombinedVerdict::default();
         for one in verdicts {
-            if let Some(reason) = take(&mut said, understood(one.clone()).unwrap()) {
+            if let Some(reason) = take(&mut said, parse_verdict(one.clone()).unwrap()) {
                 return HookVerdict::Block { reason };
             }
         }
@@ -174,7 +174,10 @@ mod tests {
         let block = json!({"block": true, "blockReason": "no"});
         assert_eq!(all(&[ask, a, block]), HookVerdict::Block { reason: "no".into() }, "a later hook may still block");
         for unreadable in [json!("fine"), json!({"block": "yes"}), json!({"params": [1]})] {
-            assert!(understood(unreadable.clone()).is_err(), "{unreadable}: what cannot be read lets nothing through");
+            assert!(
+                parse_verdict(unreadable.clone()).is_err(),
+                "{unreadable}: what cannot be read lets nothing through"
+            );
         }
     }
 }

@@ -448,13 +448,14 @@ impl Inner {
         }
         let statuses = self.upstreams.status();
         let plugin = lock(&self.loaded).get(&id).cloned().ok_or_else(|| self.unknown(&id))?;
-        let not_granted = manifest.permissions.as_ref().map(|asked| lacking(asked, &plugin.grant)).unwrap_or_default();
+        let not_granted =
+            manifest.permissions.as_ref().map(|asked| missing_grants(asked, &plugin.grant)).unwrap_or_default();
         Ok(Added { plugin: plugin.info(&id, &statuses, &self.upstreams, self.hosting.sandbox), not_granted })
     }
 }
 
 /// The permissions that a plugin asks for and does not have, in the form of `--grant`.
-fn lacking(asked: &Permissions, grant: &Grant) -> Vec<String> {
+fn missing_grants(asked: &Permissions, grant: &Grant) -> Vec<String> {
     let mut words = Vec::new();
     if asked.network && !grant.network {
         words.push("network".to_owned());

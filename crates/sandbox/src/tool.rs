@@ -79,7 +79,7 @@ impl Tool<'_> {
         let _group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).map(Group);
         let stderr = child.stderr.take();
         let finished = async {
-            let message = kept(stderr).await;
+            let message = read_tail(stderr).await;
             (child.wait().await, message)
         };
         tokio::pin!(finished);
@@ -118,7 +118,7 @@ impl Drop for Group {
 }
 
 /// Reads a stream to its end and keeps the beginning.
-async fn kept(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+async fn read_tail(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
         let read = (&mut stream).take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes).await;

@@ -16,12 +16,12 @@ use std::{
 use toolyard_engine::store::StoreError;
 
 /// The notifications that are due when everything up to a position is durable.
-pub(crate) struct Owed {
+pub(crate) struct PendingSync {
     pub(crate) upto: u64,
     pub(crate) replies: Vec<(Op, Pledge)>,
 }
 
-impl Owed {
+impl PendingSync {
     /// Syncs and answers. A failed sync is never tried again: the kernel may have dropped what it could not write.
     pub(crate) fn pay(self, log: &File, queue: &Queue) -> Result<(), StoreError> {
         if let Err(error) = log.sync_data() {
@@ -49,7 +49,7 @@ struct Desk {
 
 #[derive(Default)]
 struct State {
-    owed: Option<Owed>,
+    owed: Option<PendingSync>,
     busy: bool,
     closing: bool,
 }
@@ -79,7 +79,7 @@ impl SyncHelper {
         state.busy || state.owed.is_some()
     }
 
-    pub(crate) fn take_over(&self, new: Owed) {
+    pub(crate) fn take_over(&self, new: PendingSync) {
         let mut state = self.desk.lock();
         match &mut state.owed {
             Some(owed) => {

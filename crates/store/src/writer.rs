@@ -11,7 +11,7 @@ use crate::{
     journaler, limits,
     queue::{Blobs, Op, Queue, Queued, Urgency, Work, Written},
     schema::Opened,
-    sync::{Owed, SyncHelper},
+    sync::{PendingSync, SyncHelper},
 };
 use rusqlite::{Connection, ErrorCode};
 use std::{
@@ -51,7 +51,7 @@ pub(crate) struct Writer {
 type Outcome = Result<Pledge, StoreError>;
 
 /// The result of an attempted transaction.
-enum Tried {
+enum Attempt {
     All(Vec<Outcome>),
     /// Somebody's change was refused; nothing was committed.
     OneRefused,
@@ -123,7 +123,7 @@ impl Writer {
                         self.checkpoint()?;
                     }
                 }
-                Work::Sync { upto } => self.sync(Owed { upto, replies: Vec::new() })?,
+                Work::Sync { upto } => self.sync(PendingSync { upto, replies: Vec::new() })?,
                 Work::Rest => {
                     self.rested = true;
                     if self.log_pages.load(Ordering::Relaxed) >= limits::WAL_PAGES_IDLE {
@@ -139,7 +139,7 @@ impl Writer {
                     if self.queue.is_poisoned() {
                         return Ok(());
                     }
-                    self.sync(Owed { upto: self.queue.visible(), replies: Vec::new() })?;
+                    self.sync(PendingSync { upto: self.queue.visible(), replies: Vec::new() })?;
                     if let Some(journal) = &self.journal {
                         journal::retire(&journal.file);
                     }
@@ -223,7 +223,7 @@ impl Writer {
         self.queue.written(written);
         committed.into_iter().for_each(|(op, pledge)| apply::keep(op, pledge));
         if sync {
-            self.sync(Owed { upto, replies: after_sync })?;
+            self.sync(PendingSync { upto, replies: after_sync })?;
         }
         if any_rejected && self.queue.rejected() > limits::MAX_REJECTED {
             return Err(StoreError(format!("the store refused more than {} batches", limits::MAX_REJECTED)));
@@ -233,21 +233,21 @@ impl Writer {
 
     fn commit(&mut self, ops: &[Queued]) -> rusqlite::Result<Vec<Outcome>> {
         match self.try_commit(ops, false)? {
-            Tried::All(outcomes) => Ok(outcomes),
-            Tried::OneRefused => match self.try_commit(ops, true)? {
-                Tried::All(outcomes) => Ok(outcomes),
+            Attempt::All(outcomes) => Ok(outcomes),
+            Attempt::OneRefused => match self.try_commit(ops, true)? {
+                Attempt::All(outcomes) => Ok(outcomes),
                 // Under savepoints a refusal is an outcome.
-                Tried::OneRefused => Err(rusqlite::Error::InvalidQuery),
+                Attempt::OneRefused => Err(rusqlite::Error::InvalidQuery),
             },
         }
     }
 
-    fn try_commit(&mut self, ops: &[Queued], one_by_one: bool) -> rusqlite::Result<Tried> {
+    fn try_commit(&mut self, ops: &[Queued], one_by_one: bool) -> rusqlite::Result<Attempt> {
         self.begin()?;
         let tried = self.apply_all(ops, one_by_one);
         match tried {
-            Ok(Tried::All(outcomes)) => match self.execute("COMMIT") {
-                Ok(()) => Ok(Tried::All(outcomes)),
+            Ok(Attempt::All(outcomes)) => match self.execute("COMMIT") {
+                Ok(()) => Ok(Attempt::All(outcomes)),
                 Err(error) => {
                     self.roll_back();
                     Err(error)
@@ -260,7 +260,7 @@ impl Writer {
         }
     }
 
-    fn apply_all(&mut self, ops: &[Queued], one_by_one: bool) -> rusqlite::Result<Tried> {
+    fn apply_all(&mut self, ops: &[Queued], one_by_one: bool) -> rusqlite::Result<Attempt> {
         let mut outcomes = Vec::with_capacity(ops.len());
         // Runs that lose a batch in this very transaction; they count only if it is committed.
         let mut stopped_now: HashMap<RunId, StoreError> = HashMap::new();
@@ -285,7 +285,7 @@ impl Writer {
                     self.numbers.forget();
                 } else if !matches!(op, Op::Ledger(_)) {
                     // A ledger entry is refused before anything is written, and its maker should not be asked twice.
-                    return Ok(Tried::OneRefused);
+                    return Ok(Attempt::OneRefused);
                 }
                 if let Op::Append(append) = op {
                     stopped_now.insert(append.run_id, error.clone());
@@ -306,7 +306,7 @@ impl Writer {
             apply::prune(&self.db)?;
             self.last_prune = Some(Instant::now());
         }
-        Ok(Tried::All(outcomes))
+        Ok(Attempt::All(outcomes))
     }
 
     /// Begins, however long other processes keep the database busy, within reason.
@@ -341,7 +341,7 @@ impl Writer {
 
     /// Syncs the log: on this thread if there is nothing else to do (waking another thread would take longer),
     /// otherwise on the helper's thread, while the next transaction is made here.
-    fn sync(&mut self, owed: Owed) -> Result<(), StoreError> {
+    fn sync(&mut self, owed: PendingSync) -> Result<(), StoreError> {
         if self.helper.as_ref().is_some_and(SyncHelper::is_busy) || self.queue.has_more() {
             let helper = match &self.helper {
                 Some(helper) => helper,

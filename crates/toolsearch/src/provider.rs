@@ -1,7 +1,7 @@
 //! [`ToolSearch`]: runs the control tools.
 
 use crate::{
-    arguments::{self, Asker, Query, Wanted},
+    arguments::{self, Asker, Query, SearchRequest},
     code,
     config::Settings,
     controls,
@@ -239,12 +239,12 @@ impl ToolSearch {
             None => None,
         };
         let (output, count) = match &wanted {
-            Wanted::One(query) => {
+            SearchRequest::One(query) => {
                 let tools = self.hits(&catalog, &query.text, query.limit, explain);
                 let count = tools.len();
                 (Output::of(&SearchAnswer { tools, surface })?, count)
             }
-            Wanted::Batch(queries) => {
+            SearchRequest::Batch(queries) => {
                 // Reasons are for people, who may read as much as they asked for.
                 let room = if explain { Room::Any } else { Room::Chars(MAX_BATCH_ANSWER_CHARS) };
                 let batch = Batch { surface, ..self.batch(&catalog, queries, room, explain) };

@@ -72,17 +72,17 @@ pub(super) fn read(
 /// A person's answer as the call's result.
 pub(super) fn answered(waiting: &Waiting, behavior: Behavior) -> String {
     match behavior {
-        Behavior::Allow => told(waiting, &json!({"behavior": "allow", "updatedInput": waiting.input})),
+        Behavior::Allow => tool_result(waiting, &json!({"behavior": "allow", "updatedInput": waiting.input})),
         Behavior::Deny => refused(waiting, "A person said no."),
     }
 }
 
 /// The answer if nobody answered, which is a denial.
 pub(super) fn refused(waiting: &Waiting, why: &str) -> String {
-    told(waiting, &json!({"behavior": "deny", "message": why}))
+    tool_result(waiting, &json!({"behavior": "deny", "message": why}))
 }
 
-fn told(waiting: &Waiting, answer: &Value) -> String {
+fn tool_result(waiting: &Waiting, answer: &Value) -> String {
     mcp::response(&waiting.id, json!({"content": [{"type": "text", "text": answer.to_string()}]}))
 }
 

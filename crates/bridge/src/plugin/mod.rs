@@ -117,7 +117,7 @@ pub struct Plugin {
     remembered: HashSet<String>,
     order: VecDeque<String>,
     held: VecDeque<InboundMessage>,
-    questions: HashMap<String, Asked>,
+    questions: HashMap<String, QuestionSource>,
 }
 
 /// A request that is better answered once the bridge is joined: Claude Code asks right at its start.
@@ -129,7 +129,7 @@ enum Early {
 }
 
 /// Who waits for an answer of a person's.
-enum Asked {
+enum QuestionSource {
     /// The channel: Claude Code also shows its own dialog.
     Channel,
     /// A call of the tool `approve`.
@@ -207,7 +207,7 @@ impl Plugin {
             self.backoff.exhaust();
         }
         for (_, asked) in self.questions.drain() {
-            if let Asked::Call(waiting) = asked {
+            if let QuestionSource::Call(waiting) = asked {
                 let why = "The bridge to Toolyard was lost before a person answered.";
                 out.push(Output::Line(approve::refused(&waiting, why)));
             }
@@ -246,11 +246,11 @@ impl Plugin {
         let unanswered: Vec<String> = self
             .questions
             .iter()
-            .filter(|(_, asked)| matches!(asked, Asked::Call(waiting) if waiting.give_up_at <= now))
+            .filter(|(_, asked)| matches!(asked, QuestionSource::Call(waiting) if waiting.give_up_at <= now))
             .map(|(id, _)| id.clone())
             .collect();
         for request_id in unanswered {
-            if let Some(Asked::Call(waiting)) = self.questions.remove(&request_id) {
+            if let Some(QuestionSource::Call(waiting)) = self.questions.remove(&request_id) {
                 out.push(Output::Line(approve::refused(&waiting, "Nobody answered in time.")));
             }
         }
@@ -299,12 +299,14 @@ impl Plugin {
             FromServer::PermissionReply { request_id, behavior } => {
                 // An answer to a question that was not asked on this connection, or was answered, is nobody's.
                 match self.questions.remove(&request_id) {
-                    Some(Asked::Channel) => {
+                    Some(QuestionSource::Channel) => {
                         let params = json!({"request_id": request_id, "behavior": behavior});
                         let method = "notifications/claude/channel/permission";
                         out.push(Output::Line(mcp::notification(method, Some(params))));
                     }
-                    Some(Asked::Call(waiting)) => out.push(Output::Line(approve::answered(&waiting, behavior))),
+                    Some(QuestionSource::Call(waiting)) => {
+                        out.push(Output::Line(approve::answered(&waiting, behavior)))
+                    }
                     None => {}
                 }
             }
@@ -449,7 +451,7 @@ impl Plugin {
             "notifications/cancelled" => {
                 let wanted = params.and_then(|p| p.get("requestId"));
                 // Whoever takes a question back wants no answer either.
-                self.questions.retain(|_, asked| !matches!(asked, Asked::Call(w) if Some(&w.id) == wanted));
+                self.questions.retain(|_, asked| !matches!(asked, QuestionSource::Call(w) if Some(&w.id) == wanted));
                 let call_id = self.calls.iter().find(|(_, call)| Some(&call.id) == wanted).map(|(id, _)| id.clone());
                 if let Some(call_id) = call_id {
                     // Whoever takes a request back wants no answer.
@@ -475,7 +477,7 @@ impl Plugin {
             Ok(args) => args,
             Err(_) => Map::new(),
         };
-        self.questions.insert(request_id.clone(), Asked::Channel);
+        self.questions.insert(request_id.clone(), QuestionSource::Channel);
         out.push(Output::Frame(frames::write(&FromPlugin::PermissionRequest(Question {
             request_id,
             tool: text("tool_name"),
@@ -543,7 +545,7 @@ impl Plugin {
             let why = format!("Nobody was asked: {MAX_QUESTIONS} questions are open, or this one is too long.");
             return out.push(Output::Line(approve::refused(&waiting, &why)));
         }
-        self.questions.insert(request_id, Asked::Call(waiting));
+        self.questions.insert(request_id, QuestionSource::Call(waiting));
         out.push(Output::Frame(text));
     }
 

@@ -44,7 +44,7 @@ struct Connection {
 /// What a caller may do with Claude Code's permission questions. The door decides this from the caller's scopes, never
 /// from the sender in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ApprovalRole {
     /// The caller holds `operator.approvals`: it sees the questions, and a verdict that it passes on counts.
     Approver,
     /// Any other client: its messages are passed on, its verdicts are refused, and it is not shown questions.
@@ -159,7 +159,7 @@ impl Hub {
     }
 
     /// A session, or all of them by name. The questions themselves are shown to approvers alone.
-    pub fn view(&self, session: Option<&str>, to: Standing) -> Vec<SessionView> {
+    pub fn view(&self, session: Option<&str>, to: ApprovalRole) -> Vec<SessionView> {
         let mut views: Vec<SessionView> = self
             .sessions
             .values()
@@ -171,9 +171,9 @@ impl Hub {
     }
 
     /// Claude's messages after a number. Posted questions are shown to approvers only.
-    pub fn said_after(&self, session: &str, seq: u64, to: Standing) -> Option<Vec<(u64, OutboundMessage)>> {
+    pub fn said_after(&self, session: &str, seq: u64, to: ApprovalRole) -> Option<Vec<(u64, OutboundMessage)>> {
         let mut said = self.sessions.get(session)?.said_after(seq);
-        said.retain(|(_, message)| to == Standing::Approver || message.permission.is_none());
+        said.retain(|(_, message)| to == ApprovalRole::Approver || message.permission.is_none());
         Some(said)
     }
 
@@ -414,12 +414,12 @@ impl Hub {
         &mut self,
         session: &str,
         message: InboundMessage,
-        from: Standing,
+        from: ApprovalRole,
     ) -> Result<(Accepted, Vec<Action>), ReplyError> {
         let held = self.sessions.get_mut(session).ok_or(ReplyError::UnknownSession)?;
         let mut actions = Vec::new();
         let verdict = verdict::read(&message.content);
-        if from == Standing::Messenger {
+        if from == ApprovalRole::Messenger {
             // While nothing is asked, "yes maybe" is chat.
             if verdict.is_some() && held.has_questions() {
                 return Ok((Accepted::Verdict(Permitted::NeedsApprover), actions));
@@ -443,7 +443,7 @@ impl Hub {
         }
         // Questions are posted where somebody wrote who may answer them. Anybody else would have them, with the arguments of
         // Claude's tools, posted in a chat of their own.
-        if from == Standing::Approver
+        if from == ApprovalRole::Approver
             && held.approving_sender(&message.meta).is_some()
             && let Some(chat) = message.meta.get("chat_id").and_then(Value::as_str)
         {

@@ -5,7 +5,7 @@ mod hub;
 mod session;
 mod tools;
 
-pub use hub::{Accepted, Hub, Permitted, ReplyError, Standing, check_message};
+pub use hub::{Accepted, ApprovalRole, Hub, Permitted, ReplyError, check_message};
 pub use session::{NewSession, Opening, SessionView};
 pub use tools::{BoxFuture, CallFailure, Offer};
 

@@ -1,6 +1,8 @@
 //! One open session: its secret, its mailbox, and its calls and questions in flight.
 
-use super::{Action, ConnectionId, MAX_CLOSED, MAX_OUTBOUND, MAX_QUESTIONS, QUESTION_OPEN_MS, Settled, hub::Standing};
+use super::{
+    Action, ConnectionId, MAX_CLOSED, MAX_OUTBOUND, MAX_QUESTIONS, QUESTION_OPEN_MS, Settled, hub::ApprovalRole,
+};
 use crate::{
     frames::{Behavior, OutboundMessage, Question},
     mailbox::{Mailbox, MailboxLimits},
@@ -96,7 +98,7 @@ struct OpenQuestion {
 
 /// A message from Claude to people.
 #[derive(Debug)]
-struct Said {
+struct StoredReply {
     seq: u64,
     message: OutboundMessage,
     /// Whether the message is durable: before that, nobody is notified of it.
@@ -114,7 +116,7 @@ pub(super) struct Session {
     pub(super) calls: HashSet<String>,
     questions: Vec<OpenQuestion>,
     closed: VecDeque<String>,
-    outbound: VecDeque<Said>,
+    outbound: VecDeque<StoredReply>,
     next_outbound: u64,
     pub(super) dropped: u64,
 }
@@ -246,7 +248,7 @@ impl Session {
     pub(super) fn say(&mut self, message: OutboundMessage, actions: &mut Vec<Action>) {
         let seq = self.next_outbound;
         self.next_outbound += 1;
-        self.outbound.push_back(Said { seq, message: message.clone(), is_kept: false });
+        self.outbound.push_back(StoredReply { seq, message: message.clone(), is_kept: false });
         actions.push(Action::Outbound { session: self.name(), seq, message });
         if self.outbound.len() > MAX_OUTBOUND
             && let Some(oldest) = self.outbound.pop_front()
@@ -271,7 +273,7 @@ impl Session {
 
     /// Restores messages from before this process started, oldest first.
     pub(super) fn restore_said(&mut self, seq: u64, message: OutboundMessage) {
-        self.outbound.push_back(Said { seq, message, is_kept: true });
+        self.outbound.push_back(StoredReply { seq, message, is_kept: true });
         self.next_outbound = self.next_outbound.max(seq + 1);
     }
 
@@ -285,7 +287,7 @@ impl Session {
         self.outbound.iter().map(|said| said.seq).collect()
     }
 
-    pub(super) fn view(&self, to: Standing) -> SessionView {
+    pub(super) fn view(&self, to: ApprovalRole) -> SessionView {
         SessionView {
             session_key: self.name(),
             claude_session: self.opening.claude_session.clone(),
@@ -296,7 +298,7 @@ impl Session {
             dropped: self.dropped,
             calls: self.calls.len(),
             open_questions: self.questions.len(),
-            questions: (to == Standing::Approver)
+            questions: (to == ApprovalRole::Approver)
                 .then(|| self.questions.iter().map(|open| open.question.clone()).collect()),
         }
     }

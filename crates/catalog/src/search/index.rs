@@ -174,7 +174,7 @@ impl SearchIndex {
     /// Lets a model read the tools. Searches then rank by meaning as well.
     #[must_use]
     pub fn with_meaning(mut self, model: &dyn MeaningModel) -> Self {
-        let texts: Vec<String> = self.snapshot.iter().map(|entry| meant(entry)).collect();
+        let texts: Vec<String> = self.snapshot.iter().map(|entry| text_for_model(entry)).collect();
         self.meaning = model.read(&texts);
         self
     }
@@ -322,7 +322,7 @@ fn numbered(word: &str, numbers: &mut HashMap<String, u32>, terms: &mut Vec<Vec<
 /// The text of a tool that a model of meaning reads: its name in words, its title if it adds something, its
 /// description, and the names of its parameters. Descriptions of parameters are left out, because they describe formats
 /// more than purposes.
-fn meant(entry: &ToolEntry) -> String {
+fn text_for_model(entry: &ToolEntry) -> String {
     let definition = entry.definition();
     let mut text = String::new();
     spaced(definition.name.as_str(), &mut text);

@@ -100,7 +100,7 @@ pub struct Contribution {
 
 /// A term of the catalog that the query asks for.
 #[derive(Debug)]
-struct Wanted {
+struct QueryTerm {
     number: u32,
     weight: f32,
     /// Whether the query itself has it.
@@ -110,9 +110,9 @@ struct Wanted {
 }
 
 /// What a query asks for.
-struct Asked {
+struct ParsedQuery {
     /// The terms to look for.
-    wanted: Vec<Wanted>,
+    wanted: Vec<QueryTerm>,
     /// Pairs of adjacent terms of the query.
     pairs: Vec<u64>,
     /// Whether the query has a usable word, known or not.
@@ -139,7 +139,7 @@ impl SearchIndex {
         if limit == 0 || query.trim().is_empty() {
             return Vec::new();
         }
-        let Asked { wanted, pairs, usable } = self.asked(query);
+        let ParsedQuery { wanted, pairs, usable } = self.parse(query);
         let scores = self.score(query, usable, &wanted, &pairs);
         let named = self.named(query);
         let hit = |number: u32, exact: bool| -> Option<Hit> {
@@ -221,7 +221,7 @@ impl SearchIndex {
 
     /// The terms to search for: those of the query, their synonyms, and similar terms for unknown words; with the pairs
     /// of adjacent terms of the query.
-    fn asked(&self, query: &str) -> Asked {
+    fn parse(&self, query: &str) -> ParsedQuery {
         let mut counts: HashMap<String, u32> = HashMap::new();
         let mut order: Vec<String> = Vec::new();
         let mut previous: Option<u32> = None;
@@ -236,14 +236,14 @@ impl SearchIndex {
                 order.push(term.to_owned());
             }
         });
-        let mut wanted: Vec<Wanted> = Vec::new();
+        let mut wanted: Vec<QueryTerm> = Vec::new();
         let mut unknown: Vec<&String> = Vec::new();
         for term in &order {
             match self.numbers.get(term) {
                 Some(&number) => {
                     let count = counts.get(term).copied().unwrap_or(1) as f32;
                     let weight = (REPETITION + 1.0) * count / (REPETITION + count);
-                    wanted.push(Wanted { number, weight, literal: true, from: term.clone() });
+                    wanted.push(QueryTerm { number, weight, literal: true, from: term.clone() });
                 }
                 None => unknown.push(term),
             }
@@ -253,7 +253,7 @@ impl SearchIndex {
         for term in unknown.into_iter().take(MAX_QUERY_TERMS) {
             for (number, likeness) in self.fuzzy.like(term) {
                 let weight = self.weights.fuzzy * likeness;
-                add(&mut wanted, Wanted { number, weight, literal: false, from: term.clone() });
+                add(&mut wanted, QueryTerm { number, weight, literal: false, from: term.clone() });
             }
         }
         for term in &order {
@@ -262,20 +262,20 @@ impl SearchIndex {
                     // A rare word must not count for more than the common one it stands in for.
                     let own = self.numbers.get(term).map_or(f32::MAX, |&own| self.rarity(own));
                     let weight = self.weights.thesaurus * (own / self.rarity(number).max(0.1)).min(1.0);
-                    add(&mut wanted, Wanted { number, weight, literal: false, from: term.clone() });
+                    add(&mut wanted, QueryTerm { number, weight, literal: false, from: term.clone() });
                 }
             }
         }
         pairs.sort_unstable();
         pairs.dedup();
-        Asked { wanted, pairs, usable: !order.is_empty() }
+        ParsedQuery { wanted, pairs, usable: !order.is_empty() }
     }
 
     fn rarity(&self, number: u32) -> f32 {
         self.terms.get(number as usize).map_or(0.0, |term| term.rarity)
     }
 
-    fn score(&self, query: &str, usable: bool, wanted: &[Wanted], pairs: &[u64]) -> Scores {
+    fn score(&self, query: &str, usable: bool, wanted: &[QueryTerm], pairs: &[u64]) -> Scores {
         let mut total = vec![0.0f32; self.lengths.len()];
         let mut coverage = vec![0.0f32; self.lengths.len()];
         for want in wanted {
@@ -333,7 +333,7 @@ impl SearchIndex {
         scores
     }
 
-    fn explain(&self, number: u32, wanted: &[Wanted], scores: &Scores) -> Explanation {
+    fn explain(&self, number: u32, wanted: &[QueryTerm], scores: &Scores) -> Explanation {
         let tool = number as usize;
         let mut words = Vec::new();
         for want in wanted {
@@ -359,7 +359,7 @@ impl SearchIndex {
 }
 
 /// Adds a term, or raises the weight it has already.
-fn add(wanted: &mut Vec<Wanted>, more: Wanted) {
+fn add(wanted: &mut Vec<QueryTerm>, more: QueryTerm) {
     match wanted.iter_mut().find(|known| known.number == more.number) {
         Some(known) => known.weight = known.weight.max(more.weight),
         None => wanted.push(more),

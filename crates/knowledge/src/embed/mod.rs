@@ -1,10 +1,10 @@
 //! [`Embedder`]: turns text into vectors. The static table, Ollama, and servers with OpenAI's interface implement this
 //! trait.
 
-mod asked;
 mod http;
 mod ollama;
 mod openai;
+mod remote;
 mod table;
 
 pub use ollama::{DEFAULT_OLLAMA_MODEL, DEFAULT_OLLAMA_URL, OllamaEmbedder, OllamaProbe};
@@ -16,7 +16,7 @@ use toolyard_engine::BoxFuture;
 
 /// The longest that a search waits for a server: it looks whether it is there, finds out the length of its vectors, and asks
 /// for the question's.
-pub(crate) const LONGEST_WAIT: Duration = http::PROBE.saturating_add(asked::QUERY).saturating_add(asked::QUERY);
+pub(crate) const LONGEST_WAIT: Duration = http::PROBE.saturating_add(remote::QUERY).saturating_add(remote::QUERY);
 
 /// A vector is at most this long: more is a mistake, not a model.
 pub const MAX_DIMENSIONS: usize = 16_384;

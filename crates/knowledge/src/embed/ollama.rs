@@ -2,8 +2,8 @@
 
 use super::{
     EmbedError, Embedder, EmbedderInfo, Purpose, Vectors,
-    asked::{Asked, Interface, Tried, without_vectors},
     http::{Answer, PROBE, Server, numbers},
+    remote::{Attempt, Interface, RemoteEmbedder, without_vectors},
 };
 use crate::config::EmbeddingConfig;
 use reqwest::StatusCode;
@@ -26,7 +26,7 @@ const DIGEST_CHARS: usize = 12;
 
 /// Vectors from an Ollama server.
 pub struct OllamaEmbedder {
-    asked: Asked<Api>,
+    asked: RemoteEmbedder<Api>,
     model: String,
     /// Of the model when it was last asked for: vectors of another one may have another length.
     digest: Mutex<Option<String>>,
@@ -67,7 +67,7 @@ impl OllamaEmbedder {
         let url = config.url.as_deref().unwrap_or(DEFAULT_OLLAMA_URL);
         let model = config.model.clone().unwrap_or_else(|| DEFAULT_OLLAMA_MODEL.to_owned());
         let api = Api { model: model.clone(), is_old: AtomicBool::new(false) };
-        Ok(Self { asked: Asked::new("Ollama", url, config, None, api)?, model, digest: Mutex::default() })
+        Ok(Self { asked: RemoteEmbedder::new("Ollama", url, config, None, api)?, model, digest: Mutex::default() })
     }
 
     /// The digest of the model in the server's list: names have a tag, `:latest` if none is given. `None` only if the
@@ -117,16 +117,16 @@ fn missing(model: &str) -> EmbedError {
 }
 
 impl Api {
-    async fn ask_new(&self, server: &Server, texts: &[String], patient: bool) -> Result<Tried, EmbedError> {
+    async fn ask_new(&self, server: &Server, texts: &[String], patient: bool) -> Result<Attempt, EmbedError> {
         let body = json!({"model": self.model, "input": texts, "truncate": true, "keep_alive": KEEP_ALIVE});
         match server.post("api/embed", &body, patient).await? {
             Answer::Ok(answer) => {
                 let vectors = answer["embeddings"].as_array().map(Vec::as_slice).unwrap_or_default();
                 if vectors.len() != texts.len() {
                     let reason = format!("it gave {} vectors for {} texts", vectors.len(), texts.len());
-                    return Ok(Tried::Refused(server.refused(reason)));
+                    return Ok(Attempt::Refused(server.refused(reason)));
                 }
-                Ok(Tried::Vectors(vectors.iter().map(numbers).collect()))
+                Ok(Attempt::Vectors(vectors.iter().map(numbers).collect()))
             }
             Answer::Refused(StatusCode::NOT_FOUND, said) if said.contains("model") => Err(missing(&self.model)),
             Answer::Refused(StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => {
@@ -138,7 +138,7 @@ impl Api {
     }
 
     /// The older interface takes one text at a time.
-    async fn ask_old(&self, server: &Server, texts: &[String], patient: bool) -> Result<Tried, EmbedError> {
+    async fn ask_old(&self, server: &Server, texts: &[String], patient: bool) -> Result<Attempt, EmbedError> {
         let mut out = Vec::with_capacity(texts.len());
         for text in texts {
             let body = json!({"model": self.model, "prompt": text, "keep_alive": KEEP_ALIVE});
@@ -148,7 +148,7 @@ impl Api {
                 other => return without_vectors(server, &other),
             }
         }
-        Ok(Tried::Vectors(out))
+        Ok(Attempt::Vectors(out))
     }
 }
 
@@ -158,7 +158,7 @@ impl Interface for Api {
         server: &'a Server,
         texts: &'a [String],
         patient: bool,
-    ) -> BoxFuture<'a, Result<Tried, EmbedError>> {
+    ) -> BoxFuture<'a, Result<Attempt, EmbedError>> {
         Box::pin(async move {
             if self.is_old.load(Ordering::Relaxed) {
                 self.ask_old(server, texts, patient).await

@@ -2,8 +2,8 @@
 
 use super::{
     EmbedError, Embedder, EmbedderInfo, Purpose, Vectors,
-    asked::{Asked, Interface, Tried, without_vectors},
     http::{Answer, PROBE, Server, numbers},
+    remote::{Attempt, Interface, RemoteEmbedder, without_vectors},
 };
 use crate::config::EmbeddingConfig;
 use reqwest::StatusCode;
@@ -12,7 +12,7 @@ use toolyard_engine::BoxFuture;
 
 /// Vectors from any server with OpenAI's `/embeddings`.
 pub struct OpenAiEmbedder {
-    asked: Asked<Api>,
+    asked: RemoteEmbedder<Api>,
     model: String,
 }
 
@@ -35,7 +35,7 @@ impl OpenAiEmbedder {
             None => None,
         };
         let api = Api { model: model.clone() };
-        Ok(Self { asked: Asked::new("the embedding server", url, config, key, api)?, model: model.clone() })
+        Ok(Self { asked: RemoteEmbedder::new("the embedding server", url, config, key, api)?, model: model.clone() })
     }
 
     /// The length of the vectors, which also checks that the server answers. The interface reports the length only by
@@ -55,7 +55,7 @@ impl Interface for Api {
         server: &'a Server,
         texts: &'a [String],
         patient: bool,
-    ) -> BoxFuture<'a, Result<Tried, EmbedError>> {
+    ) -> BoxFuture<'a, Result<Attempt, EmbedError>> {
         Box::pin(async move {
             let body = json!({"model": self.model, "input": texts, "encoding_format": "float"});
             match server.post("embeddings", &body, patient).await? {
@@ -63,7 +63,7 @@ impl Interface for Api {
                     let items = answer["data"].as_array().map(Vec::as_slice).unwrap_or_default();
                     if items.len() != texts.len() {
                         let reason = format!("it gave {} vectors for {} texts", items.len(), texts.len());
-                        return Ok(Tried::Refused(server.refused(reason)));
+                        return Ok(Attempt::Refused(server.refused(reason)));
                     }
                     let mut out: Vec<Option<Vec<f32>>> = vec![None; texts.len()];
                     for (place, item) in items.iter().enumerate() {
@@ -72,7 +72,7 @@ impl Interface for Api {
                             *slot = numbers(&item["embedding"]);
                         }
                     }
-                    Ok(Tried::Vectors(out))
+                    Ok(Attempt::Vectors(out))
                 }
                 Answer::Refused(StatusCode::NOT_FOUND, _) => {
                     Err(EmbedError::ModelMissing { service: server.service, model: self.model.clone() })

@@ -4,7 +4,7 @@
 use super::{
     batch::{Batch, Piece, Place},
     prepare::{Cut, Prepared, Room, Stat, blank_file},
-    survey::Seen,
+    survey::NoteFile,
 };
 use crate::{
     config::KnowledgeConfig,
@@ -31,7 +31,7 @@ pub(super) struct Reader {
     pub(super) can_embed: bool,
     pub(super) cancel: CancellationToken,
     /// Files to read, with their current rows in the index.
-    pub(super) work: vec::IntoIter<(Seen, Option<FileRow>)>,
+    pub(super) work: vec::IntoIter<(NoteFile, Option<FileRow>)>,
     /// A file of which rows are still to be made.
     pub(super) open: Option<Open>,
 }
@@ -110,7 +110,7 @@ impl Reader {
         }
     }
 
-    fn read(&self, seen: &Seen, old: Option<FileRow>) -> Read {
+    fn read(&self, seen: &NoteFile, old: Option<FileRow>) -> Read {
         let path = seen.path.to_string();
         let told = |state: FileState, reason: String| FileRow {
             size: seen.size,

@@ -10,7 +10,7 @@ use super::{
     batch::{Batch, Pace, Piece, Place},
     prepare::{Prepared, unfinished},
     read::Reader,
-    survey::{Seen, Survey},
+    survey::{NoteFile, Survey},
 };
 use crate::{
     config::KnowledgeConfig,
@@ -267,7 +267,7 @@ fn plan(
     recipe: u64,
     can_embed: bool,
     progress: &Progress,
-) -> (Batch, Vec<(Seen, Option<FileRow>)>) {
+) -> (Batch, Vec<(NoteFile, Option<FileRow>)>) {
     let mut batch = Batch::default();
     batch.removed = survey.gone(&known);
     for file in survey.unreadable {
@@ -275,7 +275,7 @@ fn plan(
         let piece = Piece { prepared: Prepared::without_chunks(file), place: Place::Whole, old };
         batch.push(piece, progress.pace.room());
     }
-    let is_stale = |seen: &Seen, old: Option<&FileRow>| {
+    let is_stale = |seen: &NoteFile, old: Option<&FileRow>| {
         old.is_none_or(|file| {
             mode != JobMode::Sync
                 || file.size != seen.size

@@ -36,7 +36,7 @@ impl Knowledge {
     /// Looks at the whole vault.
     pub async fn look(&self) -> Option<VaultLook> {
         let look = self.survey(|_, _, _| {}).await?;
-        self.noted(|noted| noted.look = Some((Instant::now(), look)));
+        self.with_cache(|cache| cache.look = Some((Instant::now(), look)));
         Some(look)
     }
 
@@ -78,7 +78,7 @@ impl Knowledge {
                 }
             })
             .await?;
-        self.noted(|noted| noted.look = Some((Instant::now(), look)));
+        self.with_cache(|cache| cache.look = Some((Instant::now(), look)));
         Some(count.load(Ordering::Relaxed))
     }
 
@@ -97,7 +97,7 @@ impl Knowledge {
         if age <= i64::try_from(self.config.search.stale_after_secs).unwrap_or(i64::MAX) {
             return false;
         }
-        let known = self.noted(|noted| noted.look).filter(|(at, _)| at.elapsed() < LOOK_KNOWN_FOR);
+        let known = self.with_cache(|cache| cache.look).filter(|(at, _)| at.elapsed() < LOOK_KNOWN_FOR);
         let look = match known {
             Some((_, look)) => Some(look),
             None => self.look().await,

@@ -27,7 +27,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(20);
 enum Mode {
     /// The first index; later, looks at the content of every note.
     Full,
-    /// Only what changed: the usual.
+    /// Only what changed (default).
     Sync,
     /// Builds a new index from nothing; the old one answers until it is done.
     Reindex,

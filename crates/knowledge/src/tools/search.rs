@@ -31,7 +31,7 @@ struct Input {
     /// What to look for, in any language: a question, a phrase or a few words.
     #[schemars(length(min = 1, max = 2000))]
     query: String,
-    /// At most this many results (5 is the usual).
+    /// At most this many results (default 5).
     #[serde(default)]
     #[schemars(range(min = 1, max = 50))]
     max_results: Option<usize>,
@@ -75,7 +75,7 @@ enum Kind {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Found {
+struct ResultItem {
     /// The chunk's plain text; code is left out.
     chunk_text: String,
     /// 0 to 1; comparable within one answer.
@@ -129,7 +129,7 @@ struct Part {
 #[derive(Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Data {
-    results: Vec<Found>,
+    results: Vec<ResultItem>,
     /// Whether any result touches on health, money, relations, commitments or secrets.
     sensitive_detected: bool,
     /// A fact worth remembering, for obsidian_rag_memory_store once the user agrees.
@@ -191,8 +191,8 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let status = if problem.is_some() { Health::Degraded } else { health };
     let meta = knowledge.meta(call.started, Some(&library), found.scanned);
     let explain = input.explain == Some(true);
-    let mut results: Vec<Found> = screened.facts.into_iter().map(|(fact, fit)| remembered(fact, fit)).collect();
-    results.extend(screened.hits.into_iter().map(|hit| told(hit, explain.then_some(&weights))));
+    let mut results: Vec<ResultItem> = screened.facts.into_iter().map(|(fact, fit)| remembered(fact, fit)).collect();
+    results.extend(screened.hits.into_iter().map(|hit| result_item(hit, explain.then_some(&weights))));
     results.truncate(limit);
     let message = format!("{} results", results.len());
     let data = Data {
@@ -227,7 +227,7 @@ async fn understand(call: &Call<'_>, input: &Input) -> Result<(usize, ChunkFilte
 
 /// The results without those that are withheld.
 #[derive(Default)]
-struct Screened {
+struct VisibleResults {
     hits: Vec<Hit>,
     facts: Vec<(Fact, f32)>,
     /// Of everything that was found, withheld or not.
@@ -238,7 +238,7 @@ struct Screened {
     suggestion: Option<Suggestion>,
 }
 
-impl Screened {
+impl VisibleResults {
     fn problem(&self) -> Option<Problem> {
         let word = |c: &Category| serde_json::to_value(c).ok()?.as_str().map(str::to_owned);
         let words: Vec<String> = self.withheld_for.iter().filter_map(word).collect();
@@ -256,10 +256,10 @@ impl Screened {
 }
 
 /// Looks through everything that would be shown and leaves out what must be confirmed first.
-fn screen(knowledge: &Knowledge, hits: Vec<Hit>, facts: Vec<(Fact, f32)>, is_confirmed: bool) -> Screened {
+fn screen(knowledge: &Knowledge, hits: Vec<Hit>, facts: Vec<(Fact, f32)>, is_confirmed: bool) -> VisibleResults {
     let configured = &knowledge.config.sensitive.require_confirmation_for;
     let asked_for: &[Category] = if is_confirmed { &[] } else { configured };
-    let mut screened = Screened::default();
+    let mut screened = VisibleResults::default();
     for hit in hits {
         let own = knowledge.guard.categories_of(Material {
             title: &hit.title,
@@ -346,8 +346,8 @@ fn known_facts(call: &Call<'_>, library: &Library, filter: &ChunkFilter, questio
     })
 }
 
-fn remembered(fact: Fact, fit: f32) -> Found {
-    Found {
+fn remembered(fact: Fact, fit: f32) -> ResultItem {
+    ResultItem {
         chunk_text: format!("{}: {}", fact.key, fact.value),
         score: round(fit),
         source_file: fact.source,
@@ -363,7 +363,7 @@ fn remembered(fact: Fact, fit: f32) -> Found {
     }
 }
 
-fn told(hit: Hit, explain: Option<&Weights>) -> Found {
+fn result_item(hit: Hit, explain: Option<&Weights>) -> ResultItem {
     let fused = hit.fused;
     let explain = explain.map(|weights| {
         let rest = 1.0 - weights.links;
@@ -380,7 +380,7 @@ fn told(hit: Hit, explain: Option<&Weights>) -> Found {
             repeated_terms: hit.repeated,
         }
     });
-    Found {
+    ResultItem {
         score: round(fused.score),
         byte_range: Some([hit.chunk.start, hit.chunk.end]),
         chunk_text: hit.chunk.text,

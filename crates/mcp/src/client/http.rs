@@ -365,7 +365,7 @@ impl HttpLink {
         let body = self.target.whole(response.into_body()).await?;
         if status == StatusCode::NOT_FOUND && !self.is_modern() && lock(&self.session).is_some() {
             // The session is unknown, whatever else the body says of it.
-            return Ok(Exchanged::Refused(status, said(&body)));
+            return Ok(Exchanged::Refused(status, error_text(&body)));
         }
         let body = redactor().known_bytes(&body);
         match Incoming::read(&body) {
@@ -373,7 +373,7 @@ impl HttpLink {
             // An error about the request as a whole may lack its id.
             _ => match serde_json::from_slice::<WholeError>(&body) {
                 Ok(WholeError { error }) => Ok(Exchanged::Answer(Err(error))),
-                Err(_) => Ok(Exchanged::Refused(status, said(&body))),
+                Err(_) => Ok(Exchanged::Refused(status, error_text(&body))),
             },
         }
     }
@@ -526,7 +526,7 @@ pub(crate) fn is_events(response: &Response<Body>) -> bool {
 }
 
 /// A server's plain text, for an error message.
-fn said(body: &[u8]) -> String {
+fn error_text(body: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }

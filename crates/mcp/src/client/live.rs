@@ -7,7 +7,7 @@ use super::{
     mux::{Inbox, LinkError, Mux},
     oauth::Authorizer,
     old_sse,
-    pins::Seen,
+    pins::ServerCatalog,
     terms::Dialect,
 };
 use crate::{
@@ -119,7 +119,7 @@ impl Live {
     async fn begin(child: ChildLink, start: &Payload, config: &ServerConfig) -> Result<Self, LinkError> {
         let params = Value::Object(start.clone());
         let answer = child.mux.request("start", &params, &CancellationToken::new()).await?;
-        let line: LineStarted = understood("start", answer)?;
+        let line: LineStarted = parse_answer("start", answer)?;
         Ok(Self {
             link: Link::Child(child),
             revision: Revision::V20251125,
@@ -171,7 +171,7 @@ impl Live {
         };
         let params = wire::value(&hello).map_err(LinkError::Rpc)?;
         let result = self.send("initialize", &params, Address::default(), &CancellationToken::new()).await?;
-        let Initialized { protocol_version, capabilities, server_info } = understood("initialize", result)?;
+        let Initialized { protocol_version, capabilities, server_info } = parse_answer("initialize", result)?;
         let version = protocol_version.as_str();
         // Older ones are close enough for what is asked of them here.
         let is_old = version < Revision::V20250618.as_str() && version.starts_with("202");
@@ -201,7 +201,7 @@ impl Live {
             link.agree(self.revision);
         }
         let result = self.request("server/discover", &Empty {}, &CancellationToken::new()).await?;
-        let found: Discovered = understood("server/discover", result)?;
+        let found: Discovered = parse_answer("server/discover", result)?;
         if !found.supported_versions.iter().any(|version| version == self.revision.as_str()) {
             return Err(LinkError::Gone(format!("the server speaks {}", found.supported_versions.join(", "))));
         }
@@ -352,7 +352,7 @@ impl Live {
             if self.revision.has_handshake() || !ResultKind::wants_input(&result) {
                 return Ok(result);
             }
-            let wanted: InputRequired = understood(method, result)?;
+            let wanted: InputRequired = parse_answer(method, result)?;
             request_state = wanted.request_state;
             if let Some(requests) = wanted.input_requests {
                 let run_id =
@@ -397,7 +397,7 @@ impl Live {
         for _ in 0..MAX_PAGES {
             let listing = Listing { cursor: cursor.take() };
             let page = self.request(list.method(), &listing, &CancellationToken::new()).await?;
-            let mut page: ListPage = understood(list.method(), page)?;
+            let mut page: ListPage = parse_answer(list.method(), page)?;
             items.extend(page.take(list));
             if items.len() >= most {
                 items.truncate(most);
@@ -437,9 +437,9 @@ impl Live {
     }
 
     /// Everything it offers. Only the tools must come; a server that cannot list the rest has none.
-    pub(crate) async fn look(&self) -> Result<Seen, LinkError> {
+    pub(crate) async fn look(&self) -> Result<ServerCatalog, LinkError> {
         let tools = self.tools().await?;
-        let mut seen = Seen { tools, server: self.server.clone(), ..Seen::default() };
+        let mut seen = ServerCatalog { tools, server: self.server.clone(), ..ServerCatalog::default() };
         self.revision.as_str().clone_into(&mut seen.protocol);
         if let Some(line) = &self.line {
             seen.hooks = line.hooks.clone().unwrap_or_default();
@@ -471,7 +471,7 @@ async fn answers(
 }
 
 /// Reads an answer of a server.
-fn understood<T: DeserializeOwned>(method: &str, answer: Value) -> Result<T, LinkError> {
+fn parse_answer<T: DeserializeOwned>(method: &str, answer: Value) -> Result<T, LinkError> {
     serde_json::from_value(answer).map_err(|e| LinkError::Gone(format!("the answer to {method} cannot be read: {e}")))
 }
 

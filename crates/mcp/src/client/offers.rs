@@ -121,7 +121,7 @@ impl ResourceSource for Upstreams {
                 let inner = uri.strip_prefix(&scheme).unwrap_or(uri);
                 match self.ask(&upstream, asker, &Question::Resource { uri: inner }).await {
                     Ok(result) => {
-                        let ResourceRead { contents } = understood(&upstream, result)?;
+                        let ResourceRead { contents } = parse_answer(&upstream, result)?;
                         let renamed = contents.into_iter().map(|mut item| {
                             if let Some(Value::String(uri)) = item.get_mut("uri") {
                                 *uri = outer_uri(&upstream, uri);
@@ -227,7 +227,7 @@ impl Upstreams {
     /// A server's completions; none if it does not support them.
     async fn completion(&self, upstream: &Arc<Upstream>, asker: &Asker, wanted: Complete) -> Completing {
         let answer = self.ask(upstream, asker, &Question::Completion(&wanted)).await;
-        match answer.and_then(|answer| understood::<Completed>(upstream, answer)) {
+        match answer.and_then(|answer| parse_answer::<Completed>(upstream, answer)) {
             Ok(Completed { completion }) => Item::Forwarded(completion),
             Err(error) => {
                 tracing::info!(server = upstream.name, error = error.message, "a server completed nothing");
@@ -254,7 +254,7 @@ impl Upstreams {
 }
 
 /// Reads an answer of a server.
-fn understood<T: DeserializeOwned>(upstream: &Upstream, answer: Value) -> Result<T, RpcError> {
+fn parse_answer<T: DeserializeOwned>(upstream: &Upstream, answer: Value) -> Result<T, RpcError> {
     let broken = |error| format!("the answer of {} cannot be read: {error}", upstream.name);
     serde_json::from_value(answer).map_err(|error| RpcError::new(INTERNAL_ERROR, broken(error)))
 }

@@ -18,7 +18,7 @@ const PINS: &str = "mcp-pins";
 /// A server as it was last seen.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Seen {
+pub(crate) struct ServerCatalog {
     pub(crate) tools: Vec<Payload>,
     pub(crate) prompts: Vec<ForwardedPrompt>,
     pub(crate) resources: Vec<ForwardedResource>,
@@ -54,7 +54,7 @@ pub(crate) type Pins = BTreeMap<String, Pin>;
 pub(crate) struct Memory(pub(crate) Arc<dyn Store>);
 
 impl Memory {
-    pub(crate) fn seen(&self, server: &str) -> Result<Option<Seen>, StoreError> {
+    pub(crate) fn seen(&self, server: &str) -> Result<Option<ServerCatalog>, StoreError> {
         Ok(self.0.get(CATALOGS, server)?.and_then(|bytes| Self::read_seen(&bytes)))
     }
 
@@ -64,12 +64,12 @@ impl Memory {
     }
 
     /// What [`Self::all_seen`] gave of one.
-    pub(crate) fn read_seen(bytes: &[u8]) -> Option<Seen> {
+    pub(crate) fn read_seen(bytes: &[u8]) -> Option<ServerCatalog> {
         let read = serde_json::from_slice(bytes);
         read.inspect_err(|error| tracing::warn!(%error, "what an upstream server offered before cannot be read")).ok()
     }
 
-    pub(crate) fn keep_seen(&self, server: &str, seen: &Seen) -> Result<(), StoreError> {
+    pub(crate) fn keep_seen(&self, server: &str, seen: &ServerCatalog) -> Result<(), StoreError> {
         let bytes = serde_json::to_vec(seen).map_err(|e| StoreError(e.to_string()))?;
         self.0.put(CATALOGS, server, bytes, None).map(drop)
     }

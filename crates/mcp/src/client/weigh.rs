@@ -5,7 +5,7 @@ use super::{
     config::Pinning,
     define::{self, Defined},
     definition::{self, Definition, name_of},
-    pins::{Pin, Pins, Seen},
+    pins::{Pin, Pins, ServerCatalog},
     status::{Approved, LeftOut, ShownDefinition, Withheld, WithheldWhy},
     terms::HookInterest,
     upstream::{Upstream, lock},
@@ -38,7 +38,7 @@ const LISTS_FRESH: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub(super) struct Offers {
     /// Sorted by the name in the catalog.
-    pub(super) tools: Vec<(ToolName, Kept)>,
+    pub(super) tools: Vec<(ToolName, StoredTool)>,
     pub(super) prompts: Arc<Vec<ForwardedPrompt>>,
     pub(super) resources: Arc<Vec<ForwardedResource>>,
     pub(super) templates: Arc<Vec<ForwardedTemplate>>,
@@ -51,7 +51,7 @@ pub(super) struct Offers {
 }
 
 /// What is kept of a tool in addition to its catalog entry. There may be thousands.
-pub(super) struct Kept {
+pub(super) struct StoredTool {
     /// The server's name of the tool, if it is not the catalog's name without the prefix.
     original: Option<Box<str>>,
     mirrored: Arc<[Mirrored]>,
@@ -60,13 +60,13 @@ pub(super) struct Kept {
 }
 
 /// A tool as calls need it.
-pub(crate) struct Known {
+pub(crate) struct CallableTool {
     pub(crate) original: String,
     pub(crate) mirrored: Arc<[Mirrored]>,
     extras: Option<Arc<str>>,
 }
 
-impl Known {
+impl CallableTool {
     /// The parts of the definition that are not in the catalog.
     pub(crate) fn extras(&self) -> Option<Arc<ToolDetails>> {
         let read = serde_json::from_str(self.extras.as_ref()?);
@@ -79,7 +79,7 @@ impl Known {
 impl Upstream {
     /// Accepts what a server offers: compares it with what was approved, and adds the rest to the catalog. `restored`
     /// if it comes from the stored catalog.
-    pub(crate) async fn adopt(&self, seen: Seen, restored: bool) -> Result<(), Failure> {
+    pub(crate) async fn adopt(&self, seen: ServerCatalog, restored: bool) -> Result<(), Failure> {
         if let Some(batch) = self.weigh(seen, restored).await? {
             self.shared.publish(vec![(self.this.clone(), batch)])?;
         }
@@ -87,13 +87,13 @@ impl Upstream {
     }
 
     /// Compares with what was approved. Gives the tools for the catalog.
-    pub(crate) async fn weigh(&self, seen: Seen, restored: bool) -> Result<Option<Vec<ToolEntry>>, Failure> {
+    pub(crate) async fn weigh(&self, seen: ServerCatalog, restored: bool) -> Result<Option<Vec<ToolEntry>>, Failure> {
         let Some(this) = self.this.upgrade() else { return Ok(None) };
         let broken = || Failure::new(ErrorCode::InternalError, "an upstream server's tools could not be taken in");
         tokio::task::spawn_blocking(move || this.weigh_now(seen, restored)).await.map_err(|_| broken())?.map(Some)
     }
 
-    fn weigh_now(&self, seen: Seen, restored: bool) -> Result<Vec<ToolEntry>, Failure> {
+    fn weigh_now(&self, seen: ServerCatalog, restored: bool) -> Result<Vec<ToolEntry>, Failure> {
         let memory = &self.shared.memory;
         let known = memory.pins(&self.name)?;
         let is_first = known.is_none();
@@ -146,7 +146,7 @@ impl Upstream {
                 leave_out(&mut offers, format!("the name {name} is taken"));
                 continue;
             }
-            let kept = Kept {
+            let kept = StoredTool {
                 original: (self.without_prefix(&name) != Some(&original)).then(|| original.into()),
                 mirrored: if mirrored.is_empty() { Arc::default() } else { mirrored.into() },
                 extras: match extras {
@@ -167,7 +167,7 @@ impl Upstream {
             memory.keep_pins(&self.name, &pins)?;
         }
         if !restored {
-            let seen = Seen { at: Some(Timestamp::now()), ..seen };
+            let seen = ServerCatalog { at: Some(Timestamp::now()), ..seen };
             memory.keep_seen(&self.name, &seen)?;
         }
         offers.tools.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -281,13 +281,13 @@ impl Upstream {
     }
 
     /// A tool by its name in the catalog.
-    pub(crate) fn known(&self, name: &str) -> Option<Known> {
+    pub(crate) fn known(&self, name: &str) -> Option<CallableTool> {
         let offers = lock(&self.offers);
         let at = offers.tools.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
         let (name, kept) = offers.tools.get(at)?;
         let original = kept.original.as_deref().or_else(|| self.without_prefix(name))?;
-        let Kept { mirrored, extras, .. } = kept;
-        Some(Known { original: original.to_owned(), mirrored: mirrored.clone(), extras: extras.clone() })
+        let StoredTool { mirrored, extras, .. } = kept;
+        Some(CallableTool { original: original.to_owned(), mirrored: mirrored.clone(), extras: extras.clone() })
     }
 
     /// Lists, as last seen. Old ones are asked for again, for the next time.

@@ -41,7 +41,7 @@ const KEPT: [&str; 14] = [
 /// Dependencies that npm is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Wanted {
+pub(super) struct Dependencies {
     private: bool,
     dependencies: Ranges,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -62,7 +62,7 @@ struct PackageJson {
     optional_dependencies: Ranges,
 }
 
-impl Wanted {
+impl Dependencies {
     /// The `package.json` that npm gets.
     pub(super) fn package_json(&self) -> Result<Vec<u8>, String> {
         serde_json::to_vec(self).map_err(|e| e.to_string())
@@ -75,12 +75,12 @@ impl Wanted {
 }
 
 /// The dependencies that a package needs and does not contain; `None` if there are none.
-pub(super) fn wanted(package: &Path) -> Result<Option<Wanted>, String> {
+pub(super) fn wanted(package: &Path) -> Result<Option<Dependencies>, String> {
     let folder = Folder::open(package).map_err(|e| explained(e).to_string())?;
     let Some(text) = read(&folder, "package.json", MAX_PACKAGE_JSON_BYTES)? else { return Ok(None) };
     let said: PackageJson = serde_json::from_slice(&text).map_err(|e| format!("package.json: {e}"))?;
     let has_modules = folder.folder("node_modules", Links::Refuse).is_ok();
-    let mut wanted = Wanted {
+    let mut wanted = Dependencies {
         private: true,
         dependencies: said.dependencies,
         optional_dependencies: said.optional_dependencies,
@@ -144,7 +144,7 @@ fn is_range(text: &str) -> bool {
 }
 
 /// A lockfile with what npm needs to take the same versions with the same hashes; `None` for a format older than npm 7.
-fn clean_lock(text: &[u8], wanted: &Wanted) -> Result<Option<Value>, String> {
+fn clean_lock(text: &[u8], wanted: &Dependencies) -> Result<Option<Value>, String> {
     let lock: Map<String, Value> = serde_json::from_slice(text).map_err(|e| e.to_string())?;
     let Some(packages) = lock.get("packages").and_then(Value::as_object) else { return Ok(None) };
     let mut cleaned = Map::new();
@@ -233,7 +233,7 @@ fn check_entry<'a>(place: &str, entry: &'a Value) -> Result<&'a Map<String, Valu
 mod tests {
     use super::*;
 
-    fn package(files: &[(&str, Value)]) -> Result<Option<Wanted>, String> {
+    fn package(files: &[(&str, Value)]) -> Result<Option<Dependencies>, String> {
         let dir = tempfile::tempdir().unwrap();
         for (name, content) in files {
             std::fs::write(dir.path().join(name), content.to_string()).unwrap();

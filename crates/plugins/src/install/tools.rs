@@ -2,7 +2,7 @@
 
 use super::{
     MAX_PACKAGE_BYTES,
-    dependencies::{MAX_LOCK_BYTES, Wanted, check_lock},
+    dependencies::{Dependencies, MAX_LOCK_BYTES, check_lock},
     refused,
     source::git_scheme,
     unavailable,
@@ -105,7 +105,7 @@ impl Fetcher {
     }
 
     /// Installs checked dependencies. Gives the folder that holds them.
-    pub(super) async fn install(&self, wanted: &Wanted, scratch: &Path) -> Result<PathBuf, Failure> {
+    pub(super) async fn install(&self, wanted: &Dependencies, scratch: &Path) -> Result<PathBuf, Failure> {
         let folder = scratch.join("dependencies");
         let write = || -> Result<(), String> {
             std::fs::create_dir(&folder).map_err(|e| e.to_string())?;

@@ -9,7 +9,7 @@ use super::{
     MAX_OPEN_FILES, ProcessLimits,
     memory::{self, Member},
     modes,
-    sys::{self, Asked, Reply, Signals},
+    sys::{self, PendingCall, Reply, Signals},
 };
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, kill_process_group};
 use std::{
@@ -154,7 +154,7 @@ impl Supervisor {
         self.listener = Some(listener);
     }
 
-    fn reply_to(&mut self, listener: &OwnedFd, asked: &Asked) -> Reply {
+    fn reply_to(&mut self, listener: &OwnedFd, asked: &PendingCall) -> Reply {
         match asked.call {
             libc::SYS_clone => self.new_task(asked.arguments[0] as i32 & libc::CLONE_THREAD != 0),
             #[cfg(target_arch = "x86_64")]

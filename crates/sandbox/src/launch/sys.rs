@@ -9,7 +9,7 @@ use std::{
 };
 
 /// A call that a confined program waits in.
-pub(super) struct Asked {
+pub(super) struct PendingCall {
     pub(super) id: u64,
     /// The thread that made the call.
     pub(super) thread: u32,
@@ -103,7 +103,7 @@ pub(super) fn install_filter(program: &[libc::sock_filter], listen: bool) -> io:
 }
 
 /// Receives a waiting call. `None` if its process has ended.
-pub(super) fn receive(listener: &OwnedFd) -> io::Result<Option<Asked>> {
+pub(super) fn receive(listener: &OwnedFd) -> io::Result<Option<PendingCall>> {
     // SAFETY: all zeroes is a value of this plain structure, and what the kernel asks for.
     let mut call: libc::seccomp_notif = unsafe { zeroed() };
     // SAFETY: the kernel writes one such structure.
@@ -114,7 +114,7 @@ pub(super) fn receive(listener: &OwnedFd) -> io::Result<Option<Asked>> {
         return if gone { Ok(None) } else { Err(error) };
     }
     let data = call.data;
-    Ok(Some(Asked { id: call.id, thread: call.pid, call: i64::from(data.nr), arguments: data.args }))
+    Ok(Some(PendingCall { id: call.id, thread: call.pid, call: i64::from(data.nr), arguments: data.args }))
 }
 
 /// Answers a call. A process that has ended needs no answer.

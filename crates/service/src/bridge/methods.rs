@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toolyard_bridge::{
     frames::{Behavior, InboundMessage},
-    server::{Accepted, MAX_SESSIONS, Opening, Permitted, ReplyError, SessionView, Standing, check_message},
+    server::{Accepted, ApprovalRole, MAX_SESSIONS, Opening, Permitted, ReplyError, SessionView, check_message},
 };
 use toolyard_engine::authority::Power;
 
@@ -43,8 +43,8 @@ methods! {
 }
 
 /// What a connection may do about permission questions: its scopes say it, and nothing that it sends.
-fn standing(connection: &Connection) -> Standing {
-    if connection.has(APPROVALS) { Standing::Approver } else { Standing::Messenger }
+fn standing(connection: &Connection) -> ApprovalRole {
+    if connection.has(APPROVALS) { ApprovalRole::Approver } else { ApprovalRole::Messenger }
 }
 
 fn needs_approvals(what: &str) -> RpcError {
@@ -187,7 +187,7 @@ impl Hub {
     fn senders(&self, by: &Connection, session: &str, named: Vec<String>) -> Result<Vec<String>, RpcError> {
         let named: Vec<String> = named.into_iter().filter(|sender| !sender.is_empty()).collect();
         let configured = self.settings().bridge_senders.clone();
-        if standing(by) == Standing::Approver {
+        if standing(by) == ApprovalRole::Approver {
             return Ok(configured.into_iter().chain(named).collect());
         }
         if !named.is_empty() {
@@ -274,7 +274,7 @@ impl Handle<BridgeInbound> for Hub {
 
 impl Hub {
     /// Takes a message for Claude, by whichever door. It is durable when this answers; on its way it is sooner.
-    pub async fn receive(&self, message: Message, from: Standing, principal: &str) -> Result<Receive, MethodError> {
+    pub async fn receive(&self, message: Message, from: ApprovalRole, principal: &str) -> Result<Receive, MethodError> {
         let key = Key::read(&message.session_key, message.agent_id.as_deref())?;
         check_message(&message.content, &message.meta)
             .map_err(|why| RpcError::invalid(format!("invalid bridge.inbound params: {why}")))?;

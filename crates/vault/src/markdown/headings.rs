@@ -107,7 +107,7 @@ fn setext(width: usize, rest: &str) -> Option<u8> {
 /// The headings that a path of texts names: those whose complete chain of parents matches, otherwise those whose
 /// nearest parents match. An element may include its hashes (`## Tasks`), which then must match the level.
 pub(crate) fn find_heading(all: &[Heading], path: &[String]) -> Vec<usize> {
-    let wanted: Vec<(Option<u8>, String)> = path.iter().map(|element| wanted(element)).collect();
+    let wanted: Vec<(Option<u8>, String)> = path.iter().map(|element| parse_element(element)).collect();
     let fits = |(level, text): &(Option<u8>, String), heading: &Heading| {
         level.is_none_or(|l| l == heading.level) && normal(&heading.text) == *text
     };
@@ -127,7 +127,7 @@ pub(crate) fn find_heading(all: &[Heading], path: &[String]) -> Vec<usize> {
     if whole.is_empty() { matches(false) } else { whole }
 }
 
-fn wanted(element: &str) -> (Option<u8>, String) {
+fn parse_element(element: &str) -> (Option<u8>, String) {
     match atx(0, element.trim()) {
         Some((level, text)) if !text.is_empty() => (Some(level), normal(text)),
         _ => (None, normal(element)),

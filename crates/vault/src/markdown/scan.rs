@@ -131,7 +131,7 @@ const MAX_TICKS: usize = 80;
 
 /// Intermediate results, so that no part of a note is searched again for every mark in it.
 #[derive(Default)]
-struct Searched {
+struct ScanState {
     /// The end of the paragraph that was examined last.
     paragraph_end: usize,
     /// No `%%` follows any more.
@@ -142,7 +142,7 @@ struct Searched {
 
 fn find_opaque(text: &str, lines: &[Line], body: usize) -> Vec<Range<usize>> {
     let mut opaque: Vec<Range<usize>> = Vec::new();
-    let mut searched = Searched::default();
+    let mut searched = ScanState::default();
     let mut fence: Option<(u8, usize, usize)> = None;
     let mut in_list = false;
     let mut previous_blank = true;
@@ -205,7 +205,7 @@ fn scan_inline(
     lines: &[Line],
     index: usize,
     from: usize,
-    searched: &mut Searched,
+    searched: &mut ScanState,
     opaque: &mut Vec<Range<usize>>,
 ) {
     let bytes = text.as_bytes();

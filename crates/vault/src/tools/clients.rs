@@ -48,7 +48,7 @@ struct Nothing {}
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct EditorPosition {
-    /// Zero-based line.
+    /// Line number, from 0.
     line: u64,
     /// Zero-based character in the line.
     ch: u64,
@@ -195,7 +195,7 @@ struct GetContext {
     /// Also list what is open in tabs.
     #[serde(default)]
     include_open_leaves: Option<bool>,
-    /// Also say how the active view stands.
+    /// Include the state of the active view.
     #[serde(default)]
     include_active_view_state: Option<bool>,
 }

@@ -26,10 +26,10 @@ const MAX_KEPT_BYTES: u64 = MAX_FILE_BYTES;
 struct Input {
     /// The file or folder.
     path: PathArg,
-    /// Move it to the vault's trash (true is the usual); false removes it for good. An empty folder is just removed.
+    /// Move it to the vault's trash (default true); false deletes it permanently. An empty folder is just removed.
     #[serde(default)]
     trash: Option<bool>,
-    /// Fail when it does not exist (true is the usual).
+    /// Fail when it does not exist (default true).
     #[serde(default)]
     require_exists: Option<bool>,
     /// Delete a folder with everything in it.

@@ -27,11 +27,11 @@ struct Input {
     from_path: PathArg,
     /// Its new path, name included. Missing folders are made.
     to_path: PathArg,
-    /// When something is already there: "error" (the usual), "create-unique" for a free name, or "overwrite", which
+    /// When something is already there: "error" (default), "create-unique" for a free name, or "overwrite", which
     /// moves the file that is in the way to the trash.
     #[serde(default)]
     collision_strategy: Option<CollisionStrategy>,
-    /// Rewrite links that would no longer lead to what moved (true is the usual).
+    /// Rewrite links that would no longer lead to what moved (default true).
     #[serde(default)]
     update_links: Option<bool>,
     /// The etag the file must have now. Not for folders.

@@ -26,7 +26,7 @@ struct Input {
     path: PathArg,
     /// The new content, or what to add at the end.
     content: String,
-    /// "overwrite" (the usual) replaces the whole content; "append" adds lines at the end.
+    /// "overwrite" (default) replaces the whole content; "append" adds lines at the end.
     #[serde(default)]
     mode: Option<Mode>,
     /// The etag the file must have now. Needed to overwrite an existing file.

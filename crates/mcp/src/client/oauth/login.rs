@@ -3,13 +3,13 @@
 //! The caller listens for the redirect; this module opens no sockets.
 
 use super::{
-    Authorizer, OFFLINE_ACCESS, Wanted, discovery,
+    Authorizer, LoginRequest, OFFLINE_ACCESS, discovery,
     discovery::AuthServer,
     fetch::{Fetcher, shorten},
     granted,
     registration::{self, Client},
     store::TokenFile,
-    token::{self, Asked, Given, Refusal},
+    token::{self, Credential, Refusal, TokenRequest},
     union,
 };
 use crate::client::{
@@ -150,7 +150,7 @@ impl Login {
     async fn begin_or_say_why(&self, redirect: &str) -> Result<Begun, String> {
         let auth = &self.auth;
         let record = auth.record()?;
-        let Wanted { scopes: wanted, resource_metadata, operation } = record.wanted.clone().unwrap_or_default();
+        let LoginRequest { scopes: wanted, resource_metadata, operation } = record.wanted.clone().unwrap_or_default();
         let fetcher = Fetcher::new(&self.client, &auth.url)?;
         let configured = auth.config.issuer.as_deref();
         let (resource, server) =
@@ -200,13 +200,13 @@ impl Login {
     pub async fn finish(&self, begun: Begun, query: &str) -> Result<(), Failure> {
         let code = code(&begun, query).map_err(|why| self.failed(why))?;
         let fetcher = Fetcher::new(&self.client, &self.auth.url).map_err(|why| self.failed(why))?;
-        let asked = Asked {
+        let asked = TokenRequest {
             endpoint: &begun.server.token_endpoint,
             client: &begun.client,
             resource: &begun.resource,
             scopes: &begun.scopes,
         };
-        let given = Given::Code { code: &code, verifier: &begun.verifier, redirect: &begun.redirect };
+        let given = Credential::Code { code: &code, verifier: &begun.verifier, redirect: &begun.redirect };
         let issued = token::ask(&fetcher, &self.auth.config, &asked, given).await;
         let issued = issued.map_err(|refusal: Refusal| self.failed(refusal.into_message()))?;
         let grant = granted(issued, &begun.server, &begun.resource, begun.client, &begun.scopes);

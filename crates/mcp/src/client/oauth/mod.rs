@@ -28,8 +28,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use store::{Grant, Record, Stamp, TokenFile, Wanted};
-use token::{Asked, Given, Issued, Refusal};
+use store::{Grant, LoginRequest, Record, Stamp, TokenFile};
+use token::{Credential, Issued, Refusal, TokenRequest};
 
 /// A token that ends sooner than this is renewed before it is used.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(30);
@@ -50,14 +50,14 @@ pub(crate) struct Authorizer {
     url: String,
     config: OauthConfig,
     file: TokenFile,
-    known: Mutex<Known>,
+    known: Mutex<CachedRecord>,
     /// Held while a token is renewed, so that it is done once.
     renewing: tokio::sync::Mutex<()>,
 }
 
 /// The content of the file when it was last read.
 #[derive(Default)]
-struct Known {
+struct CachedRecord {
     /// Unset before the first reading.
     stamp: Option<Option<Stamp>>,
     record: Arc<Record>,
@@ -206,7 +206,7 @@ impl Authorizer {
                 Err(Refusal::Invalid(why)) => tracing::info!(server = self.server, why, "a refresh token ended"),
             }
         }
-        self.want(Wanted {
+        self.want(LoginRequest {
             scopes: refused.challenge.scopes.clone(),
             resource_metadata: refused.challenge.resource_metadata.clone(),
             operation: None,
@@ -239,7 +239,7 @@ impl Authorizer {
             self.change(move |record| record.count(operation)).await?;
             return Ok(self.obtain(client, record, &refused.challenge, Some(scopes)).await?);
         }
-        self.want(Wanted {
+        self.want(LoginRequest {
             scopes: Some(scopes),
             resource_metadata: refused.challenge.resource_metadata.clone(),
             operation: Some(operation.clone()),
@@ -253,7 +253,7 @@ impl Authorizer {
     }
 
     /// Notes what the next login must ask for.
-    async fn want(&self, wanted: Wanted) {
+    async fn want(&self, wanted: LoginRequest) {
         if let Err(why) = self.change(move |record| record.wanted = Some(wanted)).await {
             tracing::warn!(server = self.server, why, "what a server wants could not be noted");
         }
@@ -280,13 +280,13 @@ impl Authorizer {
         }
         let refresh = grant.refresh.as_ref().ok_or_else(gone)?;
         let fetcher = Fetcher::new(client, &self.url).map_err(Refusal::Trouble)?;
-        let asked = Asked {
+        let asked = TokenRequest {
             endpoint: &grant.token_endpoint,
             client: &grant.client,
             resource: &grant.resource,
             scopes: &grant.requested,
         };
-        let issued = token::ask(&fetcher, &self.config, &asked, Given::Refresh(refresh.reveal())).await;
+        let issued = token::ask(&fetcher, &self.config, &asked, Credential::Refresh(refresh.reveal())).await;
         match issued {
             Ok(issued) => {
                 let token = issued.access.reveal().to_owned();
@@ -331,13 +331,14 @@ impl Authorizer {
         let ourselves = Client::configured(&self.config, &server, record)?;
         let ourselves = ourselves.ok_or("client credentials need oauth.clientId")?;
         let scopes = scopes.unwrap_or_else(|| self.scopes(challenge.scopes.as_ref(), &resource));
-        let asked = Asked {
+        let asked = TokenRequest {
             endpoint: &server.token_endpoint,
             client: &ourselves,
             resource: &resource.resource,
             scopes: &scopes,
         };
-        let issued = token::ask(&fetcher, &self.config, &asked, Given::Itself).await.map_err(Refusal::into_message)?;
+        let issued =
+            token::ask(&fetcher, &self.config, &asked, Credential::Itself).await.map_err(Refusal::into_message)?;
         let token = issued.access.reveal().to_owned();
         let grant = granted(issued, &server, &resource.resource, ourselves, &scopes);
         self.change(move |record| record.accept(grant)).await?;
@@ -366,12 +367,12 @@ impl Authorizer {
         self.known().version
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CachedRecord> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl CachedRecord {
     fn take(&mut self, record: Record, stamp: Option<Stamp>) {
         let token = |record: &Record| record.grant.as_ref().map(|grant| grant.access.clone());
         if token(&record) != token(&self.record) {

@@ -74,7 +74,7 @@ pub(super) struct Grant {
 /// What the server wants before it goes on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Wanted {
+pub(super) struct LoginRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) scopes: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,7 +98,7 @@ pub(super) struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) grant: Option<Grant>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) wanted: Option<Wanted>,
+    pub(super) wanted: Option<LoginRequest>,
     /// How often more scopes were asked for, by operation.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) tries: BTreeMap<String, u32>,

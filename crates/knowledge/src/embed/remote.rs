@@ -1,4 +1,4 @@
-//! [`Asked`]: requests vectors from a server, batch by batch.
+//! [`RemoteEmbedder`]: requests vectors from a server, batch by batch.
 //!
 //! One text that the server refuses must not prevent the others from getting vectors, so it is shortened and, if that
 //! does not help, permanently left without one. A failure of the server must not have this effect: when texts are
@@ -26,7 +26,7 @@ const MAX_HALVINGS: u32 = 4;
 const WORD: &str = "word";
 
 /// How a request for some texts came out.
-pub(super) enum Tried {
+pub(super) enum Attempt {
     /// One result for each text; nothing where the server returned no vector.
     Vectors(Vec<Option<Vec<f32>>>),
     /// Not these texts, or not now.
@@ -41,11 +41,11 @@ pub(super) trait Interface: Send + Sync + 'static {
         server: &'a Server,
         texts: &'a [String],
         patient: bool,
-    ) -> BoxFuture<'a, Result<Tried, EmbedError>>;
+    ) -> BoxFuture<'a, Result<Attempt, EmbedError>>;
 }
 
 /// A server asked in two ways: for passages with patience and in batches, for questions quickly.
-pub(super) struct Asked<I> {
+pub(super) struct RemoteEmbedder<I> {
     pub(super) server: Server,
     pub(super) quick: Server,
     interface: I,
@@ -57,7 +57,7 @@ pub(super) struct Asked<I> {
     failed: AtomicBool,
 }
 
-impl<I: Interface> Asked<I> {
+impl<I: Interface> RemoteEmbedder<I> {
     pub(super) fn new(
         service: &'static str,
         url: &str,
@@ -94,11 +94,11 @@ impl<I: Interface> Asked<I> {
     /// Finds out the length of its vectors, and whether it gives any.
     pub(super) async fn measure(&self) -> Result<usize, EmbedError> {
         let measured = match self.interface.ask(&self.quick, &[WORD.to_owned()], false).await {
-            Ok(Tried::Vectors(vectors)) => {
+            Ok(Attempt::Vectors(vectors)) => {
                 let vector = vectors.into_iter().next().flatten();
                 vector.map(|vector| vector.len()).ok_or_else(|| no_vector(&self.quick))
             }
-            Ok(Tried::Refused(error)) | Err(error) => Err(error),
+            Ok(Attempt::Refused(error)) | Err(error) => Err(error),
         };
         self.failed.store(measured.is_err(), Ordering::Relaxed);
         if let Ok(length) = measured {
@@ -128,9 +128,9 @@ impl<I: Interface> Asked<I> {
                 continue;
             }
             let given = match tried {
-                Tried::Vectors(given) if given.len() == batch.len() => given,
-                Tried::Vectors(_) => vec![None; batch.len()],
-                Tried::Refused(error) => {
+                Attempt::Vectors(given) if given.len() == batch.len() => given,
+                Attempt::Vectors(_) => vec![None; batch.len()],
+                Attempt::Refused(error) => {
                     self.measure().await.map_err(|_| error)?;
                     vec![None; batch.len()]
                 }
@@ -154,17 +154,17 @@ impl<I: Interface> Asked<I> {
         &self,
         server: &Server,
         text: &str,
-        mut tried: Tried,
+        mut tried: Attempt,
         patient: bool,
     ) -> Result<Option<Vec<f32>>, EmbedError> {
         let mut part = text;
         for halvings in 0..=MAX_HALVINGS {
             let error = match tried {
-                Tried::Vectors(vectors) => match vectors.into_iter().next().flatten() {
+                Attempt::Vectors(vectors) => match vectors.into_iter().next().flatten() {
                     Some(vector) => return Ok(self.seen(vector)),
                     None => no_vector(server),
                 },
-                Tried::Refused(error) => error,
+                Attempt::Refused(error) => error,
             };
             self.measure().await.map_err(|_| error)?;
             part = first_half(part);
@@ -193,14 +193,14 @@ fn first_half(text: &str) -> &str {
 }
 
 /// The result of a response without vectors that has no special meaning in an interface.
-pub(super) fn without_vectors(server: &Server, answer: &Answer) -> Result<Tried, EmbedError> {
+pub(super) fn without_vectors(server: &Server, answer: &Answer) -> Result<Attempt, EmbedError> {
     let (reason, may_be_the_texts) = match answer {
         Answer::Ok(_) => ("it gave no vectors".to_owned(), true),
         Answer::Unusable(reason) => ((*reason).to_owned(), true),
         Answer::Refused(status, said) => (format!("HTTP {}", status.as_u16()), may_be_texts(*status, said)),
     };
     let error = server.refused(reason);
-    if may_be_the_texts { Ok(Tried::Refused(error)) } else { Err(error) }
+    if may_be_the_texts { Ok(Attempt::Refused(error)) } else { Err(error) }
 }
 
 /// Whether other texts could succeed. Some versions report a text that is too long with a server error status.
