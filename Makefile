@@ -173,7 +173,7 @@ hooks: ## install the pre-commit hook: formatting, and clippy for the crates tha
 schema: tools-needed ## write schema/ anew from the types
 	TOOLYARD_BLESS=1 $(CARGO) test -p toolyard-protocol --test schema_drift
 
-docs: tools-needed ## write the generated pages anew
+docs: tools-needed ## write the generated pages
 	$(DEBUG)
 	"$$CARGO_TARGET_DIR/debug/toolyard" config reference > docs/reference/configuration.md
 	"$$CARGO_TARGET_DIR/debug/toolyard" config authority > docs/reference/authority.md
@@ -185,7 +185,7 @@ docs: tools-needed ## write the generated pages anew
 	"$$CARGO_TARGET_DIR/debug/toolyard" config method-types > console/src/types/methods.ts
 	python3 scripts/specification.py
 
-docs-check: tools-needed ## generated pages are current, links resolve
+docs-check: tools-needed ## generated pages are current, links resolve, commands in the pages parse, no roadmap words outside the roadmap
 	$(DEBUG)
 	"$$CARGO_TARGET_DIR/debug/toolyard" config reference | diff -u docs/reference/configuration.md - || { echo "docs/reference/configuration.md is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config authority | diff -u docs/reference/authority.md - || { echo "docs/reference/authority.md is out of date: run make docs"; exit 1; }
@@ -197,6 +197,7 @@ docs-check: tools-needed ## generated pages are current, links resolve
 	python3 scripts/specification.py --check
 	python3 scripts/check_links.py
 	python3 scripts/check_test_names.py
+	python3 scripts/test_check_docs.py
 	python3 scripts/check_docs.py "$$CARGO_TARGET_DIR/debug/toolyard"
 
 bench: build ## measure; one JSON line each
