@@ -344,7 +344,7 @@ impl Approvals {
     /// Waits for the answer to a question that was put.
     pub async fn wait(&self, waiting: Waiting, cancel: &CancellationToken) -> Result<Answer, Failure> {
         let Waiting { id, wait, answer } = waiting;
-        // Whoever waits may be gone before the answer comes: then nobody need be asked any more.
+        // The waiting caller may go away before the answer comes; then the question is withdrawn.
         let _gone = Withdrawn { approvals: self, id: &id };
         tokio::select! {
             settled = answer => match settled {
@@ -485,7 +485,8 @@ impl Approvals {
 
     /// Settles a question that waits; false when it does not wait (any more). Only one of several answers gets here.
     async fn finish(&self, id: &str, decision: ApprovalDecision, settler: Settler, why: &str) -> Result<bool, Failure> {
-        // Whoever takes the waiter settles the question. It stays among the pending until its answer can be read.
+        // The thread that takes the waiter answers the question. The question stays pending until its answer can be
+        // read.
         let taken = self.lock().get_mut(id).and_then(|p| p.waiter.take().map(|w| (p.approval.clone(), w)));
         let Some((approval, waiter)) = taken else { return Ok(false) };
         let settled = Settled { decision: decision.clone(), via: settler.via, denial: settler.denial.clone() };

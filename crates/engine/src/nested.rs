@@ -84,7 +84,7 @@ impl NestedCalls {
         Self(self.0.as_ref().map(|nest| {
             let policy = nest.engine.policy_through(&nest.scope.caller, Some(door));
             let mut scope = nest.scope.nested(nest.parent, nest.scope.tools.clone(), policy);
-            // What a script names is the script's, whoever started it.
+            // A path that a script names is the script's own, even if a person started the script.
             scope.acting = Arc::new(Caller { door, ..Caller::clone(&scope.caller) });
             Arc::new(Nest {
                 engine: nest.engine.clone(),

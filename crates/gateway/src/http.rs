@@ -492,7 +492,7 @@ async fn run_events(gateway: Gateway, request: Admitted) -> Response {
         .and_then(|v| v.to_str().ok())
         .and_then(|v| v.parse().ok())
         .unwrap_or_default();
-    // Subscribed before the record is read, so that nothing falls between; what comes twice is told once.
+    // Subscribed before the record is read, so that no event is missed; duplicates are dropped.
     let live = gateway.service().engine().bus().subscribe(Subscription { run_id: Some(run_id), session: None });
     let recorded = match gateway.service().export(run_id).await {
         Ok(export) => export.events,

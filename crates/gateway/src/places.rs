@@ -224,7 +224,7 @@ impl Pool {
                 continue;
             };
             if let Err(mut permit) = waiter.go.send(self.permit(share.clone(), kind)) {
-                // Whoever waited is gone.
+                // The waiting request was cancelled.
                 permit.is_void = true;
                 undelivered.push(permit);
                 state.end(&share, kind);

@@ -28,7 +28,8 @@ pub(crate) async fn dispatch(
 ) -> (&'static str, Result<Box<RawValue>, RpcError>) {
     let methods = gateway.service().methods();
     let known = methods.find(&request.method).filter(|method| method.terms.is_on_gateway());
-    // Which methods there are is documented, and `hello` lists them: whoever misspells one is told so, whatever their scopes.
+    // The list of methods is public (`hello` contains it), so an unknown method is reported as such regardless of
+    // scopes.
     let Some(method) = known else {
         let shown: String = request.method.chars().take(MAX_SHOWN).collect();
         return ("unknown", Err(RpcError::invalid(format!("unknown method: {shown}"))));

@@ -70,7 +70,7 @@ pub struct Material<'a> {
     pub tags: &'a [String],
 }
 
-// A word counts with its endings: whoever writes of payments writes of a payment.
+// A word matches with its endings: "payments" matches "payment".
 const HEALTH: &str = r"medicat(?:ions?|ed)|medicines?|medikament(?:en?|s)?|therap(?:y|ies|ists?|ien?)|diagnos(?:is|es|ed|en?|ing)|prescri(?:ptions?|bed)|depress(?:ions?|ed)|anxiet(?:y|ies)|#?(?:mental|physical)[ _-]?health";
 const DEBT: &str = r"owe|owes|owed|owing|debts?|debtors?|indebted|loan(?:s|ed)?|schulden|ious?";
 const MONEY: &str = r"paid|spent|salar(?:y|ies)|invoic(?:es?|ed|ing)|mortgage[sd]?|payments?";
@@ -120,7 +120,7 @@ impl Guard {
     /// Every category found in any part of it.
     pub fn categories_of(&self, material: Material<'_>) -> BTreeSet<Category> {
         let section = material.section.unwrap_or_default();
-        // A tag is told by its hash, and each part of it is a tag: `life/relations` is about relations.
+        // A tag begins with a hash, and each part of it is a tag: `life/relations` is about relations.
         let tags: String =
             material.tags.iter().flat_map(|tag| tag.split('/')).map(|part| format!("#{part} ")).collect();
         let prose = [material.title, section, material.text, &tags];

@@ -189,7 +189,7 @@ impl Knowledge {
             }
             _ => {}
         }
-        // Whoever comes while a version is loaded is served by the one before.
+        // While a version is loaded, requests use the previous one.
         let guard = match (self.loading.try_lock(), current, broken) {
             (Ok(guard), ..) => guard,
             (Err(_), _, Some(error)) => return Err(Problem::of_index(&error)),

@@ -156,7 +156,7 @@ impl Deref for ToolCall {
 impl TryFrom<ToolCallParts> for ToolCall {
     type Error = EnvelopeError;
     fn try_from(parts: ToolCallParts) -> Result<Self, EnvelopeError> {
-        // The specification's own sample has an iteration without a loopId; what others wrote is read as it stands.
+        // The specification's own sample has an iteration without a loopId, so reading accepts it.
         if parts.iteration.is_some() && parts.loop_id.is_none() {
             let loop_id = canonical::sha256_hex(format!("{}/{}", parts.run_id, parts.step_id).as_bytes());
             return Self::new(ToolCallParts { loop_id: Some(loop_id), ..parts });

@@ -91,7 +91,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         sync_dir(shelves.parent().unwrap_or(shelves))?;
     }
     if path.metadata().is_ok_and(|file| file.len() == bytes.len() as u64) {
-        // Whoever wrote it may not have come as far as syncing its name.
+        // The process that wrote the file may have died before it synced the folder.
         return sync_dir(shelf);
     }
     let number = TEMPORARIES.fetch_add(1, Ordering::Relaxed);

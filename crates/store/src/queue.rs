@@ -387,7 +387,7 @@ impl Queue {
         if more {
             self.journal_work.notify_one();
         }
-        // Outside the lock: whoever wakes up here will want it.
+        // Outside the lock, because the woken threads will take it.
         for (waiter, answer) in answers {
             let _ = waiter.send(answer);
         }

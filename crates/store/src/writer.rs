@@ -164,7 +164,7 @@ impl Writer {
             }
         }
         if ops.iter().any(|queued| matches!(queued.op, Op::Claim { .. })) {
-            // Whoever is claimed from is gone, and may have left the end of the run's record in its journal.
+            // The previous holder is dead and may have left the end of the run's record in its journal.
             journal::adopt(&self.dir, &mut self.db, &self.log, false)?;
         }
         let outcomes = match self.commit(&ops) {
@@ -206,7 +206,8 @@ impl Writer {
                     list.push((queued.op, pledge));
                 }
                 Err(error) if queued.place.is_some() => {
-                    // Somebody was told that it is durable. Only another process writing to the same run can do this.
+                    // A caller was already notified that it is durable. Only another process that writes to the same
+                    // run can cause this.
                     return Err(failed("the database refuses what the journal holds", error));
                 }
                 Err(error) => {

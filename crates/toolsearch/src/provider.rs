@@ -452,7 +452,7 @@ pub(crate) fn told(entry: &ToolEntry, answer: &NestedAnswer) -> Result<ToolAnswe
         let failure = result.error.clone().unwrap_or_else(|| Failure::new(ErrorCode::PreconditionFailed, why));
         return Err(failure.detail("tool", entry.id()).detail("callId", result.call_id.to_string()));
     };
-    // A tool that speaks MCP's form says its own content; anything else is told as its JSON.
+    // A tool with a result in MCP's form provides its own content; any other result is shown as JSON.
     let own = details.get("content").filter(|content| content.is_array() && entry.source().kind == SourceKind::Mcp);
     let content = match own {
         Some(own) => own.clone(),

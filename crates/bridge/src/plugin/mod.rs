@@ -369,7 +369,8 @@ impl Plugin {
 
     fn inbound(&mut self, message: InboundMessage, out: &mut Vec<Output>) {
         if self.remembered.contains(&message.request_id) {
-            // Told already: the confirmation was lost. One that is held is confirmed when it is told.
+            // The message was already delivered, but its acknowledgement was lost. A held message is acknowledged on
+            // delivery.
             if !self.held.iter().any(|held| held.request_id == message.request_id) {
                 out.push(ack(message.request_id));
             }
@@ -450,11 +451,11 @@ impl Plugin {
             }
             "notifications/cancelled" => {
                 let wanted = params.and_then(|p| p.get("requestId"));
-                // Whoever takes a question back wants no answer either.
+                // A cancelled question needs no answer.
                 self.questions.retain(|_, asked| !matches!(asked, QuestionSource::Call(w) if Some(&w.id) == wanted));
                 let call_id = self.calls.iter().find(|(_, call)| Some(&call.id) == wanted).map(|(id, _)| id.clone());
                 if let Some(call_id) = call_id {
-                    // Whoever takes a request back wants no answer.
+                    // A cancelled request needs no answer.
                     self.calls.remove(&call_id);
                     out.push(Output::Frame(frames::write(&FromPlugin::ToolCancel { call_id })));
                 }

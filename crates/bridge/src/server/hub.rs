@@ -329,7 +329,7 @@ impl Hub {
                 if let Some(refused) = refuse_call(session, &call_id) {
                     return actions.push(send(id, &failed(call_id, refused)));
                 }
-                // Sent twice while it runs: it has one result, which is told when it is there.
+                // The call was sent twice while it runs: it has one result, which is sent when it is ready.
                 if session.calls.insert(call_id.clone())
                     && let Some(bound) = &session.bound
                 {

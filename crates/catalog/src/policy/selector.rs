@@ -167,7 +167,7 @@ impl Selector {
                     || glob.matches(&spellings.safe)
                     || glob.matches(tool.id())
                     || spellings.with_server.as_deref().is_some_and(|text| glob.matches(text))
-                    // A plugin's id stands for its tools; globs over ids of plugins do not.
+                    // A plugin's id matches its tools; a glob over plugin ids does not.
                     || (kind == SourceKind::Plugin && glob.is_literal() && glob.matches(&tool.source().name))
             }
             Self::Group(index) => GROUPS.get(*index).is_some_and(|group| group.contains(tool)),

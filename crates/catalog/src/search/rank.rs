@@ -259,7 +259,7 @@ impl SearchIndex {
         for term in &order {
             for related in THESAURUS.get(term).map(Vec::as_slice).unwrap_or_default() {
                 if let Some(&number) = self.numbers.get(related) {
-                    // A rare word must not count for more than the common one it stands in for.
+                    // A rare word must not count for more than the common word that it replaces.
                     let own = self.numbers.get(term).map_or(f32::MAX, |&own| self.rarity(own));
                     let weight = self.weights.thesaurus * (own / self.rarity(number).max(0.1)).min(1.0);
                     add(&mut wanted, QueryTerm { number, weight, literal: false, from: term.clone() });

@@ -32,7 +32,7 @@ pub(super) fn settle(
     let (outcome, apart) = to_record(engine, scope, started, status, outcome);
     let record = Record::Result(ResultRecord { call_id: envelope.call_id, outcome });
     scope.recorder.push(&record);
-    // Ride: the next intent, or whoever depends on this result, makes it durable. That is one sync a step, not two.
+    // Ride: the next intent, or a call that depends on this result, makes it durable. That is one sync a step, not two.
     let position = flush_result(scope);
     let outcome = record.into_outcome().unwrap_or_else(|| OutcomeRecord::new(ResultStatus::Error, started));
     let data_blob = outcome.data_blob.clone();
@@ -301,7 +301,7 @@ fn finish_refusal(
     match flush_result(scope) {
         Ok(position) => Settled::new(result, position, false),
         Err(failure) => {
-            // Nothing was done, so the caller is told why and not that the record of it is missing.
+            // Nothing was done, so the caller gets the reason and not the failure to record it.
             tracing::error!(%failure, run = %scope.run_id, "a refused call could not be recorded");
             Settled::new(result, Position::default(), false)
         }

@@ -298,7 +298,7 @@ impl Seat {
         if let Some(own) = state.addresses.get(&address)
             && own.unproven.len() > self.seats.per_address
         {
-            // The youngest goes here: whoever is behind a proxy is not waited for by the listener.
+            // The newest connection is dropped here, because the listener does not wait for clients behind a proxy.
             self.occupant.evict();
         }
         place.0 = address;

@@ -89,7 +89,7 @@ impl Server {
     }
 
     pub(super) fn url(&self) -> String {
-        // Whatever stands before the host or behind the path is nobody's business: keys are written there.
+        // Everything before the host and after the path is hidden, because it may contain keys.
         let mut shown = self.base.clone();
         shown.set_query(None);
         shown.set_fragment(None);

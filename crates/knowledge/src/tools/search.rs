@@ -271,7 +271,7 @@ fn screen(knowledge: &Knowledge, hits: Vec<Hit>, facts: Vec<(Fact, f32)>, is_con
         if screened.weigh(&own, asked_for) {
             continue;
         }
-        // A secret is nothing to remember, whoever agreed to see it.
+        // A secret is never suggested as a fact, even if the user agreed to see it.
         let is_worth_it = own.iter().any(|c| *c != Category::Relations) && !own.contains(&Category::Secrets);
         if screened.suggestion.is_none() && is_worth_it {
             screened.suggestion = Some(suggest(&hit));

@@ -161,7 +161,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let input: Input = parse(args)?;
     let knowledge = call.knowledge;
     let ollama_up = knowledge.ollama_is_up().await;
-    // Before looking at the index: a job that is told as done has its index seen.
+    // Read before the index, so that a job reported as done is visible in the index.
     let asked_for = match &input.job_id {
         Some(id) => knowledge.jobs.record().find(id).cloned(),
         None => None,

@@ -161,7 +161,7 @@ impl Mux {
         if self.outgoing.send(message).await.is_ok() {
             return Ok(());
         }
-        // Whoever watches the other side is about to say why.
+        // The task that watches the other side is about to report the reason.
         if tokio::time::timeout(TOLD_WITHIN, self.closed.cancelled()).await.is_err() {
             tracing::debug!("an upstream server takes no messages and has not ended");
         }

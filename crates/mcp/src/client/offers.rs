@@ -25,7 +25,7 @@ const PAGE: usize = 1000;
 /// prefix is empty.
 fn scheme(upstream: &Upstream) -> String {
     if let Some(terms) = &upstream.terms {
-        // Several processes of one plugin are told apart by nothing a client could see.
+        // Nothing that a client sees distinguishes several processes of one plugin.
         return format!("mcp-plugin-{}+", terms.plugin.replace(['_', '/', '@'], "."));
     }
     if upstream.config.prefix.as_deref() == Some("") {

@@ -121,7 +121,7 @@ impl Inner {
         work: Work,
         input: InputAnswers,
     ) -> Result<Ended, RpcError> {
-        // Only where answers come with another request must that request be told from others.
+        // Only if answers come with another request must that request be identified.
         let digest = if exchange.revision.has_handshake() { String::new() } else { work.digest()? };
         let mut running = match &input.state {
             None => {
@@ -382,7 +382,7 @@ impl Inner {
                 .with(&Suggested { suggestion })
         };
         let mut all = lock(&self.suspended.0);
-        // The state is unguessable; whoever holds it must still be who it was given to, asking for the same.
+        // The state cannot be guessed, but its holder must also be the client that received it, with the same request.
         let fits = |s: &Suspended| s.principal == exchange.caller.principal && s.digest == digest;
         if !all.get(state).is_some_and(fits) {
             return Err(unknown());

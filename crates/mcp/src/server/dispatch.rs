@@ -129,7 +129,7 @@ impl Inner {
         let tools = list.pages.get(page).ok_or_else(bad_cursor)?;
         let next_cursor = (page + 1 < list.pages.len()).then(|| encoded(&(page + 1).to_string()));
         let rest = self.written(exchange, AfterTools { next_cursor }, Keep::For(LIST_TTL_MS))?;
-        // `{"tools":[…]` and then whatever stands in `rest`, without its opening brace.
+        // `{"tools":[…]`, followed by the members of `rest` without the opening brace.
         let mut text = String::with_capacity(tools.len() + rest.len() + 16);
         text.push_str("{\"tools\":");
         text.push_str(tools);

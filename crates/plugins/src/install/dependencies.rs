@@ -190,7 +190,7 @@ pub(super) fn check_lock(text: &[u8]) -> Result<Vec<String>, String> {
             required.push(place.clone());
         }
         if let Some(address) = entry.get("resolved") {
-            // npm was told to leave out addresses of its registry; those that are left lie elsewhere.
+            // npm was configured to leave out addresses of its registry, so any remaining address points elsewhere.
             return Err(format!("{place} comes from {address}; only packages of the registry are installed"));
         }
         let hash = entry.get("integrity").and_then(Value::as_str).unwrap_or_default();
