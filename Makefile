@@ -173,28 +173,31 @@ hooks: ## install the pre-commit hook: formatting, and clippy for the crates tha
 schema: tools-needed ## write schema/ anew from the types
 	TOOLYARD_BLESS=1 $(CARGO) test -p toolyard-protocol --test schema_drift
 
-docs: tools-needed ## write the generated pages anew
+docs: tools-needed ## write the generated pages
 	$(DEBUG)
-	"$$CARGO_TARGET_DIR/debug/toolyard" config reference > docs/configuration.md
-	"$$CARGO_TARGET_DIR/debug/toolyard" config authority > docs/authority.md
+	"$$CARGO_TARGET_DIR/debug/toolyard" config reference > docs/reference/configuration.md
+	"$$CARGO_TARGET_DIR/debug/toolyard" config authority > docs/reference/authority.md
 	@mkdir -p docs/reference console/src/types
 	"$$CARGO_TARGET_DIR/debug/toolyard" config commands > docs/reference/cli.md
 	"$$CARGO_TARGET_DIR/debug/toolyard" config methods > docs/reference/methods.md
+	"$$CARGO_TARGET_DIR/debug/toolyard" config error-codes > docs/reference/errors/README.md
 	"$$CARGO_TARGET_DIR/debug/toolyard" config method-schemas > schema/methods.schema.json
 	"$$CARGO_TARGET_DIR/debug/toolyard" config method-types > console/src/types/methods.ts
 	python3 scripts/specification.py
 
-docs-check: tools-needed ## generated pages are current, links resolve
+docs-check: tools-needed ## generated pages are current, links resolve, commands in the pages parse, no roadmap words outside the roadmap
 	$(DEBUG)
-	"$$CARGO_TARGET_DIR/debug/toolyard" config reference | diff -u docs/configuration.md - || { echo "docs/configuration.md is out of date: run make docs"; exit 1; }
-	"$$CARGO_TARGET_DIR/debug/toolyard" config authority | diff -u docs/authority.md - || { echo "docs/authority.md is out of date: run make docs"; exit 1; }
+	"$$CARGO_TARGET_DIR/debug/toolyard" config reference | diff -u docs/reference/configuration.md - || { echo "docs/reference/configuration.md is out of date: run make docs"; exit 1; }
+	"$$CARGO_TARGET_DIR/debug/toolyard" config authority | diff -u docs/reference/authority.md - || { echo "docs/reference/authority.md is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config commands | diff -u docs/reference/cli.md - || { echo "docs/reference/cli.md is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config methods | diff -u docs/reference/methods.md - || { echo "docs/reference/methods.md is out of date: run make docs"; exit 1; }
+	"$$CARGO_TARGET_DIR/debug/toolyard" config error-codes | diff -u docs/reference/errors/README.md - || { echo "docs/reference/errors/README.md is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config method-schemas | diff -u schema/methods.schema.json - || { echo "schema/methods.schema.json is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config method-types | diff -u console/src/types/methods.ts - || { echo "console/src/types/methods.ts is out of date: run make docs"; exit 1; }
 	python3 scripts/specification.py --check
 	python3 scripts/check_links.py
 	python3 scripts/check_test_names.py
+	python3 scripts/test_check_docs.py
 	python3 scripts/check_docs.py "$$CARGO_TARGET_DIR/debug/toolyard"
 
 bench: build ## measure; one JSON line each

@@ -1,5 +1,5 @@
-//! The answer of every `obsidian_rag_*` tool: `{status, data, error, meta}`. Trouble is told in a few codes that an agent
-//! can act on; what went wrong underneath goes to the log, never to the agent.
+//! The answer of every `obsidian_rag_*` tool: `{status, data, error, meta}`. Problems are reported with a few codes
+//! that an agent can act on; details go to the log, never to the agent.
 
 use crate::{
     embed::EmbedError,
@@ -18,7 +18,7 @@ pub enum Health {
     Healthy,
     /// Answers come, but something is missing or old.
     Degraded,
-    /// No answers.
+    /// No answers are possible.
     Unavailable,
 }
 
@@ -47,7 +47,7 @@ pub enum ProblemCode {
     IndexCorrupted,
     /// A path that leads out of the vault or may not be touched.
     SecurityViolation,
-    /// Results are withheld until somebody confirms.
+    /// Results are withheld until the user confirms.
     SensitiveFiltered,
     /// The indexer stopped before it was done.
     IndexerFailed,
@@ -66,17 +66,17 @@ pub enum ProblemCode {
 impl ProblemCode {
     /// Every code that only these tools have, with its page. `VALIDATION_ERROR` has the page of the engine's code.
     pub const PAGES: [(&'static str, &'static str); 11] = [
-        ("OLLAMA_UNREACHABLE", include_str!("../../../docs/errors/notes/OLLAMA_UNREACHABLE.md")),
-        ("EMBEDDER_UNREACHABLE", include_str!("../../../docs/errors/notes/EMBEDDER_UNREACHABLE.md")),
-        ("INDEX_NOT_FOUND", include_str!("../../../docs/errors/notes/INDEX_NOT_FOUND.md")),
-        ("INDEX_CORRUPTED", include_str!("../../../docs/errors/notes/INDEX_CORRUPTED.md")),
-        ("SECURITY_VIOLATION", include_str!("../../../docs/errors/notes/SECURITY_VIOLATION.md")),
-        ("SENSITIVE_FILTERED", include_str!("../../../docs/errors/notes/SENSITIVE_FILTERED.md")),
-        ("INDEXER_FAILED", include_str!("../../../docs/errors/notes/INDEXER_FAILED.md")),
-        ("INDEX_STALE", include_str!("../../../docs/errors/notes/INDEX_STALE.md")),
-        ("INDEX_PROGRAM_MISSING", include_str!("../../../docs/errors/notes/INDEX_PROGRAM_MISSING.md")),
-        ("INDEX_PROGRAM_FAILED", include_str!("../../../docs/errors/notes/INDEX_PROGRAM_FAILED.md")),
-        ("VAULT_UNAVAILABLE", include_str!("../../../docs/errors/notes/VAULT_UNAVAILABLE.md")),
+        ("OLLAMA_UNREACHABLE", include_str!("../../../docs/reference/errors/notes/OLLAMA_UNREACHABLE.md")),
+        ("EMBEDDER_UNREACHABLE", include_str!("../../../docs/reference/errors/notes/EMBEDDER_UNREACHABLE.md")),
+        ("INDEX_NOT_FOUND", include_str!("../../../docs/reference/errors/notes/INDEX_NOT_FOUND.md")),
+        ("INDEX_CORRUPTED", include_str!("../../../docs/reference/errors/notes/INDEX_CORRUPTED.md")),
+        ("SECURITY_VIOLATION", include_str!("../../../docs/reference/errors/notes/SECURITY_VIOLATION.md")),
+        ("SENSITIVE_FILTERED", include_str!("../../../docs/reference/errors/notes/SENSITIVE_FILTERED.md")),
+        ("INDEXER_FAILED", include_str!("../../../docs/reference/errors/notes/INDEXER_FAILED.md")),
+        ("INDEX_STALE", include_str!("../../../docs/reference/errors/notes/INDEX_STALE.md")),
+        ("INDEX_PROGRAM_MISSING", include_str!("../../../docs/reference/errors/notes/INDEX_PROGRAM_MISSING.md")),
+        ("INDEX_PROGRAM_FAILED", include_str!("../../../docs/reference/errors/notes/INDEX_PROGRAM_FAILED.md")),
+        ("VAULT_UNAVAILABLE", include_str!("../../../docs/reference/errors/notes/VAULT_UNAVAILABLE.md")),
     ];
 }
 
@@ -86,7 +86,7 @@ impl ProblemCode {
 pub struct Problem {
     /// What an agent branches on.
     pub code: ProblemCode,
-    /// For people.
+    /// A message for people.
     pub message: String,
     /// Whether trying again can help.
     pub recoverable: bool,
@@ -246,7 +246,7 @@ impl Problem {
         Self::new(ProblemCode::SecurityViolation, message, false, suggestion)
     }
 
-    /// An argument that no schema can tell from a good one. `place` is a JSON Pointer, empty for the arguments as a whole.
+    /// An argument that the schema cannot reject. `place` is a JSON Pointer, empty for the arguments as a whole.
     pub fn argument(place: &str, message: &str, suggestion: &str) -> Self {
         let place = if place.is_empty() { String::new() } else { format!(" at {place}") };
         let message = format!("The arguments do not fit{place}: {message}.");
@@ -299,7 +299,7 @@ fn capital(text: &str) -> String {
 pub struct Meta {
     /// Milliseconds it took.
     pub query_time_ms: f64,
-    /// Chunks that were looked at.
+    /// Number of chunks that were searched.
     pub chunks_scanned: u64,
     /// The table's version; empty without an index.
     pub index_version: String,

@@ -1,4 +1,4 @@
-//! [`KnowledgeProvider`]: the tools as the engine sees them.
+//! [`KnowledgeProvider`]: the tools as an engine provider.
 
 use crate::{
     service::Knowledge,

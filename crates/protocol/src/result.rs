@@ -1,4 +1,4 @@
-//! [`ToolResult`]: every outcome of a call in one shape.
+//! [`ToolResult`]: the outcome of a call. Success, failure, timeout and cancellation have the same shape.
 
 use crate::{CallId, Effects, EnvelopeError, ErrorCode, RunId, StepId, ToolName};
 use jiff::Timestamp;
@@ -11,9 +11,9 @@ use std::ops::Deref;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ResultStatus {
-    /// It did what was asked; `data` is there.
+    /// The call succeeded; `data` is set.
     Ok,
-    /// It failed; `error` says how.
+    /// The call failed; `error` is set.
     Error,
     /// It did not finish in time.
     Timeout,
@@ -40,7 +40,7 @@ impl ResultStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Failure {
-    /// What kind of failure; `toolyard explain CODE` has a page for each.
+    /// The kind of failure. `toolyard explain CODE` prints a page for each.
     pub code: ErrorCode,
     /// One sentence, safe to show.
     pub message: String,
@@ -187,8 +187,8 @@ impl ToolResult {
         self
     }
 
-    /// The result of these parts or, where they contradict each other, an `INTERNAL_ERROR` that says how: for whoever has
-    /// to answer with a result whatever happened.
+    /// Builds the result or, if the parts contradict each other, an `INTERNAL_ERROR` that says how. For callers that
+    /// must return a result in any case.
     pub fn or_internal_error(parts: ToolResultParts) -> Self {
         match parts.check() {
             Ok(()) => Self(parts),
@@ -210,7 +210,7 @@ impl ToolResult {
         self.0
     }
 
-    /// The same result with another suggestion for its error; unchanged where it has none.
+    /// The same result with another suggestion in its error. A result without an error is unchanged.
     pub fn with_suggestion(mut self, suggestion: String) -> Self {
         if let Some(error) = &mut self.0.error {
             error.suggestion = Some(suggestion);

@@ -28,9 +28,9 @@ const FRESH_WITHIN: Duration = Duration::from_millis(20);
 const PROBE: (&str, &str) = ("gateway", "probe");
 
 methods! {
-    /// Says how this gateway is.
+    /// Reports the health of this gateway.
     Health = "health", Terms::open().role(Role::Any).lane(Lane::Express), HealthParams => HealthAnswer;
-    /// Says what this gateway is doing: agents, sessions, runs, connections, tools.
+    /// Reports the state of this gateway: agents, sessions, runs, connections, tools.
     Status = "status", Terms::read(), StatusParams => StatusAnswer;
     /// Lists this gateway and the clients that are connected to it.
     SystemPresence = "system-presence", Terms::read(), NoParams => Vec<Present>;

@@ -1,4 +1,4 @@
-//! How trouble with files becomes a [`Failure`] an agent can act on.
+//! Turns file errors into a [`Failure`] that an agent can act on.
 
 use crate::path::VaultPath;
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ pub enum VaultError {
     Root {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The lock folder cannot be made or used.
@@ -24,7 +24,7 @@ pub enum VaultError {
     Locks {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
@@ -64,7 +64,7 @@ pub(crate) fn validation(message: impl Into<String>) -> Failure {
     Failure::new(ErrorCode::ValidationError, message)
 }
 
-/// Somebody else's content is there.
+/// The conflict when the file has another content than expected.
 pub(crate) fn etag_conflict(path: &VaultPath, expected: &str, current: &str) -> Failure {
     Failure::new(ErrorCode::Conflict, format!("{path} has changed: expected etag {expected}, found {current}"))
         .suggest("Read the file again and decide with its current etag.")
@@ -77,7 +77,7 @@ pub(crate) fn is_folder(path: &VaultPath) -> Failure {
     Failure::new(ErrorCode::Conflict, format!("{path} is a folder, not a file")).detail("path", path.as_str())
 }
 
-/// A file stands where a folder would have to be.
+/// The conflict when a file exists where a folder is needed.
 pub(crate) fn in_the_way(file: &VaultPath, path: &VaultPath) -> Failure {
     Failure::new(ErrorCode::Conflict, format!("{file} is a file, so {path} cannot lie below it"))
         .detail("path", file.as_str())

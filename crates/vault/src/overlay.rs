@@ -1,4 +1,5 @@
-//! [`Overlay`]: the vault as a dry run sees it. Changes stay in memory, later calls see them, the disk does not.
+//! [`Overlay`]: the vault for a dry run. Changes stay in memory and are visible to later calls; the disk is not
+//! changed.
 
 use crate::{
     change::Change,

@@ -1,4 +1,4 @@
-//! [`VaultProvider`]: the tools as the engine sees them. All file work runs on blocking threads.
+//! [`VaultProvider`]: the vault tools as an engine provider. All file work runs on blocking threads.
 
 use crate::{
     clients::EditorClients,

@@ -1,4 +1,4 @@
-//! Applies a unified diff, strictly: every context and removed line must match where the hunk header says, or at
+//! Applies a unified diff strictly: every context and removed line must match at the position in the hunk header, or at
 //! exactly one other place. No fuzz.
 
 use crate::{
@@ -146,7 +146,7 @@ fn fits(old: &[&str], at: usize, hunk: &Hunk<'_>) -> bool {
     last_bare.is_none_or(|bare| bare == hunk.old_ends_bare)
 }
 
-/// Where the header says, or the only place from there on where it fits.
+/// The position in the hunk header, or the only position from there on where the hunk matches.
 fn find(old: &[&str], from: usize, hunk: &Hunk<'_>) -> Option<usize> {
     let has_old = hunk.lines.iter().any(|(kind, _)| *kind != b'+');
     // `-0,0` and `-5,0` mean "after that line".

@@ -1,4 +1,5 @@
-//! Asking embedding servers: one client, no proxies, no redirects, retries for what may pass, and errors in our words.
+//! Requests to embedding servers: one client, no proxies, no redirects, retries for temporary failures, and our own
+//! error messages.
 
 use super::EmbedError;
 use reqwest::{Client, StatusCode, Url};
@@ -29,7 +30,7 @@ pub(super) struct Server {
 /// How an answer came out.
 pub(super) enum Answer {
     Ok(Value),
-    /// The status and the server's own word for it, which is looked at but not passed on.
+    /// The status and the server's message, which is inspected but not passed on.
     Refused(StatusCode, String),
     /// A good status with something that is no answer, in our words.
     Unusable(&'static str),
@@ -88,7 +89,7 @@ impl Server {
     }
 
     pub(super) fn url(&self) -> String {
-        // Whatever stands before the host or behind the path is nobody's business: keys are written there.
+        // Everything before the host and after the path is hidden, because it may contain keys.
         let mut shown = self.base.clone();
         shown.set_query(None);
         shown.set_fragment(None);
@@ -109,7 +110,7 @@ impl Server {
         self.once(path, None, Some(limit)).await.map_err(|_| self.unreachable())
     }
 
-    /// Tries again what may pass: no answer, too many requests, trouble on the server's side.
+    /// Sends a request, with retries after temporary failures: no response, too many requests, server errors.
     pub(super) async fn post(&self, path: &str, body: &Value, patient: bool) -> Result<Answer, EmbedError> {
         let mut pause = FIRST_PAUSE;
         let tries = if patient { TRIES } else { 1 };

@@ -1,21 +1,22 @@
-//! Secrets in notes: private keys, tokens with a known beginning, `password: …`, card numbers. What only resembles a
-//! secret is left alone: a note about passwords is no password.
+//! Detects secrets in notes: private keys, tokens with a known prefix, `password: …`, card numbers. Text that only
+//! resembles a secret is not reported: a note about passwords is not a password.
 
 use regex::Regex;
 use toolyard_engine::redact::{MARKS, MIN_MARKED};
 
 /// The name before a secret value, as people write it down.
 const NAMES: &str = r"pass(?:word|wort|phrase|wd)|kennwort|pwd|(?:api|access|private|secret|encryption)[ _-]?key|(?:access|auth|api|bearer|refresh)[ _-]?token|client[ _-]?secret|bearer";
-/// What may stand between a name and its value besides a colon: spaces, quotes, Markdown's marks, a table's border.
+/// Characters that may be between a name and its value besides a colon: spaces, quotes, Markdown marks, a table's
+/// border.
 const AROUND_NAME: &str = r"[\s*_`'\x22|]*";
-/// Quotes and Markdown that may stand around a value.
+/// Quotes and Markdown marks that may surround a value.
 const AROUND: &str = "*_`\"'|()[]<>,;";
 /// A value that is shorter is a word.
 const MIN_VALUE_CHARS: usize = 6;
 /// A value of letters alone is secret from this length on, if upper and lower case alternate.
 const MIN_LETTERS: usize = 10;
 
-/// Finds secrets.
+/// Detects secrets.
 #[derive(Debug)]
 pub(super) struct SecretFinder {
     private_key: Option<Regex>,

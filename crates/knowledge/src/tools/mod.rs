@@ -1,4 +1,5 @@
-//! The four tools: one file each, with the arguments (whose comments are what models read), the data and what it does.
+//! The four tools, one file each, with the arguments (whose comments are the descriptions that models read), the data
+//! and the implementation.
 
 mod index;
 mod memory_store;
@@ -26,7 +27,7 @@ const _: () = assert!(crate::embed::LONGEST_WAIT.as_millis() * 3 / 2 < TIMEOUT_M
 
 pub(crate) type Args = Map<String, Value>;
 
-/// What a tool is called with.
+/// The context of a tool call.
 pub(crate) struct Call<'a> {
     pub(crate) knowledge: &'a Arc<Knowledge>,
     pub(crate) context: &'a CallContext,
@@ -47,7 +48,7 @@ fn reads<A: JsonSchema, D: JsonSchema>(title: &'static str, description: &'stati
     notes_tool::<A, D>(BuiltIn::reads(title, description)).permissions(&["vault:read"])
 }
 
-/// Writes to what is kept beside the notes. A second call with the same arguments changes nothing.
+/// A tool that writes Toolyard's own state. A second call with the same arguments changes nothing.
 fn writes<A: JsonSchema, D: JsonSchema>(
     title: &'static str,
     description: &'static str,

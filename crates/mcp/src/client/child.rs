@@ -1,5 +1,5 @@
-//! A server as a child process: its own process group, an environment of what is named, its errors kept, and no trace
-//! left when it ends.
+//! A server as a child process, with its own process group, a restricted environment, and the last lines of its
+//! standard error. Nothing is left behind when it ends.
 
 use super::{
     lines::{Lines, TooLong, read_once},
@@ -23,11 +23,11 @@ use toolyard_engine::redact::redactor;
 
 /// Bytes of a server's errors that are kept.
 const KEPT_ERRORS: usize = 4096;
-/// A server whose input has ended gets this long to end by itself,
+/// How long a server whose input was closed has to end by itself,
 const EOF_GRACE: Duration = Duration::from_millis(1500);
 /// and this long after being asked to.
 const TERM_GRACE: Duration = Duration::from_millis(1500);
-/// What a server that has ended said last may take this long to arrive.
+/// How long the last output of an ended server may take to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// What to start.
@@ -37,7 +37,7 @@ pub struct ChildSpec {
     pub name: String,
     /// The program.
     pub program: String,
-    /// Its arguments.
+    /// The arguments.
     pub args: Vec<String>,
     /// Where it starts.
     pub cwd: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub struct ChildSpec {
     pub env: Vec<(String, String)>,
 }
 
-/// Makes the command that starts a child; whoever confines children wraps it.
+/// Builds the command that starts a child; an implementation may add a sandbox.
 pub trait Launcher: Send + Sync + 'static {
     /// The command, without streams.
     fn command(&self, spec: &ChildSpec) -> Result<Command, String>;
@@ -143,7 +143,7 @@ struct Watched {
     _counted: Arc<()>,
 }
 
-/// Waits for a child's end, or brings it about, and reaps the whole group.
+/// Waits for a child's end, or ends it, and reaps the whole group.
 async fn watch(mut watched: Watched, reading: tokio::task::JoinHandle<String>) {
     let mut reading = reading;
     let why = tokio::select! {

@@ -1,5 +1,5 @@
-//! A server reached by streamable HTTP: every message is a request of its own, answered with JSON or with events. The
-//! older transport with one stream of events for all answers is in `old_sse.rs`.
+//! A server over streamable HTTP: every message is a separate request, answered with JSON or with events. The older
+//! transport with one event stream for all answers is in `old_sse.rs`.
 
 use super::{
     config::ServerConfig,
@@ -40,17 +40,17 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const IDLE_CONNECTIONS: usize = 32;
 /// And for how long: many servers close what was unused for five seconds, and a request that is sent just then is lost.
 const IDLE_FOR: Duration = Duration::from_secs(4);
-/// A stream that broke is taken up again at most so often in a row.
+/// How many times in a row a broken stream is resumed.
 const MAX_RESUMES: u32 = 5;
-/// How long to wait before that, unless the server says.
+/// The delay before that, unless the server sets one.
 const RESUME_AFTER: Duration = Duration::from_millis(1000);
-/// And at most, whatever it says.
+/// The longest such delay.
 const MAX_RESUME_AFTER: Duration = Duration::from_secs(30);
-/// The stream of what belongs to no request is opened again after at most this long.
+/// The longest delay before the stream for messages without a request is opened again.
 const LISTEN_BACKOFF: Duration = Duration::from_secs(60);
 
-/// A start waits this long for the server to have heard that we listen: what it asks during the first call may come
-/// that way, and is lost where nobody listens yet. Some servers answer only with their first event.
+/// How long a start waits until the server knows that the client listens: requests during the first call may come on
+/// this stream, and would be lost. Some servers respond only with their first event.
 pub(crate) const LISTEN_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long the end of a session may take to be taken.
@@ -108,7 +108,7 @@ impl Target {
         Ok(Self { client, uri, headers, max_message: config.max_message_bytes, auth })
     }
 
-    /// Sends a request, with a token where one is needed.
+    /// Sends a request, with a token if one is needed.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -186,7 +186,7 @@ impl Target {
     }
 }
 
-/// What a message of ours is about.
+/// The subject of a message.
 #[derive(Deserialize)]
 struct Operation {
     method: Option<String>,
@@ -204,7 +204,7 @@ struct WholeError {
     error: RpcError,
 }
 
-/// What a request says in headers of revision 2026-07-28.
+/// The values of the headers of revision 2026-07-28.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Address<'a> {
     /// The tool, prompt or resource that it is about.
@@ -213,7 +213,7 @@ pub(crate) struct Address<'a> {
     pub(crate) mirrored: &'a [(String, String)],
 }
 
-/// What a message is about, for those who count how often it was refused.
+/// The subject of a message, for counting refusals.
 fn operation(body: Option<&[u8]>) -> String {
     let message: Option<Operation> = body.and_then(|body| serde_json::from_slice(body).ok());
     let (method, name) = match message {
@@ -240,7 +240,7 @@ pub(crate) struct HttpLink {
     next: AtomicU64,
     inbox: Arc<dyn Inbox>,
     questions: Arc<Questions>,
-    /// Fires when the server has answered the request to listen, whatever it said.
+    /// Fires when the server has responded to the request to listen.
     pub(crate) listening: CancellationToken,
     pub(crate) closed: CancellationToken,
 }
@@ -248,7 +248,7 @@ pub(crate) struct HttpLink {
 /// How one exchange went.
 enum Exchanged {
     Answer(Result<Value, RpcError>),
-    /// Not a modern error and not an answer: the status, and what was said.
+    /// Neither a modern error nor an answer: the status and the text.
     Refused(StatusCode, String),
 }
 
@@ -266,7 +266,7 @@ impl HttpLink {
         })
     }
 
-    /// Sets what every request from now on says it speaks.
+    /// Sets the revision of all further requests.
     pub(crate) fn agree(&self, revision: Revision) {
         *lock(&self.revision) = Some(revision);
     }
@@ -365,7 +365,7 @@ impl HttpLink {
         let body = self.target.whole(response.into_body()).await?;
         if status == StatusCode::NOT_FOUND && !self.is_modern() && lock(&self.session).is_some() {
             // The session is unknown, whatever else the body says of it.
-            return Ok(Exchanged::Refused(status, said(&body)));
+            return Ok(Exchanged::Refused(status, error_text(&body)));
         }
         let body = redactor().known_bytes(&body);
         match Incoming::read(&body) {
@@ -373,12 +373,12 @@ impl HttpLink {
             // An error about the request as a whole may lack its id.
             _ => match serde_json::from_slice::<WholeError>(&body) {
                 Ok(WholeError { error }) => Ok(Exchanged::Answer(Err(error))),
-                Err(_) => Ok(Exchanged::Refused(status, said(&body))),
+                Err(_) => Ok(Exchanged::Refused(status, error_text(&body))),
             },
         }
     }
 
-    /// Reads events until the answer comes, taking the stream up again where it breaks.
+    /// Reads events until the answer arrives, and resumes the stream if it breaks.
     async fn events(self: &Arc<Self>, id: &Value, body: Body) -> Result<Result<Value, RpcError>, LinkError> {
         let mut body = body;
         let mut last = None;
@@ -505,7 +505,7 @@ impl HttpLink {
         }
     }
 
-    /// Says goodbye.
+    /// Ends the session.
     pub(crate) async fn stop(&self) {
         self.closed.cancel();
         if lock(&self.session).is_some() && !self.is_modern() {
@@ -525,8 +525,8 @@ pub(crate) fn is_events(response: &Response<Body>) -> bool {
     kind.is_some_and(|kind| kind.trim_start().starts_with("text/event-stream"))
 }
 
-/// What a server said in plain text, to be added to a sentence.
-fn said(body: &[u8]) -> String {
+/// A server's plain text, for an error message.
+fn error_text(body: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }

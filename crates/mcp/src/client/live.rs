@@ -1,4 +1,4 @@
-//! [`Live`]: an upstream server that answers. Opens a connection, agrees on a revision, and asks in its words.
+//! [`Live`]: a connected upstream server. Opens a connection, agrees on a revision, and sends requests.
 
 use super::{
     child::{ChildLink, ChildSpec, Launcher},
@@ -7,7 +7,7 @@ use super::{
     mux::{Inbox, LinkError, Mux},
     oauth::Authorizer,
     old_sse,
-    pins::Seen,
+    pins::ServerCatalog,
     terms::Dialect,
 };
 use crate::{
@@ -51,10 +51,10 @@ enum Link {
 pub(crate) struct Live {
     link: Link,
     revision: Revision,
-    /// What it says it can do.
+    /// The server's capabilities.
     capabilities: Payload,
     pub(crate) server: Value,
-    /// What a plugin answered to `start`, where it speaks the line protocol.
+    /// A plugin's answer to `start`, if it uses the line protocol.
     line: Option<LineStarted>,
     max_tools: usize,
 }
@@ -72,7 +72,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) children: Arc<()>,
 }
 
-/// A call's way to its client, for what a server asks meanwhile.
+/// A call's route to its client, for requests of the server.
 pub(crate) struct Asker<'a> {
     pub(crate) asks: &'a Asks,
     pub(crate) run_id: Option<RunId>,
@@ -119,7 +119,7 @@ impl Live {
     async fn begin(child: ChildLink, start: &Payload, config: &ServerConfig) -> Result<Self, LinkError> {
         let params = Value::Object(start.clone());
         let answer = child.mux.request("start", &params, &CancellationToken::new()).await?;
-        let line: LineStarted = understood("start", answer)?;
+        let line: LineStarted = parse_answer("start", answer)?;
         Ok(Self {
             link: Link::Child(child),
             revision: Revision::V20251125,
@@ -171,7 +171,7 @@ impl Live {
         };
         let params = wire::value(&hello).map_err(LinkError::Rpc)?;
         let result = self.send("initialize", &params, Address::default(), &CancellationToken::new()).await?;
-        let Initialized { protocol_version, capabilities, server_info } = understood("initialize", result)?;
+        let Initialized { protocol_version, capabilities, server_info } = parse_answer("initialize", result)?;
         let version = protocol_version.as_str();
         // Older ones are close enough for what is asked of them here.
         let is_old = version < Revision::V20250618.as_str() && version.starts_with("202");
@@ -201,7 +201,7 @@ impl Live {
             link.agree(self.revision);
         }
         let result = self.request("server/discover", &Empty {}, &CancellationToken::new()).await?;
-        let found: Discovered = understood("server/discover", result)?;
+        let found: Discovered = parse_answer("server/discover", result)?;
         if !found.supported_versions.iter().any(|version| version == self.revision.as_str()) {
             return Err(LinkError::Gone(format!("the server speaks {}", found.supported_versions.join(", "))));
         }
@@ -251,7 +251,7 @@ impl Live {
         }
     }
 
-    /// The child's process, where there is one.
+    /// The process id of the child, if there is one.
     pub(crate) fn pid(&self) -> Option<u32> {
         match &self.link {
             Link::Child(child) => Some(child.pid),
@@ -263,7 +263,7 @@ impl Live {
         self.revision
     }
 
-    /// Whether it says it can do something.
+    /// Whether the server has a capability.
     pub(crate) fn can(&self, capability: &str) -> bool {
         self.capabilities.contains_key(capability)
     }
@@ -305,7 +305,7 @@ impl Live {
         (!self.revision.has_handshake()).then(meta)
     }
 
-    /// Parameters with what the revision wants in `_meta`. Nobody can be asked anything.
+    /// Parameters with the revision's `_meta`, without a route to a client.
     fn params(&self, params: &impl Serialize) -> Result<Value, LinkError> {
         let nothing = Payload::new();
         let meta = RequestMeta { progress_token: None, modern: self.modern(&nothing) };
@@ -352,7 +352,7 @@ impl Live {
             if self.revision.has_handshake() || !ResultKind::wants_input(&result) {
                 return Ok(result);
             }
-            let wanted: InputRequired = understood(method, result)?;
+            let wanted: InputRequired = parse_answer(method, result)?;
             request_state = wanted.request_state;
             if let Some(requests) = wanted.input_requests {
                 let run_id =
@@ -397,7 +397,7 @@ impl Live {
         for _ in 0..MAX_PAGES {
             let listing = Listing { cursor: cursor.take() };
             let page = self.request(list.method(), &listing, &CancellationToken::new()).await?;
-            let mut page: ListPage = understood(list.method(), page)?;
+            let mut page: ListPage = parse_answer(list.method(), page)?;
             items.extend(page.take(list));
             if items.len() >= most {
                 items.truncate(most);
@@ -425,7 +425,7 @@ impl Live {
         items.into_iter().filter_map(entry).collect()
     }
 
-    /// Its tools.
+    /// The server's tools.
     pub(crate) async fn tools(&self) -> Result<Vec<Payload>, LinkError> {
         let tools = match &self.line {
             Some(line) => line.tools.iter().flatten().take(self.max_tools).cloned().collect(),
@@ -437,9 +437,9 @@ impl Live {
     }
 
     /// Everything it offers. Only the tools must come; a server that cannot list the rest has none.
-    pub(crate) async fn look(&self) -> Result<Seen, LinkError> {
+    pub(crate) async fn look(&self) -> Result<ServerCatalog, LinkError> {
         let tools = self.tools().await?;
-        let mut seen = Seen { tools, server: self.server.clone(), ..Seen::default() };
+        let mut seen = ServerCatalog { tools, server: self.server.clone(), ..ServerCatalog::default() };
         self.revision.as_str().clone_into(&mut seen.protocol);
         if let Some(line) = &self.line {
             seen.hooks = line.hooks.clone().unwrap_or_default();
@@ -471,7 +471,7 @@ async fn answers(
 }
 
 /// Reads an answer of a server.
-fn understood<T: DeserializeOwned>(method: &str, answer: Value) -> Result<T, LinkError> {
+fn parse_answer<T: DeserializeOwned>(method: &str, answer: Value) -> Result<T, LinkError> {
     serde_json::from_value(answer).map_err(|e| LinkError::Gone(format!("the answer to {method} cannot be read: {e}")))
 }
 
@@ -485,7 +485,7 @@ fn client_info() -> &'static Implementation {
     &INFO
 }
 
-/// Whether a server that refused a revision says that it speaks the one we asked for, or ours among others.
+/// Whether a server that refused a revision names it, or names ours among others.
 fn names_ours(error: &RpcError) -> bool {
     let spoken = error.data.as_ref().and_then(|data| RevisionsSpoken::deserialize(data).ok());
     let ours = Revision::V20260728.as_str();

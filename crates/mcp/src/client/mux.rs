@@ -1,4 +1,4 @@
-//! [`Mux`]: many requests over one pair of streams. Answers find their requests by id; everything else goes to an
+//! [`Mux`]: many requests over one pair of streams. Responses are matched to requests by id; everything else goes to an
 //! [`Inbox`].
 
 use super::{oauth::Blocked, pipe::Pipe, questions::Questions};
@@ -33,7 +33,7 @@ pub(crate) const TAKEN_BACK: &str = "taken back";
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum LinkError {
-    /// The server said no.
+    /// The server responded with an error.
     Rpc(RpcError),
     /// The server is gone, or cannot be reached. Whether it had begun is not known.
     Gone(String),
@@ -45,9 +45,9 @@ pub(crate) enum LinkError {
     Unauthorised(Blocked),
 }
 
-/// Takes what a server sends of its own accord.
+/// Receives requests and notifications from a server.
 pub(crate) trait Inbox: Send + Sync + 'static {
-    /// Something happened.
+    /// A notification arrived.
     fn notified(&self, method: &str, params: Payload);
     /// Something is wanted.
     fn asked<'a>(&'a self, method: &'a str, params: Payload) -> BoxFuture<'a, Result<Value, RpcError>>;
@@ -55,7 +55,7 @@ pub(crate) trait Inbox: Send + Sync + 'static {
 
 /// Where messages go.
 enum Outgoing {
-    /// To whoever takes them out.
+    /// To a queue.
     Queue(mpsc::Sender<String>),
     /// Into a child.
     Pipe(Arc<Pipe>),
@@ -81,7 +81,7 @@ impl Outgoing {
     }
 }
 
-/// Nobody takes messages any more.
+/// The receiver of messages is gone.
 struct Closed;
 
 /// Requests over one pair of streams.
@@ -161,7 +161,7 @@ impl Mux {
         if self.outgoing.send(message).await.is_ok() {
             return Ok(());
         }
-        // Whoever watches the other side is about to say why.
+        // The task that watches the other side is about to report the reason.
         if tokio::time::timeout(TOLD_WITHIN, self.closed.cancelled()).await.is_err() {
             tracing::debug!("an upstream server takes no messages and has not ended");
         }
@@ -224,7 +224,7 @@ impl Drop for Forget<'_> {
     }
 }
 
-/// A server's wish that nobody here can fulfil.
+/// The error for a server's request with an unknown method.
 pub(crate) fn unknown(method: &str) -> RpcError {
     RpcError::method(method)
 }

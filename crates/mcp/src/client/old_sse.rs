@@ -1,5 +1,5 @@
-//! A server reached as before revision 2025-03-26: one stream of events that brings every answer, and an address, told
-//! on that stream, that takes every message.
+//! A server with the transport from before revision 2025-03-26: one event stream carries every response, and an address
+//! announced on that stream accepts every message.
 
 use super::{
     http::{Target, is_events},
@@ -74,7 +74,8 @@ pub(crate) async fn open(target: Target, inbox: Arc<dyn Inbox>) -> Result<Arc<Mu
     Ok(mux)
 }
 
-/// The address in full. It must be where the stream is: the credentials are for that place alone.
+/// The complete address. It must have the same origin as the stream, because the credentials are valid for that origin
+/// only.
 fn resolve(base: &Uri, told: &str) -> Option<Uri> {
     if let Ok(uri) = told.parse::<Uri>()
         && uri.scheme().is_some()

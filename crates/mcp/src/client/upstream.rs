@@ -1,5 +1,5 @@
-//! [`Upstream`]: one server, started when it is needed, started again (not too often) when it fails, stopped when nobody
-//! needs it. Its tools are there all the while.
+//! [`Upstream`]: one server: started when it is needed, restarted with growing delays when it fails, stopped when it is
+//! idle. Its tools stay in the catalog.
 
 use super::{
     Shared,
@@ -54,15 +54,15 @@ pub(super) struct Attempts {
     unauthorised: Option<u64>,
 }
 
-/// One server.
+/// The state of one server.
 pub(crate) struct Upstream {
     pub(crate) name: String,
     pub(crate) config: ServerConfig,
     launcher: Arc<dyn Launcher>,
-    /// Brings tokens, where the server is reached over HTTP and no credential is configured.
+    /// Obtains tokens, if the server uses HTTP and no credential is configured.
     pub(super) auth: Option<Arc<Authorizer>>,
     pub(crate) terms: Option<PluginTerms>,
-    /// Where the catalog says its tools come from; they share the name.
+    /// The source of its tools in the catalog; they share the name.
     pub(super) source: ToolSource,
     /// Ids of the tools it has in the catalog.
     published: Mutex<Vec<Arc<str>>>,
@@ -82,7 +82,7 @@ pub(crate) struct Upstream {
     pub(super) refreshing: AtomicBool,
 }
 
-/// A call under way: a permit, and a place among those that may be asked.
+/// A call in flight: a permit, and an entry in the list of calls whose clients may be asked.
 pub(crate) struct Under<'a> {
     upstream: &'a Upstream,
     pub(crate) token: u64,
@@ -173,7 +173,7 @@ impl Upstream {
         (need == why).then_some(version)
     }
 
-    /// Meets it again when somebody has logged in meanwhile.
+    /// Connects again if somebody has logged in.
     pub(crate) fn meet_if_authorised(&self) {
         let is_now = self.running().is_none() && self.has_another_token(&lock(&self.attempts));
         if let Some(upstream) = self.this.upgrade().filter(|_| is_now) {
@@ -267,7 +267,7 @@ impl Upstream {
         lock(&self.published)
     }
 
-    /// What stands before its prompts' names.
+    /// The prefix of its prompts' names.
     pub(crate) fn prefix(&self) -> String {
         match &self.terms {
             Some(terms) => format!("{}__", terms.plugin),
@@ -285,7 +285,7 @@ impl Upstream {
         answer.map_err(|error| failed(&self.name, error).failure)
     }
 
-    /// Lets go of a connection whose session the server has forgotten. The next use opens another; that is no failure.
+    /// Drops a connection whose session the server has forgotten. The next use opens another; this is not a failure.
     pub(crate) fn let_go(&self, live: &Arc<Live>) {
         let ours = self.live.load_full().is_some_and(|now| Arc::ptr_eq(&now, live));
         if ours {
@@ -293,7 +293,7 @@ impl Upstream {
         }
     }
 
-    /// Takes a place among the calls under way.
+    /// Registers a call in flight.
     pub(crate) async fn begin(&self, run_id: Option<RunId>, progress: Option<Progress>) -> Result<Under<'_>, Failed> {
         let permit = self.permits.acquire().await;
         let permit = permit.map_err(|_| Failed::new(ErrorCode::Unavailable, "the server is being removed"))?;
@@ -307,7 +307,7 @@ impl Upstream {
         Ok(Under { upstream: self, token, _permit: permit })
     }
 
-    /// Stops it when nobody has used it for a while.
+    /// Stops the server if it has not been used for a while.
     pub(crate) async fn stop_if_idle(&self) {
         if self.config.idle_seconds == 0 || !lock(&self.in_flight).is_empty() {
             return;
@@ -319,7 +319,7 @@ impl Upstream {
         }
     }
 
-    /// Stops it.
+    /// Stops the server.
     pub(crate) async fn stop(&self) {
         let _starting = self.starting.lock().await;
         if let Some(live) = self.live.swap(None) {
@@ -405,7 +405,7 @@ fn backoff(failures: u32) -> Duration {
     FIRST_BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(MAX_BACKOFF)
 }
 
-/// How long a server asks to wait before the call is made again: `retryAfterMs` beside its error.
+/// The delay that a server asks for before a retry: `retryAfterMs` beside its error.
 pub(super) fn retry_after(said: &Value) -> Option<Value> {
     said.get(RETRY_AFTER).filter(|wait| wait.is_number()).cloned()
 }
