@@ -4,7 +4,7 @@ use crate::harness::{Echo, limits, run, run_with, runner, value};
 use serde_json::json;
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio_util::sync::CancellationToken;
 use toolyard_sandbox::{Cause, Limits};
@@ -99,10 +99,8 @@ async fn a_script_that_waits_for_nothing_ends_at_once() {
 async fn the_parent_holds_the_clock_and_the_abort() {
     for code in ["for (;;) {}", "await openclaw.tools.search('x'); for (;;) {}", "await openclaw.tools.call('slow')"] {
         let echo = Arc::new(Echo::default());
-        let start = Instant::now();
         let failure = run_with(code, limits(1_000), &echo).await.unwrap_err();
         assert_eq!(failure.cause, Cause::TimedOut(1_000), "{code}");
-        assert!(start.elapsed() < Duration::from_secs(60), "{code}");
         assert_eq!(echo.under_way.load(Ordering::SeqCst), 0, "{code}: nothing is left under way");
     }
     let cancel = CancellationToken::new();
@@ -111,7 +109,7 @@ async fn the_parent_holds_the_clock_and_the_abort() {
         tokio::time::sleep(Duration::from_millis(200)).await;
         later.cancel();
     });
-    let failure = runner().run("for (;;) {}", limits(60_000), Arc::new(Echo::default()), cancel).await.unwrap_err();
+    let failure = runner().run("for (;;) {}", limits(600_000), Arc::new(Echo::default()), cancel).await.unwrap_err();
     assert_eq!(failure.cause, Cause::Aborted);
 }
 
