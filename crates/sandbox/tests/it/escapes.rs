@@ -340,8 +340,8 @@ async fn every_attempt_is_contained_and_the_parent_is_unharmed() {
     }
     assert!(failures.is_empty(), "{} of {count} not as expected:\n{}", failures.len(), failures.join("\n"));
     assert_eq!(value("return 'alive'").await, json!("alive"));
-    // Pipes close a moment after their child.
-    for _ in 0..3_000 {
+    // Pipes close a moment after their child, and tests beside this one have pipes too, until they end.
+    for _ in 0..30_000 {
         if open_descriptors() <= before {
             break;
         }

@@ -133,10 +133,13 @@ async fn without_the_program_nothing_runs() {
 
 #[tokio::test]
 async fn timers_fire_in_order_and_end_with_the_script() {
-    let code = "const seen = []; const done = new Promise(end => { let n = 0; \
-        const every = setInterval(() => { seen.push('i'); if (++n === 2) { clearInterval(every); end() } }, 40) }); \
-        setTimeout(() => seen.push('b'), 20); setTimeout(a => seen.push(a), 1, 'a'); \
+    // A busy machine may set a timer long after the one before it: two of them are ordered by their times only where the
+    // later one is a minute away.
+    let code = "const seen = []; setTimeout(() => seen.push('too late'), 60000); \
         clearTimeout(setTimeout(() => seen.push('never'), 5)); queueMicrotask(() => seen.push('m')); \
+        const done = new Promise(end => { let n = 0; setTimeout(a => { seen.push(a); setTimeout(() => { seen.push('b'); \
+        const every = setInterval(() => { seen.push('i'); if (++n === 2) { clearInterval(every); end() } }, 10); \
+        }, 20) }, 1, 'a') }); \
         await done; return seen";
     assert_eq!(value(code).await, json!(["m", "a", "b", "i", "i"]));
     let finished = run("setInterval(() => {}, 1); setTimeout(() => console.log('late'), 60000); return 'first'").await;
