@@ -28,12 +28,10 @@ DEBUG_INDEX := $(CARGO) build -q $(INDEX) --all-targets --locked
 INDEX_PROGRAM = $(CARGO_TARGET_DIR)/debug/toolyard-index
 # Runs several test programs at a time; `cargo test` runs one after another, and most tests wait.
 RUN_TESTS := CARGO="$(CARGO)" python3 scripts/run_tests.py
-# The crates whose documentation has examples that run. `make unit` looks at all crates.
-WITH_EXAMPLES := -p toolyard-embed -p toolyard-recall
 # Clippy as cargo runs it, but with a build instead of a check: a check would go through LanceDB a second time.
 CLIPPY_INDEX := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ $(DEBUG_INDEX)
 
-.PHONY: casefold hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
+.PHONY: casefold walls-java hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -46,8 +44,8 @@ tools-needed: ## check that what cannot be installed by us is there
 index-tools: tools-needed
 	@command -v protoc >/dev/null || { echo "installing protoc (LanceDB generates its formats with it)"; { apt-get install -y -q protobuf-compiler || { apt-get update -q && apt-get install -y -q protobuf-compiler; }; } >/dev/null 2>&1 || { echo "protoc is missing: install protobuf-compiler"; exit 1; }; }
 
-test-tools: # what the scenarios run beside the program: the example plugins are in Python and JavaScript, one comes from Git
-	@for tool in git node python3; do command -v $$tool >/dev/null || { echo "$$tool is missing: the tests run it"; exit 1; }; done
+test-tools: # what the tests run beside the program: plugins in Python and JavaScript, packages of Git and npm, programs within walls
+	@for tool in git node npm perl python3 tar; do command -v $$tool >/dev/null || { echo "$$tool is missing: the tests run it"; exit 1; }; done
 
 recordings: ## write tests/recordings/ anew from recordings of real systems (RECORDED=FOLDER)
 	python3 scripts/recordings/make.py $(RECORDED)
@@ -65,7 +63,7 @@ up: tools-needed ## set up and run Toolyard on embedded defaults with a sample v
 quick: fmt test-tools ## the daily loop: format, clippy and the tests of everything but the index program
 	$(CARGO) clippy $(FAST) --all-targets --locked -- -D warnings
 	$(RUN_TESTS) $(FAST) --locked
-	$(CARGO) test -q $(WITH_EXAMPLES) --doc --locked
+	$(CARGO) test -q $(FAST) --doc --locked
 
 test: fmt clippy deny unit docs-check crash ## every check that needs nothing but this checkout and crates from cargo's registry
 
@@ -111,6 +109,9 @@ fuzz: tools-needed ## run every fuzz target for SECONDS (default 60) with libFuz
 
 unit-index: index-tools ## the tests of the index program, which LanceDB is built for once
 	$(CARGO) test $(INDEX) --locked
+
+walls-java: tools-needed ## run a Java program within walls (needs a Java runtime)
+	$(CARGO) test $(FAST) --locked --test it -- --ignored --exact walls::java_runs_within_walls
 
 casefold: tools-needed ## rename by letter case on a case-insensitive file system (needs root and a kernel with casefolded tmpfs)
 	$(CARGO) test -p toolyard-vault --test it --locked -- --ignored --exact rename::a_case_only_rename_on_a_case_insensitive_file_system

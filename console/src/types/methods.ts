@@ -1590,8 +1590,8 @@ export type StatusAnswerProcessMemory = { "rssBytes": number };
 
 export type StatusAnswerToolsStatus = { "count": number; "registryVersion": string };
 
-/** Reports the state of this gateway: agents, sessions, runs, connections, tools. */
-export type StatusAnswer = { "runtimeVersion": string; "mainHeartbeatEnabled": boolean; "heartbeat": StatusAnswerHeartbeats; "tasks": StatusAnswerTasks; "sessions": StatusAnswerSessionsStatus; "eventLoop": StatusAnswerEventLoop; "processMemory": StatusAnswerProcessMemory; "connections": number; "tools": StatusAnswerToolsStatus; "uptimeMs": number; "pid": number; "sessionKey"?: string | null };
+/** Says what this gateway is doing: agents, sessions, runs, connections, tools. */
+export type StatusAnswer = { "runtimeVersion": string; "defaultAgentId": string; "mainHeartbeatEnabled": boolean; "eventLoopDegraded": boolean; "heartbeat": StatusAnswerHeartbeats; "tasks": StatusAnswerTasks; "sessions": StatusAnswerSessionsStatus; "eventLoop": StatusAnswerEventLoop; "processMemory": StatusAnswerProcessMemory; "connections": number; "tools": StatusAnswerToolsStatus; "uptimeMs": number; "pid": number; "sessionKey"?: string | null };
 
 /** Parameters of a method that takes none. */
 export type SystemPresenceParams = Record<string, never>;

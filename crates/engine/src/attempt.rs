@@ -4,7 +4,7 @@ use crate::{CallContext, Carried, Failed, Output, Prepared, Provider};
 use futures_util::FutureExt;
 use std::{any::Any, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::time::Instant;
-use toolyard_protocol::{Effects, ErrorCode, Failure, ResultStatus, ToolCall};
+use toolyard_protocol::{ErrorCode, Failure, ResultStatus, ToolCall};
 
 /// How long looking at the target of a lost call may take.
 pub(crate) const OBSERVE_TIME: Duration = Duration::from_secs(5);
@@ -43,10 +43,11 @@ impl Stopped {
 
     /// Status and failure for the result.
     pub(crate) fn into_outcome(self, call: &ToolCall) -> (ResultStatus, Failed) {
-        let effects_of = |answer: Option<Box<Result<Output, Failed>>>| match answer.map(|a| *a) {
-            Some(Ok(output)) => output.effects,
-            Some(Err(failed)) => failed.effects,
-            None => Effects::default(),
+        // What a provider had changed, and what it said for logs, when it was stopped.
+        let with_answer = |failure: Failure, answer: Option<Box<Result<Output, Failed>>>| match answer.map(|a| *a) {
+            Some(Ok(output)) => Failed::after(failure, output.effects),
+            Some(Err(failed)) => Failed::after(failure, failed.effects).debug(failed.debug_message),
+            None => failure.into(),
         };
         match self {
             Self::Failed(failed) => (ResultStatus::Error, failed),
@@ -56,19 +57,16 @@ impl Stopped {
                     format!("{} did not finish within {} ms", call.tool, timeout.as_millis()),
                 )
                 .detail("timeoutMs", timeout.as_millis() as u64);
-                (ResultStatus::Timeout, Failed { failure, effects: effects_of(answer), debug_message: None })
+                (ResultStatus::Timeout, with_answer(failure, answer))
             }
             Self::Cancelled { answer } => {
                 let failure = Failure::new(ErrorCode::Cancelled, format!("{} was stopped", call.tool)).retryable(false);
-                (ResultStatus::Cancelled, Failed { failure, effects: effects_of(answer), debug_message: None })
+                (ResultStatus::Cancelled, with_answer(failure, answer))
             }
             Self::Panicked(message) => {
                 let failure = Failure::new(ErrorCode::InternalError, format!("{} failed unexpectedly", call.tool))
                     .detail("reason", PANIC);
-                (
-                    ResultStatus::Error,
-                    Failed { failure, effects: Effects::default(), debug_message: Some(format!("panic: {message}")) },
-                )
+                (ResultStatus::Error, Failed::from(failure).debug(Some(format!("panic: {message}"))))
             }
         }
     }

@@ -140,6 +140,8 @@ pub struct Output {
     pub effects: Effects,
     /// Short and safe to show.
     pub user_message: Option<String>,
+    /// More, for logs only: an answer that tells of a failure has causes as a failed call has.
+    pub debug_message: Option<String>,
 }
 
 impl Output {
@@ -168,6 +170,13 @@ pub const RETRY_AFTER: &str = "retryAfterMs";
 /// Bytes of a debug message that are kept.
 const MAX_DEBUG_BYTES: usize = 8 << 10;
 
+/// The end of a text for logs, at most [`MAX_DEBUG_BYTES`] of it.
+fn last_bytes(text: String) -> String {
+    let from = text.len().saturating_sub(MAX_DEBUG_BYTES);
+    let from = (from..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
+    if from == 0 { text } else { text[from..].to_owned() }
+}
+
 /// A call that did not work, with whatever it had changed by then.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failed {
@@ -185,21 +194,25 @@ impl Failed {
         Failure::new(code, message).into()
     }
 
-    /// Adds information for logs that the failure's message does not contain. The last 8 KiB are kept.
+    /// A failure after something had changed.
+    pub fn after(failure: Failure, effects: Effects) -> Self {
+        Self { effects, ..failure.into() }
+    }
+
+    /// With more for logs, where there is more to say than the failure's message and its causes do. The last 8 KiB are
+    /// kept.
     pub fn debug(mut self, text: Option<String>) -> Self {
-        let cut = |text: String| {
-            let from = text.len().saturating_sub(MAX_DEBUG_BYTES);
-            let from = (from..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
-            text[from..].to_owned()
-        };
-        self.debug_message = text.filter(|text| !text.trim().is_empty()).map(cut).or(self.debug_message);
+        let more = text.filter(|text| !text.trim().is_empty());
+        let known = self.debug_message.into_iter().chain(more).collect::<Vec<_>>().join("\n");
+        self.debug_message = (!known.is_empty()).then(|| last_bytes(known));
         self
     }
 }
 
 impl From<Failure> for Failed {
-    fn from(failure: Failure) -> Self {
-        Self { failure, effects: Effects::default(), debug_message: None }
+    fn from(mut failure: Failure) -> Self {
+        let causes = failure.take_causes();
+        Self { failure, effects: Effects::default(), debug_message: None }.debug(causes)
     }
 }
 

@@ -376,7 +376,7 @@ mod tests {
         assert_eq!((state.running, state.reserved, state.sources.len(), state.principals.len()), (0, 0, 0, 0));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn those_that_wait_are_served_by_turns() {
         let pool = Pool::new(Limits { running: 1, waiting: 100, reserve: 0 });
         let (loud, quiet) = (Share::new("a", "loud"), Share::new("b", "quiet"));

@@ -64,6 +64,24 @@ pub enum ProblemCode {
 }
 
 impl ProblemCode {
+    /// The code as it is written in an answer.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OllamaUnreachable => "OLLAMA_UNREACHABLE",
+            Self::EmbedderUnreachable => "EMBEDDER_UNREACHABLE",
+            Self::IndexNotFound => "INDEX_NOT_FOUND",
+            Self::IndexCorrupted => "INDEX_CORRUPTED",
+            Self::SecurityViolation => "SECURITY_VIOLATION",
+            Self::SensitiveFiltered => "SENSITIVE_FILTERED",
+            Self::IndexerFailed => "INDEXER_FAILED",
+            Self::IndexStale => "INDEX_STALE",
+            Self::IndexProgramMissing => "INDEX_PROGRAM_MISSING",
+            Self::IndexProgramFailed => "INDEX_PROGRAM_FAILED",
+            Self::VaultUnavailable => "VAULT_UNAVAILABLE",
+            Self::ValidationError => "VALIDATION_ERROR",
+        }
+    }
+
     /// Every code that only these tools have, with its page. `VALIDATION_ERROR` has the page of the engine's code.
     pub const PAGES: [(&'static str, &'static str); 11] = [
         ("OLLAMA_UNREACHABLE", include_str!("../../../docs/reference/errors/notes/OLLAMA_UNREACHABLE.md")),
@@ -92,13 +110,20 @@ pub struct Problem {
     pub recoverable: bool,
     /// What to do.
     pub suggestion: String,
+    /// What lies behind it, for the result's `debugMessage`; an agent never sees it.
+    #[serde(skip)]
+    pub(crate) causes: Option<String>,
 }
 
 impl Problem {
     fn new(code: ProblemCode, message: impl Into<String>, recoverable: bool, suggestion: impl Into<String>) -> Self {
         // An index or a server may quote its address.
         let hide = |text: String| redactor().text(&text).into_owned();
-        Self { code, message: hide(message.into()), recoverable, suggestion: hide(suggestion.into()) }
+        Self { code, message: hide(message.into()), recoverable, suggestion: hide(suggestion.into()), causes: None }
+    }
+
+    fn with_causes(self, causes: Option<String>) -> Self {
+        Self { causes, ..self }
     }
 
     /// The status the error matrix gives it.
@@ -143,7 +168,11 @@ impl Problem {
             _ => "Check the server named in knowledge.embedding and search again; until then only words are matched."
                 .to_owned(),
         };
-        Self::new(code, capital(&error.to_string()), true, suggestion)
+        let causes = match error {
+            EmbedError::Unreachable { causes, .. } => causes.clone(),
+            _ => None,
+        };
+        Self::new(code, capital(&error.to_string()), true, suggestion).with_causes(causes)
     }
 
     /// The vectors in the index are not of the configured embedder.
@@ -176,10 +205,11 @@ impl Problem {
     /// The index does not work.
     pub fn of_index(error: &IndexError) -> Self {
         match error {
-            IndexError::Corrupted(_) => {
+            IndexError::Corrupted(why) => {
                 let suggestion = "Call obsidian_rag_index with mode reindex: it is built anew from the notes, which are \
                                   not affected.";
                 Self::new(ProblemCode::IndexCorrupted, "The index is damaged and cannot be read.", true, suggestion)
+                    .with_causes(Some(why.clone()))
             }
             IndexError::NoEarlierVersion => Self::new(
                 ProblemCode::IndexNotFound,
@@ -193,12 +223,13 @@ impl Problem {
                 true,
                 "Poll obsidian_rag_status until its job is done, then call again.",
             ),
-            IndexError::Unavailable(_) => Self::new(
+            IndexError::Unavailable(why) => Self::new(
                 ProblemCode::VaultUnavailable,
                 "The place where the index lies cannot be reached or written.",
                 true,
                 "Check the disk (or the object store) with `toolyard doctor`, then try again.",
-            ),
+            )
+            .with_causes(Some(why.clone())),
             IndexError::Program(error) => Self::of_program(error),
         }
     }

@@ -59,6 +59,22 @@ impl Observed {
         }
     }
 
+    /// Says in the log what each probe saw: on load, and whenever the health changes.
+    pub(crate) fn log(&self, health: Health) {
+        let code = |problem: &Option<Problem>| problem.as_ref().map_or("ok", |problem| problem.code.as_str());
+        let index = match &self.index {
+            IndexState::Ready => code(&self.program),
+            IndexState::Missing(problem) | IndexState::Broken(problem) => problem.code.as_str(),
+        };
+        tracing::info!(
+            health = health.as_str(),
+            vault = if self.vault { "ok" } else { ProblemCode::VaultUnavailable.as_str() },
+            index,
+            embedder = code(&self.embedder),
+            "the notes' health"
+        );
+    }
+
     /// Whether the index is damaged.
     pub fn is_corrupted(&self) -> bool {
         matches!(&self.index, IndexState::Broken(problem) if problem.code == ProblemCode::IndexCorrupted)
@@ -74,7 +90,7 @@ mod tests {
         Observed { vault: true, index: IndexState::Ready, program: None, embedder: None, indexer: None, stale: false }
     }
     fn ollama() -> Option<Problem> {
-        Some(Problem::of_embedder(&EmbedError::Unreachable { service: "Ollama", url: "x".to_owned() }))
+        Some(Problem::of_embedder(&EmbedError::Unreachable { service: "Ollama", url: "x".to_owned(), causes: None }))
     }
     fn broken() -> IndexState {
         IndexState::Broken(Problem::of_index(&IndexError::Corrupted(String::new())))

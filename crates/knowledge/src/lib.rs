@@ -32,5 +32,5 @@ pub use config::KnowledgeConfig;
 pub use facts::{Fact, FactStore};
 pub use provider::KnowledgeProvider;
 pub use service::{Knowledge, KnowledgeParts, VaultLook, vector_weight};
-pub use tools::definitions;
+pub use tools::{definitions, entries};
 pub use watcher::{PROBE_EVERY, serve, serve_watching};

@@ -480,7 +480,7 @@ impl Knowledge {
         let health = observed.health().0;
         let before = self.with_cache(|cache| cache.health.replace(health));
         if before != Some(health) {
-            tracing::info!(health = health.as_str(), "the notes' health");
+            observed.log(health);
         }
         observed
     }

@@ -121,7 +121,7 @@ impl Commit {
         if let Some(stat) = self.stat.as_ref().and_then(|path| vault.stat(path, Purpose::Write).ok().flatten()) {
             add_mtime(&mut data, stat.mtime_ms);
         }
-        Output { data, effects, user_message: Some(self.message.clone()) }
+        Output { data, effects, user_message: Some(self.message.clone()), ..Output::default() }
     }
 
     pub(crate) fn remove_leftovers(&self, vault: &Vault) {
@@ -242,10 +242,10 @@ impl Staged {
     pub(crate) fn run(self) -> Result<Output, Failed> {
         let mut effects = Effects::default();
         if let Err(failure) = self.commit.steps.iter().try_for_each(|step| run_step(&self.vault, step, &mut effects)) {
-            return Err(Failed { failure, effects, debug_message: None });
+            return Err(Failed::after(failure, effects));
         }
         if let Err(failure) = self.settle() {
-            return Err(Failed { failure, effects, debug_message: None });
+            return Err(Failed::after(failure, effects));
         }
         Ok(self.commit.output(&self.vault, effects))
     }

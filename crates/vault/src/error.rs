@@ -31,7 +31,10 @@ pub enum VaultError {
 
 /// A system error on a path.
 pub(crate) fn system(action: &str, path: &str, errno: Errno) -> Failure {
-    let failure = |code, why: &str| Failure::new(code, format!("cannot {action} {path:?}: {why}")).detail("path", path);
+    let cause = std::io::Error::from(errno);
+    let failure = |code, why: &str| {
+        Failure::new(code, format!("cannot {action} {path:?}: {why}")).detail("path", path).caused_by(&cause)
+    };
     match errno {
         Errno::NOENT => failure(ErrorCode::NotFound, "it does not exist"),
         Errno::EXIST => failure(ErrorCode::Conflict, "something is already there"),
@@ -50,7 +53,7 @@ pub(crate) fn system(action: &str, path: &str, errno: Errno) -> Failure {
             failure(ErrorCode::PreconditionFailed, "the disk is full").suggest("Free some space, then call again.")
         }
         Errno::MFILE | Errno::NFILE => failure(ErrorCode::Unavailable, "too many open files").retryable(true),
-        other => failure(ErrorCode::InternalError, &std::io::Error::from(other).to_string()),
+        _ => failure(ErrorCode::InternalError, &cause.to_string()),
     }
 }
 

@@ -55,7 +55,7 @@ impl VaultPreview {
                 }
             }
             drop(turn);
-            Ok((Output { data, effects, user_message: Some(message) }, intent))
+            Ok((Output { data, effects, user_message: Some(message), ..Output::default() }, intent))
         });
         Ok(Some(done.await?))
     }

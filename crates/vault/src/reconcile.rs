@@ -43,7 +43,7 @@ pub(crate) fn reconcile(vault: &Vault, intent: &Intent) -> Result<Reconciled, Fa
         }
         Progress::Foreign(failure) => {
             commit.remove_leftovers(vault);
-            Ok(Reconciled::Conflict(Failed { failure: *failure, effects, debug_message: None }))
+            Ok(Reconciled::Conflict(Failed::after(*failure, effects)))
         }
         // A folder that was made (or was there already) changes nothing about the call itself, but the steps after
         // it are still to come; they can be done now as well as by a new call.
@@ -63,7 +63,7 @@ pub(crate) fn reconcile(vault: &Vault, intent: &Intent) -> Result<Reconciled, Fa
             commit.remove_leftovers(vault);
             match finished {
                 Ok(()) => Ok(Reconciled::Done(commit.output(vault, effects))),
-                Err(failure) => Ok(Reconciled::Conflict(Failed { failure, effects, debug_message: None })),
+                Err(failure) => Ok(Reconciled::Conflict(Failed::after(failure, effects))),
             }
         }
     }

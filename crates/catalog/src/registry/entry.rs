@@ -132,6 +132,7 @@ pub struct ToolEntry {
     source: ToolSource,
     optional: bool,
     checks_itself: bool,
+    answers_misfits: bool,
     host_arguments: &'static [HostArgument],
     host_paths_granted: bool,
     session: Option<Box<str>>,
@@ -191,6 +192,7 @@ impl ToolEntry {
             source,
             optional: false,
             checks_itself: false,
+            answers_misfits: false,
             host_arguments: &[],
             host_paths_granted: false,
             session: None,
@@ -229,8 +231,21 @@ impl ToolEntry {
         self
     }
 
-    /// Names the arguments that are paths of the host. Agents may not use them, unless `granted` says that the
-    /// configuration grants folders; the tool itself then checks that the path is in one of them.
+    /// Marks the tool as one that answers arguments which do not fit its schema itself, in the shape of all its answers. The
+    /// schema stays what plans are checked by before they run.
+    #[must_use]
+    pub fn with_own_answer_to_misfits(mut self) -> Self {
+        self.answers_misfits = true;
+        self
+    }
+
+    /// Whether the tool is called with arguments that do not fit its schema, to answer that itself.
+    pub fn answers_misfits(&self) -> bool {
+        self.answers_misfits
+    }
+
+    /// Names the arguments that are paths of the host. Agents are refused when they name one, unless `granted` says that
+    /// the configuration grants folders; then the tool itself checks that the path lies in one of them.
     #[must_use]
     pub fn with_host_arguments(mut self, arguments: &'static [HostArgument], granted: bool) -> Self {
         self.host_arguments = arguments;

@@ -201,7 +201,9 @@ fn validate(scope: &RunScope, entry: &ToolEntry, args: &Value) -> Result<(Vec<u8
             })?;
         }
     }
-    entry.check_input(args).map_err(invalid)?;
+    if !entry.answers_misfits() {
+        entry.check_input(args).map_err(invalid)?;
+    }
     let hash = format!("sha256:{}", canonical::sha256_hex(&bytes));
     Ok((bytes, hash))
 }

@@ -72,7 +72,7 @@ fn check_output(entry: &ToolEntry, mut output: Output) -> Result<Output, Failed>
             .suggest("The effects listed did happen. Report this to the tool's author.")
             .detail("errors", errors)
             .retryable(false);
-            Err(Failed { failure, effects: output.effects, debug_message: None })
+            Err(Failed::after(failure, output.effects))
         }
     }
 }
@@ -92,6 +92,7 @@ fn to_record(
         Ok(output) => {
             record.effects = keep(output.effects);
             record.user_message = output.user_message;
+            record.debug_message = output.debug_message.map(|text| redactor().text(&text).into_owned());
             if json_size(&output.data) <= INLINE_BYTES {
                 record.data = Some(output.data);
                 (record, None)
@@ -230,6 +231,7 @@ pub(super) fn to_result(
 
 /// An outcome without a dispatched call: recorded, so that what was refused can be seen afterwards.
 pub(crate) fn refuse(engine: &Engine, scope: &RunScope, call_id: CallId, call: &StepCall, failure: Failure) -> Settled {
+    let Failed { failure, debug_message, .. } = failure.into();
     let status = match failure.code {
         ErrorCode::Cancelled => ResultStatus::Cancelled,
         ErrorCode::Timeout => ResultStatus::Timeout,
@@ -238,7 +240,7 @@ pub(crate) fn refuse(engine: &Engine, scope: &RunScope, call_id: CallId, call: &
     let now = engine.clock().now();
     let args = Value::Object(call.args.clone());
     let asked = (json_size(&call.args) <= INLINE_BYTES).then_some(args);
-    let refusal = Refusal { args: asked, status, error: Some(failure), user_message: None };
+    let refusal = Refusal { args: asked, status, error: Some(failure), debug_message, user_message: None };
     finish_refusal(scope, call_id, call, now, refusal)
 }
 
@@ -268,12 +270,14 @@ struct Refusal {
     args: Option<Value>,
     status: ResultStatus,
     error: Option<Failure>,
+    /// For logs.
+    debug_message: Option<String>,
     user_message: Option<String>,
 }
 
 impl Refusal {
     fn skipped(why: String) -> Self {
-        Self { args: None, status: ResultStatus::Skipped, error: None, user_message: Some(why) }
+        Self { args: None, status: ResultStatus::Skipped, error: None, debug_message: None, user_message: Some(why) }
     }
 }
 
@@ -282,10 +286,11 @@ fn finish_refusal(
     call_id: CallId,
     call: &StepCall,
     now: Timestamp,
-    Refusal { args, status, error, user_message }: Refusal,
+    Refusal { args, status, error, debug_message, user_message }: Refusal,
 ) -> Settled {
     let tool = tool_name(&call.tool);
-    let outcome = OutcomeRecord { error, user_message, ..OutcomeRecord::new(status, now) };
+    let debug_message = debug_message.map(|text| redactor().text(&text).into_owned());
+    let outcome = OutcomeRecord { error, user_message, debug_message, ..OutcomeRecord::new(status, now) };
     let result = to_result(call_id, scope, &call.step_id, &tool, call.attempt, outcome.clone(), None);
     let index = call.iteration.as_ref().map(|i| i.index);
     scope.recorder.push(&Record::Refused(RefusedRecord {

@@ -157,7 +157,7 @@ mod tests {
         "127.0.0.1".parse().unwrap()
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_body_is_whole_or_refused_and_its_memory_comes_back() {
         let bodies = Arc::new(Bodies { used: Mutex::default(), per_address: 100, in_all: 150 });
         let (bytes, held) = read(&bodies, here(), pieces(&[10, 20, 30]), 60, SOON).await.unwrap();

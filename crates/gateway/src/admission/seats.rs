@@ -20,11 +20,11 @@ use std::{
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::Sleep,
+    time::{Instant, Sleep},
 };
 
 /// When an address has fewer free seats than this, one old connection is closed for each new one, so that a new
@@ -476,7 +476,7 @@ mod tests {
         held
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn an_old_unproven_connection_makes_room_and_a_proven_one_never_does() {
         let seats = Seats::with_limits(32, 1000, 1000);
         let mut held = fill(&seats, HERE, 20).await;
@@ -494,7 +494,7 @@ mod tests {
         assert_eq!(peer.read(&mut [0; 8]).await.unwrap(), 0);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_peer_that_keeps_us_waiting_goes_before_one_that_waits_for_us() {
         let seats = Seats::with_limits(32, 1000, 1000);
         let mut held = fill(&seats, HERE, 20).await;
@@ -508,7 +508,7 @@ mod tests {
         assert_eq!(peer.read(&mut [0; 8]).await.unwrap(), 0);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_socket_is_counted_until_it_is_dropped() {
         let seats = Seats::with_limits(32, 1000, 1000);
         let held = fill(&seats, FAR, 31).await;
@@ -522,7 +522,7 @@ mod tests {
         assert!(lock(&seats.state).addresses.is_empty(), "nothing is remembered about an address that is gone");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_burst_on_loopback_waits_for_those_before_it() {
         let seats = Seats::with_limits(32, 1000, 1000);
         let held = fill(&seats, HERE, 31).await;
@@ -536,7 +536,7 @@ mod tests {
         assert!(held.iter().all(|seat| !seat.occupant.is(EVICTED)));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_most_crowded_address_gives_way_when_all_seats_are_taken() {
         let seats = Seats::with_limits(1000, 200, 1000);
         let crowd = fill(&seats, FAR, 120).await;
@@ -547,7 +547,7 @@ mod tests {
         assert!(few.iter().all(|seat| seat.occupant.is(UNPROVEN)));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_proxys_connection_is_counted_at_its_client() {
         let seats = Seats::with_limits(32, 1000, 1000);
         let mut held = Vec::new();
@@ -565,7 +565,7 @@ mod tests {
         assert_eq!((seats.unproven(), lock(&seats.state).proven_http), (0, 0));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn proven_http_connections_have_a_limit_that_sockets_do_not_share() {
         let seats = Seats::with_limits(32, 1000, 2);
         let held = fill(&seats, HERE, 4).await;

@@ -49,6 +49,8 @@ pub enum EmbedError {
         service: &'static str,
         /// Where it was looked for.
         url: String,
+        /// What lies behind it, for logs.
+        causes: Option<String>,
     },
     /// The server does not have the model.
     #[error("{service} does not have the model {model:?}")]

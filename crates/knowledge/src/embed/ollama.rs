@@ -179,7 +179,7 @@ impl Embedder for OllamaEmbedder {
             // Side by side: somebody may be waiting.
             let (version, digest) = tokio::join!(self.asked.quick.get("api/version", PROBE), self.digest());
             if !matches!(version?, Answer::Ok(_)) {
-                return Err(self.asked.server.unreachable());
+                return Err(self.asked.server.unreachable(None));
             }
             let digest = digest?.unwrap_or_default();
             let dimensions = self.length(&digest).await?;

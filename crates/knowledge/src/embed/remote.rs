@@ -113,7 +113,7 @@ impl<I: Interface> RemoteEmbedder<I> {
             Purpose::Passage => self.batches(&self.server, texts, true).await,
             Purpose::Query => tokio::time::timeout(self.limit, self.batches(&self.quick, texts, false))
                 .await
-                .unwrap_or_else(|_| Err(self.quick.unreachable())),
+                .unwrap_or_else(|_| Err(self.quick.unreachable(None))),
         };
         self.failed.store(vectors.is_err(), Ordering::Relaxed);
         vectors

@@ -82,6 +82,7 @@ impl ChildLink {
         max_message: usize,
         inbox: Arc<dyn Inbox>,
         counted: Arc<()>,
+        errors: Arc<Errors>,
     ) -> Result<Self, String> {
         let mut command = launcher.command(spec)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
@@ -93,7 +94,6 @@ impl ChildLink {
         };
         let pipe = Pipe::new(stdin).map_err(|e| format!("{} cannot be written to: {e}", spec.program))?;
         let mux = Mux::into_child(pipe.clone());
-        let errors = Arc::new(Errors::default());
         tokio::spawn(keep_errors(spec.name.clone(), stderr, errors.clone()));
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let eof = CancellationToken::new();
@@ -115,7 +115,7 @@ impl ChildLink {
 
     /// What the child wrote to its standard error last, without secrets.
     pub(crate) fn last_errors(&self) -> Option<String> {
-        Some(self.errors.text()).filter(|text| !text.trim().is_empty())
+        self.errors.last()
     }
 
     /// Ends it and everything it started.
@@ -214,8 +214,9 @@ async fn read(mut stdout: impl AsyncRead + Unpin, max_message: usize, mux: Arc<M
     }
 }
 
+/// The end of what a child has written to its standard error.
 #[derive(Default)]
-struct Errors(Mutex<VecDeque<u8>>);
+pub(crate) struct Errors(Mutex<VecDeque<u8>>);
 
 impl Errors {
     fn add(&self, bytes: &[u8]) {
@@ -223,6 +224,11 @@ impl Errors {
         kept.extend(bytes);
         let over = kept.len().saturating_sub(KEPT_ERRORS);
         kept.drain(..over);
+    }
+
+    /// All that is kept, where there is anything; without secrets.
+    pub(crate) fn last(&self) -> Option<String> {
+        Some(self.text()).filter(|text| !text.trim().is_empty())
     }
 
     /// All that is kept.

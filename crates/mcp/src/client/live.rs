@@ -1,10 +1,10 @@
 //! [`Live`]: a connected upstream server. Opens a connection, agrees on a revision, and sends requests.
 
 use super::{
-    child::{ChildLink, ChildSpec, Launcher},
+    child::{ChildLink, ChildSpec, Errors, Launcher},
     config::{ServerConfig, Speaks, Transport},
     http::{Address, HttpClient, HttpLink, LISTEN_WITHIN, Target},
-    mux::{Inbox, LinkError, Mux},
+    mux::{Gone, Inbox, LinkError, Mux},
     oauth::Authorizer,
     old_sse,
     pins::ServerCatalog,
@@ -24,6 +24,7 @@ use crate::{
         },
     },
 };
+use http::StatusCode;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::{
@@ -31,6 +32,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 use tokio_util::sync::CancellationToken;
+use toolyard_engine::Clock;
 use toolyard_protocol::RunId;
 
 /// Pages of one list; a server that goes on is not believed.
@@ -70,6 +72,9 @@ pub(crate) struct Opening<'a> {
     pub(crate) dialect: &'a Dialect,
     /// Counts children.
     pub(crate) children: Arc<()>,
+    /// Takes what a child writes to its standard error.
+    pub(crate) errors: Arc<Errors>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// A call's route to its client, for requests of the server.
@@ -81,9 +86,8 @@ pub(crate) struct Asker<'a> {
 
 impl Live {
     /// Connects and agrees on a revision.
-    pub(crate) async fn open(opening: Opening<'_>) -> Result<Self, String> {
+    pub(crate) async fn open(opening: Opening<'_>) -> Result<Self, Gone> {
         let config = opening.config;
-        let said = |error: LinkError| RpcError::from(error).message;
         if let Some(command) = &config.command {
             let spec = ChildSpec {
                 name: opening.name.to_owned(),
@@ -92,27 +96,32 @@ impl Live {
                 cwd: config.cwd.clone(),
                 env: config.environment(),
             };
-            let child =
-                ChildLink::start(&spec, opening.launcher, config.max_message_bytes, opening.inbox, opening.children)?;
+            let child = ChildLink::start(
+                &spec,
+                opening.launcher,
+                config.max_message_bytes,
+                opening.inbox,
+                opening.children,
+                opening.errors,
+            )?;
             if let Dialect::Line { start } = opening.dialect {
-                return Self::begin(child, start, config).await.map_err(said);
+                return Self::begin(child, start, config).await.map_err(LinkError::into_gone);
             }
-            return Self::agree(Link::Child(child), config).await.map_err(|(_, error)| said(error));
+            return Self::agree(Link::Child(child), config).await.map_err(|(_, error)| error.into_gone());
         }
-        let client = opening.client.ok_or("there is no HTTP client")?;
-        let target = || Target::new(config, client.clone(), opening.auth.clone());
+        let client = opening.client.ok_or_else(|| "there is no HTTP client".to_owned())?;
+        let target = || Target::new(config, client.clone(), opening.auth.clone(), opening.clock.clone());
         if config.transport != Transport::Sse {
             let link = Link::Http(HttpLink::new(target()?, opening.inbox.clone()));
             match Self::agree(link, config).await {
                 Ok(live) => return Ok(live),
-                Err((_, LinkError::Gone(why)))
-                    if config.transport == Transport::Auto && ["400", "404", "405"].iter().any(|c| why.contains(c)) => {
+                Err((_, LinkError::Gone(gone))) if config.transport == Transport::Auto && is_other_transport(&gone) => {
                 }
-                Err((_, error)) => return Err(said(error)),
+                Err((_, error)) => return Err(error.into_gone()),
             }
         }
-        let mux = old_sse::open(target()?, opening.inbox).await.map_err(said)?;
-        Self::agree(Link::Sse(mux), config).await.map_err(|(_, error)| said(error))
+        let mux = old_sse::open(target()?, opening.inbox).await.map_err(LinkError::into_gone)?;
+        Self::agree(Link::Sse(mux), config).await.map_err(|(_, error)| error.into_gone())
     }
 
     /// Starts a plugin that speaks the line protocol.
@@ -178,7 +187,7 @@ impl Live {
         self.revision = match Revision::parse(version).filter(|r| r.has_handshake()) {
             Some(revision) => revision,
             None if is_old => Revision::V20250618,
-            None => return Err(LinkError::Gone(format!("the server speaks {version:?}, which is not spoken here"))),
+            None => return Err(LinkError::gone(format!("the server speaks {version:?}, which is not spoken here"))),
         };
         self.server = server_info.unwrap_or_default();
         self.capabilities = capabilities.unwrap_or_default();
@@ -203,7 +212,7 @@ impl Live {
         let result = self.request("server/discover", &Empty {}, &CancellationToken::new()).await?;
         let found: Discovered = parse_answer("server/discover", result)?;
         if !found.supported_versions.iter().any(|version| version == self.revision.as_str()) {
-            return Err(LinkError::Gone(format!("the server speaks {}", found.supported_versions.join(", "))));
+            return Err(LinkError::gone(format!("the server speaks {}", found.supported_versions.join(", "))));
         }
         self.capabilities = found.capabilities.unwrap_or_default();
         self.server = found.meta.and_then(|meta| meta.server).or(found.server_info).unwrap_or_default();
@@ -356,11 +365,11 @@ impl Live {
             request_state = wanted.request_state;
             if let Some(requests) = wanted.input_requests {
                 let run_id =
-                    run_id.ok_or_else(|| LinkError::Gone("nobody can answer the server's question".to_owned()))?;
+                    run_id.ok_or_else(|| LinkError::gone("nobody can answer the server's question".to_owned()))?;
                 input_responses = Some(answers(asks, run_id, requests).await.map_err(LinkError::Rpc)?);
             }
         }
-        Err(LinkError::Gone(format!("the server asked for more input {MAX_ROUNDS} times")))
+        Err(LinkError::gone(format!("the server asked for more input {MAX_ROUNDS} times")))
     }
 
     /// A call in the line protocol's words.
@@ -472,7 +481,7 @@ async fn answers(
 
 /// Reads an answer of a server.
 fn parse_answer<T: DeserializeOwned>(method: &str, answer: Value) -> Result<T, LinkError> {
-    serde_json::from_value(answer).map_err(|e| LinkError::Gone(format!("the answer to {method} cannot be read: {e}")))
+    serde_json::from_value(answer).map_err(|e| LinkError::gone(format!("the answer to {method} cannot be read: {e}")))
 }
 
 /// Who we are.
@@ -495,4 +504,9 @@ fn names_ours(error: &RpcError) -> bool {
 /// Whether an answer to `initialize` comes from a server that knows no handshake.
 fn is_without_handshake(error: &RpcError) -> bool {
     matches!(error.code, METHOD_NOT_FOUND | INVALID_PARAMS | INVALID_REQUEST | HEADER_MISMATCH | UNSUPPORTED_REVISION)
+}
+
+/// Whether a server of the older transport answers so where it is asked in the newer one's way.
+fn is_other_transport(gone: &Gone) -> bool {
+    matches!(gone.status, Some(StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED))
 }

@@ -17,6 +17,7 @@ mod old_sse;
 mod pins;
 mod pipe;
 mod questions;
+mod retry_after;
 mod sse;
 mod status;
 mod terms;

@@ -8,6 +8,7 @@ use crate::{
     wire::{Cancelled, Payload},
 };
 use futures_util::future::BoxFuture;
+use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 use std::{
@@ -20,7 +21,7 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use toolyard_engine::redact::redactor;
+use toolyard_engine::{RETRY_AFTER, redact::redactor};
 
 /// Messages that wait to be written.
 const WRITE_BUFFER: usize = 256;
@@ -36,13 +37,51 @@ pub(crate) enum LinkError {
     /// The server responded with an error.
     Rpc(RpcError),
     /// The server is gone, or cannot be reached. Whether it had begun is not known.
-    Gone(String),
+    Gone(Gone),
     /// We took the request back.
     Cancelled,
     /// The server does not know our session any more; it has done nothing.
     Forgotten,
     /// The server wants a token, or another one; it has done nothing.
     Unauthorised(Blocked),
+}
+
+/// Why a server cannot be used, and what else is known of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Gone {
+    /// For people.
+    pub(crate) why: String,
+    /// What lies behind it, for logs.
+    pub(crate) causes: Option<String>,
+    /// The status of its HTTP answer, where there was one.
+    pub(crate) status: Option<StatusCode>,
+    /// How long it asks to wait before the next request.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl From<String> for Gone {
+    fn from(why: String) -> Self {
+        Self { why, ..Self::default() }
+    }
+}
+
+impl LinkError {
+    /// A server that is gone, of which nothing else is known.
+    pub(crate) fn gone(why: impl Into<String>) -> Self {
+        Self::Gone(why.into().into())
+    }
+
+    /// The same as the reason why a server could not be started.
+    pub(crate) fn into_gone(self) -> Gone {
+        match self {
+            Self::Gone(gone) => gone,
+            Self::Rpc(error) => {
+                let wait = error.data.as_ref().and_then(|data| data.get(RETRY_AFTER)?.as_u64());
+                Gone { retry_after: wait.map(Duration::from_millis), ..error.message.into() }
+            }
+            other => RpcError::from(other).message.into(),
+        }
+    }
 }
 
 /// Receives requests and notifications from a server.
@@ -209,7 +248,7 @@ impl Mux {
 
     fn gone(&self) -> LinkError {
         let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        LinkError::Gone(reason.unwrap_or_else(|| "the connection ended".to_owned()))
+        LinkError::gone(reason.unwrap_or_else(|| "the connection ended".to_owned()))
     }
 }
 
@@ -233,9 +272,8 @@ impl From<LinkError> for RpcError {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Rpc(error) => error,
-            LinkError::Gone(reason) | LinkError::Unauthorised(Blocked::Person(reason) | Blocked::Trouble(reason)) => {
-                Self::new(INTERNAL_ERROR, reason)
-            }
+            LinkError::Gone(Gone { why, .. })
+            | LinkError::Unauthorised(Blocked::Person(why) | Blocked::Trouble(why)) => Self::new(INTERNAL_ERROR, why),
             LinkError::Cancelled => Self::new(INTERNAL_ERROR, "the request was taken back"),
             LinkError::Forgotten => Self::new(INTERNAL_ERROR, "the server has forgotten our session"),
         }

@@ -3,7 +3,7 @@
 
 use super::{
     http::{Target, is_events},
-    mux::{Inbox, LinkError, Mux},
+    mux::{Gone, Inbox, LinkError, Mux},
     sse::SseReader,
 };
 use crate::RpcError;
@@ -17,16 +17,18 @@ pub(crate) async fn open(target: Target, inbox: Arc<dyn Inbox>) -> Result<Arc<Mu
     extra.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
     let response = target.send(Method::GET, &target.uri, extra, None).await?;
     if !response.status().is_success() || !is_events(&response) {
-        return Err(LinkError::Gone(format!("the server answered {} and no stream of events", response.status())));
+        let why = format!("the server answered {} and no stream of events", response.status());
+        let (status, retry_after) = (Some(response.status()), target.asked_wait(&response));
+        return Err(LinkError::Gone(Gone { status, retry_after, ..why.into() }));
     }
     let mut body = response.into_body();
     let mut reader = SseReader::new(target.max_message);
     let mut early = Vec::new();
     let endpoint = 'found: loop {
         let frame = body.frame().await.and_then(Result::ok);
-        let frame = frame.ok_or_else(|| LinkError::Gone("the stream ended before it told its address".to_owned()))?;
+        let frame = frame.ok_or_else(|| LinkError::gone("the stream ended before it told its address".to_owned()))?;
         let Some(data) = frame.data_ref() else { continue };
-        let mut events = reader.take(data).map_err(LinkError::Gone)?.into_iter();
+        let mut events = reader.take(data).map_err(LinkError::gone)?.into_iter();
         for event in events.by_ref() {
             if event.name == "endpoint" {
                 early.extend(events);
@@ -35,7 +37,7 @@ pub(crate) async fn open(target: Target, inbox: Arc<dyn Inbox>) -> Result<Arc<Mu
         }
     };
     let endpoint = resolve(&target.uri, endpoint.trim()).ok_or_else(|| {
-        LinkError::Gone("the server told an address at another place; its credentials are not sent there".to_owned())
+        LinkError::gone("the server told an address at another place; its credentials are not sent there".to_owned())
     })?;
     let (mux, mut outgoing) = Mux::new();
     let target = Arc::new(target);

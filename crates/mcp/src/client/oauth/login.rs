@@ -26,6 +26,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::{fmt, path::Path, sync::Arc};
+use toolyard_engine::system_clock;
 use toolyard_protocol::{ErrorCode, Failure};
 use url::{Url, form_urlencoded};
 
@@ -111,8 +112,11 @@ impl Login {
                 inbox: Arc::new(Nobody),
                 dialect: &Dialect::Mcp,
                 children: Arc::default(),
+                errors: Arc::default(),
+                clock: system_clock(),
             })
-            .await?;
+            .await
+            .map_err(|gone| gone.why)?;
             let tools = live.tools().await.map_err(|error| RpcError::from(error).message);
             live.stop().await;
             tools.map(|tools| tools.len())
