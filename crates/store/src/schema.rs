@@ -26,7 +26,7 @@ const OPEN_LOCK: &str = "toolyard.lock";
 /// Schema changes in order: the first makes version 1 of nothing. Never edited once released, only added to.
 ///
 /// - A frame's key is `run number << 32 | seq`: one integer instead of a UUID and a number, so that the frames of a run
-/// are adjacent, pages fill up, and a payload of nearly a page needs no overflow page.
+///   are adjacent, pages fill up, and a payload of nearly a page needs no overflow page.
 /// - `frames.kind` has 256 added when the payload is zstd (the first four bytes are then its real length).
 /// - A run that has frames but no row yet has `kind IS NULL`.
 const MIGRATIONS: &[&str] = &[

@@ -3,7 +3,7 @@
 //! The order is fixed, and the same for every source:
 //!
 //! 1. The files are copied ([`files`]), unpacked ([`archive`]), or fetched by git or npm ([`tools`]) to a staging
-//! folder. git and npm run in the sandbox, write only to a scratch folder, and read only our configuration.
+//!    folder. git and npm run in the sandbox, write only to a scratch folder, and read only our configuration.
 //! 2. The manifest is read and checked.
 //! 3. The dependencies that `package.json` and the lockfile name are checked ([`dependencies`]); only then does npm fetch them,
 //!    in a scratch folder that holds nothing of the package.
