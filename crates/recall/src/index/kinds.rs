@@ -132,23 +132,14 @@ const KINDS: [KindOf; 30] = [
         "cake pie cookies cookie brownie brownies pudding tart ice cream chocolate cobbler sundae cupcake \
          cupcakes muffin muffins mousse custard cheesecake parfait donut pastry pastries",
     ),
-    kind(
-        "drink drinks beverage",
-        "coffee tea juice wine beer water smoothie soda cocktail milk lemonade whiskey",
-    ),
+    kind("drink drinks beverage", "coffee tea juice wine beer water smoothie soda cocktail milk lemonade whiskey"),
     kind(
         "illness illnesses disease condition conditions allergy allergies health injury injuries problem",
         "flu cold cancer diabetes asthma allergy allergies allergic migraine headache fever injury injured \
          sprained broken pain anxiety depression covid infection surgery arthritis eczema",
     ),
-    named(
-        "movie movies film films",
-        "trilogy sequel comedy drama thriller documentary netflix cinema theater",
-    ),
-    named(
-        "book books novel novels read series author",
-        "novel author series trilogy memoir fantasy biography",
-    ),
+    named("movie movies film films", "trilogy sequel comedy drama thriller documentary netflix cinema theater"),
+    named("book books novel novels read series author", "novel author series trilogy memoir fantasy biography"),
     named(
         "game games console",
         "chess catan monopoly poker playstation xbox nintendo gamecube console valorant zelda mario pokemon \
@@ -178,10 +169,7 @@ const KINDS: [KindOf; 30] = [
         "shirt dress jacket coat shoes boots hat scarf jeans skirt sweater hoodie sneakers necklace ring bracelet \
          earrings gloves socks",
     ),
-    kind(
-        "car vehicle vehicles transport",
-        "car bike bicycle motorcycle truck bus train plane boat van scooter",
-    ),
+    kind("car vehicle vehicles transport", "car bike bicycle motorcycle truck bus train plane boat van scooter"),
     named(
         "event events",
         "party wedding concert festival fair parade conference workshop meetup tournament competition race \
@@ -202,10 +190,7 @@ const KINDS: [KindOf; 30] = [
         "english spanish french german italian portuguese chinese mandarin japanese korean arabic russian hindi \
          dutch",
     ),
-    named(
-        "database databases",
-        "postgresql postgres mysql sqlite mongodb redis oracle dynamodb elasticsearch",
-    ),
+    named("database databases", "postgresql postgres mysql sqlite mongodb redis oracle dynamodb elasticsearch"),
     named(
         "framework frameworks library libraries stack technologies tools",
         "flask django react angular vue rails spring express fastapi bootstrap tailwind laravel nextjs",

@@ -340,12 +340,21 @@ impl RecallIndex {
     fn marks_of(&self, text: &str) -> Marks {
         let asked = toolyard_text::sentences::sentences(text);
         let questions = asked.iter().filter(|sentence| sentence.ends_with(['?', '？'])).count();
+        let mut persons = Persons::default();
+        let mut shape = Shape::of_writing(text, |word| self.speaker_words.contains_key(word));
+        let mut before = String::new();
+        terms::words(text, |word| {
+            persons.read(word);
+            shape.read(word, &before);
+            before.clear();
+            before.push_str(word);
+        });
         Marks {
             tells_when: false,
             prefers: crate::extract::states_preference(text),
             asks: questions * 2 > asked.len(),
-            persons: Persons::of(text),
-            shape: Shape::of(text, |word| self.speaker_words.contains_key(word)),
+            persons,
+            shape,
         }
     }
 

@@ -31,20 +31,18 @@ pub(super) struct Asks {
 }
 
 impl Shape {
-    /// Of a text. `is_speaker` says of a folded word whether a speaker is called so: whoever is spoken to is named in passing.
-    pub(super) fn of(text: &str, is_speaker: impl Fn(&str) -> bool) -> Self {
-        let mut shape = Self { quotes: has_quotation(text), ..Self::default() };
-        shape.numbers = text.bytes().any(|byte| byte.is_ascii_digit());
-        let mut before = String::new();
-        terms::words(text, |word| {
-            shape.numbers |= NUMBERS.binary_search(&word).is_ok();
-            shape.persons |= PERSONS.binary_search(&word).is_ok();
-            shape.reasons |= REASONS.binary_search(&word).is_ok() || REASON_PAIRS.contains(&(before.as_str(), word));
-            before.clear();
-            before.push_str(word);
-        });
-        shape.names = names(text, is_speaker);
-        shape
+    /// Of a text whose words are still to be [read](Self::read). `is_speaker` says of a folded word whether a speaker is called
+    /// so: whoever is spoken to is named in passing.
+    pub(super) fn of_writing(text: &str, is_speaker: impl Fn(&str) -> bool) -> Self {
+        let numbers = text.bytes().any(|byte| byte.is_ascii_digit());
+        Self { names: names(text, is_speaker), quotes: has_quotation(text), numbers, ..Self::default() }
+    }
+
+    /// Takes one more folded word into account, and the one before it.
+    pub(super) fn read(&mut self, word: &str, before: &str) {
+        self.numbers |= NUMBERS.binary_search(&word).is_ok();
+        self.persons |= PERSONS.binary_search(&word).is_ok();
+        self.reasons |= REASONS.binary_search(&word).is_ok() || REASON_PAIRS.contains(&(before, word));
     }
 
     /// How much of what a question asks for a text has, 0 to 1.
@@ -68,8 +66,9 @@ impl Asks {
             asks.name |= matches!(word, "where" | "name" | "names" | "named" | "called");
             asks.number |= matches!(word, "number" | "percent" | "percentage")
                 || (before == "how" && matches!(word, "many" | "much" | "often" | "old" | "long"));
-            asks.reason |=
-                matches!(word, "why" | "reason" | "reasons") || word.starts_with("motivat") || word.starts_with("inspir");
+            asks.reason |= matches!(word, "why" | "reason" | "reasons")
+                || word.starts_with("motivat")
+                || word.starts_with("inspir");
             which |= matches!(word, "what" | "which");
             before.clear();
             before.push_str(word);
@@ -109,21 +108,55 @@ const INTERJECTIONS: [&str; 12] =
     ["ah", "great", "hello", "hey", "hi", "no", "oh", "ok", "thanks", "wow", "yeah", "yes"];
 /// Sorted.
 const NUMBERS: [&str; 20] = [
-    "couple", "dozen", "eight", "eleven", "five", "four", "hundred", "nine", "once", "one", "second", "seven", "several",
-    "six", "ten", "third", "three", "twelve", "twice", "two",
+    "couple", "dozen", "eight", "eleven", "five", "four", "hundred", "nine", "once", "one", "second", "seven",
+    "several", "six", "ten", "third", "three", "twelve", "twice", "two",
 ];
 /// Sorted.
-const REASONS: [&str; 8] =
-    ["because", "decided", "helps", "inspired", "motivated", "reason", "since", "why"];
+const REASONS: [&str; 8] = ["because", "decided", "helps", "inspired", "motivated", "reason", "since", "why"];
 /// Two words that lead to a reason.
 const REASON_PAIRS: [(&str, &str); 6] =
     [("so", "that"), ("wanted", "to"), ("want", "to"), ("to", "help"), ("makes", "me"), ("made", "me")];
 /// Sorted.
 const PERSONS: [&str; 39] = [
-    "aunt", "auntie", "boss", "boyfriend", "brother", "buddy", "children", "coach", "colleague", "colleagues", "cousin",
-    "dad", "daughter", "father", "fiance", "friend", "friends", "girlfriend", "grandfather", "grandma", "grandmother",
-    "grandpa", "husband", "kids", "mom", "mother", "mum", "neighbor", "neighbour", "nephew", "niece", "parents",
-    "partner", "sister", "son", "teammate", "teammates", "uncle", "wife",
+    "aunt",
+    "auntie",
+    "boss",
+    "boyfriend",
+    "brother",
+    "buddy",
+    "children",
+    "coach",
+    "colleague",
+    "colleagues",
+    "cousin",
+    "dad",
+    "daughter",
+    "father",
+    "fiance",
+    "friend",
+    "friends",
+    "girlfriend",
+    "grandfather",
+    "grandma",
+    "grandmother",
+    "grandpa",
+    "husband",
+    "kids",
+    "mom",
+    "mother",
+    "mum",
+    "neighbor",
+    "neighbour",
+    "nephew",
+    "niece",
+    "parents",
+    "partner",
+    "sister",
+    "son",
+    "teammate",
+    "teammates",
+    "uncle",
+    "wife",
 ];
 
 #[cfg(test)]
@@ -131,7 +164,13 @@ mod tests {
     use super::*;
 
     fn shape(text: &str) -> Shape {
-        Shape::of(text, |word| word == "ana")
+        let mut shape = Shape::of_writing(text, |word| word == "ana");
+        let mut before = String::new();
+        terms::words(text, |word| {
+            shape.read(word, &before);
+            before = word.to_owned();
+        });
+        shape
     }
 
     #[test]
