@@ -302,10 +302,17 @@ fn shown(number: usize, result: &Value, paint: Paint) -> String {
             let part = &explain[key];
             format!("{key} {:.3} x {:.2}", part["part"].as_f64().unwrap_or(0.0), part["weight"].as_f64().unwrap_or(0.0))
         };
-        let terms: Vec<String> =
-            explain["matched_terms"].as_array().into_iter().flatten().filter_map(Value::as_str).map(plain).collect();
+        let terms = |key: &str| {
+            let terms = explain[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(plain);
+            terms.collect::<Vec<_>>().join(" ")
+        };
         let parts = [part("full_text"), part("vector"), part("links")].join(" + ");
-        out.push_str(&format!("    {}\n", paint.dim(&format!("{parts}; terms: {}", terms.join(" ")))));
+        let mut told = format!("{parts}; terms: {}", terms("matched_terms"));
+        let repeated = terms("repeated_terms");
+        if !repeated.is_empty() {
+            told.push_str(&format!("; counted more than once: {repeated}"));
+        }
+        out.push_str(&format!("    {}\n", paint.dim(&told)));
     }
     out
 }
@@ -465,5 +472,16 @@ mod tests {
             "tags": ["e\u{9b}"], "date": null});
         let shown = shown(1, &result, Paint::stdout());
         assert!(!shown.replace('\n', "").contains(char::is_control), "{shown:?}");
+    }
+
+    #[test]
+    fn an_explanation_names_the_terms_that_the_question_repeats() {
+        let explained = |repeated: Value| {
+            let explain = json!({"matched_terms": ["boat", "sail"], "repeated_terms": repeated});
+            let result = json!({"source_file": "a.md", "snippet": "b", "score": 1.0, "explain": explain});
+            shown(1, &result, Paint::stdout())
+        };
+        assert!(explained(json!(["boat"])).contains("terms: boat sail; counted more than once: boat"));
+        assert!(!explained(json!([])).contains("counted more than once"));
     }
 }
