@@ -22,7 +22,7 @@ FUZZ_TARGETS ?= $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets
 FAST := --workspace --exclude toolyard-lance
 INDEX := -p toolyard-lance
 RELEASE := $(CARGO) build --release --locked -p toolyard -p toolyard-parse -p toolyard-sandbox -p toolyard-mcp --bin toolyard --bin toolyard-parse --bin toolyard-script --bin mcp-fixture
-RELEASE_INDEX := CARGO_PROFILE_RELEASE_LTO=thin $(CARGO) build --release --locked $(INDEX) --bin toolyard-index
+RELEASE_INDEX := CARGO_PROFILE_RELEASE_OPT_LEVEL=3 CARGO_PROFILE_RELEASE_LTO=thin $(CARGO) build --release --locked $(INDEX) --bin toolyard-index
 DEBUG := $(CARGO) build -q $(FAST) --all-targets --locked
 DEBUG_INDEX := $(CARGO) build -q $(INDEX) --all-targets --locked
 INDEX_PROGRAM = $(CARGO_TARGET_DIR)/debug/toolyard-index
