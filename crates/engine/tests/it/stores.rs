@@ -90,7 +90,7 @@ impl Tap {
             return copy; // a run that had not ended was not sealed
         }
         for entry in self.inner.ledger(1, usize::MAX).unwrap() {
-            copy.inner.ledger_append(&mut |_| (entry.payload.clone(), entry.chain)).unwrap();
+            copy.inner.ledger_append(&mut |_| Ok((entry.payload.clone(), entry.chain))).unwrap();
         }
         copy
     }
@@ -117,7 +117,7 @@ impl Tap {
             copy.append(batch).unwrap();
         }
         for entry in self.inner.ledger(1, usize::MAX).unwrap() {
-            copy.inner.ledger_append(&mut |_| (entry.payload.clone(), entry.chain)).unwrap();
+            copy.inner.ledger_append(&mut |_| Ok((entry.payload.clone(), entry.chain))).unwrap();
         }
         copy
     }
@@ -200,6 +200,9 @@ impl Store for Tap {
     }
     fn list(&self, space: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         self.inner.list(space)
+    }
+    fn blob_hashes(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.inner.blob_hashes(after, limit)
     }
     fn ledger_append(&self, make: LedgerMaker<'_>) -> Result<LedgerEntry, StoreError> {
         self.inner.ledger_append(make)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use toolyard_engine::{
     Store,
     chain::{genesis, link},
-    ledger::{LedgerReport, verify_ledger, verify_run},
+    ledger::{LedgerReport, VerifyOptions, verify_ledger, verify_run},
     record::RecordKind,
     store::Frame,
 };
@@ -34,7 +34,7 @@ async fn start_over(store: Tap) -> Bench {
 }
 
 fn verify_all(b: &Bench) -> LedgerReport {
-    verify_ledger(&*b.store, &b.engine.signer().verifier()).unwrap()
+    verify_ledger(&*b.store, &b.engine.signer().verifier(), &VerifyOptions::default()).unwrap()
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn an_edited_record_is_found_by_verifying_everything() {
         ("its bytes and the chain", b.store.with_frames(run_id, |f| rewrite(run_id, f, "honest", "forged"), false)),
         ("the end is cut off", b.store.with_frames(run_id, |f| drop(f.pop()), false)),
     ] {
-        let report = verify_ledger(&store, &b.engine.signer().verifier()).unwrap();
+        let report = verify_ledger(&store, &b.engine.signer().verifier(), &VerifyOptions::default()).unwrap();
         assert!(!report.ok, "{what}");
         assert_eq!((report.bad, report.bad_runs[0].run_id), (1, run_id), "{what}");
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use toolyard_engine::{
     EventBus, Recorder, Store,
     chain::{Signer, genesis, link},
-    ledger::{Sealer, verify_ledger},
+    ledger::{Sealer, VerifyOptions, verify_ledger},
     record::{FinishedRecord, NoteRecord, Record},
     store::{Durability::*, RunKind, RunRow},
 };
@@ -82,7 +82,7 @@ async fn a_run_rewritten_in_the_file_is_neither_signed_at_the_next_start_nor_ver
     let store: Arc<dyn Store> = Arc::new(home.open());
     let found = Sealer::new(store.clone(), signer()).seal_found().unwrap();
     assert_eq!((found.sealed, found.unsigned), (0, vec![second]));
-    let report = verify_ledger(&*store, &signer().verifier()).unwrap();
+    let report = verify_ledger(&*store, &signer().verifier(), &VerifyOptions::default()).unwrap();
     assert!(!report.ok);
     assert_eq!(report.bad_runs.iter().map(|bad| bad.run_id).collect::<Vec<_>>(), [second]);
     assert!(report.missing_runs.is_empty() && report.runs == 1, "{report:?}");
@@ -96,7 +96,7 @@ async fn a_record_edited_in_the_file_is_found_by_verifying_everything() {
     let db = rusqlite::Connection::open(home.0.path().join("toolyard.db")).unwrap();
     rewrite(&db, run_id, "honest", "forged");
     drop(db);
-    let report = verify_ledger(&home.open(), &signer().verifier()).unwrap();
+    let report = verify_ledger(&home.open(), &signer().verifier(), &VerifyOptions::default()).unwrap();
     assert!(!report.ok);
     assert_eq!((report.bad_runs[0].run_id, report.bad_runs[0].first_bad.seq), (run_id, 2), "{report:?}");
 }
