@@ -32,8 +32,8 @@ mod walk;
 pub use entry::{Leaf, ORIGIN, RunHead, chained_entry};
 pub use heads::{KeptHead, SignedHead, read_heads};
 pub use receipt::{Receipt, ReceiptProblem, ReceiptRecord, ReceiptReport, verify_receipt};
-pub use runs::VerifyReport;
 pub(crate) use runs::TITLE_CHARS;
+pub use runs::VerifyReport;
 pub use tiles::{WrittenTiles, write_tiles};
 pub use verify::{BadPlace, BadRun, FirstBad, LedgerReport, UnsignedRun, VerifyOptions, verify_ledger, verify_run};
 
@@ -226,7 +226,11 @@ impl Sealer {
 
     /// Replaces the signing key: an entry signed with the old key names the new one, `keep` makes the new key the one
     /// that the next start reads, and an entry signed with the new key follows. May block.
-    pub fn rotate(&self, secret: &[u8; 32], keep: &dyn Fn() -> Result<(), StoreError>) -> Result<SignedHead, StoreError> {
+    pub fn rotate(
+        &self,
+        secret: &[u8; 32],
+        keep: &dyn Fn() -> Result<(), StoreError>,
+    ) -> Result<SignedHead, StoreError> {
         self.seal()?;
         let old = self.signer.verifier();
         let new = Signer::from_secret(old.name(), secret).verifier();
@@ -288,6 +292,13 @@ impl Sealer {
             last => log.tree_entry(last)?,
         };
         Ok(entry.map(|entry| SignedHead::of(&entry, &self.signer.verifier())))
+    }
+
+    /// Whether only one head of the tree was ever signed. May block.
+    pub fn has_one_head(&self) -> Result<bool, StoreError> {
+        let log = Log(&*self.store);
+        let last = log.last_seq()?;
+        Ok(last > 0 && log.tree_entry(last)?.is_some_and(|entry| entry.first == 0))
     }
 
     fn append(&self, leaves: &[Leaf]) -> Result<SignedHead, StoreError> {
@@ -398,7 +409,11 @@ pub struct KeySpan {
 pub fn keys(store: &dyn Store, present: &Verifier) -> Result<Vec<KeySpan>, StoreError> {
     let keys = Log(store).keys(present)?;
     let next = keys.iter().skip(1).map(|(from, _)| Some(from - 1)).chain([None]);
-    Ok(keys.iter().zip(next).map(|((from, key), to)| KeySpan { key: key.to_text(), from: (*from).max(1), to }).collect())
+    Ok(keys
+        .iter()
+        .zip(next)
+        .map(|((from, key), to)| KeySpan { key: key.to_text(), from: (*from).max(1), to })
+        .collect())
 }
 
 /// The proof that the tree of `new` leaves extends the one of `old` leaves (RFC 6962). May block.

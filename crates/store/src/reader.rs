@@ -134,7 +134,7 @@ impl Reader {
         };
         let len = usize::try_from(len).map_err(|e| failed("the store holds damaged data", e))?;
         let bytes = if is_zstd { blob_files::expand(&stored, len)? } else { stored };
-        if canonical::sha256_hex(&bytes) != sha256 {
+        if bytes.len() != len || canonical::sha256_hex(&bytes) != sha256 {
             return Err(StoreError(format!("blob {sha256} is damaged: its bytes have another hash")));
         }
         Ok(Some(bytes))

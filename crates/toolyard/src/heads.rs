@@ -63,7 +63,7 @@ impl Target {
 
     fn keep(&self, head: &SignedHead, runtime: &tokio::runtime::Handle) -> Result<()> {
         match self {
-            Self::File(path) => append(path, head),
+            Self::File(path) => append(path, head, IfMissing::Create),
             Self::Repository(folder) => commit(folder, head),
             Self::Address(address) => runtime.block_on(post(address, head)),
         }
@@ -116,7 +116,7 @@ impl Heads {
             file,
         };
         if let Some(newest) = newest {
-            keeper.catch_up(newest);
+            keeper.catch_up(newest, engine.sealer().has_one_head()?);
         }
         let (sender, heads) = mpsc::channel();
         let listener = sender.clone();
@@ -158,14 +158,14 @@ impl Keeper {
         }
     }
 
-    /// At a start: keeps the head that a process which died did not come to keep. An empty file beside a ledger of many
-    /// entries is left empty, for `runs verify` to find.
-    fn catch_up(&mut self, newest: SignedHead) {
+    /// At a start: keeps the head that a process which died did not come to keep.
+    fn catch_up(&mut self, newest: SignedHead, is_first: bool) {
         let last = fs::read_to_string(&self.file).ok().map(|text| text.lines().last().map(str::to_owned));
         let kept = match last {
             None => return,
             Some(None) => {
-                if newest.size == 1 {
+                // The file begins with the ledger's first head; one that was emptied later is left to `runs verify`.
+                if is_first {
                     self.keep(newest);
                 }
                 return;
@@ -194,7 +194,7 @@ impl Keeper {
     fn keep_newest(&mut self) {
         let Some(head) = self.newest.take() else { return };
         self.kept_at = Some(Instant::now());
-        if let Err(error) = append(&self.file, &head).and_then(|()| thin_out(&self.file)) {
+        if let Err(error) = append(&self.file, &head, IfMissing::Fail).and_then(|()| thin_out(&self.file)) {
             tracing::error!("a signed head could not be kept: {error:#}");
         }
         if self.targets.is_empty() || !self.is_due() {
@@ -216,12 +216,20 @@ impl Keeper {
     }
 }
 
+/// What is done about a file that is not there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IfMissing {
+    Create,
+    /// It was there when the ledger began: whoever removed it must not be helped.
+    Fail,
+}
+
 /// Adds a head to a file.
-fn append(path: &Path, head: &SignedHead) -> Result<()> {
+fn append(path: &Path, head: &SignedHead, if_missing: IfMissing) -> Result<()> {
     let mut line = serde_json::to_vec(head)?;
     line.push(b'\n');
     let mut file = OpenOptions::new()
-        .create(true)
+        .create(if_missing == IfMissing::Create)
         .append(true)
         .mode(0o600)
         .open(path)
@@ -246,7 +254,7 @@ fn thin_out(path: &Path) -> Result<()> {
 
 /// Adds a head to a file of a repository and commits it.
 fn commit(folder: &Path, head: &SignedHead) -> Result<()> {
-    append(&folder.join(REPOSITORY_FILE), head)?;
+    append(&folder.join(REPOSITORY_FILE), head, IfMissing::Create)?;
     let message = format!("Keep the head of a ledger of {} leaves", head.size);
     let identity = ["-c", "user.name=toolyard", "-c", "user.email=toolyard@localhost", "-c", "commit.gpgSign=false"];
     for arguments in [
@@ -351,7 +359,7 @@ mod tests {
         let path = folder.path().join("heads.jsonl");
         let line = serde_json::to_string(&head(1)).unwrap().len() as u64 + 1;
         let many = FILE_BYTES / line + 1;
-        (1..=many).for_each(|size| append(&path, &head(size)).unwrap());
+        (1..=many).for_each(|size| append(&path, &head(size), IfMissing::Create).unwrap());
         thin_out(&path).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let last: SignedHead = serde_json::from_str(text.lines().last().unwrap()).unwrap();

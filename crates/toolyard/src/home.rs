@@ -159,7 +159,9 @@ impl Home {
         remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         let secret = random()?;
         write_private(&path, &toolyard_protocol::canonical::hex(&secret))?;
-        fs::File::open(&path).and_then(|file| file.sync_all()).with_context(|| format!("cannot sync {}", path.display()))?;
+        fs::File::open(&path)
+            .and_then(|file| file.sync_all())
+            .with_context(|| format!("cannot sync {}", path.display()))?;
         Ok(secret)
     }
 

@@ -227,8 +227,7 @@ pub(super) fn open(entry: &LedgerEntry) -> Result<Opened, BadRecord> {
         .map(|leaf| Ok((leaf.get().to_owned(), serde_json::from_str(leaf.get())?)))
         .collect::<Result<_, serde_json::Error>>()
         .map_err(|_| bad("a leaf of the ledger entry cannot be read"))?;
-    let nodes: Option<Vec<Hash>> =
-        payload.edge.iter().map(|node| BASE64.decode(node).ok()?.try_into().ok()).collect();
+    let nodes: Option<Vec<Hash>> = payload.edge.iter().map(|node| BASE64.decode(node).ok()?.try_into().ok()).collect();
     let edge = match nodes {
         Some(nodes) if nodes.is_empty() => None,
         Some(nodes) => Some(Edge::new(payload.first + leaves.len() as u64, nodes).ok_or_else(unreadable)?),

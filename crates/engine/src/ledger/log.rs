@@ -175,7 +175,8 @@ impl Log<'_> {
                 Leaf::Key { old, new, .. } if *new == key.to_text() => Verifier::parse(old),
                 _ => None,
             });
-            key = old.ok_or_else(|| bad("the ledger entry does not introduce the key that signed the entries after it"))?;
+            key =
+                old.ok_or_else(|| bad("the ledger entry does not introduce the key that signed the entries after it"))?;
             if entry.key_from >= from {
                 return Err(bad("the ledger entry is out of place").into());
             }

@@ -157,7 +157,8 @@ pub(super) fn walk_run(
     if let (Err(error), None) = (read, &first_bad) {
         first_bad = bad(records + 1, format!("it cannot be read: {error}"));
     }
-    if let Some((seq, ..)) = sealed.and_then(|s| s.heads.iter().find(|(seq, ..)| first_bad.is_none() && records < *seq)) {
+    if let Some((seq, ..)) = sealed.and_then(|s| s.heads.iter().find(|(seq, ..)| first_bad.is_none() && records < *seq))
+    {
         let problem = format!("missing: the ledger says that the run had {seq} records");
         first_bad = bad(records + 1, problem);
     }
@@ -233,7 +234,9 @@ impl Facts {
         match &self.finished {
             Some(finished) if row.status != finished.status => return differs("state"),
             Some(finished) if row.ended_at != Some(finished.at) => return differs("time of its end"),
-            None if row.status.is_final() => return Some("the run's row says that it has ended, and no record does".into()),
+            None if row.status.is_final() => {
+                return Some("the run's row says that it has ended, and no record does".into());
+            }
             None if row.ended_at.is_some() => return differs("time of its end"),
             _ => {}
         }

@@ -115,7 +115,10 @@ pub fn verify_run(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Resu
         return Err(Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")));
     }
     if sealed.as_ref().is_some_and(|sealed| sealed.pruned) && walk.records == 0 {
-        return Err(Failure::new(ErrorCode::NotFound, format!("run {run_id} was removed; the ledger proves that it existed")));
+        return Err(Failure::new(
+            ErrorCode::NotFound,
+            format!("run {run_id} was removed; the ledger proves that it existed"),
+        ));
     }
     let without_row = || {
         let problem = "the run's row is missing".to_owned();
@@ -135,11 +138,7 @@ pub fn verify_run(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Resu
 }
 
 /// What the ledger says about one run, and the entry that holds its end. Checks the entries that say so.
-fn sealed_of(
-    store: &dyn Store,
-    run_id: RunId,
-    verifier: &Verifier,
-) -> Result<(Option<Sealed>, Option<u64>), LogError> {
+fn sealed_of(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Result<(Option<Sealed>, Option<u64>), LogError> {
     let log = Log(store);
     let leaves = log.leaves_of(run_id)?;
     let keys = log.keys(verifier)?;
@@ -303,8 +302,7 @@ impl LedgerReport {
 pub struct VerifyOptions {
     /// Heads that were kept: beside the store, or elsewhere.
     pub heads: Vec<KeptHead>,
-    /// How many of them the file beside the store has, and the file's name. That file has a head as soon as the ledger
-    /// has two entries.
+    /// How many of them, the first ones, the file beside the store has. It begins with the first head that was signed.
     pub kept: usize,
     /// The file's name, where there is one.
     pub name: Option<String>,
@@ -318,8 +316,12 @@ impl VerifyOptions {
         if self.found.is_some() {
             return self.found.clone().filter(|_| walked.size > 0 || walked.first_bad.is_some());
         }
-        let name = self.name.as_ref().filter(|_| self.kept == 0 && walked.tree_entries > 1)?;
-        Some(FirstBad::heads_file(name, "the file of heads is empty: heads were removed from it".to_owned()))
+        let name = self.name.as_ref().filter(|_| walked.tree_entries > 1 && walked.first_bad.is_none())?;
+        let first = self.heads.iter().take(self.kept).map(|head| head.size).min();
+        (first != Some(walked.first_size)).then(|| {
+            let problem = "the file of heads does not begin with the ledger: heads were removed from it".to_owned();
+            FirstBad::heads_file(name, problem)
+        })
     }
 }
 

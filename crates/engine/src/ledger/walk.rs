@@ -48,6 +48,8 @@ impl Sealed {
 pub(super) struct Walked {
     pub(super) entries: u64,
     pub(super) tree_entries: u64,
+    /// Leaves in the first entry of the tree.
+    pub(super) first_size: u64,
     pub(super) size: u64,
     pub(super) root: Hash,
     /// Leaves, and entries' heads of chained ledgers, that are about ended runs.
@@ -139,8 +141,7 @@ fn check_signatures(keys: &[(u64, Verifier)], jobs: &[Job]) -> Option<BadRecord>
 impl Walk<'_> {
     fn take(&mut self, entry: &LedgerEntry, jobs: &mut Vec<Job>) -> Result<(), FirstBad> {
         let expected = self.walked.entries + 1;
-        let bad =
-            |problem: &str| FirstBad::ledger(BadRecord { seq: expected, problem: problem.to_owned() });
+        let bad = |problem: &str| FirstBad::ledger(BadRecord { seq: expected, problem: problem.to_owned() });
         if entry.seq != expected {
             return Err(bad("a ledger entry is missing"));
         }
@@ -174,6 +175,9 @@ impl Walk<'_> {
         let follows_chain = !self.in_tree && entry.seq > 1;
         self.in_tree = true;
         self.walked.tree_entries += 1;
+        if entry.first == 0 {
+            self.walked.first_size = entry.size();
+        }
         if entry.first != self.edge.size() || entry.leaves.is_empty() || entry.key_from != self.key_from {
             return Err(bad("the ledger entry does not follow from the one before it"));
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc};
 use toolyard_engine::{
     CallRequest, Store, Subscription,
-    ledger::{VerifyReport, VerifyOptions, verify_ledger, verify_run},
+    ledger::{VerifyOptions, VerifyReport, verify_ledger, verify_run},
     plan::RunReport,
     store::{Batch, Durability, RunRow},
 };

@@ -96,7 +96,7 @@ async fn an_unsealed_run_that_toolyard_ended_is_sealed_and_the_ledger_says_when(
 }
 
 #[tokio::test]
-async fn records_found_unsigned_are_named_when_a_later_signature_covers_them() {
+async fn a_forged_run_that_looks_interrupted_is_not_taken_up_and_not_signed() {
     let b = bench();
     let run_id = b.call("lab.echo", json!({"value": "honest"})).await.run_id;
     let without_end = |f: &mut Vec<Frame>| {
@@ -105,17 +105,12 @@ async fn records_found_unsigned_are_named_when_a_later_signature_covers_them() {
         result.payload = String::from_utf8(result.payload.clone()).unwrap().replace("honest", "forged").into_bytes();
         rewrite(run_id, f, "", "");
     };
-    let store = b.store.rewritten(run_id, without_end, true);
-    let found = store.kept_frames(run_id).len() as u64;
-    let next = start_over(store).await;
-    assert_eq!(next.row(run_id).status, RunStatus::Finished, "the interrupted call was settled");
+    let next = start_over(b.store.rewritten(run_id, without_end, true)).await;
+    assert_eq!(next.row(run_id).status, RunStatus::Running, "nobody went on with it");
+    assert!(next.store.ledger(1, 10).unwrap().is_empty(), "nothing was sealed");
     let report = verify_run(&*next.store, run_id, &next.engine.signer().verifier()).unwrap();
-    assert!(report.ok && report.ledger_entry.is_some(), "{report:?}");
-    assert_eq!(report.unsigned.iter().map(|r| (r.from, r.to)).collect::<Vec<_>>(), [(1, found)]);
-    let all = verify_all(&next);
-    assert_eq!((all.ok, all.unsigned, all.unsigned_runs[0].run_id), (true, 1, run_id));
-    let noted = next.export(run_id).events.into_iter().any(|e| e.message.contains("carried no signature"));
-    assert!(noted, "the export names them as well");
+    assert_eq!((report.ok, report.first_bad.unwrap().seq), (false, 1));
+    assert_eq!(verify_all(&next).bad_runs[0].run_id, run_id);
 }
 
 #[tokio::test]

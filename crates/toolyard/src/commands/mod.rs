@@ -21,11 +21,11 @@ mod mcp_add;
 mod plan;
 mod plugins;
 mod runs;
-mod verify;
 mod status;
 mod tools;
 mod up;
 mod vault;
+mod verify;
 
 use crate::{
     cli::{Cli, Command, Global},
