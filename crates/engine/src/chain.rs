@@ -1,4 +1,4 @@
-//! The chain that ties a run's records together, and the signatures over it.
+//! The hash chain over the records of a run, and the signatures over it.
 //!
 //! `chain(n) = SHA-256(chain(n-1) ‖ seq ‖ kind ‖ payload)`, beginning with a hash of the run id. Editing, removing or
 //! moving a record changes every value after it. The last record of each batch carries a tag ([`crate::end_tag`]), and a
@@ -46,7 +46,7 @@ pub struct Checkpoint {
 #[serde(rename_all = "camelCase")]
 #[error("record {seq}: {problem}")]
 pub struct BadRecord {
-    /// Its number.
+    /// The number of the record.
     pub seq: u64,
     /// What is wrong.
     pub problem: String,

@@ -145,8 +145,8 @@ impl Sealer {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Seals runs that ended so shortly before a crash that nobody sealed them, provided that this program wrote their
-    /// end. To be called before anything else is sealed: a new entry moves the minutes that are looked at. May block.
+    /// Adds runs that ended shortly before a crash and are not in the ledger, provided that this program wrote their
+    /// end. Call this before anything else is added, because a new entry moves the time window. May block.
     pub fn seal_found(&self) -> Result<FoundRuns, StoreError> {
         let (sealed, since) = recently_sealed(&*self.store)?;
         self.adopt_chain()?;

@@ -41,7 +41,7 @@ struct State {
     broken: Option<StoreError>,
 }
 
-/// Where a run's record stands, for taking it up again.
+/// The state of a run's record, for resuming it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Resumed {
     /// The last record's number.
@@ -63,7 +63,7 @@ impl Recorder {
         Self::with(run_id, session, store, bus, signer, view, Resumed { seq: 0, chain: chain::genesis(run_id) })
     }
 
-    /// A record taken up again where it ended.
+    /// Continues a record where it ended.
     #[allow(clippy::too_many_arguments)] // each is a different part of where it stands
     pub(crate) fn resume(
         run_id: RunId,
@@ -107,7 +107,7 @@ impl Recorder {
         self.run_id
     }
 
-    /// Adds a record to the batch that the next [`Recorder::flush`] queues, and tells the watchers.
+    /// Adds a record to the batch that the next [`Recorder::flush`] queues, and notifies subscribers.
     pub fn push(&self, record: &Record) {
         let mut state = self.lock();
         self.push_locked(&mut state, record);
@@ -162,7 +162,7 @@ impl Recorder {
         self.lock().row = Some(row);
     }
 
-    /// Queues what was pushed. The order of records is the order of `push`.
+    /// Queues the added records. The order of records is the order of `push`.
     pub fn flush(&self, durability: Durability) -> Result<Position, StoreError> {
         let mut state = self.lock();
         if let Some(error) = &state.broken {

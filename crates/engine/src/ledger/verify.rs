@@ -208,7 +208,7 @@ pub struct BadRun {
 pub struct UnsignedRun {
     /// The run.
     pub run_id: RunId,
-    /// The records.
+    /// The range of records.
     #[serde(flatten)]
     pub records: UnsignedRecords,
 }

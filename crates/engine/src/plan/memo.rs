@@ -1,4 +1,4 @@
-//! What a run's record says has happened already. Resuming, replaying and forking all run a plan against a memo.
+//! What the record of a run contains so far. Resume, replay and fork run a plan against such a memo.
 
 use crate::{
     Store,
@@ -194,7 +194,7 @@ impl Memo {
         }
     }
 
-    /// What the run has used of its limits: bytes to be written, deletes.
+    /// What the run has used of its limits: bytes written, deletions.
     pub(crate) fn used(&self) -> (u64, u64) {
         let intents = self.results.values().filter_map(|r| r.call.as_ref()?.intent.as_ref());
         intents.fold((0, 0), |(bytes, deletes), i| {

@@ -3,6 +3,7 @@
 use super::Outcome;
 use crate::{
     cli::{ExplainArgs, Global},
+    error_reference::advice,
     output,
 };
 use serde_json::json;
@@ -15,14 +16,12 @@ pub(super) fn run(global: &Global, args: ExplainArgs) -> Outcome {
         if global.json {
             let mut all: Vec<_> =
                 ErrorCode::ALL.iter().map(|c| json!({"code": c, "suggestion": c.suggestion()})).collect();
-            all.extend(
-                ProblemCode::PAGES.iter().map(|(code, page)| json!({"code": code, "suggestion": what_to_do(page)})),
-            );
+            all.extend(ProblemCode::PAGES.iter().map(|(code, page)| json!({"code": code, "suggestion": advice(page)})));
             output::json(&json!({"codes": all}));
         } else {
             let mut rows: Vec<Vec<String>> =
                 ErrorCode::ALL.iter().map(|c| vec![c.to_string(), c.suggestion().to_owned()]).collect();
-            rows.extend(ProblemCode::PAGES.iter().map(|(code, page)| vec![(*code).to_owned(), what_to_do(page)]));
+            rows.extend(ProblemCode::PAGES.iter().map(|(code, page)| vec![(*code).to_owned(), advice(page)]));
             output::data(&output::table(&rows));
         }
         return Ok(ExitCode::SUCCESS);
@@ -31,7 +30,7 @@ pub(super) fn run(global: &Global, args: ExplainArgs) -> Outcome {
     let wanted = code.trim().replace('-', "_").to_ascii_uppercase();
     if let Some((code, page)) = ProblemCode::PAGES.iter().find(|(code, _)| *code == wanted) {
         if global.json {
-            output::json(&json!({"code": code, "suggestion": what_to_do(page), "markdown": page}));
+            output::json(&json!({"code": code, "suggestion": advice(page), "markdown": page}));
         } else {
             output::data(page.trim_end());
         }
@@ -50,11 +49,4 @@ pub(super) fn run(global: &Global, args: ExplainArgs) -> Outcome {
         output::data(found.page().markdown.trim_end());
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The first sentence of a page's advice.
-fn what_to_do(page: &str) -> String {
-    let advice =
-        page.split("## What to do").nth(1).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
-    advice.split_inclusive(". ").next().unwrap_or_default().trim().to_owned()
 }

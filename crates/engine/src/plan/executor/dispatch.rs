@@ -1,4 +1,4 @@
-//! Making a call, and the wait before another try.
+//! Makes a call, and waits before a retry.
 
 use super::{Executor, Finished, Mode, Work};
 use crate::{
