@@ -19,7 +19,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/vault"
 ty() { "$toolyard" --home "$work/home" --vault "$work/vault" "$@"; }
 for n in 1 2 3 4 5 6 7; do
-  ty call vault.write_file --args "{\"path\":\"n$n.md\",\"content\":\"note $n\"}" --json > "$work/call$n.json"
+  ty call vault.createFile --args "{\"path\":\"n$n.md\",\"content\":\"note $n\"}" --json > "$work/call$n.json"
 done
 run=$(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["runId"])' "$work/call3.json")
 call=$(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["callId"])' "$work/call5.json")

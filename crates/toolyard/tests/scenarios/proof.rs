@@ -17,7 +17,7 @@ const ATTACKS: [&str; 8] = [
 ];
 
 fn note(place: &Place, n: u32) -> Value {
-    let result = place.call("vault.write_file", json!({"path": format!("n{n}.md"), "content": format!("note {n}")}));
+    let result = place.call("vault.createFile", json!({"path": format!("n{n}.md"), "content": format!("note {n}")}));
     assert_eq!(result["status"], "ok", "{result}");
     result
 }
