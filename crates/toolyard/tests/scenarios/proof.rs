@@ -6,12 +6,12 @@ use std::{fs, path::Path, process::Command};
 
 /// What somebody without the key does to the database, as SQL, or to the file of heads.
 const ATTACKS: [&str; 8] = [
-    "UPDATE frames SET payload = replace(CAST(payload AS TEXT), 'note', 'lie!') WHERE id = (SELECT max(id) - 1 FROM frames)",
+    "UPDATE frames SET payload = CAST(payload || ' ' AS BLOB) WHERE id = (SELECT max(id) - 1 FROM frames)",
     "DELETE FROM frames WHERE id = (SELECT max(id) FROM frames)",
     "UPDATE runs SET title = 'another'",
     "DELETE FROM runs WHERE no = (SELECT min(no) FROM runs)",
     "DELETE FROM ledger WHERE seq = (SELECT max(seq) FROM ledger)",
-    "UPDATE ledger SET payload = replace(CAST(payload AS TEXT), 'run', 'ruN') WHERE seq = 1",
+    "UPDATE ledger SET payload = CAST(replace(CAST(payload AS TEXT), '\"seq\":', '\"seq\":1') AS BLOB) WHERE seq = 1",
     "DELETE FROM blobs WHERE id = (SELECT min(id) FROM blobs)",
     "heads",
 ];
