@@ -296,7 +296,7 @@ impl Handle<RunsResume> for Service {
         let approved_by = approver.filter(|_| params.approve);
         let service = self.clone();
         let task = tokio::spawn(async move {
-            service.engine().resume(params.run_id, approved_by, |lease| service.is_alive(lease)).await
+            service.engine().resume(params.run_id, approved_by).await
         });
         let report = task.await;
         end(watching).await;

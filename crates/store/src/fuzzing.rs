@@ -1,20 +1,23 @@
 //! A window into private parsers for the fuzz targets (`crates/fuzz-targets`). Not part of the interface.
 
-use crate::{journal, queue::Blobs};
+use crate::{journal::format, queue::Blobs};
 
-/// The whole entries at the beginning of a journal, each written again as it was read.
-pub fn journal_entries(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let write_again = |(place, append): (journal::Place, crate::queue::Append)| {
+/// The whole entries at the beginning of a journal, each written again as it was read. Nothing for a damaged journal.
+pub fn journal_entries(entries: &[u8]) -> Vec<Vec<u8>> {
+    let write_again = |(place, append): (format::Place, crate::queue::Append)| {
         let mut out = Vec::new();
         if let Blobs::Ready(blobs) = &append.blobs {
-            journal::encode(&mut out, place, &append, blobs);
+            format::encode(&mut out, place, 0, &append, blobs);
         }
         out
     };
-    journal::entries(bytes).into_iter().map(write_again).collect()
+    let mut file = format::file_header(uuid::Uuid::nil(), 0);
+    file.extend_from_slice(entries);
+    let found = format::entries(&file, None).unwrap_or_default();
+    found.new.into_iter().map(write_again).collect()
 }
 
-/// A journal entry with this body and a right checksum, the first of its journal.
+/// A journal entry with this body and right checksums, the first of its journal.
 pub fn journal_entry(body: &[u8]) -> Vec<u8> {
-    journal::frame(journal::Place { generation: 1, number: 0 }, body)
+    format::frame(format::Place { generation: 1, number: 0 }, body)
 }

@@ -1,5 +1,6 @@
-//! The one thread that writes. It takes everything queued, makes it one transaction, and syncs the log once for all who
-//! asked: while it does, the next group gathers. There is no timer, except for changes nobody waits for.
+//! The one thread that writes. It takes everything queued, makes it one transaction, and has SQLite sync its log with the
+//! commit where somebody waits for the disk: while it does, the next group gathers. There is no timer, except for changes
+//! nobody waits for.
 //!
 //! A transaction is first tried as a whole. When one batch in it cannot be written, it is rolled back and done again
 //! batch by batch under savepoints, so that the price of telling them apart is paid only then.
@@ -7,16 +8,15 @@
 use crate::{
     apply::{self, Pledge, RunNumbers, Trouble},
     failed,
-    journal::{self, Journal},
-    journaler, limits,
-    queue::{Blobs, Op, Queue, Queued, Urgency, Work, Written},
-    schema::Opened,
-    sync::{Owed, SyncHelper},
+    hints::Hints,
+    journal::{self, Journal, format::Place},
+    journaler, limits, owners,
+    queue::{Blobs, Op, Queue, Queued, Work, Written},
+    schema::{self, Opened},
 };
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use std::{
     collections::HashMap,
-    fs::File,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -25,13 +25,15 @@ use std::{
     thread::JoinHandle,
     time::Instant,
 };
-use toolyard_engine::store::StoreError;
+use toolyard_engine::store::{Owner, StoreError};
 use toolyard_protocol::RunId;
 
 pub(crate) struct Writer {
     db: Connection,
-    log: File,
-    helper: Option<SyncHelper>,
+    owner: Owner,
+    /// Commits are synced.
+    syncs: bool,
+    hints: Arc<Hints>,
     queue: Arc<Queue>,
     numbers: RunNumbers,
     /// Runs that lost a batch. Their later ones are refused until somebody claims the run.
@@ -45,6 +47,8 @@ pub(crate) struct Writer {
     last_prune: Option<Instant>,
     /// The journal, if there is one.
     journal: Option<Arc<Journal>>,
+    /// The last of its entries that is in the database.
+    moved: Option<Place>,
     dir: PathBuf,
 }
 
@@ -55,6 +59,8 @@ enum Tried {
     All(Vec<Outcome>),
     /// Somebody's change was refused; nothing was committed.
     OneRefused,
+    /// This process may not write any more; nothing was committed.
+    Fenced,
 }
 
 /// Starts the thread, and the journal's.
@@ -62,8 +68,9 @@ pub(crate) fn start(
     opened: Opened,
     dir: &Path,
     queue: &Arc<Queue>,
+    hints: &Arc<Hints>,
 ) -> Result<(JoinHandle<()>, Option<JoinHandle<()>>), StoreError> {
-    let Opened { mut connection, log, journal } = opened;
+    let Opened { mut connection, journal, owner, life: _ } = opened;
     let log_pages = Arc::new(AtomicI32::new(0));
     let seen = Arc::clone(&log_pages);
     connection
@@ -74,8 +81,9 @@ pub(crate) fn start(
         .map_err(|e| failed("cannot watch the log", e))?;
     let writer = Writer {
         db: connection,
-        log,
-        helper: None,
+        owner: owner.clone(),
+        syncs: false,
+        hints: Arc::clone(hints),
         queue: Arc::clone(queue),
         numbers: RunNumbers::default(),
         stopped: HashMap::new(),
@@ -84,6 +92,7 @@ pub(crate) fn start(
         rested: false,
         last_prune: None,
         journal: journal.clone(),
+        moved: None,
         dir: dir.to_owned(),
     };
     let writer = std::thread::Builder::new()
@@ -91,7 +100,7 @@ pub(crate) fn start(
         .stack_size(512 << 10)
         .spawn(move || writer.run())
         .map_err(|e| failed("cannot start the store's writer", e))?;
-    let journaler = journal.map(|journal| journaler::start(journal, Arc::clone(queue))).transpose()?;
+    let journaler = journal.map(|journal| journaler::start(journal, Arc::clone(queue), owner)).transpose()?;
     Ok((writer, journaler))
 }
 
@@ -100,7 +109,7 @@ struct Guard(Arc<Queue>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.0.poison(StoreError("the store is closed".into()));
+        self.0.poison(StoreError::failed("the store is closed"));
     }
 }
 
@@ -123,7 +132,8 @@ impl Writer {
                         self.checkpoint()?;
                     }
                 }
-                Work::Sync { upto } => self.sync(Owed { upto, replies: Vec::new() })?,
+                Work::Sync { upto } => self.sync(upto)?,
+                Work::Probe => self.write(Vec::new(), true)?,
                 Work::Rest => {
                     self.rested = true;
                     if self.log_pages.load(Ordering::Relaxed) >= limits::WAL_PAGES_IDLE {
@@ -134,57 +144,115 @@ impl Writer {
                         tracing::warn!(%error, "the store keeps its pages");
                     }
                 }
-                Work::Close => {
-                    self.helper = None;
-                    if self.queue.is_poisoned() {
-                        return Ok(());
-                    }
-                    self.sync(Owed { upto: self.queue.visible(), replies: Vec::new() })?;
-                    if let Some(journal) = &self.journal {
-                        journal::retire(&journal.file);
-                    }
-                    return self.checkpoint();
-                }
+                Work::Close => return self.close(),
                 Work::Stop => return Ok(()),
             }
         }
     }
 
-    fn write(&mut self, mut ops: Vec<Queued>, sync: bool) -> Result<(), StoreError> {
-        // Before the transaction begins: other processes need not wait for a large file.
-        for queued in &mut ops {
+    /// Everything is committed: syncs it, says so in the journal, and takes this process off the list.
+    fn close(&mut self) -> Result<(), StoreError> {
+        if self.queue.is_poisoned() {
+            return Ok(());
+        }
+        self.sync(self.queue.visible())?;
+        if let (Some(journal), Some(moved)) = (&self.journal, self.moved) {
+            journal.retire(moved);
+        }
+        // An owner whose runs are still open stays on the list: whoever takes them up finds that it is gone.
+        let epoch = self.owner.epoch.cast_signed();
+        let holds: i64 = self
+            .db
+            .query_row("SELECT count(*) FROM runs WHERE status < 3 AND owner = ?1", [epoch], |row| row.get(0))
+            .map_err(|e| failed("cannot close the store", e))?;
+        if holds == 0 {
+            owners::forget(&self.dir, &self.db, epoch)?;
+        }
+        self.checkpoint()
+    }
+
+    /// What has to happen before the transaction begins.
+    fn prepare(&mut self, ops: &mut [Queued]) -> Result<(), StoreError> {
+        // Other processes need not wait for a large file.
+        for queued in ops.iter_mut() {
             if let Op::Append(append) = &mut queued.op
                 && let Blobs::Pending(prepared) = &append.blobs
             {
                 append.blobs = match prepared.recv() {
                     Ok(Ok(blobs)) => Blobs::Ready(blobs),
                     Ok(Err(error)) => Blobs::Failed(error),
-                    Err(_) => Blobs::Failed(StoreError("the thread that writes blobs stopped".into())),
+                    Err(_) => Blobs::Failed(StoreError::failed("the thread that writes blobs stopped")),
                 };
             }
         }
         if ops.iter().any(|queued| matches!(queued.op, Op::Claim { .. })) {
             // Whoever is claimed from is gone, and may have left the end of the run's record in its journal.
-            journal::adopt(&self.dir, &mut self.db, &self.log, false)?;
+            journal::adopt(&self.dir, &mut self.db, false)?;
         }
-        let outcomes = match self.commit(&ops) {
-            Ok(outcomes) => outcomes,
+        for queued in ops.iter() {
+            if let Op::Fence { epoch, .. } = &queued.op {
+                journal::fence(&self.dir, &mut self.db, *epoch)?;
+                owners::forget(&self.dir, &self.db, *epoch)?;
+            }
+        }
+        // What happens above sets it anew.
+        self.syncs = false;
+        Ok(())
+    }
+
+    fn write(&mut self, mut ops: Vec<Queued>, sync: bool) -> Result<(), StoreError> {
+        self.prepare(&mut ops)?;
+        let committed = self.set_sync(sync).and_then(|()| self.commit(&ops, sync));
+        let outcomes = match committed {
+            Ok(Some(outcomes)) => outcomes,
+            Ok(None) => {
+                let error = StoreError::Fenced(self.owner.clone());
+                ops.into_iter().for_each(|queued| queued.op.refuse(&error));
+                return Err(error);
+            }
+            Err(error) if is_full(&error) => {
+                self.wait_for_room(ops, failed_full(&error));
+                return Ok(());
+            }
             Err(error) => {
                 let error = failed("cannot write to the store", error);
-                for queued in ops {
-                    queued.op.refuse(&error);
-                }
+                ops.into_iter().for_each(|queued| queued.op.refuse(&error));
                 return Err(error);
             }
         };
+        self.hints.changed();
         self.answer(ops, outcomes, sync)
+    }
+
+    /// Nothing was committed. Whoever waits for an answer gets it; records and facts are kept and tried again.
+    fn wait_for_room(&mut self, ops: Vec<Queued>, error: StoreError) {
+        tracing::error!(%error, "the store waits for room");
+        let (asked, kept): (Vec<_>, Vec<_>) = ops.into_iter().partition(|queued| queued.op.has_reply());
+        asked.into_iter().for_each(|queued| queued.op.refuse(&error));
+        self.queue.disk_full(kept, error);
+    }
+
+    fn set_sync(&mut self, sync: bool) -> rusqlite::Result<()> {
+        if self.syncs != sync {
+            schema::set_sync(&self.db, sync)?;
+            self.syncs = sync;
+        }
+        Ok(())
+    }
+
+    /// Makes everything that is committed durable, with a commit of its own that SQLite syncs.
+    fn sync(&mut self, upto: u64) -> Result<(), StoreError> {
+        self.write(Vec::new(), true)?;
+        if self.queue.is_writing() {
+            self.queue.synced(upto);
+        }
+        Ok(())
     }
 
     /// Makes the outcomes known: what is committed at once, what must be synced after the sync.
     fn answer(&mut self, ops: Vec<Queued>, outcomes: Vec<Outcome>, sync: bool) -> Result<(), StoreError> {
-        let mut written = Written { sync, ..Written::default() };
-        let mut committed = Vec::new();
-        let mut after_sync = Vec::new();
+        let mut written = Written { sync, upto: self.queue.visible(), ..Written::default() };
+        let mut pledges = Vec::new();
         for (queued, outcome) in ops.into_iter().zip(outcomes) {
             written.upto = queued.position;
             written.bytes += queued.bytes;
@@ -202,8 +270,7 @@ impl Writer {
                         self.stopped.remove(run_id);
                         written.claimed.push(*run_id);
                     }
-                    let list = if queued.urgency == Urgency::Sync { &mut after_sync } else { &mut committed };
-                    list.push((queued.op, pledge));
+                    pledges.push((queued.op, pledge));
                 }
                 Err(error) if queued.place.is_some() => {
                     // Somebody was told that it is durable. Only another process writing to the same run can do this.
@@ -221,33 +288,38 @@ impl Writer {
         let upto = written.upto;
         let any_rejected = !written.rejected.is_empty();
         self.queue.written(written);
-        committed.into_iter().for_each(|(op, pledge)| apply::keep(op, pledge));
         if sync {
-            self.sync(Owed { upto, replies: after_sync })?;
+            self.queue.synced(upto);
         }
+        pledges.into_iter().for_each(|(op, pledge)| apply::keep(op, pledge));
         if any_rejected && self.queue.rejected() > limits::MAX_REJECTED {
-            return Err(StoreError(format!("the store refused more than {} batches", limits::MAX_REJECTED)));
+            return Err(StoreError::failed(format!("the store refused more than {} batches", limits::MAX_REJECTED)));
         }
         Ok(())
     }
 
-    fn commit(&mut self, ops: &[Queued]) -> rusqlite::Result<Vec<Outcome>> {
-        match self.try_commit(ops, false)? {
-            Tried::All(outcomes) => Ok(outcomes),
-            Tried::OneRefused => match self.try_commit(ops, true)? {
-                Tried::All(outcomes) => Ok(outcomes),
-                // Under savepoints a refusal is an outcome.
-                Tried::OneRefused => Err(rusqlite::Error::InvalidQuery),
-            },
+    /// `None` when this process was fenced.
+    fn commit(&mut self, ops: &[Queued], sync: bool) -> rusqlite::Result<Option<Vec<Outcome>>> {
+        for one_by_one in [false, true] {
+            match self.try_commit(ops, one_by_one, sync)? {
+                Tried::All(outcomes) => return Ok(Some(outcomes)),
+                Tried::Fenced => return Ok(None),
+                Tried::OneRefused => {}
+            }
         }
+        // Under savepoints a refusal is an outcome.
+        Err(rusqlite::Error::InvalidQuery)
     }
 
-    fn try_commit(&mut self, ops: &[Queued], one_by_one: bool) -> rusqlite::Result<Tried> {
+    fn try_commit(&mut self, ops: &[Queued], one_by_one: bool, sync: bool) -> rusqlite::Result<Tried> {
         self.begin()?;
-        let tried = self.apply_all(ops, one_by_one);
+        let tried = if self.is_registered()? { self.apply_all(ops, one_by_one, sync) } else { Ok(Tried::Fenced) };
         match tried {
             Ok(Tried::All(outcomes)) => match self.execute("COMMIT") {
-                Ok(()) => Ok(Tried::All(outcomes)),
+                Ok(()) => {
+                    self.moved = ops.iter().rev().find_map(|queued| queued.place).or(self.moved);
+                    Ok(Tried::All(outcomes))
+                }
                 Err(error) => {
                     self.roll_back();
                     Err(error)
@@ -260,7 +332,16 @@ impl Writer {
         }
     }
 
-    fn apply_all(&mut self, ops: &[Queued], one_by_one: bool) -> rusqlite::Result<Tried> {
+    /// Whether this process may still write: somebody who takes its runs over removes it from the list first.
+    fn is_registered(&self) -> rusqlite::Result<bool> {
+        self.db
+            .prepare_cached("SELECT 1 FROM owners WHERE epoch = ?1")?
+            .query_row([self.owner.epoch.cast_signed()], |_| Ok(()))
+            .optional()
+            .map(|found| found.is_some())
+    }
+
+    fn apply_all(&mut self, ops: &[Queued], one_by_one: bool, sync: bool) -> rusqlite::Result<Tried> {
         let mut outcomes = Vec::with_capacity(ops.len());
         // Runs that lose a batch in this very transaction; they count only if it is committed.
         let mut stopped_now: HashMap<RunId, StoreError> = HashMap::new();
@@ -274,7 +355,7 @@ impl Writer {
             if one_by_one {
                 self.execute("SAVEPOINT one")?;
             }
-            let outcome = match apply::apply(&self.db, &mut self.numbers, op) {
+            let outcome = match apply::apply(&self.db, &mut self.numbers, op, Some(self.owner.epoch.cast_signed())) {
                 Ok(pledge) => Ok(pledge),
                 Err(Trouble::Database(error)) => return Err(error),
                 Err(Trouble::Rejected(error)) => Err(error),
@@ -305,6 +386,10 @@ impl Writer {
         if self.last_prune.is_none_or(|at| at.elapsed() >= limits::PRUNE_EVERY) {
             apply::prune(&self.db)?;
             self.last_prune = Some(Instant::now());
+        }
+        if sync {
+            // A commit that changes nothing is not synced.
+            schema::touch(&self.db)?;
         }
         Ok(Tried::All(outcomes))
     }
@@ -339,20 +424,6 @@ impl Writer {
         self.db.prepare_cached(sql)?.execute([]).map(|_| ())
     }
 
-    /// Syncs the log: here when there is nothing else to do (waking another thread would take longer), otherwise on the
-    /// helper's thread, while the next transaction is made here.
-    fn sync(&mut self, owed: Owed) -> Result<(), StoreError> {
-        if self.helper.as_ref().is_some_and(SyncHelper::is_busy) || self.queue.has_more() {
-            let helper = match &self.helper {
-                Some(helper) => helper,
-                None => self.helper.insert(SyncHelper::start(&self.log, &self.queue)?),
-            };
-            helper.take_over(owed);
-            return Ok(());
-        }
-        owed.pay(&self.log, &self.queue)
-    }
-
     /// Moves what the log holds into the database, as far as readers allow; the next commit then begins the log anew.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         let result = self.db.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)").and_then(|mut statement| {
@@ -383,4 +454,14 @@ impl Writer {
             Err(error) => Err(failed("cannot move the store's log into the database", error)),
         }
     }
+}
+
+/// Whether there is no room for what was to be written. SQLite has rolled the transaction back.
+fn is_full(error: &rusqlite::Error) -> bool {
+    let extended = error.sqlite_error().map_or(0, |error| error.extended_code);
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull) || extended == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+}
+
+fn failed_full(error: &rusqlite::Error) -> StoreError {
+    StoreError::DiskFull(format!("the store's disk is full: {error}"))
 }

@@ -5,7 +5,7 @@ use crate::{
     context,
     context_methods::ContextMethods,
     editors::Editors,
-    home, notes,
+    notes,
     plugins::PluginMethods,
     run_files::RunFiles,
     upstreams::UpstreamMethods,
@@ -109,7 +109,6 @@ impl Yard {
             signer,
             policy: resolved.policy,
             clock: system_clock(),
-            lease: home::this_process(),
             options: resolved.config.engine_options(),
         });
         let editors = Arc::new(Editors::default());
@@ -160,7 +159,7 @@ impl Yard {
         if needs == Needs::Store {
             upstreams.keep_tokens(home.tokens());
         }
-        let service = Service::new(engine, info, home::is_alive);
+        let service = Service::new(engine, info);
         service.show_models(tool_search.clone());
         let mcp = resolved.config.mcp;
         let mut folders = vec![home.path().join("skills")];
@@ -234,7 +233,11 @@ impl Yard {
                 ..RunFilter::default()
             };
             store.settle()?;
-            let orphaned = store.runs(&open)?.iter().any(|run| !run.lease.as_ref().is_some_and(home::is_alive));
+            let mut orphaned = false;
+            for run in store.runs(&open)? {
+                let holder = store.holder(run.run_id)?;
+                orphaned |= !holder.map_or(Ok(false), |holder| store.is_alive(&holder))?;
+            }
             Ok::<_, StoreError>(if orphaned { 0 } else { vault.sweep_leftovers() })
         });
         if let Ok(Err(error)) = tidied.await {
