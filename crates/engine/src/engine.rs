@@ -5,12 +5,14 @@
 
 mod call;
 mod once;
+mod prune;
 mod run;
 mod sealing;
 mod tools;
 mod under_way;
 
 pub use call::{Asking, CallAnswer, CallRequest};
+pub use prune::{PrunedRuns, Retention};
 pub use run::RunEndListener;
 pub use tools::{ToolExchange, Tools};
 

@@ -56,6 +56,9 @@ struct Body {
     /// sealed them, or their entry was removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     found_at_start: bool,
+    /// The runs were removed from the store on purpose.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pruned: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -130,6 +133,18 @@ impl Sealer {
         Ok(())
     }
 
+    /// Notes in the ledger that runs are removed from the store on purpose. To be called before they are. May block.
+    pub fn prune(&self, heads: Vec<RunHead>) -> Result<(), StoreError> {
+        heads.chunks(HEADS_PER_ENTRY).try_for_each(|runs| {
+            self.store
+                .ledger_append(&mut |last| {
+                    let (seq, at) = (last.map_or(1, |e| e.seq + 1), Timestamp::now());
+                    self.entry(last, &Body { seq, at, runs: runs.to_vec(), found_at_start: false, pruned: true })
+                })
+                .map(drop)
+        })
+    }
+
     /// Whether there is nothing to seal.
     pub fn is_idle(&self) -> bool {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
@@ -156,7 +171,7 @@ impl Sealer {
     fn append(&self, at: Timestamp, runs: &[RunHead], found_at_start: bool) -> Result<(), StoreError> {
         self.store.ledger_append(&mut |last| {
             let seq = last.map_or(1, |e| e.seq + 1);
-            self.entry(last, &Body { seq, at, runs: runs.to_vec(), found_at_start })
+            self.entry(last, &Body { seq, at, runs: runs.to_vec(), found_at_start, pruned: false })
         })?;
         Ok(())
     }

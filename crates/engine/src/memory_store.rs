@@ -7,7 +7,7 @@ use crate::{
     Blob, BoxFuture,
     store::{
         Batch, Frame, FrameVisitor, Head, Hints, LedgerEntry, LedgerMaker, LeftBehind, NewFact, Owner, Position,
-        RunFilter, RunRow, Store, StoreError, Swap,
+        RemovedBlobs, RunFilter, RunRow, Store, StoreError, Swap,
     },
 };
 use jiff::Timestamp;
@@ -407,6 +407,44 @@ impl Store for MemoryStore {
         };
         let found = facts.range::<str, _>((from, Bound::Unbounded)).take_while(|(key, _)| key.starts_with(prefix));
         Ok(found.take(limit).map(|(key, fact)| (key.clone(), fact.value.clone())).collect())
+    }
+
+    fn remove_runs(&self, runs: &[RunId]) -> Result<u64, StoreError> {
+        let mut state = self.state();
+        state.check_owner(self.epoch)?;
+        let mut removed = 0;
+        for run_id in runs {
+            if state.rows.get(run_id).is_some_and(|row| row.status.is_final()) {
+                state.rows.remove(run_id);
+                state.frames.remove(run_id);
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    fn remove_unused_blobs(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError> {
+        let mut state = self.state();
+        state.check_owner(self.epoch)?;
+        let State { frames, blobs, .. } = &mut *state;
+        let is_named = |hash: &str| {
+            let finder = memchr::memmem::Finder::new(hash.as_bytes());
+            frames.values().flat_map(BTreeMap::values).any(|frame| finder.find(&frame.payload).is_some())
+        };
+        let mut removed = RemovedBlobs::default();
+        blobs.retain(|hash, blob| {
+            let stays = keep.contains(hash) || is_named(hash);
+            if !stays {
+                removed.blobs += 1;
+                removed.bytes += blob.bytes.len() as u64;
+            }
+            stays
+        });
+        Ok(removed)
+    }
+
+    fn used_bytes(&self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
     }
 
     fn watch(&self) -> Hints {

@@ -188,6 +188,15 @@ pub enum Swap {
     Differs(Option<Vec<u8>>),
 }
 
+/// What [`Store::remove_unused_blobs`] removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RemovedBlobs {
+    /// How many.
+    pub blobs: u64,
+    /// Their bytes, before compression.
+    pub bytes: u64,
+}
+
 /// A fact as it is to become: its value and when it expires. `None` removes it.
 pub type NewFact = Option<(Vec<u8>, Option<Timestamp>)>;
 
@@ -336,6 +345,16 @@ pub trait Store: Send + Sync + 'static {
             }
         }
     }
+
+    /// Removes runs that have ended, with their frames, and answers how many. Whoever removes runs notes it in the ledger
+    /// first.
+    fn remove_runs(&self, runs: &[RunId]) -> Result<u64, StoreError>;
+
+    /// Removes blobs that no record names, except these.
+    fn remove_unused_blobs(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError>;
+
+    /// Bytes the store uses, where it knows: what retention by size is about.
+    fn used_bytes(&self) -> Result<Option<u64>, StoreError>;
 
     /// Hints that something changed, in this process or in another one.
     fn watch(&self) -> Hints;

@@ -6,14 +6,14 @@
 use crate::{
     failed, limits,
     packing,
-    queue::{Append, Blobs, Fact, FactSwap, LedgerOp, Op, Reply, StoredFrame},
+    queue::{Append, Blobs, Fact, FactSwap, LedgerOp, Op, RemovedBlob, Reply, StoredFrame},
     rows::{kind_code, micros, nanos, run_bytes, status_code},
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use std::collections::HashMap;
 use toolyard_engine::store::{LedgerEntry, RunRow, StoreError, Swap};
-use toolyard_protocol::RunId;
+use toolyard_protocol::{RunId, canonical};
 
 /// Why a change was not made.
 pub(crate) enum Trouble {
@@ -40,7 +40,9 @@ pub(crate) enum Pledge {
     Swapped(Swap),
     Claimed(Option<RunId>),
     Ledger(LedgerEntry),
-    Fenced,
+    Done,
+    Removed(u64),
+    RemovedBlobs(Vec<RemovedBlob>),
 }
 
 /// The writer's memory of run numbers. Forgotten whenever something is rolled back.
@@ -110,7 +112,9 @@ pub(crate) fn apply(
         }
         Op::Ledger(ledger) => ledger_append(db, ledger).map(Pledge::Ledger),
         // Done before the transaction begins.
-        Op::Fence { .. } => Ok(Pledge::Fenced),
+        Op::Fence { .. } | Op::WatchBlobs { .. } => Ok(Pledge::Done),
+        Op::RemoveRuns { runs, .. } => remove_runs(db, numbers, runs).map(Pledge::Removed),
+        Op::RemoveBlobs { hashes, .. } => remove_blobs(db, hashes).map(Pledge::RemovedBlobs),
     }
 }
 
@@ -122,7 +126,9 @@ pub(crate) fn keep(op: Op, pledge: Pledge) {
     }
     match (op, pledge) {
         (Op::Swap { reply, .. }, Pledge::Swapped(swap)) => answer(&reply, swap),
-        (Op::Fence { reply, .. }, Pledge::Fenced) => answer(&reply, ()),
+        (Op::Fence { reply, .. } | Op::WatchBlobs { reply }, Pledge::Done) => answer(&reply, ()),
+        (Op::RemoveRuns { reply, .. }, Pledge::Removed(count)) => answer(&reply, count),
+        (Op::RemoveBlobs { reply, .. }, Pledge::RemovedBlobs(blobs)) => answer(&reply, blobs),
         (Op::Claim { reply, .. }, Pledge::Claimed(run)) => answer(&reply, run.is_some()),
         (Op::Ledger(LedgerOp { reply, .. }), Pledge::Ledger(entry)) => answer(&reply, entry),
         _ => {}
@@ -242,6 +248,41 @@ fn claim(db: &Connection, run_id: RunId, from: Option<i64>, me: Option<i64>) -> 
         )?
         .execute(params![run_bytes(run_id), me, from])?;
     Ok(changed == 1)
+}
+
+/// Removes runs that have ended. One that has not, or is unknown, is left out.
+fn remove_runs(db: &Connection, numbers: &mut RunNumbers, runs: &[RunId]) -> Result<u64, Trouble> {
+    let mut removed = 0;
+    for run_id in runs {
+        let number: Option<i64> = db
+            .prepare_cached("SELECT no FROM runs WHERE run_id = ?1 AND status >= 3")?
+            .query_row([run_bytes(*run_id)], |row| row.get(0))
+            .optional()?;
+        let Some(number) = number else { continue };
+        let (first, last) = (first_key(number), first_key(number) | i64::from(u32::MAX));
+        db.prepare_cached("DELETE FROM frames WHERE id BETWEEN ?1 AND ?2")?.execute([first, last])?;
+        db.prepare_cached("DELETE FROM runs WHERE no = ?1")?.execute([number])?;
+        numbers.forget_run(*run_id);
+        removed += 1;
+    }
+    Ok(removed)
+}
+
+fn remove_blobs(db: &Connection, hashes: &[[u8; 32]]) -> Result<Vec<RemovedBlob>, Trouble> {
+    let mut removed = Vec::new();
+    for hash in hashes {
+        let found = db
+            .prepare_cached("DELETE FROM blobs WHERE sha256 = ?1 RETURNING len, zstd, bytes IS NULL")?
+            .query_row([hash.as_slice()], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, bool>(2)?))
+            })
+            .optional()?;
+        if let Some((len, is_zstd, is_file)) = found {
+            let (hash, bytes) = (canonical::hex(hash), len.cast_unsigned());
+            removed.push(RemovedBlob { hash, bytes, file: is_file.then_some(is_zstd) });
+        }
+    }
+    Ok(removed)
 }
 
 fn ledger_append(db: &Connection, op: &LedgerOp) -> Result<LedgerEntry, Trouble> {

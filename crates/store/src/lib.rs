@@ -14,6 +14,7 @@
 //! | `journal` | the journal's file, how it comes back after a crash, and its format |
 //! | `owners` | which processes have the store open, and whether they still do |
 //! | `packing` | payloads of frames as they lie in the database |
+//! | `upkeep` | copies, checks and figures of a store |
 //! | `hints` | tells watchers that something changed |
 //! | `apply` | one queued change as SQL |
 //! | `reader` | read-only connections and the queries |
@@ -38,9 +39,11 @@ mod reader;
 mod rows;
 mod schema;
 mod sqlite;
+mod upkeep;
 mod writer;
 
 pub use sqlite::{SqliteStore, StoreOptions};
+pub use upkeep::{Checked, Copied, StoreStats, copy_file};
 
 use toolyard_engine::store::StoreError;
 

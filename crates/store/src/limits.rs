@@ -82,6 +82,8 @@ pub const MAX_RUN_LIMIT: usize = 10_000;
 pub const FRAMES_PER_READ: i64 = 8192;
 /// Read connections kept open between reads.
 pub const IDLE_READERS: usize = 2;
+/// Unused blobs removed in one transaction.
+pub const BLOBS_PER_REMOVAL: usize = 500;
 /// Expired facts removed at once.
 pub const PRUNE_ROWS: i64 = 1000;
 /// How often expired facts are removed.

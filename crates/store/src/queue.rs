@@ -6,7 +6,7 @@ mod journal_side;
 mod writer_side;
 
 use crate::{journal::format::Place, journaling::Journaling, limits};
-pub(crate) use changes::{Answer, Append, Blobs, Fact, FactSwap, LedgerOp, Op, Reply, StoredFrame};
+pub(crate) use changes::{Answer, Append, Blobs, Fact, FactSwap, LedgerOp, Op, RemovedBlob, Reply, StoredFrame};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{

@@ -5,6 +5,7 @@ use crate::{apply::first_key, blob_files, failed, limits, owners, packing, rows,
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params, types::Value};
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
@@ -191,6 +192,31 @@ impl Reader {
         Ok(Some(bytes))
     }
 
+    /// Blobs that no frame names and that are not to be kept.
+    pub(crate) fn unused_blobs(&self, keep: &[String]) -> Result<Vec<[u8; 32]>, StoreError> {
+        self.with(|db| {
+            let mut unused: HashSet<[u8; 32]> = HashSet::new();
+            let mut select = db.prepare("SELECT sha256 FROM blobs").map_err(reading)?;
+            for hash in select.query_map([], |row| row.get(0)).map_err(reading)? {
+                unused.insert(hash.map_err(reading)?);
+            }
+            for hash in keep {
+                blob_files::parse_hash(hash).map(|hash| unused.remove(&hash));
+            }
+            let mut select = db.prepare("SELECT id, kind, payload, chain FROM frames").map_err(reading)?;
+            let mut found = select.query([]).map_err(reading)?;
+            while let Some(row) = found.next().map_err(reading)? {
+                if unused.is_empty() {
+                    break;
+                }
+                for hash in hashes_in(&read_frame(row)?.payload) {
+                    unused.remove(&hash);
+                }
+            }
+            Ok(unused.into_iter().collect())
+        })
+    }
+
     pub(crate) fn fact(&self, space: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
         self.with(|db| {
             db.prepare_cached(
@@ -256,11 +282,19 @@ impl Reader {
     }
 }
 
+/// Whatever in a record looks like a SHA-256: 64 lowercase hexadecimal digits in a row. A record is JSON, and what names a
+/// blob in it is one of these.
+fn hashes_in(payload: &[u8]) -> Vec<[u8; 32]> {
+    let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+    let runs = payload.split(|byte| !is_digit(byte)).filter(|digits| digits.len() == 64);
+    runs.filter_map(|digits| std::str::from_utf8(digits).ok().and_then(blob_files::parse_hash)).collect()
+}
+
 fn reading(error: rusqlite::Error) -> StoreError {
     failed("cannot read the store", error)
 }
 
-fn read_frame(row: &rusqlite::Row<'_>) -> Result<Frame, StoreError> {
+pub(crate) fn read_frame(row: &rusqlite::Row<'_>) -> Result<Frame, StoreError> {
     let id: i64 = row.get(0).map_err(reading)?;
     let flagged: i64 = row.get(1).map_err(reading)?;
     let payload = row.get_ref(2).map_err(reading)?.as_blob().map_err(|e| failed("cannot read the store", e))?;

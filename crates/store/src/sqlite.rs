@@ -8,7 +8,7 @@ use crate::{
     journaling::Journaling,
     limits,
     owners::Life,
-    queue::{Append, Blobs, Fact, FactSwap, LedgerOp, Op, Queue, StoredFrame, Urgency},
+    queue::{Append, Blobs, Fact, FactSwap, LedgerOp, Op, Queue, RemovedBlob, StoredFrame, Urgency},
     reader::Reader,
     rows, schema, writer,
 };
@@ -27,7 +27,7 @@ use toolyard_engine::{
     Blob, BoxFuture, Store,
     store::{
         Batch, Durability, Frame, FrameVisitor, Head, LedgerEntry, LedgerMaker, LeftBehind, NewFact, Owner, Position,
-        RunFilter, RunRow, StoreError, Swap,
+        RemovedBlobs, RunFilter, RunRow, StoreError, Swap,
     },
 };
 use toolyard_protocol::RunId;
@@ -108,6 +108,11 @@ impl SqliteStore {
         }
         let owner = Owner { node: reader.node()?, epoch: 0 };
         Ok(Self { dir: dir.to_owned(), reader, owner, hints: Arc::default(), writing: None, _life: None })
+    }
+
+    /// Where it lies.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// What is durable can be read, although the database takes up the journal a little later.
@@ -436,6 +441,42 @@ impl Store for SqliteStore {
             }
         }
         wait(&done)
+    }
+
+    fn remove_runs(&self, runs: &[RunId]) -> Result<u64, StoreError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        let op = Op::RemoveRuns { runs: runs.to_vec(), reply };
+        self.writing()?.queue.push(op, OP_BYTES + 16 * runs.len(), Urgency::Sync)?;
+        wait(&answer)
+    }
+
+    fn remove_unused_blobs(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError> {
+        let queue = &self.writing()?.queue;
+        // From here on the writer remembers which blobs are used, so that none of them is taken for unused.
+        let (reply, answer) = mpsc::sync_channel(1);
+        queue.push(Op::WatchBlobs { reply }, OP_BYTES, Urgency::Commit)?;
+        wait(&answer)?;
+        let unused = self.reader.unused_blobs(keep)?;
+        let mut removed = RemovedBlobs::default();
+        for some in unused.chunks(limits::BLOBS_PER_REMOVAL) {
+            let (reply, answer) = mpsc::sync_channel(1);
+            let op = Op::RemoveBlobs { hashes: some.to_vec(), reply };
+            queue.push(op, OP_BYTES + 32 * some.len(), Urgency::Sync)?;
+            for RemovedBlob { hash, bytes, file } in wait(&answer)? {
+                removed.blobs += 1;
+                removed.bytes += bytes;
+                if let Some(is_zstd) = file {
+                    let path = blob_files::file_path(&self.dir, &hash, is_zstd);
+                    std::fs::remove_file(&path)
+                        .map_err(|e| crate::failed(&format!("cannot remove {}", path.display()), e))?;
+                }
+            }
+        }
+        Ok(removed)
+    }
+
+    fn used_bytes(&self) -> Result<Option<u64>, StoreError> {
+        self.used().map(Some)
     }
 
     fn ledger(&self, from_seq: u64, limit: usize) -> Result<Vec<LedgerEntry>, StoreError> {

@@ -11,12 +11,12 @@ use crate::{
     hints::Hints,
     journal::{self, Journal, format::Place},
     journaler, limits, owners,
-    queue::{Blobs, Op, Queue, Queued, Work, Written},
+    queue::{Append, Blobs, Op, Queue, Queued, Work, Written},
     schema::{self, Opened},
 };
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -45,6 +45,8 @@ pub(crate) struct Writer {
     /// An idle checkpoint was tried since the last write: trying again at once would change nothing.
     rested: bool,
     last_prune: Option<Instant>,
+    /// Blobs that batches have brought since somebody looks for unused ones.
+    brought_blobs: Option<HashSet<[u8; 32]>>,
     /// The journal, if there is one.
     journal: Option<Arc<Journal>>,
     /// The last of its entries that is in the database.
@@ -91,6 +93,7 @@ pub(crate) fn start(
         checkpoint_at: limits::WAL_PAGES_HARD,
         rested: false,
         last_prune: None,
+        brought_blobs: None,
         journal: journal.clone(),
         moved: None,
         dir: dir.to_owned(),
@@ -189,14 +192,28 @@ impl Writer {
             // Whoever is claimed from is gone, and may have left the end of the run's record in its journal.
             journal::adopt(&self.dir, &mut self.db, false)?;
         }
-        for queued in ops.iter() {
-            if let Op::Fence { epoch, .. } = &queued.op {
-                journal::fence(&self.dir, &mut self.db, *epoch)?;
-                owners::forget(&self.dir, &self.db, *epoch)?;
+        for queued in ops.iter_mut() {
+            match &mut queued.op {
+                Op::Fence { epoch, .. } => {
+                    journal::fence(&self.dir, &mut self.db, *epoch)?;
+                    owners::forget(&self.dir, &self.db, *epoch)?;
+                }
+                Op::WatchBlobs { .. } => self.brought_blobs = Some(HashSet::new()),
+                Op::Append(Append { blobs: Blobs::Ready(blobs), .. }) => {
+                    if let Some(brought) = &mut self.brought_blobs {
+                        brought.extend(blobs.iter().map(|blob| blob.sha256));
+                    }
+                }
+                Op::RemoveBlobs { hashes, .. } => {
+                    hashes.retain(|hash| !self.brought_blobs.as_ref().is_some_and(|brought| brought.contains(hash)));
+                }
+                _ => {}
             }
         }
-        // What happens above sets it anew.
-        self.syncs = false;
+        if ops.iter().any(|queued| matches!(queued.op, Op::Claim { .. } | Op::Fence { .. })) {
+            // Moving a journal ends with commits that are not synced.
+            self.syncs = false;
+        }
         Ok(())
     }
 

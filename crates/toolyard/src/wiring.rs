@@ -9,6 +9,7 @@ use crate::{
     plugins::PluginMethods,
     run_files::RunFiles,
     upstreams::UpstreamMethods,
+    upkeep::Upkeep,
 };
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -60,6 +61,8 @@ pub struct Yard {
     pub skills: Arc<Skills>,
     /// What agents remember.
     pub context: Option<Arc<toolyard_context::ContextStore>>,
+    /// Backup, retention and checks of the store; absent without one.
+    pub(crate) upkeep: Option<Upkeep>,
 }
 
 /// Adds the methods that are answered beside the service: the context store's, plugins', upstream servers'. A part that
@@ -69,16 +72,18 @@ fn declare(
     context: Option<&ContextMethods>,
     plugins: Option<&PluginMethods>,
     upstreams: Option<&UpstreamMethods>,
+    upkeep: Option<&Upkeep>,
 ) {
     crate::context_methods::declare(methods, context);
     crate::plugins::declare(methods, plugins);
     crate::upstreams::declare(methods, upstreams);
+    crate::upkeep::declare(methods, upkeep);
 }
 
 /// Every method of the program, as it is declared.
 pub fn all_methods() -> Methods {
     let mut methods = Methods::built_in();
-    declare(&mut methods, None, None, None);
+    declare(&mut methods, None, None, None, None);
     methods
 }
 
@@ -97,10 +102,12 @@ impl Yard {
         let home = resolved.home.clone();
         toolyard_sandbox::launch::hide(home.hidden_from_programs());
         let broken = |e: anyhow::Error| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}"));
+        let mut on_disk = None;
         let (store, signer): (Arc<dyn Store>, _) = if needs == Needs::Store {
             home.create().map_err(broken)?;
             let store = SqliteStore::open(&home.state(), StoreOptions::default()).map_err(StoreFailure)?;
-            (Arc::new(store), home.signer().map_err(broken)?)
+            let store = on_disk.insert(Arc::new(store)).clone();
+            (store, home.signer().map_err(broken)?)
         } else {
             (Arc::new(MemoryStore::new()), toolyard_engine::chain::Signer::from_secret("none", &[0; 32]))
         };
@@ -178,8 +185,17 @@ impl Yard {
         let context_methods = context.as_ref().map(|store| ContextMethods::new(store.clone(), service.engine()));
         let upstream_methods = UpstreamMethods(upstreams.clone());
         let plugin_methods = PluginMethods { plugins: plugins.clone(), engine: service.engine().clone() };
+        let retention = resolved.config.retention;
+        if let Some(age) = &retention.older_than {
+            crate::upkeep::parse_age(age).map_err(|failure| {
+                Failure::new(ErrorCode::ConfigInvalid, format!("retention.olderThan: {}", failure.message))
+                    .suggest("Write a number and a unit: 45m, 12h, 30d or 2w.")
+            })?;
+        }
+        let upkeep = on_disk.map(|store| Upkeep::new(store, service.engine().clone(), home.clone(), retention));
         service.extend(|methods| {
-            declare(methods, context_methods.as_ref(), Some(&plugin_methods), Some(&upstream_methods));
+            let upstreams = Some(&upstream_methods);
+            declare(methods, context_methods.as_ref(), Some(&plugin_methods), upstreams, upkeep.as_ref());
         });
         Ok(Self {
             service,
@@ -195,6 +211,7 @@ impl Yard {
             plugins,
             skills,
             context,
+            upkeep,
         })
     }
 

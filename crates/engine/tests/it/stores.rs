@@ -12,7 +12,7 @@ use toolyard_engine::{
     record::RecordKind,
     store::{
         Batch, Durability, Frame, FrameVisitor, Head, Hints, LedgerEntry, LedgerMaker, LeftBehind, NewFact, Owner,
-        Position, RunFilter, RunRow, StoreError, Swap,
+        Position, RemovedBlobs, RunFilter, RunRow, StoreError, Swap,
     },
 };
 use toolyard_protocol::{RunId, RunStatus};
@@ -230,6 +230,15 @@ impl Store for Tap {
         limit: usize,
     ) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         self.inner.list_page(space, prefix, after, limit)
+    }
+    fn remove_runs(&self, runs: &[RunId]) -> Result<u64, StoreError> {
+        self.inner.remove_runs(runs)
+    }
+    fn remove_unused_blobs(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError> {
+        self.inner.remove_unused_blobs(keep)
+    }
+    fn used_bytes(&self) -> Result<Option<u64>, StoreError> {
+        self.inner.used_bytes()
     }
     fn watch(&self) -> Hints {
         self.inner.watch()

@@ -305,6 +305,38 @@ pub(crate) fn create(dir: &Path) -> std::io::Result<Journal> {
     Ok(Journal { name, path, file, generation: 0 })
 }
 
+/// How a journal looks to somebody who only looks.
+pub(crate) enum JournalState {
+    Whole,
+    Damaged(String),
+}
+
+/// Looks at every journal there is, also at those in use: their last group may be half written.
+pub(crate) fn look(dir: &Path, db: &Connection) -> Result<Vec<(PathBuf, JournalState)>, StoreError> {
+    let mut found = Vec::new();
+    for path in candidates(dir, PREFIX).map_err(|e| failed("cannot look for journals", e))? {
+        if has_ending(&path, UNFINISHED) {
+            continue;
+        }
+        let done = marked(db, &name_of(&path)).map_err(|e| failed("cannot look at journals", e))?;
+        let state = match std::fs::read(&path) {
+            Err(error) => JournalState::Damaged(error.to_string()),
+            Ok(bytes) => match format::entries(&bytes, done) {
+                Ok(_) => JournalState::Whole,
+                Err(damage) => JournalState::Damaged(damage.to_string()),
+            },
+        };
+        found.push((path, state));
+    }
+    Ok(found)
+}
+
+/// Bytes of all journals.
+pub(crate) fn bytes(dir: &Path) -> Result<u64, StoreError> {
+    let paths = candidates(dir, PREFIX).map_err(|e| failed("cannot look for journals", e))?;
+    Ok(paths.iter().filter_map(|path| path.metadata().ok()).map(|file| file.len()).sum())
+}
+
 /// Refuses to go on beside journals of earlier versions, which this one does not read.
 pub(crate) fn check_old(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let old = candidates(dir, OLD_PREFIX).map_err(|e| failed("cannot look for journals", e))?;

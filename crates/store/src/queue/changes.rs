@@ -17,7 +17,20 @@ pub(crate) enum Op {
     /// `from` is this process's epoch or one that is not alive.
     Claim { run_id: RunId, from: Option<i64>, reply: Reply<bool> },
     Fence { epoch: i64, reply: Reply<()> },
+    RemoveRuns { runs: Vec<RunId>, reply: Reply<u64> },
+    /// From now on the writer remembers which blobs batches bring.
+    WatchBlobs { reply: Reply<()> },
+    /// Removes those of these blobs that no batch has brought since.
+    RemoveBlobs { hashes: Vec<[u8; 32]>, reply: Reply<Vec<RemovedBlob>> },
     Ledger(LedgerOp),
+}
+
+/// A blob that is not in the database any more.
+pub(crate) struct RemovedBlob {
+    pub(crate) hash: String,
+    pub(crate) bytes: u64,
+    /// It lies in a file, compressed or not.
+    pub(crate) file: Option<bool>,
 }
 
 pub(crate) struct Append {
@@ -84,7 +97,9 @@ impl Op {
     pub(crate) fn refuse(self, error: &StoreError) {
         match self {
             Self::Swap { reply, .. } => drop(reply.send(Err(error.clone()))),
-            Self::Fence { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::Fence { reply, .. } | Self::WatchBlobs { reply } => drop(reply.send(Err(error.clone()))),
+            Self::RemoveRuns { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::RemoveBlobs { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Claim { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Ledger(LedgerOp { reply, .. }) => drop(reply.send(Err(error.clone()))),
             Self::Append(_) | Self::Put(_) | Self::Remove { .. } => {}

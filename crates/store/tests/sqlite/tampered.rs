@@ -43,7 +43,6 @@ async fn record_run(store: Arc<dyn Store>, note: &str) -> RunId {
         session: None,
         started_at: at,
         ended_at,
-        lease: None,
     });
     recorder.flush(Sync).unwrap();
     let (seq, chain) = recorder.head();
