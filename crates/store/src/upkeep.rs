@@ -169,12 +169,13 @@ impl SqliteStore {
         if orphans > 0 {
             checked.problem(format!("{orphans} frames belong to no run"));
         }
-        let mut select = db.prepare("SELECT id, kind, payload, chain FROM frames").map_err(read)?;
+        let mut select = db.prepare("SELECT id, kind, payload FROM frames").map_err(read)?;
         let mut found = select.query([]).map_err(read)?;
         while let Some(row) = found.next().map_err(read)? {
             checked.frames += 1;
-            if let Err(error) = crate::reader::read_frame(row) {
-                let id: i64 = row.get(0).map_err(read)?;
+            let (id, kind, payload): (i64, i64, Vec<u8>) =
+                (row.get(0).map_err(read)?, row.get(1).map_err(read)?, row.get(2).map_err(read)?);
+            if let Err(error) = crate::packing::unpack(kind, &payload) {
                 checked.problem(format!("frame {} of run number {} cannot be read: {error}", id & 0xffff_ffff, id >> 32));
             }
         }

@@ -74,6 +74,8 @@ mod sqlite {
     contract!(crate::support::SqliteHome);
     across_processes!(crate::support::SqliteHome);
 
+    mod journals;
+    mod kept;
     mod only;
     mod tampered;
 }

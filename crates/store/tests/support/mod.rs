@@ -306,7 +306,9 @@ async fn fill_until_refused(store: Arc<dyn Store>) {
     store.writable().unwrap();
     let error = loop {
         let frames = vec![frame(seq + 1, 1, noise(20_000, seq))];
-        let appended = store.append(batch_of(&*store, run, frames, Durability::Sync));
+        let mut next = batch_of(&*store, run, frames, Durability::Sync);
+        next.row = (seq == 0).then(|| row(run));
+        let appended = store.append(next);
         let outcome = match appended {
             Ok(position) => store.durable(position).await,
             Err(error) => Err(error),

@@ -29,4 +29,5 @@ mod secrets;
 mod server;
 mod tool_search;
 mod tool_search_gateway;
+mod upkeep;
 mod walls;
