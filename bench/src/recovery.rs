@@ -163,6 +163,7 @@ fn fill(rig: &Rig, plan: &ActionPlan, items: u64, done: u64) -> Result<u64> {
         parent_run_id: None,
         imported_steps: Vec::new(),
         preview_hash: None,
+        title: None,
     }));
     recorder.set_row(row.clone());
 

@@ -19,6 +19,7 @@ mod end_tag;
 mod engine;
 mod events;
 mod hooks;
+mod keys;
 pub mod ledger;
 pub mod memory_store;
 mod model_view;

@@ -152,6 +152,9 @@ pub struct RunStarted {
     /// Hash of the preview that was shown, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview_hash: Option<String>,
+    /// The tool as it was asked for; a plan has its goal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
 }
 
 /// A person is asked.

@@ -1,6 +1,6 @@
 //! [`Service`]: what methods work on in every process, with or without network doors.
 
-use crate::{Methods, RpcError, devices::Devices, list};
+use crate::{Methods, RpcError, devices::Devices, list, proof::ProofKeeper};
 use arc_swap::ArcSwap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,11 @@ use std::{
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
-use toolyard_engine::{CallAnswer, CallRequest, Caller, Engine, ModelView, chain::Verifier, plan::{Recovered, Swept}};
+use toolyard_engine::{
+    CallAnswer, CallRequest, Caller, Engine, ModelView,
+    chain::Verifier,
+    plan::{Recovered, Swept},
+};
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::Failure;
 
@@ -24,12 +28,12 @@ pub struct Service {
 struct Inner {
     engine: Engine,
     devices: Arc<Devices>,
-    verifier: Verifier,
     started: Instant,
     info: ProcessInfo,
     methods: ArcSwap<Methods>,
     models: OnceLock<Arc<dyn ModelView>>,
     plugins: OnceLock<Box<dyn Fn() -> Vec<PluginReport> + Send + Sync>>,
+    proof: OnceLock<Arc<dyn ProofKeeper>>,
 }
 
 /// Which Toolyard this process is.
@@ -83,18 +87,17 @@ pub struct LeftOutTool {
 impl Service {
     /// `info` is shown by `yard.status`.
     pub fn new(engine: Engine, info: ProcessInfo) -> Self {
-        let verifier = engine.signer().verifier();
         let devices = Arc::new(Devices::new(engine.store().clone(), engine.clock().clone()));
         Self {
             inner: Arc::new(Inner {
                 engine,
                 devices,
-                verifier,
                 started: Instant::now(),
                 info,
                 methods: ArcSwap::from_pointee(list::built_in()),
                 models: OnceLock::new(),
                 plugins: OnceLock::new(),
+                proof: OnceLock::new(),
             }),
         }
     }
@@ -198,8 +201,14 @@ impl Service {
         &self.inner.info
     }
 
-    pub(crate) fn verifier(&self) -> &Verifier {
-        &self.inner.verifier
+    /// Checks what this process signs.
+    pub(crate) fn verifier(&self) -> Verifier {
+        self.engine().signer().verifier()
+    }
+
+    /// What is kept beside the store.
+    pub(crate) fn proof_keeper_slot(&self) -> &OnceLock<Arc<dyn ProofKeeper>> {
+        &self.inner.proof
     }
 }
 

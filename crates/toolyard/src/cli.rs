@@ -21,7 +21,7 @@ pub use eval::EvalCommand;
 pub use extensions::{McpAdd, McpArgs, McpCommand, PluginsCommand};
 pub use gateway::{DevicesCommand, GatewayCommand, GatewayTarget, UpArgs};
 pub use plan::{Approval, PlanCommand, PlanFile};
-pub use runs::RunsCommand;
+pub use runs::{KeysCommand, RunsCommand};
 pub use tools::{CallArgs, SearchMode, ToolsCommand};
 pub use upkeep::{BackupArgs, PruneArgs, RestoreArgs, StoreCommand};
 pub use vault::{FileStateArg, IndexArgs, SearchArgs, VaultCommand};
@@ -94,6 +94,9 @@ pub enum Command {
     /// Check and measure the store
     #[command(subcommand)]
     Store(StoreCommand),
+    /// The keys that sign the record
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// Talk to a running gateway over its WebSocket
     #[command(subcommand)]
     Gateway(GatewayCommand),

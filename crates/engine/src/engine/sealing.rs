@@ -1,7 +1,7 @@
 //! Ended runs are sealed into the ledger: by the clock, on demand, and at the start what a dead process left.
 
 use super::Engine;
-use crate::ledger::Sealer;
+use crate::{ledger::Sealer, scope::RunScope};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{ErrorCode, Failure, RunId};
@@ -50,6 +50,17 @@ impl Engine {
             .await
             .map_err(|_| Failure::new(ErrorCode::InternalError, "the sealing task failed"))??;
         Ok(())
+    }
+
+    /// Hands the record of a run that waits for a person to the ledger.
+    pub(crate) fn seal_paused(&self, scope: &RunScope) {
+        let (seq, chain) = scope.recorder.head();
+        self.inner.sealer.run_paused(scope.run_id, seq, &chain);
+    }
+
+    /// Seals into the ledger, reads its head, replaces keys.
+    pub fn sealer(&self) -> &Arc<Sealer> {
+        &self.inner.sealer
     }
 
     /// Seals ended runs now rather than with the next tick.

@@ -180,6 +180,7 @@ impl Engine {
                 Consent::Approved { preview_hash, .. } => preview_hash.clone(),
                 _ => None,
             },
+            title: None,
         }));
         scope.recorder.set_row(self.row(&scope, RunKind::Plan, &plan.goal, started_at, RunStatus::Running, None));
         // The run and its approval become durable together; without an approval the run rides along with its first call.
@@ -481,7 +482,12 @@ impl StartedRun {
             Some(self.engine.clock().now())
         };
         let error = match scope.recorder.sync().await {
-            Ok(()) => error,
+            Ok(()) => {
+                if status == RunStatus::Paused {
+                    self.engine.seal_paused(scope);
+                }
+                error
+            }
             Err(store) => Some(store.into()),
         };
         self.report(status, error, ended_at, deviation)

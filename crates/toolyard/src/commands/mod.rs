@@ -14,6 +14,7 @@ mod eval_notes;
 mod explain;
 mod gateway;
 mod input;
+mod keys;
 mod login;
 mod mcp;
 mod mcp_add;
@@ -25,6 +26,7 @@ mod tools;
 mod up;
 mod upkeep;
 mod vault;
+mod verify;
 
 use crate::{
     cli::{Cli, Command, Global},
@@ -52,6 +54,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Restore(args) => upkeep::restore(&global, &args),
         Command::Prune(args) => upkeep::prune(&global, args).await,
         Command::Store(command) => upkeep::store(&global, command).await,
+        Command::Keys(command) => keys::run(&global, command).await,
         Command::Gateway(command) => gateway::run(&global, command).await,
         Command::Bridge(command) => bridge::run(&global, command).await,
         Command::Claude(command) => claude::run(&global, command).await,
