@@ -17,9 +17,7 @@ pub use run::RunEndListener;
 pub use tools::{ToolExchange, Tools};
 
 use self::{once::Turns, tools::Toolbox, under_way::UnderWay};
-use crate::{
-    Blobs, Caller, Clock, EventBus, Hook, Store, approvals::Approvals, chain::Signer, ledger::Sealer,
-};
+use crate::{Blobs, Caller, Clock, EventBus, Hook, Store, approvals::Approvals, chain::Signer, ledger::Sealer};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::SignedDuration;
 use std::{

@@ -8,12 +8,12 @@ use std::{
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
+use tokio_util::sync::CancellationToken;
 use toolyard_engine::{
     CallAnswer, CallRequest, Caller, Engine, ModelView,
     chain::Verifier,
     plan::{Recovered, Swept},
 };
-use tokio_util::sync::CancellationToken;
 use toolyard_protocol::Failure;
 
 /// How often a running process looks for runs that another one left behind.

@@ -4,8 +4,7 @@
 //! concerns one batch, the second everybody.
 
 use crate::{
-    failed, limits,
-    packing,
+    failed, limits, packing,
     queue::{Append, Blobs, Fact, FactSwap, LedgerOp, Op, RemovedBlob, Reply, StoredFrame},
     rows::{kind_code, micros, nanos, run_bytes, status_code},
 };
@@ -92,12 +91,7 @@ pub(crate) fn first_key(run_number: i64) -> i64 {
 }
 
 /// Makes one change for the owner `me`. `None` for what a journal of somebody else holds.
-pub(crate) fn apply(
-    db: &Connection,
-    numbers: &mut RunNumbers,
-    op: &Op,
-    me: Option<i64>,
-) -> Result<Pledge, Trouble> {
+pub(crate) fn apply(db: &Connection, numbers: &mut RunNumbers, op: &Op, me: Option<i64>) -> Result<Pledge, Trouble> {
     match op {
         Op::Append(append) => apply_append(db, numbers, append, me).map(|()| Pledge::Nothing),
         Op::Put(fact) => put(db, fact).map(|()| Pledge::Nothing),
@@ -135,12 +129,7 @@ pub(crate) fn keep(op: Op, pledge: Pledge) {
     }
 }
 
-fn apply_append(
-    db: &Connection,
-    numbers: &mut RunNumbers,
-    append: &Append,
-    me: Option<i64>,
-) -> Result<(), Trouble> {
+fn apply_append(db: &Connection, numbers: &mut RunNumbers, append: &Append, me: Option<i64>) -> Result<(), Trouble> {
     let blobs = match &append.blobs {
         Blobs::Ready(blobs) => blobs,
         Blobs::Failed(error) => return Err(Trouble::Rejected(error.clone())),
@@ -155,14 +144,14 @@ fn apply_append(
     for StoredFrame { seq, kind, payload, chain } in &append.frames {
         let key = first_key(number) | i64::from(*seq);
         let (kind, payload) = packing::pack(*kind, payload);
-        insert.execute(params![key, kind, payload.as_ref(), chain.as_slice()]).map_err(
-            |error| match Trouble::from(error) {
-                Trouble::Rejected(StoreError::Failed(reason)) if reason.contains("UNIQUE") => {
-                    Trouble::Rejected(StoreError::failed(format!("run {} already has a frame {seq}", append.run_id)))
-                }
-                trouble => trouble,
-            },
-        )?;
+        insert.execute(params![key, kind, payload.as_ref(), chain.as_slice()]).map_err(|error| match Trouble::from(
+            error,
+        ) {
+            Trouble::Rejected(StoreError::Failed(reason)) if reason.contains("UNIQUE") => {
+                Trouble::Rejected(StoreError::failed(format!("run {} already has a frame {seq}", append.run_id)))
+            }
+            trouble => trouble,
+        })?;
     }
     if append.release && append.row.as_ref().is_none_or(|row| !row.status.is_final()) {
         db.prepare_cached("UPDATE runs SET owner = NULL WHERE no = ?1")?.execute([number])?;
@@ -186,7 +175,8 @@ fn run_number(
         if let Some(number) = known {
             return Ok(number);
         }
-        db.prepare_cached("INSERT INTO runs (run_id, owner) VALUES (?1, ?2)")?.execute(params![run_bytes(run_id), me])?;
+        db.prepare_cached("INSERT INTO runs (run_id, owner) VALUES (?1, ?2)")?
+            .execute(params![run_bytes(run_id), me])?;
         let number = db.last_insert_rowid();
         numbers.remember(run_id, number);
         return Ok(number);

@@ -54,7 +54,10 @@ pub(crate) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn expand(packed: &[u8], len: usize) -> Result<Vec<u8>, StoreError> {
     let bytes = zstd::bulk::decompress(packed, len).map_err(|e| failed("the store holds damaged data", e))?;
     if bytes.len() != len {
-        return Err(StoreError::failed(format!("the store holds damaged data: {} bytes where {len} should be", bytes.len())));
+        return Err(StoreError::failed(format!(
+            "the store holds damaged data: {} bytes where {len} should be",
+            bytes.len()
+        )));
     }
     Ok(bytes)
 }

@@ -205,9 +205,7 @@ impl Journaling {
 
 /// At most what an append's entry takes.
 fn weight(append: &Append, blobs: &[crate::blob_files::StoredBlob]) -> usize {
-    let row = append.row.as_ref().map_or(0, |row| {
-        256 + row.title.len() + row.session.as_ref().map_or(0, String::len)
-    });
+    let row = append.row.as_ref().map_or(0, |row| 256 + row.title.len() + row.session.as_ref().map_or(0, String::len));
     64 + row
         + append.frames.iter().map(|frame| 64 + frame.payload.len()).sum::<usize>()
         + blobs.iter().map(|blob| 64 + blob.bytes.as_ref().map_or(0, Vec::len)).sum::<usize>()

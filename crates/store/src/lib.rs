@@ -27,10 +27,10 @@ mod apply;
 mod blob_files;
 #[doc(hidden)]
 pub mod fuzzing;
+mod hints;
 mod journal;
 mod journaler;
 mod journaling;
-mod hints;
 pub mod limits;
 mod owners;
 mod packing;

@@ -89,10 +89,8 @@ fn forget_dead(dir: &Path, db: &Connection) -> Result<(), StoreError> {
     let mut select = db
         .prepare("SELECT epoch FROM owners WHERE epoch NOT IN (SELECT owner FROM runs WHERE status < 3 AND owner IS NOT NULL)")
         .map_err(|e| failed(doing, e))?;
-    let idle: Vec<i64> = select
-        .query_map([], |row| row.get(0))
-        .and_then(Iterator::collect)
-        .map_err(|e| failed(doing, e))?;
+    let idle: Vec<i64> =
+        select.query_map([], |row| row.get(0)).and_then(Iterator::collect).map_err(|e| failed(doing, e))?;
     for epoch in idle {
         if !is_alive(dir, db, epoch.cast_unsigned())? {
             forget(dir, db, epoch)?;

@@ -144,9 +144,9 @@ impl SqliteStore {
     }
 
     fn writing(&self) -> Result<&Writing, StoreError> {
-        self.writing
-            .as_ref()
-            .ok_or_else(|| StoreError::failed(format!("the store in {} was opened for reading only", self.dir.display())))
+        self.writing.as_ref().ok_or_else(|| {
+            StoreError::failed(format!("the store in {} was opened for reading only", self.dir.display()))
+        })
     }
 
     /// Compresses blobs and writes large ones: here if that is quick, otherwise on a thread of its own.
@@ -375,8 +375,10 @@ impl Store for SqliteStore {
         let writing = self.writing()?;
         check_fact_name(space, key)?;
         let new = wanted.map(|(value, expires_at)| self.fact(space, key, value, expires_at)).transpose()?;
-        let bytes = OP_BYTES + space.len() + key.len() + expected.map_or(0, <[u8]>::len) + new.as_ref().map_or(0, fact_bytes);
-        let swap = FactSwap { space: space.to_owned(), key: key.to_owned(), expected: expected.map(<[u8]>::to_vec), new };
+        let bytes =
+            OP_BYTES + space.len() + key.len() + expected.map_or(0, <[u8]>::len) + new.as_ref().map_or(0, fact_bytes);
+        let swap =
+            FactSwap { space: space.to_owned(), key: key.to_owned(), expected: expected.map(<[u8]>::to_vec), new };
         let (reply, answer) = mpsc::sync_channel(1);
         // There is no position to wait for, so it is durable when this returns.
         writing.queue.push(Op::Swap { swap, reply }, bytes, Urgency::Sync)?;

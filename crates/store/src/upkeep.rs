@@ -176,7 +176,11 @@ impl SqliteStore {
             let (id, kind, payload): (i64, i64, Vec<u8>) =
                 (row.get(0).map_err(read)?, row.get(1).map_err(read)?, row.get(2).map_err(read)?);
             if let Err(error) = crate::packing::unpack(kind, &payload) {
-                checked.problem(format!("frame {} of run number {} cannot be read: {error}", id & 0xffff_ffff, id >> 32));
+                checked.problem(format!(
+                    "frame {} of run number {} cannot be read: {error}",
+                    id & 0xffff_ffff,
+                    id >> 32
+                ));
             }
         }
         Ok(())

@@ -27,10 +27,20 @@ const STORE: &str = "store";
 const CONTEXT: &str = "context";
 const CONFIG: &str = "config.toml";
 const KEYS: &str = "keys";
+const HEADS: &str = "heads.jsonl";
 /// How often retention is applied while Toolyard runs.
 const RETENTION_EVERY: Duration = Duration::from_secs(3600);
 /// What is secret in the state folder: whoever has it can sign, connect and log in as this home.
-const SECRETS: &[&str] = &["signing.key", "signing.pub", "device.key", "device-tokens.json", "token", "mcp-tokens", "keys"];
+const SECRETS: &[&str] = &[
+    "signing.key",
+    "signing.key.next",
+    "signing.pub",
+    "device.key",
+    "device-tokens.json",
+    "token",
+    "mcp-tokens",
+    "keys",
+];
 
 methods! {
     /// Copies the store, the context store, the configuration and the keys into a folder, while Toolyard runs.
@@ -253,13 +263,15 @@ fn backup(store: &SqliteStore, home: &Home, params: &BackupParams) -> Result<Bac
     let out = std::path::absolute(&params.out).map_err(|e| failed("find", &params.out, &e))?;
     empty_folder(&out)?;
     let at = Timestamp::now();
+    // Before the store: a head that is newer than the store says that the store was put back.
+    copy_tree(&home.heads(), &out.join(HEADS))?;
+    for name in SECRETS.iter().filter(|_| !params.without_keys) {
+        copy_tree(&home.state().join(name), &out.join(KEYS).join(name))?;
+    }
     let copied = store.copy_to(&out.join(STORE))?;
     copy_tree(&home.context(), &out.join(CONTEXT))?;
     if home.config().exists() {
         copy_one(&home.config(), &out.join(CONFIG))?;
-    }
-    for name in SECRETS.iter().filter(|_| !params.without_keys) {
-        copy_tree(&home.state().join(name), &out.join(KEYS).join(name))?;
     }
     // The manifest comes last: a folder without one is not a backup.
     let mut files = BTreeMap::new();
@@ -303,12 +315,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), Failure> {
     }
 }
 
-fn hash_tree(
-    root: &Path,
-    folder: &Path,
-    files: &mut BTreeMap<String, String>,
-    bytes: &mut u64,
-) -> Result<(), Failure> {
+fn hash_tree(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>, bytes: &mut u64) -> Result<(), Failure> {
     for entry in fs::read_dir(folder).map_err(|e| failed("read", folder, &e))? {
         let path = entry.map_err(|e| failed("read", folder, &e))?.path();
         if path.is_dir() {
@@ -371,7 +378,8 @@ pub(crate) fn restore(from: &Path, home: &Home) -> Result<RestoreReport, Failure
     let (mut found, mut bytes) = (BTreeMap::new(), 0);
     hash_tree(from, from, &mut found, &mut bytes)?;
     found.remove(MANIFEST);
-    if let Some(name) = manifest.files.iter().find(|(name, hash)| found.get(*name) != Some(hash)).map(|(name, _)| name) {
+    if let Some(name) = manifest.files.iter().find(|(name, hash)| found.get(*name) != Some(hash)).map(|(name, _)| name)
+    {
         return Err(corrupted(format!("{name} is missing from the backup or was changed since")));
     }
     if let Some(name) = found.keys().find(|name| !manifest.files.contains_key(*name)) {
@@ -383,6 +391,7 @@ pub(crate) fn restore(from: &Path, home: &Home) -> Result<RestoreReport, Failure
     copy_tree(&from.join(CONTEXT), &home.context())?;
     copy_tree(&from.join(CONFIG), &home.config())?;
     copy_tree(&from.join(KEYS), &home.state())?;
+    copy_tree(&from.join(HEADS), &home.heads())?;
     SqliteStore::become_another_node(&home.state())?;
     for folder in [home.state(), home.path().to_owned()] {
         fs::File::open(&folder).and_then(|folder| folder.sync_all()).map_err(|e| failed("sync", &folder, &e))?;

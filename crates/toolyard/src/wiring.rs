@@ -9,8 +9,8 @@ use crate::{
     notes,
     plugins::PluginMethods,
     run_files::RunFiles,
-    upstreams::UpstreamMethods,
     upkeep::Upkeep,
+    upstreams::UpstreamMethods,
 };
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;

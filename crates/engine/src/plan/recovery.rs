@@ -145,12 +145,13 @@ impl Engine {
             )
             .suggest("Fork it from a step with `toolyard plan fork`, or run the plan again."));
         }
-        let (holder, is_held) = self.read(move |store| {
-            let holder = store.holder(run_id)?;
-            let is_held = holder.as_ref().map_or(Ok(false), |holder| store.is_alive(holder))?;
-            Ok((holder, is_held))
-        })
-        .await?;
+        let (holder, is_held) = self
+            .read(move |store| {
+                let holder = store.holder(run_id)?;
+                let is_held = holder.as_ref().map_or(Ok(false), |holder| store.is_alive(holder))?;
+                Ok((holder, is_held))
+            })
+            .await?;
         if is_held {
             return Err(Failure::new(ErrorCode::PreconditionFailed, "another process works on this run"));
         }

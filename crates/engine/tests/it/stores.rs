@@ -7,8 +7,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 use toolyard_engine::{
-    chain::{ChainWalker, Signer, genesis, link},
     Blob, BoxFuture, Store,
+    chain::{ChainWalker, Signer, genesis, link},
     memory_store::MemoryStore,
     record::RecordKind,
     store::{

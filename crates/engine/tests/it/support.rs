@@ -21,7 +21,6 @@ use toolyard_engine::{
 };
 use toolyard_protocol::{ActionPlan, Failure, RunId, RunStatus, ToolDefinition, ToolResult};
 
-
 pub(crate) const SECRET: [u8; 32] = [7; 32];
 
 /// An engine with the lab's tools and a disk.

@@ -91,10 +91,9 @@ pub(crate) fn retired(upto: Place) -> [u8; RETIRED_BYTES] {
 /// Whether the beginning of a file shows that nothing in it is missing from the database: it was retired and nothing was
 /// written since, or nothing was ever written.
 pub(crate) fn is_retired(beginning: &[u8]) -> bool {
-    let (Some(mark), Some(first)) = (
-        beginning.get(RETIRED_AT..RETIRED_AT + RETIRED_BYTES),
-        beginning.get(ENTRIES_AT..ENTRIES_AT + ENTRY_HEADER),
-    ) else {
+    let (Some(mark), Some(first)) =
+        (beginning.get(RETIRED_AT..RETIRED_AT + RETIRED_BYTES), beginning.get(ENTRIES_AT..ENTRIES_AT + ENTRY_HEADER))
+    else {
         return false;
     };
     if first.iter().all(|byte| *byte == 0) && mark.iter().all(|byte| *byte == 0) {

@@ -147,7 +147,8 @@ fn take(path: &Path) -> std::io::Result<Option<File>> {
         }
     }
     // Between the opening and the lock somebody may have moved everything and removed it.
-    let is_same = path.symlink_metadata().is_ok_and(|there| file.metadata().is_ok_and(|open| open.ino() == there.ino()));
+    let is_same =
+        path.symlink_metadata().is_ok_and(|there| file.metadata().is_ok_and(|open| open.ino() == there.ino()));
     Ok(is_same.then_some(file))
 }
 
@@ -208,13 +209,7 @@ pub(crate) fn fence(dir: &Path, db: &mut Connection, epoch: i64) -> Result<(), S
 }
 
 /// Moves one journal's entries and syncs the database; answers the last place used in it.
-fn replay(
-    path: &Path,
-    file: &File,
-    name: &str,
-    db: &mut Connection,
-    fenced: Option<i64>,
-) -> Result<Place, StoreError> {
+fn replay(path: &Path, file: &File, name: &str, db: &mut Connection, fenced: Option<i64>) -> Result<Place, StoreError> {
     let doing = format!("{TAKING_UP} ({})", path.display());
     let mut bytes = Vec::new();
     (&mut &*file).take(limits::JOURNAL_BYTES).read_to_end(&mut bytes).map_err(|e| failed(&doing, e))?;

@@ -12,16 +12,37 @@ pub(crate) type Reply<T> = SyncSender<Answer<T>>;
 pub(crate) enum Op {
     Append(Append),
     Put(Fact),
-    Remove { space: String, key: String },
-    Swap { swap: FactSwap, reply: Reply<Swap> },
+    Remove {
+        space: String,
+        key: String,
+    },
+    Swap {
+        swap: FactSwap,
+        reply: Reply<Swap>,
+    },
     /// `from` is this process's epoch or one that is not alive.
-    Claim { run_id: RunId, from: Option<i64>, reply: Reply<bool> },
-    Fence { epoch: i64, reply: Reply<()> },
-    RemoveRuns { runs: Vec<RunId>, reply: Reply<u64> },
+    Claim {
+        run_id: RunId,
+        from: Option<i64>,
+        reply: Reply<bool>,
+    },
+    Fence {
+        epoch: i64,
+        reply: Reply<()>,
+    },
+    RemoveRuns {
+        runs: Vec<RunId>,
+        reply: Reply<u64>,
+    },
     /// From now on the writer remembers which blobs batches bring.
-    WatchBlobs { reply: Reply<()> },
+    WatchBlobs {
+        reply: Reply<()>,
+    },
     /// Removes those of these blobs that no batch has brought since.
-    RemoveBlobs { hashes: Vec<[u8; 32]>, reply: Reply<Vec<RemovedBlob>> },
+    RemoveBlobs {
+        hashes: Vec<[u8; 32]>,
+        reply: Reply<Vec<RemovedBlob>>,
+    },
     Ledger(LedgerOp),
 }
 

@@ -56,7 +56,8 @@ impl Queue {
     pub(crate) fn journal_failed(&self) {
         let mut state = self.lock();
         state.journaling.abandon();
-        state.wanted_durable = state.waiters.iter().map(|(position, _)| *position).max().unwrap_or(0).max(state.wanted_durable);
+        state.wanted_durable =
+            state.waiters.iter().map(|(position, _)| *position).max().unwrap_or(0).max(state.wanted_durable);
         self.wake_writer(&mut state);
     }
 

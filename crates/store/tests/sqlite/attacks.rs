@@ -247,9 +247,10 @@ impl Attacker {
         }
         // A whole run that never was: ended, or as if it were under way.
         let run_id = new_run();
-        let (status, ended) = if self.random.below(2) == 0 { (3, Some("2026-01-01T00:00:01Z")) } else { (1, None) };
+        let (status, ended) =
+            if self.random.below(2) == 0 { (3, Some(1_767_225_601_000_000_000_i64)) } else { (1, None) };
         self.do_sql(
-            "INSERT INTO runs (run_id, kind, status, title, started_at, ended_at) VALUES (?1, 1, ?2, 't', '2026-01-01T00:00:00Z', ?3)",
+            "INSERT INTO runs (run_id, kind, status, title, started_at, ended_at) VALUES (?1, 1, ?2, 't', 1767225600000000000, ?3)",
             params![run_id.as_uuid().as_bytes(), status, ended],
         );
         let no = self.db.last_insert_rowid();

@@ -104,12 +104,7 @@ pub fn batch_of(store: &(impl Store + ?Sized), run_id: RunId, frames: Vec<Frame>
     Batch { run_id, frames, blobs: Vec::new(), row: None, epoch: store.epoch(), release: false, durability }
 }
 
-pub fn batch(
-    store: &(impl Store + ?Sized),
-    run_id: RunId,
-    seqs: RangeInclusive<u64>,
-    durability: Durability,
-) -> Batch {
+pub fn batch(store: &(impl Store + ?Sized), run_id: RunId, seqs: RangeInclusive<u64>, durability: Durability) -> Batch {
     let frames = seqs.map(|seq| frame(seq, 1, format!("{{\"run\":\"{run_id}\",\"seq\":{seq}}}").into_bytes()));
     batch_of(store, run_id, frames.collect(), durability)
 }

@@ -38,8 +38,8 @@ pub(super) async fn backup(global: &Global, args: BackupArgs) -> Outcome {
 }
 
 pub(super) fn restore(global: &Global, args: &RestoreArgs) -> Outcome {
-    let home = Home::resolve(global.home.as_deref())
-        .map_err(|e| Failure::new(ErrorCode::UsageError, format!("{e:#}")))?;
+    let home =
+        Home::resolve(global.home.as_deref()).map_err(|e| Failure::new(ErrorCode::UsageError, format!("{e:#}")))?;
     let report = upkeep::restore(&args.from, &home)?;
     tell(global, &report, || report.summary());
     Ok(ExitCode::SUCCESS)
@@ -55,7 +55,10 @@ pub(super) async fn prune(global: &Global, args: PruneArgs) -> Outcome {
     backend.close().await;
     let report = answer?;
     tell(global, &report, || {
-        format!("removed {} runs and {} blobs ({} bytes)", report.removed.runs, report.removed.blobs, report.removed.blob_bytes)
+        format!(
+            "removed {} runs and {} blobs ({} bytes)",
+            report.removed.runs, report.removed.blobs, report.removed.blob_bytes
+        )
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -73,7 +76,10 @@ pub(super) async fn store(global: &Global, command: StoreCommand) -> Outcome {
 async fn check(global: &Global, backend: &mut Backend) -> Outcome {
     let checked = backend.call::<StoreCheck>(&NoParams {}, None).await?;
     tell(global, &checked, || {
-        let seen = format!("{} runs, {} frames, {} blobs, {} journals", checked.runs, checked.frames, checked.blobs, checked.journals);
+        let seen = format!(
+            "{} runs, {} frames, {} blobs, {} journals",
+            checked.runs, checked.frames, checked.blobs, checked.journals
+        );
         match checked.ok {
             true => format!("nothing is wrong: {seen}"),
             false => format!("{}\n{} problems in {seen}", checked.problems.join("\n"), checked.problem_count),
