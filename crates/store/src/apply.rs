@@ -120,7 +120,7 @@ pub(crate) fn keep(op: Op, pledge: Pledge) {
     }
     match (op, pledge) {
         (Op::Swap { reply, .. }, Pledge::Swapped(swap)) => answer(&reply, swap),
-        (Op::Fence { reply, .. } | Op::WatchBlobs { reply }, Pledge::Done) => answer(&reply, ()),
+        (Op::Fence { reply, .. } | Op::WatchBlobs { reply, .. }, Pledge::Done) => answer(&reply, ()),
         (Op::RemoveRuns { reply, .. }, Pledge::Removed(count)) => answer(&reply, count),
         (Op::RemoveBlobs { reply, .. }, Pledge::RemovedBlobs(blobs)) => answer(&reply, blobs),
         (Op::Claim { reply, .. }, Pledge::Claimed(run)) => answer(&reply, run.is_some()),

@@ -344,8 +344,9 @@ impl Queue {
         }
     }
 
-    /// The disk has no room: puts back what may be tried again, and tells everybody who waits.
-    pub(crate) fn disk_full(&self, ops: Vec<Queued>, error: StoreError) {
+    /// The disk has no room: puts back what may be tried again, and tells everybody who waits. Answers whether the store
+    /// closes, in which case nothing is tried again.
+    pub(crate) fn disk_full(&self, ops: Vec<Queued>, error: StoreError) -> bool {
         let mut state = self.lock();
         for queued in ops.into_iter().rev() {
             state.most_urgent = state.most_urgent.max(queued.urgency);
@@ -353,11 +354,13 @@ impl Queue {
         }
         state.full = Some(Full { error: error.clone(), retry_at: Instant::now() + limits::RETRY_FULL });
         let waiters = std::mem::take(&mut state.waiters);
+        let is_closing = state.closing;
         self.progress.notify_all();
         drop(state);
         for (_, waiter) in waiters {
             drop(waiter.send(Err(error.clone())));
         }
+        is_closing
     }
 
     /// How many rejected batches are remembered.

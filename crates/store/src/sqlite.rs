@@ -120,6 +120,32 @@ impl SqliteStore {
         self.writing.as_ref().map_or(Ok(()), |writing| writing.queue.catch_up())
     }
 
+    fn watch_blobs(&self, on: bool) -> Result<(), StoreError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.writing()?.queue.push(Op::WatchBlobs { on, reply }, OP_BYTES, Urgency::Commit)?;
+        wait(&answer)
+    }
+
+    fn remove_blobs_except(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError> {
+        let queue = &self.writing()?.queue;
+        let mut removed = RemovedBlobs::default();
+        for some in self.reader.unused_blobs(keep)?.chunks(limits::BLOBS_PER_REMOVAL) {
+            let (reply, answer) = mpsc::sync_channel(1);
+            let op = Op::RemoveBlobs { hashes: some.to_vec(), reply };
+            queue.push(op, OP_BYTES + 32 * some.len(), Urgency::Sync)?;
+            for RemovedBlob { hash, bytes, file } in wait(&answer)? {
+                removed.blobs += 1;
+                removed.bytes += bytes;
+                if let Some(is_zstd) = file {
+                    let path = blob_files::file_path(&self.dir, &hash, is_zstd);
+                    std::fs::remove_file(&path)
+                        .map_err(|e| crate::failed(&format!("cannot remove {}", path.display()), e))?;
+                }
+            }
+        }
+        Ok(removed)
+    }
+
     fn of_this_node(&self, epoch: i64) -> Owner {
         Owner { node: self.owner.node.clone(), epoch: epoch.cast_unsigned() }
     }
@@ -468,28 +494,11 @@ impl Store for SqliteStore {
     }
 
     fn remove_unused_blobs(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError> {
-        let queue = &self.writing()?.queue;
         // From here on the writer remembers which blobs are used, so that none of them is taken for unused.
-        let (reply, answer) = mpsc::sync_channel(1);
-        queue.push(Op::WatchBlobs { reply }, OP_BYTES, Urgency::Commit)?;
-        wait(&answer)?;
-        let unused = self.reader.unused_blobs(keep)?;
-        let mut removed = RemovedBlobs::default();
-        for some in unused.chunks(limits::BLOBS_PER_REMOVAL) {
-            let (reply, answer) = mpsc::sync_channel(1);
-            let op = Op::RemoveBlobs { hashes: some.to_vec(), reply };
-            queue.push(op, OP_BYTES + 32 * some.len(), Urgency::Sync)?;
-            for RemovedBlob { hash, bytes, file } in wait(&answer)? {
-                removed.blobs += 1;
-                removed.bytes += bytes;
-                if let Some(is_zstd) = file {
-                    let path = blob_files::file_path(&self.dir, &hash, is_zstd);
-                    std::fs::remove_file(&path)
-                        .map_err(|e| crate::failed(&format!("cannot remove {}", path.display()), e))?;
-                }
-            }
-        }
-        Ok(removed)
+        self.watch_blobs(true)?;
+        let removed = self.remove_blobs_except(keep);
+        self.watch_blobs(false)?;
+        removed
     }
 
     fn used_bytes(&self) -> Result<Option<u64>, StoreError> {

@@ -159,6 +159,10 @@ impl Writer {
             return Ok(());
         }
         self.sync(self.queue.visible())?;
+        if !self.queue.is_writing() {
+            // There was no room: the journal keeps what it has, and this process stays on the list for the next one to find.
+            return Ok(());
+        }
         if let (Some(journal), Some(moved)) = (&self.journal, self.moved) {
             journal.retire(moved);
         }
@@ -198,7 +202,7 @@ impl Writer {
                     journal::fence(&self.dir, &mut self.db, *epoch)?;
                     owners::forget(&self.dir, &self.db, *epoch)?;
                 }
-                Op::WatchBlobs { .. } => self.brought_blobs = Some(HashSet::new()),
+                Op::WatchBlobs { on, .. } => self.brought_blobs = on.then(HashSet::new),
                 Op::Append(Append { blobs: Blobs::Ready(blobs), .. }) => {
                     if let Some(brought) = &mut self.brought_blobs {
                         brought.extend(blobs.iter().map(|blob| blob.sha256));
@@ -228,8 +232,7 @@ impl Writer {
                 return Err(error);
             }
             Err(error) if is_full(&error) => {
-                self.wait_for_room(ops, failed_full(&error));
-                return Ok(());
+                return self.wait_for_room(ops, failed_full(&error));
             }
             Err(error) => {
                 let error = failed("cannot write to the store", error);
@@ -241,12 +244,14 @@ impl Writer {
         self.answer(ops, outcomes, sync)
     }
 
-    /// Nothing was committed. Whoever waits for an answer gets it; records and facts are kept and tried again.
-    fn wait_for_room(&mut self, ops: Vec<Queued>, error: StoreError) {
+    /// Nothing was committed. Whoever waits for an answer gets it; records and facts are kept and tried again, unless the
+    /// store closes.
+    fn wait_for_room(&mut self, ops: Vec<Queued>, error: StoreError) -> Result<(), StoreError> {
         tracing::error!(%error, "the store waits for room");
         let (asked, kept): (Vec<_>, Vec<_>) = ops.into_iter().partition(|queued| queued.op.has_reply());
         asked.into_iter().for_each(|queued| queued.op.refuse(&error));
-        self.queue.disk_full(kept, error);
+        let is_closing = self.queue.disk_full(kept, error.clone());
+        if is_closing { Err(error) } else { Ok(()) }
     }
 
     fn set_sync(&mut self, sync: bool) -> rusqlite::Result<()> {

@@ -34,8 +34,9 @@ pub(crate) enum Op {
         runs: Vec<RunId>,
         reply: Reply<u64>,
     },
-    /// From now on the writer remembers which blobs batches bring.
+    /// The writer remembers which blobs batches bring from now on, or no longer.
     WatchBlobs {
+        on: bool,
         reply: Reply<()>,
     },
     /// Removes those of these blobs that no batch has brought since.
@@ -118,7 +119,7 @@ impl Op {
     pub(crate) fn refuse(self, error: &StoreError) {
         match self {
             Self::Swap { reply, .. } => drop(reply.send(Err(error.clone()))),
-            Self::Fence { reply, .. } | Self::WatchBlobs { reply } => drop(reply.send(Err(error.clone()))),
+            Self::Fence { reply, .. } | Self::WatchBlobs { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::RemoveRuns { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::RemoveBlobs { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Claim { reply, .. } => drop(reply.send(Err(error.clone()))),
