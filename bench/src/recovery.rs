@@ -1,10 +1,9 @@
-//! Long records: proving one, and starting again out of a large store after a crash.
+//! Long records: starting again out of a large store after a crash.
 
 use crate::{
     Setup,
     report::{Good, Report},
-    rig::{Rig, caller, signer},
-    stats::{median, most},
+    rig::{Rig, caller},
     tools::{ECHO, RANGE},
     workloads,
 };
@@ -18,7 +17,7 @@ use std::{
 };
 use tempfile::TempDir;
 use toolyard_engine::{
-    Blob, EXECUTOR_VERSION, Recorder, Store, ledger,
+    Blob, EXECUTOR_VERSION, Recorder, Store,
     record::{CallRecord, FinishedRecord, OutcomeRecord, Record, ResultRecord, RunStarted},
     store::{Durability, RunKind, RunRow},
 };
@@ -27,8 +26,6 @@ use toolyard_protocol::{
 };
 use uuid::Uuid;
 
-/// Iterations of the run that is proved: two records each.
-const VERIFY_ITERATIONS: usize = 100_000;
 /// Records in the store that is started from.
 const RECORDS: u64 = 1_000_000;
 /// Iterations of the unfinished run that have their results; two records each.
@@ -41,31 +38,6 @@ const FINISHED_STEPS: u64 = 50;
 const FLUSH_EVERY: u64 = 500;
 /// How long the run may take to be taken up before the benchmark gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Chain, numbering and signatures of one long run.
-pub(crate) fn verify(setup: &Setup) -> Result<Report> {
-    let rig = Rig::new(setup)?;
-    let run = rig.run(&Arc::new(workloads::echo_loop(VERIFY_ITERATIONS)?))?;
-    rig.runtime.block_on(rig.engine.seal()).map_err(|failure| anyhow::anyhow!("{failure}"))?;
-    rig.store.settle()?;
-    let verifier = signer().verifier();
-    let mut rates = Vec::new();
-    let mut records = 0;
-    for _ in 0..setup.rounds {
-        let started = Instant::now();
-        let report = ledger::verify_run(&*rig.store, run.run_id, &verifier)
-            .map_err(|failure| anyhow::anyhow!("the run cannot be read: {failure}"))?;
-        ensure!(report.ok && report.ledger_entry.is_some(), "the run does not hold: {:?}", report.first_bad);
-        records = report.records;
-        rates.push(records as f64 / started.elapsed().as_secs_f64());
-    }
-    ensure!(records >= 200_000, "the run has only {records} records");
-    rig.close();
-    Ok(Report::new("verify", "recordsPerSecond", Good::AtLeast, 200_000.0)
-        .figure("recordsPerSecond", median(&rates))
-        .figure("best", most(&rates))
-        .figure("records", records as f64))
-}
 
 /// From opening a store that a process left behind to the first new call of the run it was in the middle of.
 pub(crate) fn recovery(setup: &Setup) -> Result<Report> {

@@ -7,6 +7,7 @@
 //! Whoever has only the public key cannot check a tag and relies on the ledger.
 
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use toolyard_protocol::{RunId, canonical};
 
 const BLOCK: usize = 64;
@@ -94,6 +95,14 @@ fn tag_of(payload: &[u8]) -> Option<(&[u8], &[u8])> {
         let (before, digits) = open.split_at_checked(open.len().checked_sub(n)?)?;
         Some((before.strip_suffix(FIELD)?, digits))
     })
+}
+
+/// A payload as it was before it was tagged, for records that take no other fields than their own.
+pub(crate) fn without_tag(payload: &[u8]) -> Cow<'_, [u8]> {
+    match tag_of(payload) {
+        Some((body, _)) => Cow::Owned([body, b"}"].concat()),
+        None => Cow::Borrowed(payload),
+    }
 }
 
 #[cfg(test)]

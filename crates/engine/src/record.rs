@@ -508,7 +508,7 @@ impl Record {
         Ok(match kind {
             RecordKind::RunStarted => Self::RunStarted(read(payload)?),
             RecordKind::ConfirmationRequested => Self::ConfirmationRequested(read(payload)?),
-            RecordKind::Confirmed => Self::Confirmed(read(payload)?),
+            RecordKind::Confirmed => Self::Confirmed(read(&crate::end_tag::without_tag(payload))?),
             RecordKind::Call => Self::Call(read(payload)?),
             RecordKind::Result => Self::Result(read(payload)?),
             RecordKind::Refused => Self::Refused(read(payload)?),

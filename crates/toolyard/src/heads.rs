@@ -44,11 +44,11 @@ enum Target {
 impl Target {
     fn parse(text: &str) -> Self {
         if let Some(folder) = text.strip_prefix("git:") {
-            Self::Repository(expand(folder))
+            Self::Repository(expand(Path::new(folder)))
         } else if text.starts_with("https://") || text.starts_with("http://") {
             Self::Address(text.to_owned())
         } else {
-            Self::File(expand(text))
+            Self::File(expand(Path::new(text)))
         }
     }
 

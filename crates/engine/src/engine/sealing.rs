@@ -4,7 +4,7 @@ use super::Engine;
 use crate::{ledger::Sealer, scope::RunScope};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
-use toolyard_protocol::{ErrorCode, Failure, RunId};
+use toolyard_protocol::{ErrorCode, Failure, RunId, RunStatus};
 
 /// Seals what has ended at every tick, until the engine stops.
 pub(super) async fn seal_in_background(sealer: Arc<Sealer>, every: Duration, shutdown: CancellationToken) {
@@ -52,10 +52,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Hands the record of a run that waits for a person to the ledger.
-    pub(crate) fn seal_paused(&self, scope: &RunScope) {
-        let (seq, chain) = scope.recorder.head();
-        self.inner.sealer.run_paused(scope.run_id, seq, &chain);
+    /// Hands the record of a run to the ledger if it waits for a person: it may wait for long.
+    pub(crate) fn seal_paused(&self, scope: &RunScope, status: RunStatus) {
+        if status == RunStatus::Paused {
+            let (seq, chain) = scope.recorder.head();
+            self.inner.sealer.run_paused(scope.run_id, seq, &chain);
+        }
     }
 
     /// Seals into the ledger, reads its head, replaces keys.

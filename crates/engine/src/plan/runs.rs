@@ -481,15 +481,8 @@ impl StartedRun {
             }
             Some(self.engine.clock().now())
         };
-        let error = match scope.recorder.sync().await {
-            Ok(()) => {
-                if status == RunStatus::Paused {
-                    self.engine.seal_paused(scope);
-                }
-                error
-            }
-            Err(store) => Some(store.into()),
-        };
+        let error = scope.recorder.sync().await.err().map(Failure::from).or(error);
+        self.engine.seal_paused(scope, status);
         self.report(status, error, ended_at, deviation)
     }
 

@@ -21,7 +21,7 @@ pub async fn record_run(store: &Arc<dyn Store>, sealer: &Sealer, note: &str, see
     let run_id = new_run();
     let recorder = Recorder::begin(run_id, None, store.clone(), Arc::new(EventBus::default()), signer());
     let at: Timestamp = Timestamp::from_microsecond(Timestamp::now().as_microsecond()).unwrap();
-    let policy = Blob::new(b"{}".as_slice());
+    let policy = Blob::new(format!("{{\"seed\":{seed}}}").into_bytes());
     let data = Blob::new(noise(3000, seed));
     let text = format!(
         r#"{{"runId":"{run_id}","kind":"call","policyHash":"h","policyBlob":"{}","registryVersion":"1","executorVersion":"1","caller":{{}},"startedAt":"{at}","title":"a run"}}"#,

@@ -21,7 +21,8 @@ use toolyard_sandbox::launch::{Walls, hide, is_hidden};
 use toolyard_service::{
     NoParams,
     local::{ToolsCall, ToolsCallParams, YardStatus, YardStatusParams},
-    runs::{RunsList, RunsListParams, RunsVerify, Verified, VerifyParams},
+    proof::{RunsVerify, Verified, VerifyParams},
+    runs::{RunsList, RunsListParams},
 };
 
 /// The check whether scripts can be isolated.

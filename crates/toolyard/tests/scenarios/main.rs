@@ -22,6 +22,7 @@ mod notes;
 mod oauth;
 mod plans;
 mod plugins;
+mod proof;
 #[path = "../../../../tests/random.rs"]
 mod random;
 mod recall;
