@@ -21,8 +21,8 @@ use toolyard_sandbox::launch::{Walls, hide, is_hidden};
 use toolyard_service::{
     NoParams,
     local::{ToolsCall, ToolsCallParams, YardStatus, YardStatusParams},
-    proof::{RunsVerify, Verified, VerifyParams},
-    runs::{RunsList, RunsListParams},
+    proof::Verified,
+    runs::{RunsList, RunsListParams, RunsVerify, VerifyParams},
 };
 
 /// The check whether scripts can be isolated.
