@@ -24,7 +24,7 @@ import tempfile
 
 KINDS = ["pwrite64", "fsync", "fdatasync", "rename", "renameat", "renameat2", "ftruncate", "fallocate", "linkat", "unlinkat"]
 BEFORE = "before\n"
-LARGE = "large and dull " * 100_000
+LARGE = "large and dull " * 6000
 
 
 def workloads():
@@ -33,13 +33,13 @@ def workloads():
         "goal": "fault",
         "riskLevel": "writes",
         "steps": [
-            {"id": "a", "tool": "vault.writeFile", "args": {"path": "a.md", "content": "after a\n"}},
-            {"id": "b", "tool": "vault.writeFile", "args": {"path": "b.md", "content": "after b\n"}, "dependsOn": ["a"]},
+            {"id": "a", "tool": "vault.writeFile", "args": {"path": "a.md", "content": "after a\n", "collisionStrategy": "overwrite"}},
+            {"id": "b", "tool": "vault.writeFile", "args": {"path": "b.md", "content": "after b\n", "collisionStrategy": "overwrite"}, "dependsOn": ["a"]},
         ],
     }
     return {
-        "write": (["call", "vault.writeFile", "--args", json.dumps({"path": "a.md", "content": "after a\n"})], None),
-        "large": (["call", "vault.writeFile", "--args", json.dumps({"path": "a.md", "content": LARGE})], None),
+        "write": (["call", "vault.writeFile", "--args", json.dumps({"path": "a.md", "content": "after a\n", "collisionStrategy": "overwrite"})], None),
+        "large": (["call", "vault.writeFile", "--args", json.dumps({"path": "a.md", "content": LARGE, "collisionStrategy": "overwrite"})], None),
         "plan": (["plan", "run", "PLAN", "--yes"], plan),
         "memory": (["call", "memory_store", "--args", json.dumps({"text": "The kettle is on the third shelf"})], None),
         "index": (["vault", "index"], None),

@@ -2,7 +2,7 @@
 
 use crate::{limits, schema};
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -48,7 +48,7 @@ impl Hints {
         receiver
     }
 
-    fn poll(&self, dir: &PathBuf) {
+    fn poll(&self, dir: &Path) {
         let mut seen: Option<i64> = None;
         let connection = schema::open_reader(dir).inspect_err(|error| {
             tracing::warn!(%error, "changes of other processes are not noticed");

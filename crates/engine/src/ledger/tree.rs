@@ -96,7 +96,7 @@ pub struct Node {
 impl Node {
     /// The last leaf in it.
     pub fn last_leaf(self) -> u64 {
-        (self.index + 1 << self.level) - 1
+        ((self.index + 1) << self.level) - 1
     }
 }
 

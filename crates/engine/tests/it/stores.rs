@@ -52,7 +52,7 @@ impl Tap {
         self.log.lock().unwrap().clone()
     }
 
-    fn batch(&self, run_id: RunId, frames: Vec<Frame>, blobs: Vec<Blob>, row: Option<RunRow>) -> Batch {
+    pub(crate) fn batch(&self, run_id: RunId, frames: Vec<Frame>, blobs: Vec<Blob>, row: Option<RunRow>) -> Batch {
         Batch { run_id, frames, blobs, row, epoch: self.epoch(), release: false, durability: Durability::Sync }
     }
 

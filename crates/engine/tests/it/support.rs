@@ -2,13 +2,7 @@
 
 use crate::{files::Disk, files::Files, lab::Lab, stores::Tap};
 use serde_json::{Map, Value, json};
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use toolyard_catalog::{Policy, PolicyConfig, ToolEntry, ToolSource};
 use toolyard_engine::{
     Blob, CallAnswer, CallRequest, Caller, Door, Engine, EngineOptions, EngineParts, Store,
