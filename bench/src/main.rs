@@ -182,7 +182,7 @@ struct Setup {
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 38] = [
+const IN_ORDER: [Name; 39] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,

@@ -87,7 +87,7 @@ pub(crate) fn receipt_verify(setup: &Setup) -> Result<Report> {
     let (signer, keys) = (signer(), [signer().verifier()]);
     let (mut made, mut checked, mut bytes) = (Vec::new(), Vec::new(), 0);
     for round in 0..setup.rounds {
-        let run_id = runs[(round as usize * 997) % runs.len()];
+        let run_id = runs[(round * 997) % runs.len()];
         let started = Instant::now();
         let receipt = Receipt::make(&*rig.store, &signer, run_id, None)
             .map_err(|failure| anyhow::anyhow!("the run cannot be proven: {failure}"))?;

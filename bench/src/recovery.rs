@@ -12,7 +12,6 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::{
     process::Command,
-    sync::Arc,
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
