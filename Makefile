@@ -34,7 +34,7 @@ RUN_TESTS := CARGO="$(CARGO)" python3 scripts/run_tests.py
 # Clippy as cargo runs it, but with a build instead of a check: a check would go through LanceDB a second time.
 CLIPPY_INDEX := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ $(DEBUG_INDEX)
 
-.PHONY: attack receipts casefold walls-java hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
+.PHONY: soak faults disk-full attack receipts casefold walls-java hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -100,6 +100,20 @@ unit: test-tools unit-index ## unit, property, contract and scenario tests
 	$(RUN_TESTS) $(FAST) --locked
 	$(CARGO) test -q $(FAST) --doc --locked
 	TOOLYARD_INDEX_PROGRAM="$(INDEX_PROGRAM)" $(CARGO) test $(FAST) --locked --test scenarios -- notes --include-ignored --skip crash --skip object_store
+
+MINUTES ?= 10
+RATE ?= 500
+soak: tools-needed ## drive a real Toolyard with a mixed load for MINUTES (default 10) at RATE calls a second; memory, descriptors and disk must stay
+	$(CARGO) build --profile quick --locked --bin toolyard --bin toolyard-script
+	python3 tests/soak/run.py "$$CARGO_TARGET_DIR/quick/toolyard" --minutes $(MINUTES) --rate $(RATE)
+
+EVERY ?= 1
+faults: tools-needed ## make every write, sync, rename and allocation fail once (ENOSPC, EIO) and check the promises (needs strace; EVERY=10 for a tenth)
+	$(DEBUG)
+	python3 tests/faults/run.py "$$CARGO_TARGET_DIR/debug/toolyard" --every $(EVERY)
+
+disk-full: tools-needed ## fill the disk under a running Toolyard and free it again (mounts a tmpfs: needs root)
+	$(CARGO) test $(FAST) --test scenarios --locked -- --ignored --exact upkeep::a_full_disk_is_refused_and_served_again_when_there_is_room
 
 fuzz: tools-needed ## run every fuzz target for SECONDS (default 60) with libFuzzer; needs the nightly toolchain (`make test` runs the seeds without it)
 	@rustup run nightly cargo --version >/dev/null 2>&1 || { echo "make fuzz needs the nightly toolchain: rustup toolchain install nightly --profile minimal"; exit 1; }

@@ -15,7 +15,7 @@ use toolyard_engine::{CallRequest, Store};
 const CALLS: u64 = 50_000;
 const WARM_UP: u64 = 2000;
 
-fn request(n: u64) -> CallRequest {
+pub(crate) fn request(n: u64) -> CallRequest {
     let args = [("text".to_owned(), Value::from(format!("call number {n}"))), ("n".to_owned(), Value::from(n))];
     CallRequest { tool: ECHO.to_owned(), args: Map::from_iter(args), ..CallRequest::default() }
 }

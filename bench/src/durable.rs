@@ -48,7 +48,7 @@ pub(crate) fn steps(setup: &Setup) -> Result<Report> {
     }
     let (disk_p50, step_p50) = (median(&disk), median(&ours));
     rig.close();
-    Ok(Report::new("durable-steps", "ratio", Good::AtMost, 1.5)
+    Ok(Report::new("durable-steps", "ratio", Good::AtMost, 1.3)
         .figure("ratio", step_p50 / disk_p50)
         .figure("ratioOfSlicesP50", median(&ratios))
         .figure("stepP50Us", step_p50)
@@ -82,7 +82,7 @@ pub(crate) fn foreach(setup: &Setup) -> Result<Report> {
         ratios.push(l / s);
     }
     rig.close();
-    Ok(Report::new("foreach-durable", "ratio", Good::AtLeast, 8.0)
+    Ok(Report::new("foreach-durable", "ratio", Good::AtLeast, 6.0)
         .figure("ratio", median(&ratios))
         .figure("sequentialPerSecond", median(&one))
         .figure("foreachPerSecond", median(&many))

@@ -12,6 +12,8 @@ use anyhow::Result;
 use std::{path::Path, sync::Arc, time::Instant};
 use toolyard_protocol::ActionPlan;
 
+/// Direct calls whose bytes are counted.
+const DIRECT_CALLS: u64 = 5000;
 const STEPS: usize = 10_000;
 /// Durable steps are two hundred times slower; as many are enough to see their size.
 const DURABLE_STEPS: usize = 2000;
@@ -56,12 +58,32 @@ fn rate(setup: &Setup, report: Report, plan: ActionPlan) -> Result<Report> {
 pub(crate) fn log_bytes(setup: &Setup) -> Result<Report> {
     let (echo, echo_payload) = bytes_of(setup, workloads::echoes(STEPS)?, STEPS)?;
     let (write, write_payload) = bytes_of(setup, workloads::writes(DURABLE_STEPS)?, DURABLE_STEPS)?;
-    Ok(Report::new("log-bytes", "bytesPerStep", Good::AtMost, 1536.0)
+    let direct = bytes_of_calls(setup)?;
+    Ok(Report::new("log-bytes", "bytesPerStep", Good::AtMost, 1024.0)
+        .also("bytesPerDirectCall", Good::AtMost, 1024.0)
+        .figure("bytesPerDirectCall", direct)
         .figure("bytesPerStep", echo.max(write))
         .figure("readOnlyBytes", echo)
         .figure("readOnlyRecordBytes", echo_payload)
         .figure("durableBytes", write)
         .figure("durableRecordBytes", write_payload))
+}
+
+/// Bytes of database a direct call of a tool that does nothing, its entry in the ledger included.
+fn bytes_of_calls(setup: &Setup) -> Result<f64> {
+    let rig = Rig::new(setup)?;
+    let empty = size(&rig.state())?;
+    let engine = rig.engine.clone();
+    rig.runtime.block_on(rig.runtime.spawn(async move {
+        for n in 0..DIRECT_CALLS {
+            engine.call(crate::rig::caller(), crate::direct::request(n)).await;
+        }
+    }))?;
+    let state = rig.state();
+    let dir = rig.close();
+    let full = size(&state)?;
+    drop(dir);
+    Ok(full.saturating_sub(empty) as f64 / DIRECT_CALLS as f64)
 }
 
 fn bytes_of(setup: &Setup, plan: ActionPlan, steps: usize) -> Result<(f64, f64)> {

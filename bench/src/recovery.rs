@@ -3,7 +3,7 @@
 use crate::{
     Setup,
     report::{Good, Report},
-    rig::{Rig, caller, this_process},
+    rig::{Rig, caller},
     tools::{ECHO, RANGE},
     workloads,
 };
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use toolyard_engine::{
     Blob, EXECUTOR_VERSION, Recorder, Store,
     record::{CallRecord, FinishedRecord, OutcomeRecord, Record, ResultRecord, RunStarted},
-    store::{Durability, Lease, RunKind, RunRow},
+    store::{Durability, RunKind, RunRow},
 };
 use toolyard_protocol::{
     ActionPlan, CallId, Iteration, ResultStatus, RiskLevel, RunId, RunStatus, StepId, ToolName, canonical,
@@ -53,7 +53,7 @@ pub(crate) fn recovery(setup: &Setup) -> Result<Report> {
     let engine = rig.engine.clone();
     let recovered = rig
         .runtime
-        .block_on(rig.runtime.spawn(async move { engine.recover(|lease| *lease == this_process()).await }))?
+        .block_on(rig.runtime.spawn(async move { engine.recover().await }))?
         .map_err(|failure| anyhow::anyhow!("{failure}"))?;
     let returned = started.elapsed();
     ensure!(recovered.failed.is_empty(), "a run could not be read: {:?}", recovered.failed);
@@ -116,8 +116,6 @@ fn fill(rig: &Rig, plan: &ActionPlan, items: u64, done: u64) -> Result<u64> {
         session: None,
         started_at,
         ended_at: None,
-        // Of a process that is gone: what this one works on itself is not its to recover.
-        lease: Some(Lease { boot_id: "gone".to_owned(), pid: 1, started: 1 }),
     };
     recorder.push(&Record::RunStarted(RunStarted {
         run_id,
@@ -164,7 +162,7 @@ fn fill(rig: &Rig, plan: &ActionPlan, items: u64, done: u64) -> Result<u64> {
         let message = "finished".to_owned();
         recorder.push(&Record::Finished(FinishedRecord { at, status: RunStatus::Finished, error: None, message }));
         recorder.checkpoint();
-        row = RunRow { status: RunStatus::Finished, ended_at: Some(at), lease: None, ..row };
+        row = RunRow { status: RunStatus::Finished, ended_at: Some(at), ..row };
         recorder.set_row(row);
     }
     recorder.flush(Durability::Ride)?;

@@ -18,7 +18,6 @@ use toolyard_engine::{
     authority::Approver,
     chain::Signer,
     plan::{Consent, PlanRequest, RunReport},
-    store::Lease,
     system_clock,
 };
 use toolyard_protocol::{ActionPlan, RunId, RunStatus};
@@ -75,7 +74,6 @@ impl Rig {
             signer: signer(),
             policy: Policy::compile(&config)?,
             clock: system_clock(),
-            lease: this_process(),
             options: EngineOptions::default(),
         });
         engine.register(tools::entries()?, tools.clone())?;
@@ -144,9 +142,4 @@ pub(crate) fn caller() -> Arc<Caller> {
 /// What signs and checks the benchmark's records.
 pub(crate) fn signer() -> Signer {
     Signer::from_secret("bench", &SECRET)
-}
-
-/// A lease that is nobody else's.
-pub(crate) fn this_process() -> Lease {
-    Lease { boot_id: "bench".to_owned(), pid: std::process::id(), started: 1 }
 }

@@ -333,7 +333,7 @@ pub(crate) fn cpu(setup: &Setup) -> Result<Report> {
     }
     let costs = RefCell::new(Vec::new());
     rig.runtime.block_on(async {
-        let service = Service::new(rig.engine.clone(), ProcessInfo::default(), |_| true);
+        let service = Service::new(rig.engine.clone(), ProcessInfo::default());
         let gateway = Gateway::new(service, Settings::new(TOKEN), stop.clone());
         let peer: SocketAddr = "127.0.0.1:4711".parse()?;
         exercise(&gateway, peer, &headers, REQUESTS / 10).await; // warms up

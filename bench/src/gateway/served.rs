@@ -84,7 +84,7 @@ pub(crate) fn serve(setup: &Setup) -> Result<()> {
     let address = rig.runtime.block_on(async move {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let service = Service::new(engine, ProcessInfo::default(), |_| true);
+        let service = Service::new(engine, ProcessInfo::default());
         let gateway = Gateway::new(service, Settings { tick: TICK, ..Settings::new(TOKEN) }, stopped.clone());
         tokio::spawn(listen::serve(listener, gateway, stopped));
         anyhow::Ok(address)

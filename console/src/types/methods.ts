@@ -1655,6 +1655,30 @@ export type StatusAnswerToolsStatus = { "count": number; "registryVersion": stri
 /** Reports the state of this gateway: agents, sessions, runs, connections, tools. */
 export type StatusAnswer = { "runtimeVersion": string; "defaultAgentId": string; "mainHeartbeatEnabled": boolean; "eventLoopDegraded": boolean; "heartbeat": StatusAnswerHeartbeats; "tasks": StatusAnswerTasks; "sessions": StatusAnswerSessionsStatus; "eventLoop": StatusAnswerEventLoop; "processMemory": StatusAnswerProcessMemory; "connections": number; "tools": StatusAnswerToolsStatus; "uptimeMs": number; "pid": number; "sessionKey"?: string | null };
 
+/** Where a backup is written. */
+export type StoreBackupParams = { "out": string; "withoutKeys"?: boolean };
+
+/** Copies the store, the context store, the configuration and the keys into a folder, while Toolyard runs. */
+export type StoreBackupAnswer = { "path": string; "at": string; "databaseBytes": number; "blobFiles": number; "blobBytes": number; "files": number; "bytes": number; "keys": boolean };
+
+/** Parameters of a method that takes none. */
+export type StoreCheckParams = Record<string, never>;
+
+/** Looks at everything in the store: structure, frames, blobs, journals. */
+export type StoreCheckAnswer = { "ok": boolean; "version": number; "runs": number; "frames": number; "blobs": number; "journals": number; "problems": Array<string>; "problemCount": number };
+
+/** What is removed. Without either, what the configuration says. */
+export type StorePruneParams = { "olderThan"?: string | null; "maxMegabytes"?: number | null };
+
+/** Removes runs that have ended and are older than said, or more than there is room for. */
+export type StorePruneAnswer = { "endedBefore"?: string | null; "runs": number; "blobs": number; "blobBytes": number; "usedBytes"?: number | null };
+
+/** Parameters of a method that takes none. */
+export type StoreStatsParams = Record<string, never>;
+
+/** Says how large the store is and what it holds. */
+export type StoreStatsAnswer = { "version": number; "runs": number; "openRuns": number; "frames": number; "facts": number; "ledgerEntries": number; "blobs": number; "processes": number; "databaseBytes": number; "freeBytes": number; "logBytes": number; "blobFileBytes": number; "journalBytes": number; "usedBytes": number; "oldestRun": string | null };
+
 /** Parameters of a method that takes none. */
 export type SystemPresenceParams = Record<string, never>;
 
@@ -1929,6 +1953,10 @@ export interface Methods {
   "sessions.list": { params: SessionsListParams; answer: SessionsListAnswer };
   "sessions.patch": { params: SessionsPatchParams; answer: SessionsPatchAnswer };
   "status": { params: StatusParams; answer: StatusAnswer };
+  "store.backup": { params: StoreBackupParams; answer: StoreBackupAnswer };
+  "store.check": { params: StoreCheckParams; answer: StoreCheckAnswer };
+  "store.prune": { params: StorePruneParams; answer: StorePruneAnswer };
+  "store.stats": { params: StoreStatsParams; answer: StoreStatsAnswer };
   "system-presence": { params: SystemPresenceParams; answer: SystemPresenceAnswer };
   "tools.call": { params: ToolsCallParams; answer: ToolsCallAnswer };
   "tools.cancel": { params: ToolsCancelParams; answer: ToolsCancelAnswer };

@@ -535,7 +535,7 @@ impl Approvals {
     }
 
     async fn save(&self, approval: &Approval) -> Result<(), StoreError> {
-        let bytes = serde_json::to_vec(approval).map_err(|e| StoreError(e.to_string()))?;
+        let bytes = serde_json::to_vec(approval).map_err(|e| StoreError::failed(e.to_string()))?;
         let expires = self.clock.now().checked_add(HISTORY).ok();
         let position = self.store.put(SPACE, &approval.request.id, bytes, expires)?;
         self.store.durable(position).await

@@ -5,23 +5,23 @@
 
 mod call;
 mod once;
+mod prune;
 mod run;
 mod sealing;
 mod tools;
 mod under_way;
 
 pub use call::{Asking, CallAnswer, CallRequest};
+pub use prune::{PrunedRuns, Retention};
 pub use run::RunEndListener;
 pub use tools::{ToolExchange, Tools};
 
 use self::{once::Turns, tools::Toolbox, under_way::UnderWay};
-use crate::{
-    Blobs, Caller, Clock, EventBus, Hook, Store, approvals::Approvals, chain::Signer, ledger::Sealer, store::Lease,
-};
+use crate::{Blobs, Caller, Clock, EventBus, Hook, Store, approvals::Approvals, chain::Signer, ledger::Sealer};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::SignedDuration;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -76,8 +76,9 @@ struct Inner {
     policy: ArcSwap<Policy>,
     hooks: ArcSwap<Vec<Arc<dyn Hook>>>,
     permits: Semaphore,
-    lease: Lease,
     under_way: UnderWay,
+    /// Runs of this process whose end could not be recorded.
+    interrupted: Mutex<HashSet<RunId>>,
     /// Policies kept in the store already: hash of the policy to hash of the blob.
     stored_policies: Mutex<HashMap<String, String>>,
     run_end: ArcSwapOption<RunEndListener>,
@@ -95,9 +96,7 @@ pub struct EngineParts {
     pub policy: Policy,
     /// Time and ids.
     pub clock: Arc<dyn Clock>,
-    /// This process, for leases.
-    pub lease: Lease,
-    /// Limits and delays.
+    /// Numbers.
     pub options: EngineOptions,
 }
 
@@ -112,7 +111,7 @@ impl Blobs for StoreBlobs {
 impl Engine {
     /// Puts an engine together. Must be called inside a tokio runtime: ended runs are sealed in the background.
     pub fn new(parts: EngineParts) -> Self {
-        let EngineParts { store, signer, policy, clock, lease, options } = parts;
+        let EngineParts { store, signer, policy, clock, options } = parts;
         let signer = Arc::new(signer);
         let sealer = Arc::new(Sealer::new(store.clone(), signer.clone()));
         let shutdown = CancellationToken::new();
@@ -126,6 +125,7 @@ impl Engine {
             policy: ArcSwap::from_pointee(policy),
             hooks: ArcSwap::default(),
             under_way: UnderWay::default(),
+            interrupted: Mutex::default(),
             stored_policies: Mutex::default(),
             turns: Turns::default(),
             run_end: ArcSwapOption::empty(),
@@ -134,7 +134,6 @@ impl Engine {
             store,
             signer,
             sealer,
-            lease,
             shutdown,
         };
         Self { inner: Arc::new(inner) }
@@ -209,9 +208,6 @@ impl Engine {
     pub fn options(&self) -> &EngineOptions {
         &self.inner.options
     }
-    pub(crate) fn lease(&self) -> &Lease {
-        &self.inner.lease
-    }
     pub(crate) fn hooks(&self) -> Arc<Vec<Arc<dyn Hook>>> {
         self.inner.hooks.load_full()
     }
@@ -223,6 +219,13 @@ impl Engine {
     }
     pub(crate) fn shutdown_token(&self) -> &CancellationToken {
         &self.inner.shutdown
+    }
+    /// Remembers a run whose end could not be recorded, for the next sweep.
+    pub(crate) fn note_interrupted(&self, run_id: RunId) {
+        lock(&self.inner.interrupted).insert(run_id);
+    }
+    pub(crate) fn take_interrupted(&self) -> HashSet<RunId> {
+        std::mem::take(&mut *lock(&self.inner.interrupted))
     }
     /// An id for a run to come.
     pub fn new_run_id(&self) -> RunId {

@@ -318,7 +318,7 @@ impl Sealer {
         })?;
         *self.tip.lock().unwrap_or_else(PoisonError::into_inner) = made;
         let Opened::Tree(entry) = entry::open(&appended).map_err(LogError::from)? else {
-            return Err(StoreError("the ledger entry is not what was made".to_owned()));
+            return Err(StoreError::failed("the ledger entry is not what was made".to_owned()));
         };
         let head = SignedHead::of(&entry, &self.signer.verifier());
         if let Some(listener) = &*self.listener.load() {
@@ -346,7 +346,7 @@ impl Sealer {
             Some(new) if *new == ours.to_text() => entry.seq,
             None if signed_here => entry.key_from,
             _ => {
-                return Err(StoreError(
+                return Err(StoreError::failed(
                     "the signing key was replaced by another process: start this one again".to_owned(),
                 ));
             }

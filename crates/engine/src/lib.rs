@@ -41,7 +41,8 @@ pub use caller::{Caller, Door};
 pub use carried::Carried;
 pub use clock::{Clock, SystemClock, system_clock};
 pub use engine::{
-    Asking, CallAnswer, CallRequest, Engine, EngineOptions, EngineParts, RunEndListener, ToolExchange, Tools,
+    Asking, CallAnswer, CallRequest, Engine, EngineOptions, EngineParts, PrunedRuns, Retention, RunEndListener,
+    ToolExchange, Tools,
 };
 pub use events::{EventBus, Events, Subscription};
 pub use hooks::{Hook, HookCall, HookVerdict};

@@ -6,16 +6,21 @@
 use crate::{
     Blob, BoxFuture,
     store::{
-        Batch, Frame, FrameVisitor, Lease, LedgerEntry, LedgerMaker, Position, RunFilter, RunRow, Store, StoreError,
+        Batch, Frame, FrameVisitor, Head, Hints, LedgerEntry, LedgerMaker, LeftBehind, NewFact, Owner, Position,
+        RemovedBlobs, RunFilter, RunRow, Store, StoreError, Swap,
     },
 };
 use jiff::Timestamp;
 use std::{
-    collections::{BTreeMap, HashMap},
-    ops::ControlFlow,
-    sync::{Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::{Bound, ControlFlow},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use toolyard_protocol::RunId;
+use tokio::sync::watch;
+use toolyard_protocol::{RunId, RunStatus};
+
+/// The one node that a store in memory knows.
+const NODE: &str = "memory";
 
 /// How many rows [`Store::runs`] answers when the filter names no limit.
 const DEFAULT_RUN_LIMIT: usize = 100;
@@ -23,12 +28,20 @@ const DEFAULT_RUN_LIMIT: usize = 100;
 const MAX_RUN_LIMIT: usize = 10_000;
 
 /// A store in memory: every batch is visible, and as durable as it will ever be, when `append` returns.
-#[derive(Default)]
+///
+/// A handle is an owner of its own; [`MemoryStore::another`] opens a second one on the same contents.
 pub struct MemoryStore {
+    shared: Arc<Shared>,
+    epoch: u64,
+}
+
+#[derive(Default)]
+struct Shared {
     state: Mutex<State>,
     ledger: Mutex<Vec<LedgerEntry>>,
     // Held while an entry is made, instead of the ledger itself: its maker may read the store, the ledger included.
     ledger_turn: Mutex<()>,
+    hints: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -37,6 +50,11 @@ struct State {
     poisoned: Option<StoreError>,
     frames: HashMap<RunId, BTreeMap<u64, Frame>>,
     rows: BTreeMap<RunId, RunRow>,
+    /// The epoch that holds each run.
+    holders: HashMap<RunId, u64>,
+    /// Epochs that may write.
+    alive: BTreeSet<u64>,
+    last_epoch: u64,
     // Runs that lost a batch: they take no more until somebody claims them, because their record would have a hole.
     rejected: HashMap<RunId, StoreError>,
     blobs: HashMap<String, Blob>,
@@ -72,32 +90,77 @@ impl State {
         self.facts.entry(space.to_owned()).or_default().insert(key.to_owned(), fact);
     }
 
+    /// Refuses what an owner that was fenced wants to write.
+    fn check_owner(&self, epoch: u64) -> Result<(), StoreError> {
+        self.check()?;
+        if self.alive.contains(&epoch) { Ok(()) } else { Err(StoreError::Fenced(owner(epoch))) }
+    }
+
     fn apply(&mut self, batch: Batch) -> Result<(), StoreError> {
-        let Batch { run_id, frames, blobs, row, durability: _ } = batch;
+        let Batch { run_id, frames, blobs, row, epoch, release, durability: _ } = batch;
+        if let Some(holder) = self.holders.get(&run_id)
+            && *holder != epoch
+        {
+            return Err(StoreError::failed(format!("run {run_id} is held by {}", owner(*holder))));
+        }
+        let is_new = !self.frames.contains_key(&run_id) && !self.rows.contains_key(&run_id);
         if let Some(row) = &row
             && row.run_id != run_id
         {
-            return Err(StoreError(format!("a batch of run {run_id} carries the row of run {}", row.run_id)));
+            return Err(StoreError::failed(format!("a batch of run {run_id} carries the row of run {}", row.run_id)));
         }
         let known = self.frames.entry(run_id).or_default();
         let mut new = BTreeMap::new();
         for frame in frames {
             let seq = frame.seq;
             if seq == 0 {
-                return Err(StoreError(format!("run {run_id}: frames are counted from 1, not from 0")));
+                return Err(StoreError::failed(format!("run {run_id}: frames are counted from 1, not from 0")));
             }
             if known.contains_key(&seq) || new.insert(seq, frame).is_some() {
-                return Err(StoreError(format!("run {run_id} already has a frame {seq}")));
+                return Err(StoreError::failed(format!("run {run_id} already has a frame {seq}")));
             }
         }
         known.append(&mut new);
         for blob in blobs {
             self.blobs.entry(blob.sha256.clone()).or_insert(blob);
         }
+        if is_new {
+            self.holders.insert(run_id, epoch);
+        }
+        if release || row.as_ref().is_some_and(|row| row.status.is_final()) {
+            self.holders.remove(&run_id);
+        }
         if let Some(row) = row {
             self.rows.insert(run_id, row);
         }
         Ok(())
+    }
+
+    fn swap(&mut self, space: &str, key: &str, expected: Option<&[u8]>, wanted: NewFact) -> Swap {
+        let found = self.fact(space, key).map(|fact| fact.value.clone());
+        if found.as_deref() != expected {
+            return Swap::Differs(found);
+        }
+        match wanted {
+            Some((value, expires_at)) => self.set(space, key, Fact { value, expires_at }),
+            None => {
+                if let Some(facts) = self.facts.get_mut(space) {
+                    facts.remove(key);
+                }
+            }
+        }
+        self.advance();
+        Swap::Done
+    }
+}
+
+fn owner(epoch: u64) -> Owner {
+    Owner { node: NODE.to_owned(), epoch }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::on(Arc::default())
     }
 }
 
@@ -107,25 +170,50 @@ impl MemoryStore {
         Self::default()
     }
 
+    /// A second handle on the same contents, as another process would have: an owner of its own.
+    pub fn another(&self) -> Self {
+        Self::on(self.shared.clone())
+    }
+
+    fn on(shared: Arc<Shared>) -> Self {
+        let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.last_epoch += 1;
+        let epoch = state.last_epoch;
+        state.alive.insert(epoch);
+        drop(state);
+        Self { shared, epoch }
+    }
+
     /// Makes the store behave as after a failed sync: every later `append` and `durable` fails with this message.
     pub fn poison(&self, message: impl Into<String>) {
-        self.state().poisoned = Some(StoreError(message.into()));
+        self.state().poisoned = Some(StoreError::failed(message));
     }
 
     // A panic under the lock leaves the maps whole (nothing here is half-changed), so the lock is simply taken again.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn entries(&self) -> MutexGuard<'_, Vec<LedgerEntry>> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self) {
+        self.shared.hints.send_modify(|number| *number += 1);
+    }
+}
+
+impl Drop for MemoryStore {
+    fn drop(&mut self) {
+        self.state().alive.remove(&self.epoch);
     }
 }
 
 impl Store for MemoryStore {
     fn append(&self, batch: Batch) -> Result<Position, StoreError> {
         let mut state = self.state();
-        state.check()?;
+        state.check_owner(self.epoch)?;
+        state.check_owner(batch.epoch)?;
         let run_id = batch.run_id;
         if let Some(error) = state.rejected.get(&run_id) {
             return Err(error.clone());
@@ -134,7 +222,10 @@ impl Store for MemoryStore {
             state.rejected.insert(run_id, error.clone());
             return Err(error);
         }
-        Ok(state.advance())
+        let position = state.advance();
+        drop(state);
+        self.changed();
+        Ok(position)
     }
 
     fn writable(&self) -> Result<(), StoreError> {
@@ -147,7 +238,7 @@ impl Store for MemoryStore {
             if position.0 <= state.last {
                 Ok(())
             } else {
-                Err(StoreError(format!("nothing was appended at position {}", position.0)))
+                Err(StoreError::failed(format!("nothing was appended at position {}", position.0)))
             }
         });
         Box::pin(std::future::ready(answer))
@@ -186,14 +277,62 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn claim(&self, run_id: RunId, expected: Option<&Lease>, new: &Lease) -> Result<bool, StoreError> {
+    fn head(&self, run_id: RunId) -> Result<Option<Head>, StoreError> {
+        let state = self.state();
+        let last = state.frames.get(&run_id).and_then(|frames| frames.last_key_value());
+        Ok(last.map(|(seq, frame)| Head { seq: *seq, chain: frame.chain }))
+    }
+
+    fn owner(&self) -> Owner {
+        owner(self.epoch)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn is_alive(&self, owner: &Owner) -> Result<bool, StoreError> {
+        Ok(owner.node == NODE && self.state().alive.contains(&owner.epoch))
+    }
+
+    fn fence(&self, owner: &Owner) -> Result<(), StoreError> {
         let mut state = self.state();
         state.check()?;
-        let Some(row) = state.rows.get_mut(&run_id) else { return Ok(false) };
-        if row.lease.is_some() && row.lease.as_ref() != expected {
+        if owner.node == NODE {
+            state.alive.remove(&owner.epoch);
+        }
+        Ok(())
+    }
+
+    fn holder(&self, run_id: RunId) -> Result<Option<Owner>, StoreError> {
+        Ok(self.state().holders.get(&run_id).copied().map(owner))
+    }
+
+    fn left_behind(&self, limit: usize) -> Result<Vec<LeftBehind>, StoreError> {
+        let state = self.state();
+        let is_open = |row: &&RunRow| matches!(row.status, RunStatus::Pending | RunStatus::Running);
+        let left = state.rows.values().rev().filter(is_open).filter_map(|row| {
+            let holder = state.holders.get(&row.run_id);
+            let is_held = holder.is_some_and(|epoch| state.alive.contains(epoch));
+            (!is_held).then(|| LeftBehind { row: row.clone(), holder: holder.copied().map(owner) })
+        });
+        Ok(left.take(limit).collect())
+    }
+
+    fn claim(&self, run_id: RunId, from: Option<&Owner>) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        state.check_owner(self.epoch)?;
+        if !state.rows.contains_key(&run_id) {
             return Ok(false);
         }
-        row.lease = Some(new.clone());
+        let holder = state.holders.get(&run_id).copied();
+        if let Some(holder) = holder {
+            let is_working = holder != self.epoch && state.alive.contains(&holder);
+            if from != Some(&owner(holder)) || is_working {
+                return Ok(false);
+            }
+        }
+        state.holders.insert(run_id, self.epoch);
         state.rejected.remove(&run_id);
         Ok(true)
     }
@@ -210,26 +349,29 @@ impl Store for MemoryStore {
         expires_at: Option<Timestamp>,
     ) -> Result<Position, StoreError> {
         let mut state = self.state();
-        state.check()?;
+        state.check_owner(self.epoch)?;
         state.set(space, key, Fact { value, expires_at });
-        Ok(state.advance())
+        let position = state.advance();
+        drop(state);
+        self.changed();
+        Ok(position)
     }
 
-    fn put_if_absent(
+    fn compare_and_set(
         &self,
         space: &str,
         key: &str,
-        value: Vec<u8>,
-        expires_at: Option<Timestamp>,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
+        expected: Option<&[u8]>,
+        wanted: NewFact,
+    ) -> Result<Swap, StoreError> {
         let mut state = self.state();
-        state.check()?;
-        if let Some(fact) = state.fact(space, key) {
-            return Ok(Some(fact.value.clone()));
+        state.check_owner(self.epoch)?;
+        let swap = state.swap(space, key, expected, wanted);
+        drop(state);
+        if swap == Swap::Done {
+            self.changed();
         }
-        state.set(space, key, Fact { value, expires_at });
-        state.advance();
-        Ok(None)
+        Ok(swap)
     }
 
     fn get(&self, space: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -238,19 +380,75 @@ impl Store for MemoryStore {
 
     fn remove(&self, space: &str, key: &str) -> Result<Position, StoreError> {
         let mut state = self.state();
-        state.check()?;
+        state.check_owner(self.epoch)?;
         if let Some(facts) = state.facts.get_mut(space) {
             facts.remove(key);
         }
-        Ok(state.advance())
+        let position = state.advance();
+        drop(state);
+        self.changed();
+        Ok(position)
     }
 
-    fn list(&self, space: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+    fn list_page(
+        &self,
+        space: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         let now = Timestamp::now();
         let mut state = self.state();
         let Some(facts) = state.facts.get_mut(space) else { return Ok(Vec::new()) };
         facts.retain(|_, fact| fact.is_live(now));
-        Ok(facts.iter().map(|(key, fact)| (key.clone(), fact.value.clone())).collect())
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let found = facts.range::<str, _>((from, Bound::Unbounded)).take_while(|(key, _)| key.starts_with(prefix));
+        Ok(found.take(limit).map(|(key, fact)| (key.clone(), fact.value.clone())).collect())
+    }
+
+    fn remove_runs(&self, runs: &[RunId]) -> Result<u64, StoreError> {
+        let mut state = self.state();
+        state.check_owner(self.epoch)?;
+        let mut removed = 0;
+        for run_id in runs {
+            if state.rows.get(run_id).is_some_and(|row| row.status.is_final()) {
+                state.rows.remove(run_id);
+                state.frames.remove(run_id);
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    fn remove_unused_blobs(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError> {
+        let mut state = self.state();
+        state.check_owner(self.epoch)?;
+        let State { frames, blobs, .. } = &mut *state;
+        let is_named = |hash: &str| {
+            let finder = memchr::memmem::Finder::new(hash.as_bytes());
+            frames.values().flat_map(BTreeMap::values).any(|frame| finder.find(&frame.payload).is_some())
+        };
+        let mut removed = RemovedBlobs::default();
+        blobs.retain(|hash, blob| {
+            let stays = keep.contains(hash) || is_named(hash);
+            if !stays {
+                removed.blobs += 1;
+                removed.bytes += blob.bytes.len() as u64;
+            }
+            stays
+        });
+        Ok(removed)
+    }
+
+    fn used_bytes(&self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
+
+    fn watch(&self) -> Hints {
+        self.shared.hints.subscribe()
     }
 
     fn blob_hashes(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
@@ -262,8 +460,8 @@ impl Store for MemoryStore {
     }
 
     fn ledger_append(&self, make: LedgerMaker<'_>) -> Result<LedgerEntry, StoreError> {
-        self.state().check()?;
-        let _turn = self.ledger_turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.state().check_owner(self.epoch)?;
+        let _turn = self.shared.ledger_turn.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.entries().last().cloned();
         let (payload, chain) = make(last.as_ref())?;
         let entry = LedgerEntry { seq: last.map_or(1, |last| last.seq + 1), payload, chain };
@@ -286,7 +484,7 @@ mod tests {
     fn batch(run_id: RunId, seqs: &[u64]) -> Batch {
         let frames =
             seqs.iter().map(|&seq| Frame { seq, kind: 1, payload: b"{}".to_vec(), chain: [seq as u8; 32] }).collect();
-        Batch { run_id, frames, blobs: Vec::new(), row: None, durability: Durability::Sync }
+        Batch { run_id, frames, blobs: Vec::new(), row: None, epoch: 1, release: false, durability: Durability::Sync }
     }
 
     #[test]
@@ -302,13 +500,12 @@ mod tests {
             session: None,
             started_at: Timestamp::now(),
             ended_at: None,
-            lease: None,
         });
         store.append(first).unwrap();
         assert!(store.append(batch(run_id, &[2, 1])).is_err());
         assert!(store.append(batch(run_id, &[2])).is_err(), "the record would have a hole");
-        let lease = Lease { boot_id: "b".into(), pid: 1, started: 1 };
-        assert!(store.claim(run_id, None, &lease).unwrap());
+        assert!(!store.claim(run_id, None).unwrap(), "it is held");
+        assert!(store.claim(run_id, Some(&store.owner())).unwrap());
         store.append(batch(run_id, &[2])).unwrap();
         let mut seqs = Vec::new();
         store
@@ -326,7 +523,7 @@ mod tests {
         let run_id = RunId::from_uuid(Uuid::now_v7());
         store.append(batch(run_id, &[1])).unwrap();
         store.poison("the disk said no");
-        assert_eq!(store.append(batch(run_id, &[2])).unwrap_err().0, "the disk said no");
+        assert_eq!(store.append(batch(run_id, &[2])).unwrap_err().to_string(), "the disk said no");
         assert!(store.put("s", "k", vec![1], None).is_err());
     }
 }

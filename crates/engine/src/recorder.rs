@@ -21,6 +21,8 @@ pub struct Recorder {
     store: Arc<dyn Store>,
     bus: Arc<EventBus>,
     signer: Arc<Signer>,
+    /// The life of the store's owner in which this recorder was made.
+    epoch: u64,
     state: Mutex<State>,
 }
 
@@ -35,6 +37,8 @@ struct State {
     pending: Vec<Frame>,
     blobs: Vec<Blob>,
     row: Option<RunRow>,
+    /// Nobody holds the run after the next batch.
+    release: bool,
     last_checkpoint: u64,
     last_position: Position,
     /// Why the store refused a batch. The record has a hole from there on and is not continued.
@@ -95,11 +99,13 @@ impl Recorder {
             pending: Vec::new(),
             blobs: Vec::new(),
             row: None,
+            release: false,
             last_checkpoint: at.seq,
             last_position: Position::default(),
             broken: None,
         };
-        Self { run_id, session, store, bus, signer, state: Mutex::new(state) }
+        let epoch = store.epoch();
+        Self { run_id, session, store, bus, signer, epoch, state: Mutex::new(state) }
     }
 
     /// The run.
@@ -162,13 +168,18 @@ impl Recorder {
         self.lock().row = Some(row);
     }
 
-    /// Queues the added records. The order of records is the order of `push`.
+    /// Lets go of the run with the next batch: any owner may take it up afterwards.
+    pub fn release(&self) {
+        self.lock().release = true;
+    }
+
+    /// Queues what was pushed. The order of records is the order of `push`.
     pub fn flush(&self, durability: Durability) -> Result<Position, StoreError> {
         let mut state = self.lock();
         if let Some(error) = &state.broken {
             return Err(error.clone());
         }
-        if state.pending.is_empty() && state.blobs.is_empty() && state.row.is_none() {
+        if state.pending.is_empty() && state.blobs.is_empty() && state.row.is_none() && !state.release {
             return Ok(state.last_position);
         }
         self.tag_last(&mut state);
@@ -177,6 +188,8 @@ impl Recorder {
             frames: std::mem::take(&mut state.pending),
             blobs: std::mem::take(&mut state.blobs),
             row: state.row.take(),
+            epoch: self.epoch,
+            release: std::mem::take(&mut state.release),
             durability,
         };
         // The lock is held so that batches of one run are queued in the order of their numbers.

@@ -41,8 +41,6 @@ pub struct RunRow {
     pub started_at: Timestamp,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// The process that runs it: see [`Lease`].
-    pub lease: Option<Lease>,
 }
 
 /// A plan's run, or a single direct call.
@@ -55,15 +53,39 @@ pub enum RunKind {
     Call,
 }
 
-/// The process that works on a run. If the process is dead, another one may take over.
+/// Who works on runs: a node in one of its lives. Opaque to everybody but the store, which is asked whether it still lives.
+///
+/// A store handle has one owner for as long as it is open. A later life of the same node has a higher epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Owner {
+    /// The home or the machine.
+    pub node: String,
+    /// Which of its lives.
+    pub epoch: u64,
+}
+
+impl std::fmt::Display for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.node, self.epoch)
+    }
+}
+
+/// The last frame of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Its number.
+    pub seq: u64,
+    /// Its chain value.
+    pub chain: [u8; 32],
+}
+
+/// A run that is neither ended nor paused and that no living owner holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lease {
-    /// Kernel boot id: process ids mean nothing across boots.
-    pub boot_id: String,
-    /// The process id.
-    pub pid: u32,
-    /// The process's start time (clock ticks since boot), because process ids are used again.
-    pub started: u64,
+pub struct LeftBehind {
+    /// The run.
+    pub row: RunRow,
+    /// Who held it. `None` when its owner let go of it.
+    pub holder: Option<Owner>,
 }
 
 /// When a batch must have reached the disk.
@@ -86,6 +108,10 @@ pub struct Batch {
     pub blobs: Vec<Blob>,
     /// The run's row, when it is new or has changed.
     pub row: Option<RunRow>,
+    /// The life in which this was recorded. A store takes nothing of an earlier life: see [`StoreError::Fenced`].
+    pub epoch: u64,
+    /// Nobody holds the run after this batch. A batch whose row is final does the same.
+    pub release: bool,
     /// When it must have reached the disk.
     pub durability: Durability,
 }
@@ -120,16 +146,64 @@ pub struct LedgerEntry {
     pub chain: [u8; 32],
 }
 
-/// A failure of the store.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{0}")]
-pub struct StoreError(pub String);
+/// Why a store does not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be read or written, or holds something it should not.
+    #[error("{0}")]
+    Failed(String),
+    /// Another owner has taken over: nothing of this one is written any more.
+    #[error("{0} was fenced: another process has taken over its runs")]
+    Fenced(Owner),
+    /// There is no room. The store serves again by itself once there is.
+    #[error("{0}")]
+    DiskFull(String),
+}
+
+impl StoreError {
+    /// A failure that has no kind of its own.
+    pub fn failed(reason: impl Into<String>) -> Self {
+        Self::Failed(reason.into())
+    }
+}
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Failure::new(ErrorCode::StoreUnavailable, error.0)
+        let failure = Failure::new(ErrorCode::StoreUnavailable, error.to_string());
+        match error {
+            StoreError::DiskFull(_) => {
+                failure.suggest("Free some space on the disk of the state folder; Toolyard goes on by itself.")
+            }
+            StoreError::Fenced(_) => failure.suggest("Restart this process."),
+            StoreError::Failed(_) => failure,
+        }
     }
 }
+
+/// What became of [`Store::compare_and_set`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Swap {
+    /// The fact is now as wanted.
+    Done,
+    /// Nothing was changed: this is what is there.
+    Differs(Option<Vec<u8>>),
+}
+
+/// What [`Store::remove_unused_blobs`] removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RemovedBlobs {
+    /// How many.
+    pub blobs: u64,
+    /// Their bytes, before compression.
+    pub bytes: u64,
+}
+
+/// A fact as it is to become: its value and when it expires. `None` removes it.
+pub type NewFact = Option<(Vec<u8>, Option<Timestamp>)>;
+
+/// Tells that something in the store changed, whoever changed it. The number grows; hints are coalesced, so whoever hears
+/// one reads what lies beyond what it knows.
+pub type Hints = tokio::sync::watch::Receiver<u64>;
 
 /// Makes the next ledger entry from the last one (`None` for the first): `(payload, chain)`. May read the store. When it
 /// fails, nothing is appended.
@@ -137,6 +211,9 @@ pub type LedgerMaker<'a> = &'a mut dyn FnMut(Option<&LedgerEntry>) -> Result<(Ve
 
 /// Called with each frame in order; `Break` ends the walk.
 pub type FrameVisitor<'a> = &'a mut dyn FnMut(Frame) -> ControlFlow<()>;
+
+/// Facts answered by one page of [`Store::list`].
+const FACTS_PER_PAGE: usize = 1000;
 
 /// Keeps runs and small facts. Methods that read may block: call them from a blocking thread.
 ///
@@ -146,6 +223,10 @@ pub type FrameVisitor<'a> = &'a mut dyn FnMut(Frame) -> ControlFlow<()>;
 /// 3. A `Ride` batch survives `kill -9` of the process within 100 ms of its append.
 /// 4. After a failed sync, every later `append` and `durable` fails: a log that may have a hole is never continued.
 /// 5. A run's `(runId, seq)` is unique: appending a frame that exists already fails.
+/// 6. A full disk fails the batches that found no room, and the runs they belong to until these are claimed again. Once
+///    there is room the store goes on.
+/// 7. Once [`Store::fence`] has answered, nothing more of that owner becomes visible, and what it had been told is durable
+///    is visible.
 pub trait Store: Send + Sync + 'static {
     /// Queues a batch. Fails at once when the store is poisoned; waits only when the queue is full.
     fn append(&self, batch: Batch) -> Result<Position, StoreError>;
@@ -176,8 +257,33 @@ pub trait Store: Send + Sync + 'static {
     /// A run's frames in order, from a sequence number on.
     fn frames(&self, run_id: RunId, from_seq: u64, visit: FrameVisitor<'_>) -> Result<(), StoreError>;
 
-    /// Takes over a run: succeeds if the row's lease equals `expected` (or there is none).
-    fn claim(&self, run_id: RunId, expected: Option<&Lease>, new: &Lease) -> Result<bool, StoreError>;
+    /// The last frame of a run. After an error that leaves open whether a batch was written, this tells: the batch's last
+    /// frame means that it was, the frame before it that it was not, anything else that somebody else writes the run.
+    fn head(&self, run_id: RunId) -> Result<Option<Head>, StoreError>;
+
+    /// Who this handle is. Whoever appends the first batch of a run holds the run.
+    fn owner(&self) -> Owner;
+
+    /// The life that [`Store::owner`] names: what this handle's batches carry.
+    fn epoch(&self) -> u64 {
+        self.owner().epoch
+    }
+
+    /// Whether an owner is there to work on its runs, as far as the store can tell.
+    fn is_alive(&self, owner: &Owner) -> Result<bool, StoreError>;
+
+    /// Ends what an owner may write, alive or not: see promise 7.
+    fn fence(&self, owner: &Owner) -> Result<(), StoreError>;
+
+    /// Who holds a run.
+    fn holder(&self, run_id: RunId) -> Result<Option<Owner>, StoreError>;
+
+    /// Pending and running runs that no living owner holds, newest first, at most `limit`.
+    fn left_behind(&self, limit: usize) -> Result<Vec<LeftBehind>, StoreError>;
+
+    /// Takes a run for this handle's owner: succeeds if nobody holds it, or `from` does and is this owner or not alive. Of
+    /// two claims at once one succeeds. An owner from whom a run is taken is fenced first. A run that lost a batch goes on after it is claimed.
+    fn claim(&self, run_id: RunId, from: Option<&Owner>) -> Result<bool, StoreError>;
 
     /// Reads the blob with this SHA-256.
     fn blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, StoreError>;
@@ -194,6 +300,15 @@ pub trait Store: Send + Sync + 'static {
         expires_at: Option<Timestamp>,
     ) -> Result<Position, StoreError>;
 
+    /// Makes a fact what is wanted if it is what is expected (`None`: not there, or expired). Durable when this returns.
+    fn compare_and_set(
+        &self,
+        space: &str,
+        key: &str,
+        expected: Option<&[u8]>,
+        wanted: NewFact,
+    ) -> Result<Swap, StoreError>;
+
     /// Sets a fact only when the key is not there (or has expired); otherwise answers what is there.
     fn put_if_absent(
         &self,
@@ -201,7 +316,12 @@ pub trait Store: Send + Sync + 'static {
         key: &str,
         value: Vec<u8>,
         expires_at: Option<Timestamp>,
-    ) -> Result<Option<Vec<u8>>, StoreError>;
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.compare_and_set(space, key, None, Some((value, expires_at)))? {
+            Swap::Done => Ok(None),
+            Swap::Differs(found) => Ok(found),
+        }
+    }
 
     /// A fact, unless it has expired.
     fn get(&self, space: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
@@ -209,8 +329,40 @@ pub trait Store: Send + Sync + 'static {
     /// Removes a fact.
     fn remove(&self, space: &str, key: &str) -> Result<Position, StoreError>;
 
+    /// Facts of a space whose key begins with `prefix` and sorts after `after`, by key, at most `limit`.
+    fn list_page(
+        &self,
+        space: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
+
     /// All facts of a space, by key.
-    fn list(&self, space: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
+    fn list(&self, space: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let mut all: Vec<(String, Vec<u8>)> = Vec::new();
+        loop {
+            let page = self.list_page(space, "", all.last().map(|(key, _)| key.as_str()), FACTS_PER_PAGE)?;
+            let is_last = page.len() < FACTS_PER_PAGE;
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Removes runs that have ended, with their frames, and answers how many. Whoever removes runs notes it in the ledger
+    /// first.
+    fn remove_runs(&self, runs: &[RunId]) -> Result<u64, StoreError>;
+
+    /// Removes blobs that no record names, except these.
+    fn remove_unused_blobs(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError>;
+
+    /// Bytes the store uses, where it knows: what retention by size is about.
+    fn used_bytes(&self) -> Result<Option<u64>, StoreError>;
+
+    /// Hints that something changed, in this process or in another one.
+    fn watch(&self) -> Hints;
 
     /// Appends one entry to the ledger, made from the last one, durable when this returns.
     fn ledger_append(&self, make: LedgerMaker<'_>) -> Result<LedgerEntry, StoreError>;

@@ -66,9 +66,9 @@ impl RunView {
             (None, Some(blob)) => {
                 let bytes = store
                     .blob(blob)?
-                    .ok_or_else(|| StoreError(format!("the policy {blob} is missing from the store")))?;
+                    .ok_or_else(|| StoreError::failed(format!("the policy {blob} is missing from the store")))?;
                 serde_json::from_slice(&bytes)
-                    .map_err(|e| StoreError(format!("the policy {blob} cannot be read: {e}")))?
+                    .map_err(|e| StoreError::failed(format!("the policy {blob} cannot be read: {e}")))?
             }
             (None, None) => PolicySnapshot::default(),
         };
@@ -83,7 +83,7 @@ impl RunView {
 
     /// The ToolCall of a call record.
     pub fn tool_call(&self, record: &CallRecord, args: Map<String, Value>) -> Result<ToolCall, StoreError> {
-        let started = self.started.as_ref().ok_or_else(|| StoreError("a call before the run started".into()))?;
+        let started = self.started.as_ref().ok_or_else(|| StoreError::failed("a call before the run started"))?;
         let created_at = micros(record.at);
         let loop_id = record.iteration.as_ref().map(|_| loop_id(self.run_id, &record.step_id));
         let deadline_at =
@@ -111,7 +111,7 @@ impl RunView {
             policy: self.policy.clone().unwrap_or_default(),
             confirmation_id: record.confirmation_id,
         })
-        .map_err(|e| StoreError(e.to_string()))
+        .map_err(|e| StoreError::failed(e.to_string()))
     }
 
     /// The ToolResult of an outcome.
@@ -147,7 +147,7 @@ impl RunView {
             user_message: outcome.user_message.clone(),
             debug_message: outcome.debug_message.clone(),
         })
-        .map_err(|e| StoreError(e.to_string()))
+        .map_err(|e| StoreError::failed(e.to_string()))
     }
 
     /// The events of a record. Call [`RunView::note`] first.

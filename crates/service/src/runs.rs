@@ -275,9 +275,7 @@ impl Handle<RunsResume> for Service {
         let watching = call.events.clone().map(|sink| self.watch(params.run_id, sink));
         let approved_by = approver.filter(|_| params.approve);
         let service = self.clone();
-        let task = tokio::spawn(async move {
-            service.engine().resume(params.run_id, approved_by, |lease| service.is_alive(lease)).await
-        });
+        let task = tokio::spawn(async move { service.engine().resume(params.run_id, approved_by).await });
         let report = task.await;
         end(watching).await;
         Ok(report.map_err(|_| Failure::new(ErrorCode::InternalError, "the run failed unexpectedly"))??)

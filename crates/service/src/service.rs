@@ -6,10 +6,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
     sync::{Arc, OnceLock},
-    time::Instant,
+    time::{Duration, Instant},
 };
-use toolyard_engine::{CallAnswer, CallRequest, Caller, Engine, ModelView, chain::Verifier, store::Lease};
+use tokio_util::sync::CancellationToken;
+use toolyard_engine::{
+    CallAnswer, CallRequest, Caller, Engine, ModelView,
+    chain::Verifier,
+    plan::{Recovered, Swept},
+};
 use toolyard_protocol::Failure;
+
+/// How often a running process looks for runs that another one left behind.
+const SWEEP_EVERY: Duration = Duration::from_millis(500);
 
 /// What methods work on. Cheap to clone.
 #[derive(Clone)]
@@ -20,7 +28,6 @@ pub struct Service {
 struct Inner {
     engine: Engine,
     devices: Arc<Devices>,
-    is_alive: Box<dyn Fn(&Lease) -> bool + Send + Sync>,
     started: Instant,
     info: ProcessInfo,
     methods: ArcSwap<Methods>,
@@ -78,14 +85,13 @@ pub struct LeftOutTool {
 }
 
 impl Service {
-    /// `info` is shown by `yard.status`; `is_alive` says whether the process of a lease still runs.
-    pub fn new(engine: Engine, info: ProcessInfo, is_alive: impl Fn(&Lease) -> bool + Send + Sync + 'static) -> Self {
+    /// `info` is shown by `yard.status`.
+    pub fn new(engine: Engine, info: ProcessInfo) -> Self {
         let devices = Arc::new(Devices::new(engine.store().clone(), engine.clock().clone()));
         Self {
             inner: Arc::new(Inner {
                 engine,
                 devices,
-                is_alive: Box::new(is_alive),
                 started: Instant::now(),
                 info,
                 methods: ArcSwap::from_pointee(list::built_in()),
@@ -163,12 +169,32 @@ impl Service {
     }
 
     /// Takes up what a process that is gone left behind.
-    pub async fn recover(&self) -> Result<toolyard_engine::plan::Recovered, Failure> {
-        self.inner.engine.recover(|lease| self.is_alive(lease)).await
+    pub async fn recover(&self) -> Result<Recovered, Failure> {
+        self.inner.engine.recover().await
     }
 
-    pub(crate) fn is_alive(&self, lease: &Lease) -> bool {
-        (self.inner.is_alive)(lease)
+    /// Takes up the runs of other processes as they die, until told to stop.
+    pub async fn keep_recovering(&self, stop: CancellationToken) {
+        let mut swept = Swept::default();
+        let mut tick = tokio::time::interval(SWEEP_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {}
+                () = stop.cancelled() => return,
+            }
+            match self.engine().sweep(&mut swept).await {
+                Ok(recovered) if recovered.is_empty() => {}
+                Ok(Recovered { resumed, settled_calls, paused, failed }) => {
+                    let (resumed, settled, paused) = (resumed.len(), settled_calls.len(), paused.len());
+                    tracing::info!(resumed, settled, paused, "took up runs of a process that is gone");
+                    for (run_id, failure) in failed {
+                        tracing::error!(%run_id, error = %failure.message, "a run could not be taken up");
+                    }
+                }
+                Err(failure) => tracing::warn!(error = %failure.message, "cannot look for runs of other processes"),
+            }
+        }
     }
 
     pub(crate) fn info(&self) -> &ProcessInfo {

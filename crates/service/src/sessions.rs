@@ -109,7 +109,7 @@ pub(crate) fn ensure_main(store: &Arc<dyn Store>) -> Result<(), StoreError> {
         return Ok(());
     }
     let session = Session { created_via: "gateway".to_owned(), ..Session::new(key.clone(), DEFAULT_AGENT.to_owned()) };
-    let bytes = serde_json::to_vec(&session).map_err(|e| StoreError(e.to_string()))?;
+    let bytes = serde_json::to_vec(&session).map_err(|e| StoreError::failed(e.to_string()))?;
     store.put(SPACE, &key, bytes, None).map(drop)
 }
 

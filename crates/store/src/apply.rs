@@ -4,15 +4,15 @@
 //! failure, which affects all.
 
 use crate::{
-    failed, limits,
-    queue::{Append, Blobs, Fact, LedgerOp, Op, Reply, StoredFrame},
-    rows::{kind_code, micros, run_bytes, status_code},
+    failed, limits, packing,
+    queue::{Append, Blobs, Fact, FactSwap, LedgerOp, Op, RemovedBlob, Reply, StoredFrame},
+    rows::{kind_code, micros, nanos, run_bytes, status_code},
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use std::collections::HashMap;
-use toolyard_engine::store::{Lease, LedgerEntry, RunRow, StoreError};
-use toolyard_protocol::RunId;
+use toolyard_engine::store::{LedgerEntry, RunRow, StoreError, Swap};
+use toolyard_protocol::{RunId, canonical};
 
 /// Why a change was not made.
 pub(crate) enum Trouble {
@@ -36,9 +36,12 @@ impl From<rusqlite::Error> for Trouble {
 /// An answer that is sent once the transaction is committed.
 pub(crate) enum Pledge {
     Nothing,
-    Absent(Option<Vec<u8>>),
+    Swapped(Swap),
     Claimed(Option<RunId>),
     Ledger(LedgerEntry),
+    Done,
+    Removed(u64),
+    RemovedBlobs(Vec<RemovedBlob>),
 }
 
 /// The writer's memory of run numbers. Forgotten whenever something is rolled back.
@@ -57,16 +60,28 @@ impl RunNumbers {
         self.0.insert(run_id, number);
     }
 
-    fn find(&mut self, db: &Connection, run_id: RunId) -> rusqlite::Result<Option<i64>> {
+    fn forget_run(&mut self, run_id: RunId) {
+        self.0.remove(&run_id);
+    }
+
+    /// The number of a run that `me` may write: one that it holds, or nobody does. What is remembered stays so, because a
+    /// claim by somebody else fences this process first.
+    fn find(&mut self, db: &Connection, run_id: RunId, me: Option<i64>) -> Result<Option<i64>, Trouble> {
         if let Some(number) = self.0.get(&run_id) {
             return Ok(Some(*number));
         }
-        let mut select = db.prepare_cached("SELECT no FROM runs WHERE run_id = ?1")?;
-        let number = select.query_row([run_bytes(run_id)], |row| row.get(0)).optional()?;
-        if let Some(number) = number {
-            self.remember(run_id, number);
+        let mut select = db.prepare_cached("SELECT no, owner FROM runs WHERE run_id = ?1")?;
+        let found = select
+            .query_row([run_bytes(run_id)], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?)))
+            .optional()?;
+        let Some((number, owner)) = found else { return Ok(None) };
+        if let (Some(owner), Some(me)) = (owner, me)
+            && owner != me
+        {
+            return Err(Trouble::Rejected(StoreError::failed(format!("run {run_id} is held by another process"))));
         }
-        Ok(number)
+        self.remember(run_id, number);
+        Ok(Some(number))
     }
 }
 
@@ -75,99 +90,111 @@ pub(crate) fn first_key(run_number: i64) -> i64 {
     run_number << 32
 }
 
-/// Makes one change.
-pub(crate) fn apply(db: &Connection, numbers: &mut RunNumbers, op: &Op) -> Result<Pledge, Trouble> {
+/// Makes one change for the owner `me`. `None` for what a journal of somebody else holds.
+pub(crate) fn apply(db: &Connection, numbers: &mut RunNumbers, op: &Op, me: Option<i64>) -> Result<Pledge, Trouble> {
     match op {
-        Op::Append(append) => apply_append(db, numbers, append).map(|()| Pledge::Nothing),
+        Op::Append(append) => apply_append(db, numbers, append, me).map(|()| Pledge::Nothing),
         Op::Put(fact) => put(db, fact).map(|()| Pledge::Nothing),
         Op::Remove { space, key } => {
             db.prepare_cached("DELETE FROM facts WHERE space = ?1 AND key = ?2")?.execute([space, key])?;
             Ok(Pledge::Nothing)
         }
-        Op::PutIfAbsent { fact, .. } => put_if_absent(db, fact).map(Pledge::Absent),
-        Op::Claim { run_id, expected, new, .. } => {
-            Ok(Pledge::Claimed(claim(db, *run_id, expected.as_ref(), new)?.then_some(*run_id)))
+        Op::Swap { swap: wanted, .. } => swap(db, wanted).map(Pledge::Swapped),
+        Op::Claim { run_id, from, .. } => {
+            numbers.forget_run(*run_id);
+            Ok(Pledge::Claimed(claim(db, *run_id, *from, me)?.then_some(*run_id)))
         }
         Op::Ledger(ledger) => ledger_append(db, ledger).map(Pledge::Ledger),
+        // Done before the transaction begins.
+        Op::Fence { .. } | Op::WatchBlobs { .. } => Ok(Pledge::Done),
+        Op::RemoveRuns { runs, .. } => remove_runs(db, numbers, runs).map(Pledge::Removed),
+        Op::RemoveBlobs { hashes, .. } => remove_blobs(db, hashes).map(Pledge::RemovedBlobs),
     }
 }
 
 /// Sends the answer of a committed change (and of a synced one, if a sync was requested).
 pub(crate) fn keep(op: Op, pledge: Pledge) {
     fn answer<T>(reply: &Reply<T>, value: T) {
-        // The caller may have gone away; the change is made in any case.
-        let _ = reply.send(Ok(value));
+        // Whoever asked may have gone; the change stands all the same.
+        drop(reply.send(Ok(value)));
     }
     match (op, pledge) {
-        (Op::PutIfAbsent { reply, .. }, Pledge::Absent(found)) => answer(&reply, found),
+        (Op::Swap { reply, .. }, Pledge::Swapped(swap)) => answer(&reply, swap),
+        (Op::Fence { reply, .. } | Op::WatchBlobs { reply, .. }, Pledge::Done) => answer(&reply, ()),
+        (Op::RemoveRuns { reply, .. }, Pledge::Removed(count)) => answer(&reply, count),
+        (Op::RemoveBlobs { reply, .. }, Pledge::RemovedBlobs(blobs)) => answer(&reply, blobs),
         (Op::Claim { reply, .. }, Pledge::Claimed(run)) => answer(&reply, run.is_some()),
         (Op::Ledger(LedgerOp { reply, .. }), Pledge::Ledger(entry)) => answer(&reply, entry),
         _ => {}
     }
 }
 
-fn apply_append(db: &Connection, numbers: &mut RunNumbers, append: &Append) -> Result<(), Trouble> {
+fn apply_append(db: &Connection, numbers: &mut RunNumbers, append: &Append, me: Option<i64>) -> Result<(), Trouble> {
     let blobs = match &append.blobs {
         Blobs::Ready(blobs) => blobs,
         Blobs::Failed(error) => return Err(Trouble::Rejected(error.clone())),
-        Blobs::Pending(_) => return Err(Trouble::Rejected(StoreError("the batch's blobs were not prepared".into()))),
+        Blobs::Pending(_) => return Err(Trouble::Rejected(StoreError::failed("the batch's blobs were not prepared"))),
     };
     for blob in blobs {
         db.prepare_cached("INSERT OR IGNORE INTO blobs (sha256, len, zstd, bytes) VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![blob.sha256.as_slice(), blob.len as i64, blob.is_zstd, blob.bytes.as_deref()])?;
     }
-    let number = run_number(db, numbers, append.run_id, append.row.as_ref())?;
+    let number = run_number(db, numbers, append.run_id, append.row.as_ref(), me)?;
     let mut insert = db.prepare_cached("INSERT INTO frames (id, kind, payload, chain) VALUES (?1, ?2, ?3, ?4)")?;
     for StoredFrame { seq, kind, payload, chain } in &append.frames {
         let key = first_key(number) | i64::from(*seq);
-        insert.execute(params![key, kind, payload.as_slice(), chain.as_slice()]).map_err(
-            |error| match Trouble::from(error) {
-                Trouble::Rejected(StoreError(reason)) if reason.contains("UNIQUE") => {
-                    Trouble::Rejected(StoreError(format!("run {} already has a frame {seq}", append.run_id)))
-                }
-                trouble => trouble,
-            },
-        )?;
+        let (kind, payload) = packing::pack(*kind, payload);
+        insert.execute(params![key, kind, payload.as_ref(), chain.as_slice()]).map_err(|error| match Trouble::from(
+            error,
+        ) {
+            Trouble::Rejected(StoreError::Failed(reason)) if reason.contains("UNIQUE") => {
+                Trouble::Rejected(StoreError::failed(format!("run {} already has a frame {seq}", append.run_id)))
+            }
+            trouble => trouble,
+        })?;
+    }
+    if append.release && append.row.as_ref().is_none_or(|row| !row.status.is_final()) {
+        db.prepare_cached("UPDATE runs SET owner = NULL WHERE no = ?1")?.execute([number])?;
+    }
+    if append.ends_hold() {
+        numbers.forget_run(append.run_id);
     }
     Ok(())
 }
 
-/// The run's number; makes one, and writes the row, as needed.
+/// The run's number; makes one, and writes the row, as needed. Whoever makes one holds the run.
 fn run_number(
     db: &Connection,
     numbers: &mut RunNumbers,
     run_id: RunId,
     row: Option<&RunRow>,
-) -> Result<i64, rusqlite::Error> {
-    let known = numbers.find(db, run_id)?;
+    me: Option<i64>,
+) -> Result<i64, Trouble> {
+    let known = numbers.find(db, run_id, me)?;
     let Some(row) = row else {
         if let Some(number) = known {
             return Ok(number);
         }
-        db.prepare_cached("INSERT INTO runs (run_id) VALUES (?1)")?.execute([run_bytes(run_id)])?;
+        db.prepare_cached("INSERT INTO runs (run_id, owner) VALUES (?1, ?2)")?
+            .execute(params![run_bytes(run_id), me])?;
         let number = db.last_insert_rowid();
         numbers.remember(run_id, number);
         return Ok(number);
     };
-    let sql = if known.is_some() {
-        "UPDATE runs SET kind = ?2, status = ?3, title = ?4, session = ?5, started_at = ?6, ended_at = ?7,
-             lease_boot = ?8, lease_pid = ?9, lease_started = ?10 WHERE run_id = ?1"
-    } else {
-        "INSERT INTO runs (run_id, kind, status, title, session, started_at, ended_at, lease_boot, lease_pid,
-             lease_started) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
-    };
-    let lease = row.lease.as_ref();
+    // One statement for a new run and for a known one: only a new one takes the owner, and an end takes it away.
+    let sql = "INSERT INTO runs (run_id, kind, status, title, session, started_at, ended_at, owner)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN ?3 < 3 THEN ?8 END)
+         ON CONFLICT (run_id) DO UPDATE SET kind = ?2, status = ?3, title = ?4, session = ?5, started_at = ?6,
+             ended_at = ?7, owner = CASE WHEN ?3 < 3 THEN owner END";
     db.prepare_cached(sql)?.execute(params![
         run_bytes(run_id),
         kind_code(row.kind),
         status_code(row.status),
         row.title,
         row.session,
-        row.started_at.to_string(),
-        row.ended_at.map(|at| at.to_string()),
-        lease.map(|lease| &lease.boot_id),
-        lease.map(|lease| lease.pid),
-        lease.map(|lease| lease.started.cast_signed()),
+        nanos(row.started_at),
+        row.ended_at.map(nanos),
+        me,
     ])?;
     let number = known.unwrap_or_else(|| db.last_insert_rowid());
     numbers.remember(run_id, number);
@@ -183,40 +210,73 @@ fn put(db: &Connection, fact: &Fact) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn put_if_absent(db: &Connection, fact: &Fact) -> Result<Option<Vec<u8>>, Trouble> {
-    let found = db
+fn swap(db: &Connection, wanted: &FactSwap) -> Result<Swap, Trouble> {
+    let FactSwap { space, key, expected, new } = wanted;
+    let found: Option<Vec<u8>> = db
         .prepare_cached(
             "SELECT value FROM facts WHERE space = ?1 AND key = ?2 AND (expires_at IS NULL OR expires_at > ?3)",
         )?
-        .query_row(params![fact.space, fact.key, micros(Timestamp::now())], |row| row.get(0))
+        .query_row(params![space, key, micros(Timestamp::now())], |row| row.get(0))
         .optional()?;
-    if found.is_none() {
-        put(db, fact)?;
+    if found != *expected {
+        return Ok(Swap::Differs(found));
     }
-    Ok(found)
+    match new {
+        Some(fact) => put(db, fact)?,
+        None => {
+            db.prepare_cached("DELETE FROM facts WHERE space = ?1 AND key = ?2")?.execute([space, key])?;
+        }
+    }
+    Ok(Swap::Done)
 }
 
-fn claim(db: &Connection, run_id: RunId, expected: Option<&Lease>, new: &Lease) -> Result<bool, Trouble> {
+fn claim(db: &Connection, run_id: RunId, from: Option<i64>, me: Option<i64>) -> Result<bool, Trouble> {
     let changed = db
         .prepare_cached(
-            "UPDATE runs SET lease_boot = ?2, lease_pid = ?3, lease_started = ?4
-             WHERE run_id = ?1 AND kind IS NOT NULL
-               AND (lease_boot IS NULL OR (lease_boot = ?5 AND lease_pid = ?6 AND lease_started = ?7))",
+            "UPDATE runs SET owner = ?2
+             WHERE run_id = ?1 AND kind IS NOT NULL AND (owner IS NULL OR owner = ?3)",
         )?
-        .execute(params![
-            run_bytes(run_id),
-            new.boot_id,
-            new.pid,
-            new.started.cast_signed(),
-            expected.map(|lease| &lease.boot_id),
-            expected.map(|lease| lease.pid),
-            expected.map(|lease| lease.started.cast_signed()),
-        ])?;
+        .execute(params![run_bytes(run_id), me, from])?;
     Ok(changed == 1)
 }
 
+/// Removes runs that have ended. One that has not, or is unknown, is left out.
+fn remove_runs(db: &Connection, numbers: &mut RunNumbers, runs: &[RunId]) -> Result<u64, Trouble> {
+    let mut removed = 0;
+    for run_id in runs {
+        let number: Option<i64> = db
+            .prepare_cached("SELECT no FROM runs WHERE run_id = ?1 AND status >= 3")?
+            .query_row([run_bytes(*run_id)], |row| row.get(0))
+            .optional()?;
+        let Some(number) = number else { continue };
+        let (first, last) = (first_key(number), first_key(number) | i64::from(u32::MAX));
+        db.prepare_cached("DELETE FROM frames WHERE id BETWEEN ?1 AND ?2")?.execute([first, last])?;
+        db.prepare_cached("DELETE FROM runs WHERE no = ?1")?.execute([number])?;
+        numbers.forget_run(*run_id);
+        removed += 1;
+    }
+    Ok(removed)
+}
+
+fn remove_blobs(db: &Connection, hashes: &[[u8; 32]]) -> Result<Vec<RemovedBlob>, Trouble> {
+    let mut removed = Vec::new();
+    for hash in hashes {
+        let found = db
+            .prepare_cached("DELETE FROM blobs WHERE sha256 = ?1 RETURNING len, zstd, bytes IS NULL")?
+            .query_row([hash.as_slice()], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, bool>(2)?))
+            })
+            .optional()?;
+        if let Some((len, is_zstd, is_file)) = found {
+            let (hash, bytes) = (canonical::hex(hash), len.cast_unsigned());
+            removed.push(RemovedBlob { hash, bytes, file: is_file.then_some(is_zstd) });
+        }
+    }
+    Ok(removed)
+}
+
 fn ledger_append(db: &Connection, op: &LedgerOp) -> Result<LedgerEntry, Trouble> {
-    let rejected = |reason: &str| Trouble::Rejected(StoreError(reason.to_owned()));
+    let rejected = |reason: &str| Trouble::Rejected(StoreError::failed(reason));
     let last = db
         .prepare_cached("SELECT seq, payload, chain FROM ledger ORDER BY seq DESC LIMIT 1")?
         .query_row([], |row| {

@@ -54,7 +54,10 @@ pub(crate) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn expand(packed: &[u8], len: usize) -> Result<Vec<u8>, StoreError> {
     let bytes = zstd::bulk::decompress(packed, len).map_err(|e| failed("the store holds damaged data", e))?;
     if bytes.len() != len {
-        return Err(StoreError(format!("the store holds damaged data: {} bytes where {len} should be", bytes.len())));
+        return Err(StoreError::failed(format!(
+            "the store holds damaged data: {} bytes where {len} should be",
+            bytes.len()
+        )));
     }
     Ok(bytes)
 }
@@ -62,7 +65,7 @@ pub(crate) fn expand(packed: &[u8], len: usize) -> Result<Vec<u8>, StoreError> {
 /// Compresses a blob and, if it is large, writes it to its file.
 pub(crate) fn prepare(dir: &Path, blob: &Blob) -> Result<StoredBlob, StoreError> {
     let Some(sha256) = parse_hash(&blob.sha256) else {
-        return Err(StoreError(format!("{:?} is no SHA-256 in lowercase hexadecimal", blob.sha256)));
+        return Err(StoreError::failed(format!("{:?} is no SHA-256 in lowercase hexadecimal", blob.sha256)));
     };
     let len = blob.bytes.len();
     let packed = compress(&blob.bytes);
@@ -72,7 +75,7 @@ pub(crate) fn prepare(dir: &Path, blob: &Blob) -> Result<StoredBlob, StoreError>
     }
     let path = file_path(dir, &blob.sha256, is_zstd);
     write_file(&path, packed.as_deref().unwrap_or(&blob.bytes))
-        .map_err(|e| failed(&format!("cannot write {}", path.display()), e))?;
+        .map_err(|e| crate::failed_io(&format!("cannot write {}", path.display()), &e))?;
     Ok(StoredBlob { sha256, len, is_zstd, bytes: None })
 }
 
@@ -103,7 +106,12 @@ fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         std::fs::rename(&temporary, path)
     })();
     if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
+        match std::fs::remove_file(&temporary) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(%error, path = %temporary.display(), "an unfinished blob could not be removed");
+            }
+            _ => {}
+        }
     }
     written?;
     sync_dir(shelf)

@@ -1,20 +1,28 @@
 //! Access to private parsers for the fuzz targets (`crates/fuzz-targets`). Not part of the public interface.
 
-use crate::{journal, queue::Blobs};
+use crate::{journal::format, queue::Blobs};
 
-/// The whole entries at the beginning of a journal, each written again as it was read.
-pub fn journal_entries(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let write_again = |(place, append): (journal::Place, crate::queue::Append)| {
+/// The whole entries at the beginning of a journal, each written again as it was read. Nothing for a damaged journal.
+pub fn journal_entries(entries: &[u8]) -> Vec<Vec<u8>> {
+    let write_again = |(place, append): (format::Place, crate::queue::Append)| {
         let mut out = Vec::new();
         if let Blobs::Ready(blobs) = &append.blobs {
-            journal::encode(&mut out, place, &append, blobs);
+            format::encode(&mut out, place, 0, &append, blobs);
         }
         out
     };
-    journal::entries(bytes).into_iter().map(write_again).collect()
+    let mut file = format::file_header(uuid::Uuid::nil(), 0);
+    file.extend_from_slice(entries);
+    let found = format::entries(&file, None).unwrap_or_default();
+    found.new.into_iter().map(write_again).collect()
 }
 
-/// A journal entry with this body and a right checksum, the first of its journal.
+/// A frame's kind and payload as they were recorded, from what lies in the database. For tests that edit the database.
+pub fn unpacked(kind: i64, payload: &[u8]) -> (i64, Vec<u8>) {
+    (kind & 0xff, crate::packing::unpack(kind, payload).unwrap_or_else(|_| payload.to_vec()))
+}
+
+/// A journal entry with this body and right checksums, the first of its journal.
 pub fn journal_entry(body: &[u8]) -> Vec<u8> {
-    journal::frame(journal::Place { generation: 1, number: 0 }, body)
+    format::frame(format::Place { generation: 1, number: 0 }, body)
 }

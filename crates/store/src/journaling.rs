@@ -7,7 +7,7 @@
 //! covers the change turns it on again, from its beginning.
 
 use crate::{
-    journal::{self, Place},
+    journal::format::{self, Place},
     limits,
     queue::{Append, Blobs},
 };
@@ -24,6 +24,8 @@ pub(crate) struct Journaling {
     pub(crate) exists: bool,
     is_on: bool,
     next: Place,
+    /// The number of the first entry in the buffer: what is in it is synced together.
+    group_first: u32,
     /// Where the buffer will be written.
     offset: u64,
     buffer: Vec<u8>,
@@ -86,9 +88,15 @@ impl Journaling {
         }
         let place = self.next;
         self.next.number += 1;
-        journal::encode(&mut self.buffer, place, append, blobs);
+        if self.buffer.is_empty() {
+            self.group_first = place.number;
+        }
+        format::encode(&mut self.buffer, place, self.group_first, append, blobs);
         self.last = position;
-        if let Some(frame) = append.frames.last() {
+        if append.ends_hold() {
+            // Somebody else may take the run up as soon as the database has this.
+            self.heads.remove(&append.run_id);
+        } else if let Some(frame) = append.frames.last() {
             self.heads.insert(append.run_id, frame.seq);
         }
         Some(place)
@@ -103,7 +111,7 @@ impl Journaling {
         }
         // What is left in the buffer is in the database, synced.
         self.buffer.clear();
-        self.offset = 0;
+        self.offset = format::ENTRIES_AT as u64;
         // The clock makes it one that no earlier process has used, not even for an entry that never came to the disk.
         let now = u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0);
         self.next = Place { generation: now.max(self.next.generation + 1), number: 0 };
@@ -178,6 +186,17 @@ impl Journaling {
         self.heads.insert(run_id, seq);
     }
 
+    /// The file cannot be written any more: everything goes by the database from now on.
+    pub(crate) fn abandon(&mut self) {
+        self.exists = false;
+        self.is_on = false;
+        self.is_busy = false;
+        self.buffer = Vec::new();
+        // What was asked of the journal is asked of the database now.
+        self.wanted = 0;
+        self.last_outside = self.last_outside.max(self.last);
+    }
+
     /// What is known of this run may no longer be true.
     pub(crate) fn forget(&mut self, run_id: RunId) {
         self.heads.remove(&run_id);
@@ -186,11 +205,7 @@ impl Journaling {
 
 /// At most what an append's entry takes.
 fn weight(append: &Append, blobs: &[crate::blob_files::StoredBlob]) -> usize {
-    let row = append.row.as_ref().map_or(0, |row| {
-        256 + row.title.len()
-            + row.session.as_ref().map_or(0, String::len)
-            + row.lease.as_ref().map_or(0, |l| l.boot_id.len())
-    });
+    let row = append.row.as_ref().map_or(0, |row| 256 + row.title.len() + row.session.as_ref().map_or(0, String::len));
     64 + row
         + append.frames.iter().map(|frame| 64 + frame.payload.len()).sum::<usize>()
         + blobs.iter().map(|blob| 64 + blob.bytes.as_ref().map_or(0, Vec::len)).sum::<usize>()

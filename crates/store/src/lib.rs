@@ -11,8 +11,11 @@
 //! | `writer` | the one thread that writes: group commit, sync, checkpoint |
 //! | `journaling` | which changes go through the journal |
 //! | `journaler` | the thread that writes the journal |
-//! | `journal` | the journal file and its recovery after a crash |
-//! | `sync` | the log's sync, and a second thread for it under load |
+//! | `journal` | the journal's file, how it comes back after a crash, and its format |
+//! | `owners` | which processes have the store open, and whether they still do |
+//! | `packing` | payloads of frames as they lie in the database |
+//! | `upkeep` | copies, checks and figures of a store |
+//! | `hints` | tells watchers that something changed |
 //! | `apply` | one queued change as SQL |
 //! | `reader` | read-only connections and the queries |
 //! | `schema` | files, modes, versions and migrations |
@@ -24,23 +27,37 @@ mod apply;
 mod blob_files;
 #[doc(hidden)]
 pub mod fuzzing;
+mod hints;
 mod journal;
 mod journaler;
 mod journaling;
 pub mod limits;
+mod owners;
+mod packing;
 mod queue;
 mod reader;
 mod rows;
 mod schema;
 mod sqlite;
-mod sync;
+mod upkeep;
 mod writer;
 
 pub use sqlite::{SqliteStore, StoreOptions};
+pub use upkeep::{Checked, Copied, StoreStats, copy_file};
 
 use toolyard_engine::store::StoreError;
 
 /// Says what was being done when SQLite failed.
 fn failed(doing: &str, error: impl std::fmt::Display) -> StoreError {
-    StoreError(format!("{doing}: {error}"))
+    StoreError::failed(format!("{doing}: {error}"))
+}
+
+/// As [`failed`], and tells a full disk from other trouble.
+fn failed_io(doing: &str, error: &std::io::Error) -> StoreError {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            StoreError::DiskFull(format!("{doing}: {error}"))
+        }
+        _ => failed(doing, error),
+    }
 }

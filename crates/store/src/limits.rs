@@ -13,6 +13,10 @@ pub const OPEN_PATIENCE: Duration = Duration::from_secs(30);
 pub const STALLED: Duration = Duration::from_secs(2);
 /// With less than this free on its disk the store counts as not writable: the database and its log must be able to grow.
 pub const MIN_FREE_BYTES: u64 = 1 << 20;
+/// How often a store whose disk was full tries again.
+pub const RETRY_FULL: Duration = Duration::from_millis(250);
+/// How often a store that somebody watches looks for changes of other processes.
+pub const HINT_POLL: Duration = Duration::from_millis(200);
 /// Bytes that may be queued before `append` waits.
 pub const QUEUE_BYTES: usize = 64 << 20;
 /// Longest that a `Ride` batch waits for company. Half of what the trait promises, which leaves time to commit.
@@ -26,8 +30,6 @@ pub const EARLY_COMMIT_BYTES: usize = 256 << 10;
 pub const SPIN: Duration = Duration::from_micros(150);
 /// Most that goes into one transaction, so that a flood of `Ride` batches does not hold up a `Sync` one for long.
 pub const TRANSACTION_BYTES: usize = 2 << 20;
-/// Size to which the write-ahead log is filled beforehand: a sync that need not grow the file is a third cheaper.
-pub const WAL_BYTES: u64 = 4 << 20;
 /// Pages in the log at which the writer moves them to the database between two commits.
 pub const WAL_PAGES_HARD: i32 = 1000;
 /// Number of pages in the log that are moved when there is nothing else to do.
@@ -80,6 +82,8 @@ pub const MAX_RUN_LIMIT: usize = 10_000;
 pub const FRAMES_PER_READ: i64 = 8192;
 /// Read connections kept open between reads.
 pub const IDLE_READERS: usize = 2;
+/// Unused blobs removed in one transaction.
+pub const BLOBS_PER_REMOVAL: usize = 500;
 /// Expired facts removed at once.
 pub const PRUNE_ROWS: i64 = 1000;
 /// How often expired facts are removed.

@@ -5,8 +5,8 @@ mod changes;
 mod journal_side;
 mod writer_side;
 
-use crate::{journal::Place, journaling::Journaling, limits};
-pub(crate) use changes::{Answer, Append, Blobs, Fact, LedgerOp, Op, Reply, StoredFrame};
+use crate::{journal::format::Place, journaling::Journaling, limits};
+pub(crate) use changes::{Answer, Append, Blobs, Fact, FactSwap, LedgerOp, Op, RemovedBlob, Reply, StoredFrame};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
@@ -77,6 +77,8 @@ struct State {
     rejected: HashMap<u64, StoreError>,
     stopped_runs: HashMap<RunId, StoreError>,
     poisoned: Option<StoreError>,
+    /// The disk has no room. What is queued is tried again; nothing new is taken.
+    full: Option<Full>,
     closing: bool,
     /// When a caller was last notified of a sync.
     synced_at: Option<Instant>,
@@ -84,6 +86,11 @@ struct State {
     follows_closely: bool,
     /// Number of threads that wait for progress: a wake-up without waiters would still cost a system call.
     watchers: usize,
+}
+
+struct Full {
+    error: StoreError,
+    retry_at: Instant,
 }
 
 struct Pending {
@@ -131,6 +138,7 @@ impl Queue {
                 rejected: HashMap::new(),
                 stopped_runs: HashMap::new(),
                 poisoned: None,
+                full: None,
                 closing: false,
                 synced_at: None,
                 follows_closely: false,
@@ -239,11 +247,11 @@ impl Queue {
     pub(crate) fn catch_up(&self) -> Answer<()> {
         let state = self.lock();
         // A store that stopped can still be read, as far as the database goes; the journal waits for the next start.
-        if state.visible >= state.durable || state.poisoned.is_some() {
+        if state.visible >= state.durable || !state.is_writing() {
             return Ok(());
         }
         let caught_up = self.wait_visible(state.durable, state);
-        if self.is_poisoned() { Ok(()) } else { caught_up }
+        if self.lock().is_writing() { caught_up } else { Ok(()) }
     }
 
     /// A batch that was refused before it was queued: the run's record would have a hole if it went on.
@@ -271,7 +279,7 @@ impl Queue {
             self.work.notify_one();
         }
         Box::pin(async move {
-            receiver.await.unwrap_or_else(|_| Err(StoreError("the store was closed before it answered".into())))
+            receiver.await.unwrap_or_else(|_| Err(StoreError::failed("the store was closed before it answered")))
         })
     }
 
@@ -332,8 +340,27 @@ impl Queue {
             queued.op.refuse(&error);
         }
         for (_, waiter) in waiters {
-            let _ = waiter.send(Err(error.clone()));
+            drop(waiter.send(Err(error.clone())));
         }
+    }
+
+    /// The disk has no room: puts back what may be tried again, and tells everybody who waits. Answers whether the store
+    /// closes, in which case nothing is tried again.
+    pub(crate) fn disk_full(&self, ops: Vec<Queued>, error: StoreError) -> bool {
+        let mut state = self.lock();
+        for queued in ops.into_iter().rev() {
+            state.most_urgent = state.most_urgent.max(queued.urgency);
+            state.queue.push_front(queued);
+        }
+        state.full = Some(Full { error: error.clone(), retry_at: Instant::now() + limits::RETRY_FULL });
+        let waiters = std::mem::take(&mut state.waiters);
+        let is_closing = state.closing;
+        self.progress.notify_all();
+        drop(state);
+        for (_, waiter) in waiters {
+            drop(waiter.send(Err(error.clone())));
+        }
+        is_closing
     }
 
     /// How many rejected batches are remembered.
@@ -352,10 +379,15 @@ impl Queue {
         state.check()?;
         match state.queue.front().map(|oldest| oldest.at.elapsed()) {
             Some(waited) if waited >= limits::STALLED => {
-                Err(StoreError(format!("a change has waited for {} ms to be written", waited.as_millis())))
+                Err(StoreError::failed(format!("a change has waited for {} ms to be written", waited.as_millis())))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Neither poisoned nor out of room.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.lock().is_writing()
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
@@ -389,14 +421,19 @@ impl Queue {
         }
         // Outside the lock, because the woken threads will take it.
         for (waiter, answer) in answers {
-            let _ = waiter.send(answer);
+            drop(waiter.send(answer));
         }
     }
 }
 
 impl State {
     fn check(&self) -> Answer<()> {
-        self.poisoned.clone().map_or(Ok(()), Err)
+        let full = || self.full.as_ref().map(|full| full.error.clone());
+        self.poisoned.clone().or_else(full).map_or(Ok(()), Err)
+    }
+
+    fn is_writing(&self) -> bool {
+        self.poisoned.is_none() && self.full.is_none()
     }
 
     /// The answer of `durable`, if it is known.
@@ -405,10 +442,10 @@ impl State {
             return Some(Err(error.clone()));
         }
         if position > self.last {
-            return Some(Err(StoreError(format!("nothing was appended at position {position}"))));
+            return Some(Err(StoreError::failed(format!("nothing was appended at position {position}"))));
         }
         if position > self.durable {
-            return None;
+            return self.full.as_ref().map(|full| Err(full.error.clone()));
         }
         Some(self.rejected.get(&position).cloned().map_or(Ok(()), Err))
     }

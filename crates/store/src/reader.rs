@@ -1,18 +1,16 @@
 //! Reads: a few read-only connections and every query. A read sees what was committed when it began, and never waits
 //! for the writer.
 
-use crate::{apply::first_key, blob_files, failed, limits, rows, schema};
+use crate::{apply::first_key, blob_files, failed, limits, owners, packing, rows, schema};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params, types::Value};
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
-use toolyard_engine::store::{Frame, FrameVisitor, LedgerEntry, RunFilter, RunRow, StoreError};
+use toolyard_engine::store::{Frame, FrameVisitor, Head, LedgerEntry, RunFilter, RunRow, StoreError};
 use toolyard_protocol::{RunId, canonical};
-
-/// Added to a frame's kind when its payload is compressed.
-pub(crate) const ZSTD_FLAG: i64 = 256;
 
 pub(crate) struct Reader {
     dir: PathBuf,
@@ -111,6 +109,60 @@ impl Reader {
         })
     }
 
+    pub(crate) fn head(&self, run_id: RunId) -> Result<Option<Head>, StoreError> {
+        self.with(|db| {
+            db.prepare_cached(
+                "SELECT frames.id, frames.chain FROM runs JOIN frames
+                     ON frames.id BETWEEN runs.no << 32 AND (runs.no << 32 | 4294967295)
+                 WHERE runs.run_id = ?1 ORDER BY frames.id DESC LIMIT 1",
+            )
+            .and_then(|mut select| {
+                select
+                    .query_row([rows::run_bytes(run_id)], |row| {
+                        let id: i64 = row.get(0)?;
+                        Ok(Head { seq: id.cast_unsigned() & u64::from(u32::MAX), chain: row.get(1)? })
+                    })
+                    .optional()
+            })
+            .map_err(reading)
+        })
+    }
+
+    pub(crate) fn holder(&self, run_id: RunId) -> Result<Option<i64>, StoreError> {
+        self.with(|db| {
+            db.prepare_cached("SELECT owner FROM runs WHERE run_id = ?1")
+                .and_then(|mut select| select.query_row([rows::run_bytes(run_id)], |row| row.get(0)).optional())
+                .map_err(reading)
+        })
+        .map(Option::flatten)
+    }
+
+    pub(crate) fn node(&self) -> Result<String, StoreError> {
+        self.with(owners::node)
+    }
+
+    pub(crate) fn is_alive(&self, epoch: u64) -> Result<bool, StoreError> {
+        self.with(|db| owners::is_alive(&self.dir, db, epoch))
+    }
+
+    /// Pending and running runs with who holds them, newest first.
+    pub(crate) fn open_runs(&self) -> Result<Vec<(RunRow, Option<i64>)>, StoreError> {
+        self.with(|db| {
+            let sql = format!(
+                "SELECT {}, owner FROM runs WHERE kind IS NOT NULL AND status < 3 AND status IN (0, 1)
+                 ORDER BY run_id DESC",
+                rows::RUN_COLUMNS
+            );
+            let mut statement = db.prepare_cached(&sql).map_err(reading)?;
+            let mut found = statement.query([]).map_err(reading)?;
+            let mut list = Vec::new();
+            while let Some(row) = found.next().map_err(reading)? {
+                list.push((rows::read_run(row)?, row.get(7).map_err(reading)?));
+            }
+            Ok(list)
+        })
+    }
+
     pub(crate) fn blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(hash) = blob_files::parse_hash(sha256) else { return Ok(None) };
         let found = self.with(|db| {
@@ -135,9 +187,34 @@ impl Reader {
         let len = usize::try_from(len).map_err(|e| failed("the store holds damaged data", e))?;
         let bytes = if is_zstd { blob_files::expand(&stored, len)? } else { stored };
         if bytes.len() != len || canonical::sha256_hex(&bytes) != sha256 {
-            return Err(StoreError(format!("blob {sha256} is damaged: its bytes have another hash")));
+            return Err(StoreError::failed(format!("blob {sha256} is damaged: its bytes have another hash")));
         }
         Ok(Some(bytes))
+    }
+
+    /// Blobs that no frame names and that are not to be kept.
+    pub(crate) fn unused_blobs(&self, keep: &[String]) -> Result<Vec<[u8; 32]>, StoreError> {
+        self.with(|db| {
+            let mut unused: HashSet<[u8; 32]> = HashSet::new();
+            let mut select = db.prepare("SELECT sha256 FROM blobs").map_err(reading)?;
+            for hash in select.query_map([], |row| row.get(0)).map_err(reading)? {
+                unused.insert(hash.map_err(reading)?);
+            }
+            for hash in keep {
+                blob_files::parse_hash(hash).map(|hash| unused.remove(&hash));
+            }
+            let mut select = db.prepare("SELECT id, kind, payload, chain FROM frames").map_err(reading)?;
+            let mut found = select.query([]).map_err(reading)?;
+            while let Some(row) = found.next().map_err(reading)? {
+                if unused.is_empty() {
+                    break;
+                }
+                for hash in hashes_in(&read_frame(row)?.payload) {
+                    unused.remove(&hash);
+                }
+            }
+            Ok(unused.into_iter().collect())
+        })
     }
 
     pub(crate) fn blob_hashes(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
@@ -166,18 +243,38 @@ impl Reader {
         })
     }
 
-    pub(crate) fn facts(&self, space: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+    /// Facts from a key on, as long as they begin with the prefix. `after` is left out itself.
+    pub(crate) fn facts(
+        &self,
+        space: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let (from, is_first) = match after {
+            Some(after) if after >= prefix => (after, false),
+            _ => (prefix, true),
+        };
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.with(|db| {
             let mut statement = db
                 .prepare_cached(
-                    "SELECT key, value FROM facts WHERE space = ?1 AND (expires_at IS NULL OR expires_at > ?2)
-                     ORDER BY key",
+                    "SELECT key, value FROM facts WHERE space = ?1 AND key >= ?2 AND (?3 OR key > ?2)
+                         AND (expires_at IS NULL OR expires_at > ?4)
+                     ORDER BY key LIMIT ?5",
                 )
                 .map_err(reading)?;
-            let found = statement
-                .query_map(params![space, rows::micros(Timestamp::now())], |row| Ok((row.get(0)?, row.get(1)?)))
-                .map_err(reading)?;
-            found.collect::<Result<_, _>>().map_err(reading)
+            let now = rows::micros(Timestamp::now());
+            let mut found = statement.query(params![space, from, is_first, now, limit]).map_err(reading)?;
+            let mut facts = Vec::new();
+            while let Some(row) = found.next().map_err(reading)? {
+                let key: String = row.get(0).map_err(reading)?;
+                if !key.starts_with(prefix) {
+                    break;
+                }
+                facts.push((key, row.get(1).map_err(reading)?));
+            }
+            Ok(facts)
         })
     }
 
@@ -199,23 +296,25 @@ impl Reader {
     }
 }
 
+/// Whatever in a record looks like a SHA-256: 64 lowercase hexadecimal digits in a row. A record is JSON, and what names a
+/// blob in it is one of these.
+fn hashes_in(payload: &[u8]) -> Vec<[u8; 32]> {
+    let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+    let runs = payload.split(|byte| !is_digit(byte)).filter(|digits| digits.len() == 64);
+    runs.filter_map(|digits| std::str::from_utf8(digits).ok().and_then(blob_files::parse_hash)).collect()
+}
+
 fn reading(error: rusqlite::Error) -> StoreError {
     failed("cannot read the store", error)
 }
 
-fn read_frame(row: &rusqlite::Row<'_>) -> Result<Frame, StoreError> {
+pub(crate) fn read_frame(row: &rusqlite::Row<'_>) -> Result<Frame, StoreError> {
     let id: i64 = row.get(0).map_err(reading)?;
     let flagged: i64 = row.get(1).map_err(reading)?;
     let payload = row.get_ref(2).map_err(reading)?.as_blob().map_err(|e| failed("cannot read the store", e))?;
     let chain = row.get_ref(3).map_err(reading)?.as_blob().map_err(|e| failed("cannot read the store", e))?;
-    let payload = if flagged & ZSTD_FLAG == 0 {
-        payload.to_vec()
-    } else {
-        let (len, packed) = payload
-            .split_first_chunk::<4>()
-            .ok_or_else(|| StoreError("the store holds a damaged frame: it is cut short".into()))?;
-        blob_files::expand(packed, u32::from_le_bytes(*len) as usize)?
-    };
+    // A payload that somebody damaged is handed out as it lies there: the record's chain shows which record it is.
+    let payload = packing::unpack(flagged, payload).unwrap_or_else(|_| payload.to_vec());
     Ok(Frame {
         seq: id.cast_unsigned() & u64::from(u32::MAX),
         kind: (flagged & 0xff) as u8,

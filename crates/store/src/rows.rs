@@ -3,12 +3,11 @@
 use crate::failed;
 use jiff::Timestamp;
 use rusqlite::Row;
-use toolyard_engine::store::{Lease, RunKind, RunRow, StoreError};
+use toolyard_engine::store::{RunKind, RunRow, StoreError};
 use toolyard_protocol::{RunId, RunStatus};
 
 /// The columns [`read_run`] expects, in order.
-pub(crate) const RUN_COLUMNS: &str =
-    "run_id, kind, status, title, session, started_at, ended_at, lease_boot, lease_pid, lease_started";
+pub(crate) const RUN_COLUMNS: &str = "run_id, kind, status, title, session, started_at, ended_at";
 
 pub(crate) fn kind_code(kind: RunKind) -> i64 {
     match kind {
@@ -33,7 +32,7 @@ pub(crate) fn kind_of(code: i64) -> Result<RunKind, StoreError> {
     match code {
         0 => Ok(RunKind::Plan),
         1 => Ok(RunKind::Call),
-        other => Err(StoreError(format!("the store holds a run of unknown kind {other}"))),
+        other => Err(StoreError::failed(format!("the store holds a run of unknown kind {other}"))),
     }
 }
 
@@ -45,12 +44,17 @@ pub(crate) fn status_of(code: i64) -> Result<RunStatus, StoreError> {
         3 => RunStatus::Finished,
         4 => RunStatus::Failed,
         5 => RunStatus::Cancelled,
-        other => return Err(StoreError(format!("the store holds a run in unknown state {other}"))),
+        other => return Err(StoreError::failed(format!("the store holds a run in unknown state {other}"))),
     })
 }
 
-fn time_of(text: &str) -> Result<Timestamp, StoreError> {
-    text.parse().map_err(|e| failed(&format!("the store holds a bad time {text:?}"), e))
+/// A moment of a run's row: whole nanoseconds since 1970. What lies beyond the years 1677 to 2262 is cut.
+pub(crate) fn nanos(time: Timestamp) -> i64 {
+    i64::try_from(time.as_nanosecond()).unwrap_or(if time.as_nanosecond() < 0 { i64::MIN } else { i64::MAX })
+}
+
+pub(crate) fn time_of(nanos: i64) -> Result<Timestamp, StoreError> {
+    Timestamp::from_nanosecond(nanos.into()).map_err(|e| failed(&format!("the store holds a bad time {nanos}"), e))
 }
 
 /// A moment as the whole microseconds that expiry is compared in.
@@ -62,26 +66,15 @@ pub(crate) fn micros(time: Timestamp) -> i64 {
 pub(crate) fn read_run(row: &Row<'_>) -> Result<RunRow, StoreError> {
     let column = |e: rusqlite::Error| failed("cannot read a run's row", e);
     let id: [u8; 16] = row.get(0).map_err(column)?;
-    let boot: Option<String> = row.get(7).map_err(column)?;
-    let lease = match boot {
-        None => None,
-        Some(boot_id) => Some(Lease {
-            boot_id,
-            pid: row.get(8).map_err(column)?,
-            // Stored with its bits: SQLite's integers are signed.
-            started: row.get::<_, i64>(9).map_err(column)?.cast_unsigned(),
-        }),
-    };
-    let ended: Option<String> = row.get(6).map_err(column)?;
+    let ended: Option<i64> = row.get(6).map_err(column)?;
     Ok(RunRow {
         run_id: RunId::from_uuid(uuid::Uuid::from_bytes(id)),
         kind: kind_of(row.get(1).map_err(column)?)?,
         status: status_of(row.get(2).map_err(column)?)?,
         title: row.get(3).map_err(column)?,
         session: row.get(4).map_err(column)?,
-        started_at: time_of(&row.get::<_, String>(5).map_err(column)?)?,
-        ended_at: ended.as_deref().map(time_of).transpose()?,
-        lease,
+        started_at: time_of(row.get(5).map_err(column)?)?,
+        ended_at: ended.map(time_of).transpose()?,
     })
 }
 

@@ -7,17 +7,18 @@ use crate::{
     failed,
     journal::{self, Journal},
     limits,
+    owners::{self, Life},
 };
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 use std::{
     fs::{DirBuilder, File, OpenOptions},
-    io::{ErrorKind, Read},
+    io::ErrorKind,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
-use toolyard_engine::store::StoreError;
+use toolyard_engine::store::{Owner, StoreError};
 
 /// The database file in a store's directory.
 pub(crate) const DATABASE: &str = "toolyard.db";
@@ -25,10 +26,12 @@ const OPEN_LOCK: &str = "toolyard.lock";
 
 /// Schema changes in order: the first makes version 1 of nothing. Never edited once released, only added to.
 ///
-/// - A frame's key is `run number << 32 | seq`: one integer instead of a UUID and a number, so that the frames of a run
-///   are adjacent, pages fill up, and a payload of nearly a page needs no overflow page.
-/// - `frames.kind` has 256 added when the payload is zstd (the first four bytes are then its real length).
+/// - A frame's key is `run number << 32 | seq`: one integer instead of a UUID and a number, so that a run's frames lie
+///   side by side, pages fill up, and a payload of nearly a page needs no overflow page.
+/// - `frames.kind` has 256 added when the payload is zstd, and 512 when that needs the dictionary (`packing`).
 /// - A run that has frames but no row yet has `kind IS NULL`.
+/// - `runs.owner` is the epoch that holds the run. Nothing but a claim, a release and the run's end changes it.
+/// - Times are nanoseconds since 1970.
 const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE runs (
@@ -80,16 +83,51 @@ const MIGRATIONS: &[&str] = &[
         number     INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
 ",
+    "
+    CREATE TABLE meta (
+        key   TEXT PRIMARY KEY,
+        value ANY NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO meta VALUES ('node', lower(hex(randomblob(8)))), ('syncs', 0);
+    CREATE TABLE owners (
+        epoch   INTEGER PRIMARY KEY AUTOINCREMENT,
+        journal TEXT
+    ) STRICT;
+    CREATE TABLE new_runs (
+        no         INTEGER PRIMARY KEY,
+        run_id     BLOB NOT NULL UNIQUE,
+        kind       INTEGER,
+        status     INTEGER,
+        title      TEXT,
+        session    TEXT,
+        started_at INTEGER,
+        ended_at   INTEGER,
+        owner      INTEGER
+    ) STRICT;
+    INSERT INTO new_runs SELECT no, run_id, kind, status, title, session,
+        CAST(strftime('%s', substr(started_at, 1, 19)) AS INTEGER) * 1000000000 + CASE WHEN instr(started_at, '.') > 0
+            THEN CAST(substr(rtrim(substr(started_at, 21), 'Z') || '000000000', 1, 9) AS INTEGER) ELSE 0 END,
+        CAST(strftime('%s', substr(ended_at, 1, 19)) AS INTEGER) * 1000000000 + CASE WHEN instr(ended_at, '.') > 0
+            THEN CAST(substr(rtrim(substr(ended_at, 21), 'Z') || '000000000', 1, 9) AS INTEGER) ELSE 0 END,
+        NULL FROM runs;
+    DROP TABLE runs;
+    ALTER TABLE new_runs RENAME TO runs;
+    CREATE INDEX runs_open ON runs (status, run_id) WHERE status < 3;
+    CREATE INDEX runs_session ON runs (session, run_id) WHERE session IS NOT NULL;
+    DELETE FROM journals;
+",
 ];
 
 /// The version this program writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// What the writer needs: the connection, the log file to sync, and the journal, unless there can be none.
+/// What the writer needs: the connection, the journal, unless there can be none, and who this process is.
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
-    pub(crate) log: File,
     pub(crate) journal: Option<Arc<Journal>>,
+    pub(crate) owner: Owner,
+    /// Locked while this process may work on runs.
+    pub(crate) life: Option<Life>,
 }
 
 /// Opens for writing; creates and migrates as needed.
@@ -103,10 +141,10 @@ pub(crate) fn open_writer(dir: &Path) -> Result<Opened, StoreError> {
     let _lock = lock(dir)?;
     let path = dir.join(DATABASE);
     let is_new = create_private(&path)?;
-    let connection = open(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let mut connection = open(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     configure(&connection, true).map_err(|e| failed(&format!("cannot open {}", path.display()), e))?;
-    let mut opened = migrate(connection, &path, is_new, dir)?;
-    opened.journal = match journal::adopt(dir, &mut opened.connection, &opened.log, true)? {
+    migrate(&mut connection, &path, is_new, dir)?;
+    let journal = match journal::adopt(dir, &mut connection, true)? {
         Some(journal) => Some(Arc::new(journal)),
         // Without one everything goes to the database, which is slower and promises the same.
         None => journal::create(dir)
@@ -114,30 +152,45 @@ pub(crate) fn open_writer(dir: &Path) -> Result<Opened, StoreError> {
             .ok()
             .map(Arc::new),
     };
-    Ok(opened)
+    let (owner, life) = owners::begin(dir, &connection, journal.as_ref().map(|journal| journal.name.as_str()))?;
+    Ok(Opened { connection, journal, owner, life: Some(life) })
 }
 
-fn migrate(mut connection: Connection, path: &Path, is_new: bool, dir: &Path) -> Result<Opened, StoreError> {
+fn migrate(connection: &mut Connection, path: &Path, is_new: bool, dir: &Path) -> Result<(), StoreError> {
     let doing = format!("cannot prepare {}", path.display());
+    if version(connection, path)? == VERSION {
+        return Ok(());
+    }
+    let old_journals = journal::check_old(dir)?;
+    set_sync(connection, true).map_err(|e| failed(&doing, e))?;
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(|e| failed(&doing, e))?;
+    // Read again: somebody else may have migrated it while we waited.
     let version = version(&transaction, path)?;
-    fill_log(&log_path(path)).map_err(|e| failed(&doing, e))?;
-    if version < VERSION {
-        for step in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
-            transaction.execute_batch(step).map_err(|e| failed(&doing, e))?;
-        }
-        transaction.pragma_update(None, "user_version", VERSION).map_err(|e| failed(&doing, e))?;
+    for step in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
+        transaction.execute_batch(step).map_err(|e| failed(&doing, e))?;
     }
+    transaction.pragma_update(None, "user_version", VERSION).map_err(|e| failed(&doing, e))?;
     transaction.commit().map_err(|e| failed(&doing, e))?;
-    let log = File::open(log_path(path)).map_err(|e| failed(&doing, e))?;
-    if version < VERSION {
-        log.sync_all().map_err(|e| failed(&doing, e))?;
+    set_sync(connection, false).map_err(|e| failed(&doing, e))?;
+    for path in old_journals {
+        std::fs::remove_file(&path).map_err(|e| failed(&format!("cannot remove {}", path.display()), e))?;
     }
     if is_new {
         sync_dir(dir).map_err(|e| failed(&doing, e))?;
     }
-    Ok(Opened { connection, log, journal: None })
+    Ok(())
+}
+
+/// Has SQLite sync its log with each commit (`FULL`), or only before a checkpoint (`NORMAL`). A commit under `FULL` makes
+/// every commit before it durable as well: SQLite syncs the whole log.
+pub(crate) fn set_sync(connection: &Connection, with_each_commit: bool) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", if with_each_commit { "FULL" } else { "NORMAL" })
+}
+
+/// Changes something, so that the transaction's commit is one that SQLite syncs.
+pub(crate) fn touch(connection: &Connection) -> rusqlite::Result<()> {
+    connection.prepare_cached("UPDATE meta SET value = value + 1 WHERE key = 'syncs'")?.execute([]).map(drop)
 }
 
 /// A read-only connection to an existing store.
@@ -153,7 +206,7 @@ pub(crate) fn check_readable(connection: &Connection, dir: &Path) -> Result<(), 
     let path = dir.join(DATABASE);
     let version = version(connection, &path)?;
     if version < VERSION {
-        return Err(StoreError(format!(
+        return Err(StoreError::failed(format!(
             "{} has version {version} and this program reads version {VERSION}: open it for writing once to bring it up to date",
             path.display()
         )));
@@ -166,7 +219,7 @@ fn version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
         .query_row("PRAGMA user_version", [], |row| row.get(0))
         .map_err(|e| failed(&format!("cannot read {}", path.display()), e))?;
     if version > VERSION {
-        return Err(StoreError(format!(
+        return Err(StoreError::failed(format!(
             "{} has version {version}, written by a newer program; this one knows versions up to {VERSION}. Nothing was changed",
             path.display()
         )));
@@ -181,15 +234,13 @@ fn open(path: &Path, mode: OpenFlags) -> Result<Connection, StoreError> {
 
 fn configure(connection: &Connection, writes: bool) -> rusqlite::Result<()> {
     connection.busy_timeout(limits::BUSY_TIMEOUT)?;
-    // Closing would otherwise empty the log and delete the file that was filled beforehand; the writer does the first
-    // itself when it ends.
+    // Closing would otherwise move the log into the database and delete it, while other processes wait. The writer does the
+    // first itself when it ends, and a log that stays needs no new blocks.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     if writes {
         journal_mode_wal(connection)?;
-        // The writer syncs the log itself, after the commit and outside the write lock: this is what FULL does, except
-        // that FULL holds up other processes meanwhile and cannot be asked for after the fact. Checkpoints still sync
-        // the log before and the database after, as NORMAL does.
-        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        // The writer asks for FULL where somebody waits for the disk.
+        set_sync(connection, false)?;
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         connection.pragma_update(None, "cache_size", -1024)?;
     } else {
@@ -245,28 +296,6 @@ fn create_private(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-fn log_path(database: &Path) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
-    name.push("-wal");
-    name.into()
-}
-
-/// Fills the log up with zeros: commits then overwrite blocks that exist instead of growing the file, which a sync would
-/// have to write down as well. SQLite takes zeros for the end of the log.
-///
-/// Call this inside a write transaction that has written nothing, so that nobody else adds to the log. Before the
-/// database is in WAL mode it would have no effect, because SQLite deletes a log that it finds beside an empty
-/// database.
-fn fill_log(log: &Path) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().append(true).open(log)?;
-    let missing = limits::WAL_BYTES.saturating_sub(file.metadata()?.len());
-    if missing == 0 {
-        return Ok(());
-    }
-    std::io::copy(&mut std::io::repeat(0).take(missing), &mut file)?;
-    file.sync_all()
-}
-
 /// Makes new names in a directory durable.
 pub(crate) fn sync_dir(dir: &Path) -> std::io::Result<()> {
     File::open(dir)?.sync_all()
@@ -293,33 +322,13 @@ mod tests {
     }
 
     #[test]
-    fn the_log_of_a_new_store_is_filled_beforehand_and_stays_so() {
-        let home = tempfile::tempdir().unwrap();
-        let log = log_path(&home.path().join(DATABASE));
-        for _ in 0..2 {
-            let opened = open_writer(home.path()).unwrap();
-            opened
-                .connection
-                .execute("INSERT INTO facts (space, key, value) VALUES ('s', hex(randomblob(8)), x'00')", [])
-                .unwrap();
-            assert_eq!(std::fs::metadata(&log).unwrap().len(), limits::WAL_BYTES);
-        }
-        let facts: i64 =
-            open_reader(home.path()).unwrap().query_row("SELECT count(*) FROM facts", [], |row| row.get(0)).unwrap();
-        assert_eq!(facts, 2, "zeros at its end take nothing away from the log");
-        std::fs::remove_file(&log).unwrap();
-        open_writer(home.path()).unwrap();
-        assert_eq!(std::fs::metadata(&log).unwrap().len(), limits::WAL_BYTES);
-    }
-
-    #[test]
     fn a_newer_database_is_refused_untouched() {
         let home = tempfile::tempdir().unwrap();
         open_writer(home.path()).unwrap();
         let path = home.path().join(DATABASE);
         Connection::open(&path).unwrap().pragma_update(None, "user_version", VERSION + 1).unwrap();
         let error = open_writer(home.path()).err().unwrap();
-        assert!(error.0.contains("newer"), "{error}");
+        assert!(error.to_string().contains("newer"), "{error}");
         let version: i64 =
             Connection::open(&path).unwrap().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
         assert_eq!(version, VERSION + 1);

@@ -2,17 +2,19 @@
 
 use crate::{
     blob_files,
+    hints::Hints,
     journal::{self, Journal},
     journaler,
     journaling::Journaling,
     limits,
-    queue::{Append, Blobs, Fact, LedgerOp, Op, Queue, StoredFrame, Urgency},
-    reader::{Reader, ZSTD_FLAG},
+    owners::Life,
+    queue::{Append, Blobs, Fact, FactSwap, LedgerOp, Op, Queue, RemovedBlob, StoredFrame, Urgency},
+    reader::Reader,
     rows, schema, writer,
 };
 use jiff::Timestamp;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -24,8 +26,8 @@ use std::{
 use toolyard_engine::{
     Blob, BoxFuture, Store,
     store::{
-        Batch, Durability, Frame, FrameVisitor, Lease, LedgerEntry, LedgerMaker, Position, RunFilter, RunRow,
-        StoreError,
+        Batch, Durability, Frame, FrameVisitor, Head, LedgerEntry, LedgerMaker, LeftBehind, NewFact, Owner, Position,
+        RemovedBlobs, RunFilter, RunRow, StoreError, Swap,
     },
 };
 use toolyard_protocol::RunId;
@@ -55,7 +57,11 @@ impl Default for StoreOptions {
 pub struct SqliteStore {
     dir: PathBuf,
     reader: Reader,
+    owner: Owner,
+    hints: Arc<Hints>,
     writing: Option<Writing>,
+    /// Dropped last: the threads have ended then.
+    _life: Option<Life>,
 }
 
 struct Writing {
@@ -74,29 +80,39 @@ struct BlobJob {
 impl SqliteStore {
     /// Opens the store in this directory. Creates it if it does not exist, and migrates an older version.
     pub fn open(dir: &Path, options: StoreOptions) -> Result<Self, StoreError> {
-        let opened = schema::open_writer(dir)?;
+        let mut opened = schema::open_writer(dir)?;
+        let (owner, life) = (opened.owner.clone(), opened.life.take());
+        let hints = Arc::new(Hints::default());
         let journaling = Journaling::new(opened.journal.as_ref().map(|journal| journal.generation));
         let ride_delay = options.ride_delay.min(limits::MAX_RIDE_DELAY);
         let queue = Arc::new(Queue::new(options.queue_bytes, ride_delay, journaling));
         let journal = opened.journal.clone();
-        let (writer, journaler) = writer::start(opened, dir, &queue)?;
+        let (writer, journaler) = writer::start(opened, dir, &queue, &hints)?;
         let threads = std::iter::once(writer).chain(journaler).collect();
         let writing = Writing { queue, journal, threads, blob_thread: Mutex::new(None) };
-        Ok(Self { dir: dir.to_owned(), reader: Reader::new(dir), writing: Some(writing) })
+        let (dir, reader, writing) = (dir.to_owned(), Reader::new(dir), Some(writing));
+        Ok(Self { dir, reader, owner, hints, writing, _life: life })
     }
 
     /// Opens an existing store for looking only. Everything that would change it fails.
     pub fn open_read_only(dir: &Path) -> Result<Self, StoreError> {
-        // A process that is gone may have left the end of its records in its journal. Where it cannot be taken up (the
-        // directory cannot be written), what the database holds is shown.
-        if journal::is_any_left(dir)
-            && let Err(error) = schema::open_writer(dir)
-        {
-            tracing::warn!(%error, "a journal was left behind and cannot be taken up");
-        }
+        // A process that is gone may have left the end of its records in its journal. Where the directory cannot be
+        // written, what the database holds is shown.
         let reader = Reader::new(dir);
         reader.check()?;
-        Ok(Self { dir: dir.to_owned(), reader, writing: None })
+        if journal::is_any_left(dir).map_err(|e| crate::failed("cannot look for journals", e))? {
+            match rustix::fs::access(dir, rustix::fs::Access::WRITE_OK) {
+                Ok(()) => drop(Self::open(dir, StoreOptions::default())?),
+                Err(error) => tracing::warn!(%error, "a journal was left behind and cannot be taken up"),
+            }
+        }
+        let owner = Owner { node: reader.node()?, epoch: 0 };
+        Ok(Self { dir: dir.to_owned(), reader, owner, hints: Arc::default(), writing: None, _life: None })
+    }
+
+    /// Where it lies.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Makes durable records readable, although the database takes over the journal a little later.
@@ -104,10 +120,59 @@ impl SqliteStore {
         self.writing.as_ref().map_or(Ok(()), |writing| writing.queue.catch_up())
     }
 
+    fn watch_blobs(&self, on: bool) -> Result<(), StoreError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.writing()?.queue.push(Op::WatchBlobs { on, reply }, OP_BYTES, Urgency::Commit)?;
+        wait(&answer)
+    }
+
+    fn remove_blobs_except(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError> {
+        let queue = &self.writing()?.queue;
+        let mut removed = RemovedBlobs::default();
+        for some in self.reader.unused_blobs(keep)?.chunks(limits::BLOBS_PER_REMOVAL) {
+            let (reply, answer) = mpsc::sync_channel(1);
+            let op = Op::RemoveBlobs { hashes: some.to_vec(), reply };
+            queue.push(op, OP_BYTES + 32 * some.len(), Urgency::Sync)?;
+            for RemovedBlob { hash, bytes, file } in wait(&answer)? {
+                removed.blobs += 1;
+                removed.bytes += bytes;
+                if let Some(is_zstd) = file {
+                    let path = blob_files::file_path(&self.dir, &hash, is_zstd);
+                    std::fs::remove_file(&path)
+                        .map_err(|e| crate::failed(&format!("cannot remove {}", path.display()), e))?;
+                }
+            }
+        }
+        Ok(removed)
+    }
+
+    fn of_this_node(&self, epoch: i64) -> Owner {
+        Owner { node: self.owner.node.clone(), epoch: epoch.cast_unsigned() }
+    }
+
+    /// Pending and running runs whose holder is gone, or that nobody holds.
+    fn not_held(&self) -> Result<Vec<LeftBehind>, StoreError> {
+        let mut alive: BTreeMap<i64, bool> = BTreeMap::new();
+        let mut left = Vec::new();
+        for (row, holder) in self.reader.open_runs()? {
+            let is_held = match holder {
+                None => false,
+                Some(epoch) => match alive.get(&epoch) {
+                    Some(known) => *known,
+                    None => *alive.entry(epoch).or_insert(self.reader.is_alive(epoch.cast_unsigned())?),
+                },
+            };
+            if !is_held {
+                left.push(LeftBehind { row, holder: holder.map(|epoch| self.of_this_node(epoch)) });
+            }
+        }
+        Ok(left)
+    }
+
     fn writing(&self) -> Result<&Writing, StoreError> {
-        self.writing
-            .as_ref()
-            .ok_or_else(|| StoreError(format!("the store in {} was opened for reading only", self.dir.display())))
+        self.writing.as_ref().ok_or_else(|| {
+            StoreError::failed(format!("the store in {} was opened for reading only", self.dir.display()))
+        })
     }
 
     /// Compresses blobs and writes large ones: on the calling thread if that is fast, otherwise on a separate thread.
@@ -130,7 +195,7 @@ impl SqliteStore {
                     .spawn(move || {
                         for BlobJob { blobs, done } in queue {
                             // The writer may have stopped meanwhile.
-                            let _ = done.send(prepare(&dir, &blobs));
+                            drop(done.send(prepare(&dir, &blobs)));
                         }
                     })
                     .map_err(|e| crate::failed("cannot start the store's blob thread", e))?;
@@ -139,7 +204,7 @@ impl SqliteStore {
             }
         };
         drop(sender);
-        jobs.send(BlobJob { blobs, done }).map_err(|_| StoreError("the thread that writes blobs stopped".into()))?;
+        jobs.send(BlobJob { blobs, done }).map_err(|_| StoreError::failed("the thread that writes blobs stopped"))?;
         Ok(Blobs::Pending(prepared))
     }
 
@@ -154,6 +219,7 @@ impl SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
+        self.hints.close();
         if let Some(writing) = &mut self.writing {
             writing.queue.close();
             for thread in writing.threads.drain(..) {
@@ -169,15 +235,18 @@ impl Store for SqliteStore {
     fn append(&self, batch: Batch) -> Result<Position, StoreError> {
         let writing = self.writing()?;
         let run_id = batch.run_id;
+        if batch.epoch != self.owner.epoch {
+            return Err(StoreError::Fenced(Owner { epoch: batch.epoch, ..self.owner.clone() }));
+        }
         let prepared = check_batch(&batch).and_then(|bytes| {
-            let Batch { frames, blobs, row, durability, .. } = batch;
+            let Batch { frames, blobs, row, release, durability, .. } = batch;
             let frames = frames.into_iter().map(stored_frame).collect::<Result<Vec<_>, _>>()?;
             let blobs = self.blobs(writing, blobs)?;
             let urgency = match durability {
                 Durability::Ride => Urgency::Ride,
                 Durability::Sync => Urgency::Sync,
             };
-            Ok((Op::Append(Append { run_id, frames, blobs, row }), bytes, urgency))
+            Ok((Op::Append(Append { run_id, frames, blobs, row, release }), bytes, urgency))
         });
         match prepared {
             Ok((op, bytes, urgency)) => writing.queue.push(op, bytes, urgency),
@@ -193,7 +262,7 @@ impl Store for SqliteStore {
         let disk = rustix::fs::statvfs(&self.dir).map_err(|e| crate::failed("cannot look at the store's disk", e))?;
         // Some file systems do not count their blocks.
         if disk.f_blocks > 0 && disk.f_bavail.saturating_mul(disk.f_frsize) < limits::MIN_FREE_BYTES {
-            return Err(StoreError("the store's disk is full".into()));
+            return Err(StoreError::DiskFull("the store's disk is full".into()));
         }
         Ok(())
     }
@@ -209,8 +278,8 @@ impl Store for SqliteStore {
         if let Some(Writing { queue, journal: Some(journal), .. }) = &self.writing
             && let Some(piece) = queue.lead(position)
         {
-            // Whatever came of it, the queue knows.
-            let _ = journaler::write(journal, queue, piece);
+            // Whatever came of it, the queue knows; the buffer is not needed again.
+            drop(journaler::write(journal, queue, piece, &self.owner));
         }
         self.durable(position)
     }
@@ -235,11 +304,72 @@ impl Store for SqliteStore {
         self.reader.frames(run_id, from_seq, visit)
     }
 
-    fn claim(&self, run_id: RunId, expected: Option<&Lease>, new: &Lease) -> Result<bool, StoreError> {
+    fn head(&self, run_id: RunId) -> Result<Option<Head>, StoreError> {
+        self.catch_up()?;
+        self.reader.head(run_id)
+    }
+
+    fn owner(&self) -> Owner {
+        self.owner.clone()
+    }
+
+    fn epoch(&self) -> u64 {
+        self.owner.epoch
+    }
+
+    fn is_alive(&self, owner: &Owner) -> Result<bool, StoreError> {
+        if owner.node != self.owner.node {
+            return Ok(false);
+        }
+        self.reader.is_alive(owner.epoch)
+    }
+
+    fn fence(&self, owner: &Owner) -> Result<(), StoreError> {
+        if owner.node != self.owner.node {
+            return Ok(());
+        }
         let (reply, answer) = mpsc::sync_channel(1);
-        let op = Op::Claim { run_id, expected: expected.cloned(), new: new.clone(), reply };
-        // A claim lost to a power cut was made by a process of another boot, which is gone as well: no sync.
+        let op = Op::Fence { epoch: owner.epoch.cast_signed(), reply };
         self.writing()?.queue.push(op, OP_BYTES, Urgency::Commit)?;
+        wait(&answer)
+    }
+
+    fn holder(&self, run_id: RunId) -> Result<Option<Owner>, StoreError> {
+        self.catch_up()?;
+        Ok(self.reader.holder(run_id)?.map(|epoch| self.of_this_node(epoch)))
+    }
+
+    fn left_behind(&self, limit: usize) -> Result<Vec<LeftBehind>, StoreError> {
+        self.catch_up()?;
+        let mut left = self.not_held()?;
+        let gone: BTreeSet<u64> =
+            left.iter().filter_map(|left| left.holder.as_ref()).map(|holder| holder.epoch).collect();
+        if self.writing.is_some() && !gone.is_empty() {
+            // Their journals may hold the ends of these runs.
+            for epoch in gone {
+                self.fence(&self.of_this_node(epoch.cast_signed()))?;
+            }
+            left = self.not_held()?;
+        }
+        left.truncate(limit);
+        Ok(left)
+    }
+
+    fn claim(&self, run_id: RunId, from: Option<&Owner>) -> Result<bool, StoreError> {
+        let mut expected = None;
+        if let Some(from) = from.filter(|from| from.node == self.owner.node) {
+            let is_mine = *from == self.owner;
+            if !is_mine && self.is_alive(from)? {
+                return Ok(false);
+            }
+            if !is_mine {
+                self.fence(from)?;
+            }
+            expected = Some(from.epoch.cast_signed());
+        }
+        let (reply, answer) = mpsc::sync_channel(1);
+        // A claim lost to a power cut was made by a process that is gone as well: no sync.
+        self.writing()?.queue.push(Op::Claim { run_id, from: expected, reply }, OP_BYTES, Urgency::Commit)?;
         wait(&answer)
     }
 
@@ -261,19 +391,23 @@ impl Store for SqliteStore {
         writing.queue.push(Op::Put(fact), bytes, Urgency::Ride)
     }
 
-    fn put_if_absent(
+    fn compare_and_set(
         &self,
         space: &str,
         key: &str,
-        value: Vec<u8>,
-        expires_at: Option<Timestamp>,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
+        expected: Option<&[u8]>,
+        wanted: NewFact,
+    ) -> Result<Swap, StoreError> {
         let writing = self.writing()?;
-        let fact = self.fact(space, key, value, expires_at)?;
-        let bytes = fact_bytes(&fact);
+        check_fact_name(space, key)?;
+        let new = wanted.map(|(value, expires_at)| self.fact(space, key, value, expires_at)).transpose()?;
+        let bytes =
+            OP_BYTES + space.len() + key.len() + expected.map_or(0, <[u8]>::len) + new.as_ref().map_or(0, fact_bytes);
+        let swap =
+            FactSwap { space: space.to_owned(), key: key.to_owned(), expected: expected.map(<[u8]>::to_vec), new };
         let (reply, answer) = mpsc::sync_channel(1);
         // There is no position to wait for, so it is durable when this returns.
-        writing.queue.push(Op::PutIfAbsent { fact, reply }, bytes, Urgency::Sync)?;
+        writing.queue.push(Op::Swap { swap, reply }, bytes, Urgency::Sync)?;
         wait(&answer)
     }
 
@@ -293,20 +427,34 @@ impl Store for SqliteStore {
         writing.queue.push(op, OP_BYTES + space.len() + key.len(), Urgency::Ride)
     }
 
-    fn list(&self, space: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+    fn list_page(
+        &self,
+        space: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         // Pending first: what is written between the two reads is then seen twice rather than not at all.
         let pending = self
             .writing
             .as_ref()
             .map_or_else(Vec::new, |writing| writing.queue.pending_space(space, rows::micros(Timestamp::now())));
-        let mut facts: BTreeMap<String, Vec<u8>> = self.reader.facts(space)?.into_iter().collect();
-        for (key, value) in pending {
+        let is_here = |key: &str| key.starts_with(prefix) && after.is_none_or(|after| key > after);
+        // A fact that is about to be removed takes the place of one that stays.
+        let removed = pending.iter().filter(|(key, value)| value.is_none() && is_here(key)).count();
+        let found = self.reader.facts(space, prefix, after, limit.saturating_add(removed))?;
+        let mut facts: BTreeMap<String, Vec<u8>> = found.into_iter().collect();
+        for (key, value) in pending.into_iter().filter(|(key, _)| is_here(key)) {
             match value {
                 Some(value) => facts.insert(key, value),
                 None => facts.remove(&key),
             };
         }
-        Ok(facts.into_iter().collect())
+        Ok(facts.into_iter().take(limit).collect())
+    }
+
+    fn watch(&self) -> toolyard_engine::store::Hints {
+        self.hints.watch(&self.dir)
     }
 
     fn blob_hashes(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
@@ -338,6 +486,25 @@ impl Store for SqliteStore {
         wait(&done)
     }
 
+    fn remove_runs(&self, runs: &[RunId]) -> Result<u64, StoreError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        let op = Op::RemoveRuns { runs: runs.to_vec(), reply };
+        self.writing()?.queue.push(op, OP_BYTES + 16 * runs.len(), Urgency::Sync)?;
+        wait(&answer)
+    }
+
+    fn remove_unused_blobs(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError> {
+        // From here on the writer remembers which blobs are used, so that none of them is taken for unused.
+        self.watch_blobs(true)?;
+        let removed = self.remove_blobs_except(keep);
+        self.watch_blobs(false)?;
+        removed
+    }
+
+    fn used_bytes(&self) -> Result<Option<u64>, StoreError> {
+        self.used().map(Some)
+    }
+
     fn ledger(&self, from_seq: u64, limit: usize) -> Result<Vec<LedgerEntry>, StoreError> {
         self.reader.ledger(from_seq, limit)
     }
@@ -347,11 +514,11 @@ impl Store for SqliteStore {
 const OP_BYTES: usize = 256;
 
 fn wait<T>(answer: &Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
-    answer.recv().unwrap_or_else(|_| Err(StoreError("the store was closed before it answered".into())))
+    answer.recv().unwrap_or_else(|_| Err(StoreError::failed("the store was closed before it answered")))
 }
 
 fn too_large(what: &str, bytes: usize, most: usize) -> StoreError {
-    StoreError(format!("{what} of {bytes} bytes is too large for the store: {most} is the most"))
+    StoreError::failed(format!("{what} of {bytes} bytes is too large for the store: {most} is the most"))
 }
 
 fn fact_bytes(fact: &Fact) -> usize {
@@ -372,7 +539,7 @@ fn check_batch(batch: &Batch) -> Result<usize, StoreError> {
     for frame in &batch.frames {
         if frame.seq == 0 || frame.seq > limits::MAX_SEQ {
             let most = limits::MAX_SEQ;
-            return Err(StoreError(format!("run {run_id}: frame {} is outside 1 to {most}", frame.seq)));
+            return Err(StoreError::failed(format!("run {run_id}: frame {} is outside 1 to {most}", frame.seq)));
         }
         if frame.payload.len() > limits::MAX_FRAME_BYTES {
             return Err(too_large("a frame", frame.payload.len(), limits::MAX_FRAME_BYTES));
@@ -384,13 +551,13 @@ fn check_batch(batch: &Batch) -> Result<usize, StoreError> {
             return Err(too_large("a blob", blob.bytes.len(), limits::MAX_BLOB_BYTES));
         }
         if blob_files::parse_hash(&blob.sha256).is_none() {
-            return Err(StoreError(format!("{:?} is no SHA-256 in lowercase hexadecimal", blob.sha256)));
+            return Err(StoreError::failed(format!("{:?} is no SHA-256 in lowercase hexadecimal", blob.sha256)));
         }
         bytes += blob.bytes.len();
     }
     if let Some(row) = &batch.row {
         if row.run_id != run_id {
-            return Err(StoreError(format!("a batch of run {run_id} carries the row of run {}", row.run_id)));
+            return Err(StoreError::failed(format!("a batch of run {run_id} carries the row of run {}", row.run_id)));
         }
         bytes += row.title.len();
     }
@@ -400,16 +567,5 @@ fn check_batch(batch: &Batch) -> Result<usize, StoreError> {
 fn stored_frame(frame: Frame) -> Result<StoredFrame, StoreError> {
     let Frame { seq, kind, payload, chain } = frame;
     let seq = u32::try_from(seq).map_err(|e| crate::failed("a frame's number is too large", e))?;
-    let packed = if payload.len() <= limits::COMPRESS_FRAME_TO { blob_files::compress(&payload) } else { None };
-    let (kind, payload) = match packed {
-        None => (i64::from(kind), payload),
-        Some(packed) => {
-            let mut stored = Vec::with_capacity(packed.len() + 4);
-            // Lossless: what is compressed is far below four gigabytes.
-            stored.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-            stored.extend_from_slice(&packed);
-            (i64::from(kind) | ZSTD_FLAG, stored)
-        }
-    };
-    Ok(StoredFrame { seq, kind, payload, chain })
+    Ok(StoredFrame { seq, kind: i64::from(kind), payload, chain })
 }

@@ -1,5 +1,6 @@
-//! The writer thread. It takes all queued changes, writes them in one transaction, and syncs the log once for all
-//! callers that asked; meanwhile the next group collects. There is no timer, except for changes that nobody waits for.
+//! The one thread that writes. It takes everything queued, makes it one transaction, and has SQLite sync its log with the
+//! commit where somebody waits for the disk: while it does, the next group gathers. There is no timer, except for changes
+//! nobody waits for.
 //!
 //! A transaction is first tried as a whole. If one batch in it cannot be written, the transaction is rolled back and
 //! repeated batch by batch with savepoints, so that the cost of separating them arises only in this case.
@@ -7,16 +8,15 @@
 use crate::{
     apply::{self, Pledge, RunNumbers, Trouble},
     failed,
-    journal::{self, Journal},
-    journaler, limits,
-    queue::{Blobs, Op, Queue, Queued, Urgency, Work, Written},
-    schema::Opened,
-    sync::{PendingSync, SyncHelper},
+    hints::Hints,
+    journal::{self, Journal, format::Place},
+    journaler, limits, owners,
+    queue::{Append, Blobs, Op, Queue, Queued, Work, Written},
+    schema::{self, Opened},
 };
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use std::{
-    collections::HashMap,
-    fs::File,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -25,13 +25,15 @@ use std::{
     thread::JoinHandle,
     time::Instant,
 };
-use toolyard_engine::store::StoreError;
+use toolyard_engine::store::{Owner, StoreError};
 use toolyard_protocol::RunId;
 
 pub(crate) struct Writer {
     db: Connection,
-    log: File,
-    helper: Option<SyncHelper>,
+    owner: Owner,
+    /// Commits are synced.
+    syncs: bool,
+    hints: Arc<Hints>,
     queue: Arc<Queue>,
     numbers: RunNumbers,
     /// Runs that lost a batch. Their later batches are refused until somebody claims the run.
@@ -43,8 +45,12 @@ pub(crate) struct Writer {
     /// An idle checkpoint was tried since the last write: trying again at once would change nothing.
     rested: bool,
     last_prune: Option<Instant>,
+    /// Blobs that batches have brought since somebody looks for unused ones.
+    brought_blobs: Option<HashSet<[u8; 32]>>,
     /// The journal, if there is one.
     journal: Option<Arc<Journal>>,
+    /// The last of its entries that is in the database.
+    moved: Option<Place>,
     dir: PathBuf,
 }
 
@@ -55,6 +61,8 @@ enum Attempt {
     All(Vec<Outcome>),
     /// Somebody's change was refused; nothing was committed.
     OneRefused,
+    /// This process may not write any more; nothing was committed.
+    Fenced,
 }
 
 /// Starts the thread, and the journal's.
@@ -62,8 +70,9 @@ pub(crate) fn start(
     opened: Opened,
     dir: &Path,
     queue: &Arc<Queue>,
+    hints: &Arc<Hints>,
 ) -> Result<(JoinHandle<()>, Option<JoinHandle<()>>), StoreError> {
-    let Opened { mut connection, log, journal } = opened;
+    let Opened { mut connection, journal, owner, life: _ } = opened;
     let log_pages = Arc::new(AtomicI32::new(0));
     let seen = Arc::clone(&log_pages);
     connection
@@ -74,8 +83,9 @@ pub(crate) fn start(
         .map_err(|e| failed("cannot watch the log", e))?;
     let writer = Writer {
         db: connection,
-        log,
-        helper: None,
+        owner: owner.clone(),
+        syncs: false,
+        hints: Arc::clone(hints),
         queue: Arc::clone(queue),
         numbers: RunNumbers::default(),
         stopped: HashMap::new(),
@@ -83,7 +93,9 @@ pub(crate) fn start(
         checkpoint_at: limits::WAL_PAGES_HARD,
         rested: false,
         last_prune: None,
+        brought_blobs: None,
         journal: journal.clone(),
+        moved: None,
         dir: dir.to_owned(),
     };
     let writer = std::thread::Builder::new()
@@ -91,7 +103,7 @@ pub(crate) fn start(
         .stack_size(512 << 10)
         .spawn(move || writer.run())
         .map_err(|e| failed("cannot start the store's writer", e))?;
-    let journaler = journal.map(|journal| journaler::start(journal, Arc::clone(queue))).transpose()?;
+    let journaler = journal.map(|journal| journaler::start(journal, Arc::clone(queue), owner)).transpose()?;
     Ok((writer, journaler))
 }
 
@@ -100,7 +112,7 @@ struct Guard(Arc<Queue>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.0.poison(StoreError("the store is closed".into()));
+        self.0.poison(StoreError::failed("the store is closed"));
     }
 }
 
@@ -123,7 +135,8 @@ impl Writer {
                         self.checkpoint()?;
                     }
                 }
-                Work::Sync { upto } => self.sync(PendingSync { upto, replies: Vec::new() })?,
+                Work::Sync { upto } => self.sync(upto)?,
+                Work::Probe => self.write(Vec::new(), true)?,
                 Work::Rest => {
                     self.rested = true;
                     if self.log_pages.load(Ordering::Relaxed) >= limits::WAL_PAGES_IDLE {
@@ -134,57 +147,134 @@ impl Writer {
                         tracing::warn!(%error, "the store keeps its pages");
                     }
                 }
-                Work::Close => {
-                    self.helper = None;
-                    if self.queue.is_poisoned() {
-                        return Ok(());
-                    }
-                    self.sync(PendingSync { upto: self.queue.visible(), replies: Vec::new() })?;
-                    if let Some(journal) = &self.journal {
-                        journal::retire(&journal.file);
-                    }
-                    return self.checkpoint();
-                }
+                Work::Close => return self.close(),
                 Work::Stop => return Ok(()),
             }
         }
     }
 
-    fn write(&mut self, mut ops: Vec<Queued>, sync: bool) -> Result<(), StoreError> {
-        // Before the transaction begins: other processes need not wait for a large file.
-        for queued in &mut ops {
+    /// Everything is committed: syncs it, says so in the journal, and takes this process off the list.
+    fn close(&mut self) -> Result<(), StoreError> {
+        if self.queue.is_poisoned() {
+            return Ok(());
+        }
+        self.sync(self.queue.visible())?;
+        if !self.queue.is_writing() {
+            // There was no room: the journal keeps what it has, and this process stays on the list for the next one to find.
+            return Ok(());
+        }
+        if let (Some(journal), Some(moved)) = (&self.journal, self.moved) {
+            journal.retire(moved);
+        }
+        // An owner whose runs are still open stays on the list: whoever takes them up finds that it is gone.
+        let epoch = self.owner.epoch.cast_signed();
+        let holds: i64 = self
+            .db
+            .query_row("SELECT count(*) FROM runs WHERE status < 3 AND owner = ?1", [epoch], |row| row.get(0))
+            .map_err(|e| failed("cannot close the store", e))?;
+        if holds == 0 {
+            owners::forget(&self.dir, &self.db, epoch)?;
+        }
+        self.checkpoint()
+    }
+
+    /// What has to happen before the transaction begins.
+    fn prepare(&mut self, ops: &mut [Queued]) -> Result<(), StoreError> {
+        // Other processes need not wait for a large file.
+        for queued in ops.iter_mut() {
             if let Op::Append(append) = &mut queued.op
                 && let Blobs::Pending(prepared) = &append.blobs
             {
                 append.blobs = match prepared.recv() {
                     Ok(Ok(blobs)) => Blobs::Ready(blobs),
                     Ok(Err(error)) => Blobs::Failed(error),
-                    Err(_) => Blobs::Failed(StoreError("the thread that writes blobs stopped".into())),
+                    Err(_) => Blobs::Failed(StoreError::failed("the thread that writes blobs stopped")),
                 };
             }
         }
         if ops.iter().any(|queued| matches!(queued.op, Op::Claim { .. })) {
-            // The previous holder is dead and may have left the end of the run's record in its journal.
-            journal::adopt(&self.dir, &mut self.db, &self.log, false)?;
+            // Whoever is claimed from is gone, and may have left the end of the run's record in its journal.
+            journal::adopt(&self.dir, &mut self.db, false)?;
         }
-        let outcomes = match self.commit(&ops) {
-            Ok(outcomes) => outcomes,
+        for queued in ops.iter_mut() {
+            match &mut queued.op {
+                Op::Fence { epoch, .. } => {
+                    journal::fence(&self.dir, &mut self.db, *epoch)?;
+                    owners::forget(&self.dir, &self.db, *epoch)?;
+                }
+                Op::WatchBlobs { on, .. } => self.brought_blobs = on.then(HashSet::new),
+                Op::Append(Append { blobs: Blobs::Ready(blobs), .. }) => {
+                    if let Some(brought) = &mut self.brought_blobs {
+                        brought.extend(blobs.iter().map(|blob| blob.sha256));
+                    }
+                }
+                Op::RemoveBlobs { hashes, .. } => {
+                    hashes.retain(|hash| !self.brought_blobs.as_ref().is_some_and(|brought| brought.contains(hash)));
+                }
+                _ => {}
+            }
+        }
+        if ops.iter().any(|queued| matches!(queued.op, Op::Claim { .. } | Op::Fence { .. })) {
+            // Moving a journal ends with commits that are not synced.
+            self.syncs = false;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, mut ops: Vec<Queued>, sync: bool) -> Result<(), StoreError> {
+        self.prepare(&mut ops)?;
+        let committed = self.set_sync(sync).and_then(|()| self.commit(&ops, sync));
+        let outcomes = match committed {
+            Ok(Some(outcomes)) => outcomes,
+            Ok(None) => {
+                let error = StoreError::Fenced(self.owner.clone());
+                ops.into_iter().for_each(|queued| queued.op.refuse(&error));
+                return Err(error);
+            }
+            Err(error) if is_full(&error) => {
+                return self.wait_for_room(ops, failed_full(&error));
+            }
             Err(error) => {
                 let error = failed("cannot write to the store", error);
-                for queued in ops {
-                    queued.op.refuse(&error);
-                }
+                ops.into_iter().for_each(|queued| queued.op.refuse(&error));
                 return Err(error);
             }
         };
+        self.hints.changed();
         self.answer(ops, outcomes, sync)
+    }
+
+    /// Nothing was committed. Whoever waits for an answer gets it; records and facts are kept and tried again, unless the
+    /// store closes.
+    fn wait_for_room(&mut self, ops: Vec<Queued>, error: StoreError) -> Result<(), StoreError> {
+        tracing::error!(%error, "the store waits for room");
+        let (asked, kept): (Vec<_>, Vec<_>) = ops.into_iter().partition(|queued| queued.op.has_reply());
+        asked.into_iter().for_each(|queued| queued.op.refuse(&error));
+        let is_closing = self.queue.disk_full(kept, error.clone());
+        if is_closing { Err(error) } else { Ok(()) }
+    }
+
+    fn set_sync(&mut self, sync: bool) -> rusqlite::Result<()> {
+        if self.syncs != sync {
+            schema::set_sync(&self.db, sync)?;
+            self.syncs = sync;
+        }
+        Ok(())
+    }
+
+    /// Makes everything that is committed durable, with a commit of its own that SQLite syncs.
+    fn sync(&mut self, upto: u64) -> Result<(), StoreError> {
+        self.write(Vec::new(), true)?;
+        if self.queue.is_writing() {
+            self.queue.synced(upto);
+        }
+        Ok(())
     }
 
     /// Makes the outcomes known: what is committed at once, what must be synced after the sync.
     fn answer(&mut self, ops: Vec<Queued>, outcomes: Vec<Outcome>, sync: bool) -> Result<(), StoreError> {
-        let mut written = Written { sync, ..Written::default() };
-        let mut committed = Vec::new();
-        let mut after_sync = Vec::new();
+        let mut written = Written { sync, upto: self.queue.visible(), ..Written::default() };
+        let mut pledges = Vec::new();
         for (queued, outcome) in ops.into_iter().zip(outcomes) {
             written.upto = queued.position;
             written.bytes += queued.bytes;
@@ -202,8 +292,7 @@ impl Writer {
                         self.stopped.remove(run_id);
                         written.claimed.push(*run_id);
                     }
-                    let list = if queued.urgency == Urgency::Sync { &mut after_sync } else { &mut committed };
-                    list.push((queued.op, pledge));
+                    pledges.push((queued.op, pledge));
                 }
                 Err(error) if queued.place.is_some() => {
                     // A caller was already notified that it is durable. Only another process that writes to the same
@@ -222,33 +311,38 @@ impl Writer {
         let upto = written.upto;
         let any_rejected = !written.rejected.is_empty();
         self.queue.written(written);
-        committed.into_iter().for_each(|(op, pledge)| apply::keep(op, pledge));
         if sync {
-            self.sync(PendingSync { upto, replies: after_sync })?;
+            self.queue.synced(upto);
         }
+        pledges.into_iter().for_each(|(op, pledge)| apply::keep(op, pledge));
         if any_rejected && self.queue.rejected() > limits::MAX_REJECTED {
-            return Err(StoreError(format!("the store refused more than {} batches", limits::MAX_REJECTED)));
+            return Err(StoreError::failed(format!("the store refused more than {} batches", limits::MAX_REJECTED)));
         }
         Ok(())
     }
 
-    fn commit(&mut self, ops: &[Queued]) -> rusqlite::Result<Vec<Outcome>> {
-        match self.try_commit(ops, false)? {
-            Attempt::All(outcomes) => Ok(outcomes),
-            Attempt::OneRefused => match self.try_commit(ops, true)? {
-                Attempt::All(outcomes) => Ok(outcomes),
-                // Under savepoints a refusal is an outcome.
-                Attempt::OneRefused => Err(rusqlite::Error::InvalidQuery),
-            },
+    /// `None` when this process was fenced.
+    fn commit(&mut self, ops: &[Queued], sync: bool) -> rusqlite::Result<Option<Vec<Outcome>>> {
+        for one_by_one in [false, true] {
+            match self.try_commit(ops, one_by_one, sync)? {
+                Attempt::All(outcomes) => return Ok(Some(outcomes)),
+                Attempt::Fenced => return Ok(None),
+                Attempt::OneRefused => {}
+            }
         }
+        // Under savepoints a refusal is an outcome.
+        Err(rusqlite::Error::InvalidQuery)
     }
 
-    fn try_commit(&mut self, ops: &[Queued], one_by_one: bool) -> rusqlite::Result<Attempt> {
+    fn try_commit(&mut self, ops: &[Queued], one_by_one: bool, sync: bool) -> rusqlite::Result<Attempt> {
         self.begin()?;
-        let tried = self.apply_all(ops, one_by_one);
+        let tried = if self.is_registered()? { self.apply_all(ops, one_by_one, sync) } else { Ok(Attempt::Fenced) };
         match tried {
             Ok(Attempt::All(outcomes)) => match self.execute("COMMIT") {
-                Ok(()) => Ok(Attempt::All(outcomes)),
+                Ok(()) => {
+                    self.moved = ops.iter().rev().find_map(|queued| queued.place).or(self.moved);
+                    Ok(Attempt::All(outcomes))
+                }
                 Err(error) => {
                     self.roll_back();
                     Err(error)
@@ -261,7 +355,16 @@ impl Writer {
         }
     }
 
-    fn apply_all(&mut self, ops: &[Queued], one_by_one: bool) -> rusqlite::Result<Attempt> {
+    /// Whether this process may still write: somebody who takes its runs over removes it from the list first.
+    fn is_registered(&self) -> rusqlite::Result<bool> {
+        self.db
+            .prepare_cached("SELECT 1 FROM owners WHERE epoch = ?1")?
+            .query_row([self.owner.epoch.cast_signed()], |_| Ok(()))
+            .optional()
+            .map(|found| found.is_some())
+    }
+
+    fn apply_all(&mut self, ops: &[Queued], one_by_one: bool, sync: bool) -> rusqlite::Result<Attempt> {
         let mut outcomes = Vec::with_capacity(ops.len());
         // Runs that lose a batch in this very transaction; they count only if it is committed.
         let mut stopped_now: HashMap<RunId, StoreError> = HashMap::new();
@@ -275,7 +378,7 @@ impl Writer {
             if one_by_one {
                 self.execute("SAVEPOINT one")?;
             }
-            let outcome = match apply::apply(&self.db, &mut self.numbers, op) {
+            let outcome = match apply::apply(&self.db, &mut self.numbers, op, Some(self.owner.epoch.cast_signed())) {
                 Ok(pledge) => Ok(pledge),
                 Err(Trouble::Database(error)) => return Err(error),
                 Err(Trouble::Rejected(error)) => Err(error),
@@ -306,6 +409,10 @@ impl Writer {
         if self.last_prune.is_none_or(|at| at.elapsed() >= limits::PRUNE_EVERY) {
             apply::prune(&self.db)?;
             self.last_prune = Some(Instant::now());
+        }
+        if sync {
+            // A commit that changes nothing is not synced.
+            schema::touch(&self.db)?;
         }
         Ok(Attempt::All(outcomes))
     }
@@ -340,22 +447,7 @@ impl Writer {
         self.db.prepare_cached(sql)?.execute([]).map(|_| ())
     }
 
-    /// Syncs the log: on this thread if there is nothing else to do (waking another thread would take longer),
-    /// otherwise on the helper's thread, while the next transaction is made here.
-    fn sync(&mut self, owed: PendingSync) -> Result<(), StoreError> {
-        if self.helper.as_ref().is_some_and(SyncHelper::is_busy) || self.queue.has_more() {
-            let helper = match &self.helper {
-                Some(helper) => helper,
-                None => self.helper.insert(SyncHelper::start(&self.log, &self.queue)?),
-            };
-            helper.take_over(owed);
-            return Ok(());
-        }
-        owed.pay(&self.log, &self.queue)
-    }
-
-    /// Moves the content of the log into the database, as far as readers allow; the next commit then starts the log
-    /// again.
+    /// Moves what the log holds into the database, as far as readers allow; the next commit then begins the log anew.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         let result = self.db.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)").and_then(|mut statement| {
             statement.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i32>(1)?, row.get::<_, i32>(2)?)))
@@ -385,4 +477,14 @@ impl Writer {
             Err(error) => Err(failed("cannot move the store's log into the database", error)),
         }
     }
+}
+
+/// Whether there is no room for what was to be written. SQLite has rolled the transaction back.
+fn is_full(error: &rusqlite::Error) -> bool {
+    let extended = error.sqlite_error().map_or(0, |error| error.extended_code);
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull) || extended == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+}
+
+fn failed_full(error: &rusqlite::Error) -> StoreError {
+    StoreError::DiskFull(format!("the store's disk is full: {error}"))
 }

@@ -35,11 +35,18 @@ macro_rules! contract {
             a_frame_twice_in_one_batch_is_refused,
             rows_come_back_as_they_went,
             runs_are_listed_newest_first,
-            a_claim_needs_the_right_lease,
+            whoever_begins_a_run_holds_it_until_it_ends_or_is_let_go,
+            a_run_is_taken_only_from_an_owner_that_is_gone,
             of_many_claims_one_wins,
+            a_zombie_writes_nothing,
+            a_storm_of_fences_loses_and_adds_nothing,
+            a_batch_whose_answer_was_lost_is_settled_by_the_head,
+            watchers_hear_of_changes_made_by_anybody,
             facts_are_there_at_once,
             expired_facts_are_gone,
             put_if_absent_sets_once,
+            compare_and_set_changes_only_what_is_expected,
+            facts_are_listed_by_prefix_and_page,
             blobs_are_kept_by_content,
             the_ledger_is_one_chain,
             a_ledger_maker_may_read_the_store_and_may_fail,
@@ -70,6 +77,8 @@ mod sqlite {
     across_processes!(crate::support::SqliteHome);
 
     mod attacks;
+    mod journals;
+    mod kept;
     mod only;
     mod tampered;
 }

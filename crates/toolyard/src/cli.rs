@@ -11,6 +11,7 @@ mod plan;
 pub mod reference;
 mod runs;
 mod tools;
+mod upkeep;
 mod vault;
 
 pub use bridge::{BridgeCommand, BridgeOpening, ClaudeCommand, ClaudePluginArgs, ClaudeStart, Verdict};
@@ -22,6 +23,7 @@ pub use gateway::{DevicesCommand, GatewayCommand, GatewayTarget, UpArgs};
 pub use plan::{Approval, PlanCommand, PlanFile};
 pub use runs::{KeysCommand, RunsCommand};
 pub use tools::{CallArgs, SearchMode, ToolsCommand};
+pub use upkeep::{BackupArgs, PruneArgs, RestoreArgs, StoreCommand};
 pub use vault::{FileStateArg, IndexArgs, SearchArgs, VaultCommand};
 
 use clap::{Args, Parser, Subcommand};
@@ -83,6 +85,15 @@ pub enum Command {
     /// List, show, export, verify, resume and cancel runs
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Copy everything Toolyard keeps into a folder, while it runs
+    Backup(BackupArgs),
+    /// Put a backup into an empty home (--home)
+    Restore(RestoreArgs),
+    /// Remove old runs; the ledger keeps the proof that they existed
+    Prune(PruneArgs),
+    /// Check and measure the store
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// List and replace the keys that sign the record
     #[command(subcommand)]
     Keys(KeysCommand),

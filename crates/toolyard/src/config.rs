@@ -7,7 +7,8 @@ mod secrets;
 
 pub use file::{
     AgentDefaults, AgentsConfig, BridgeConfig, Config, EngineConfig, ExperimentalConfig, Exposure, GatewayConfig,
-    LogConfig, LogFormat, McpConfig, RateLimitConfig, RecordConfig, RunFilesMode, TlsConfig, ToolsConfig, VaultConfig,
+    LogConfig, LogFormat, McpConfig, RateLimitConfig, RecordConfig, RetentionConfig, RunFilesMode, TlsConfig,
+    ToolsConfig, VaultConfig,
 };
 pub use page::reference;
 pub use secrets::texts;

@@ -320,7 +320,7 @@ impl ProofKeeper for HomeProof {
     }
 
     fn use_key(&self) -> Result<(), StoreError> {
-        self.home.use_next_key().map_err(|error| StoreError(format!("{error:#}")))
+        self.home.use_next_key().map_err(|error| StoreError::failed(format!("{error:#}")))
     }
 }
 

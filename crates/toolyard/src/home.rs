@@ -8,7 +8,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
-use toolyard_engine::{chain::Signer, redact::redactor, store::Lease};
+use toolyard_engine::{chain::Signer, redact::redactor};
 
 /// Tokens that gateways gave this machine's device, by URL.
 const DEVICE_TOKENS: &str = "device-tokens.json";
@@ -332,21 +332,6 @@ fn write_new(path: &Path, text: &str) -> Result<bool> {
     }
 }
 
-/// This process, for leases.
-pub fn this_process() -> Lease {
-    let pid = std::process::id();
-    Lease { boot_id: boot_id(), pid, started: toolyard_vault::process::start_time(pid).unwrap_or_default() }
-}
-
-/// Whether the process of a lease still runs.
-pub fn is_alive(lease: &Lease) -> bool {
-    lease.boot_id == boot_id() && toolyard_vault::process::start_time(lease.pid) == Some(lease.started)
-}
-
-fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|t| t.trim().to_owned()).unwrap_or_default()
-}
-
 /// The user's name, for records.
 pub fn user_name() -> String {
     ["USER", "LOGNAME"]
@@ -371,13 +356,5 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         fs::set_permissions(home.state().join("signing.key"), fs::Permissions::from_mode(0o644)).unwrap();
         assert!(home.signer().err().unwrap().to_string().contains("chmod 600"));
-    }
-
-    #[test]
-    fn a_lease_of_this_process_is_alive_and_others_are_not() {
-        let mine = this_process();
-        assert!(is_alive(&mine));
-        assert!(!is_alive(&Lease { started: mine.started + 1, ..mine.clone() }));
-        assert!(!is_alive(&Lease { boot_id: "other".into(), ..mine }));
     }
 }

@@ -24,5 +24,6 @@ pub mod progress;
 pub mod run_files;
 pub mod stdio;
 mod typescript;
+pub mod upkeep;
 pub mod upstreams;
 pub mod wiring;

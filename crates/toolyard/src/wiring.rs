@@ -6,9 +6,10 @@ use crate::{
     context_methods::ContextMethods,
     editors::Editors,
     heads::{Heads, HomeProof},
-    home, notes,
+    notes,
     plugins::PluginMethods,
     run_files::RunFiles,
+    upkeep::Upkeep,
     upstreams::UpstreamMethods,
 };
 use std::sync::Arc;
@@ -64,6 +65,8 @@ pub struct Yard {
     pub skills: Arc<Skills>,
     /// What agents remember.
     pub context: Option<Arc<toolyard_context::ContextStore>>,
+    /// Backup, retention and checks of the store; absent without one.
+    pub(crate) upkeep: Option<Upkeep>,
 }
 
 /// Adds the methods that are answered beside the service: the context store's, plugins', upstream servers'. A part that
@@ -73,16 +76,18 @@ fn declare(
     context: Option<&ContextMethods>,
     plugins: Option<&PluginMethods>,
     upstreams: Option<&UpstreamMethods>,
+    upkeep: Option<&Upkeep>,
 ) {
     crate::context_methods::declare(methods, context);
     crate::plugins::declare(methods, plugins);
     crate::upstreams::declare(methods, upstreams);
+    crate::upkeep::declare(methods, upkeep);
 }
 
 /// Every method of the program, as it is declared.
 pub fn all_methods() -> Methods {
     let mut methods = Methods::built_in();
-    declare(&mut methods, None, None, None);
+    declare(&mut methods, None, None, None, None);
     methods
 }
 
@@ -101,11 +106,13 @@ impl Yard {
         let home = resolved.home.clone();
         toolyard_sandbox::launch::hide(home.hidden_from_programs());
         let broken = |e: anyhow::Error| Failure::new(ErrorCode::StoreUnavailable, format!("{e:#}"));
+        let mut on_disk = None;
         let (store, signer): (Arc<dyn Store>, _) = if needs == Needs::Store {
             home.create().map_err(broken)?;
             let store = SqliteStore::open(&home.state(), StoreOptions::default()).map_err(StoreFailure)?;
             home.settle_next_key(|next| Ok(announces(&store, &next.verifier())?)).map_err(broken)?;
-            (Arc::new(store), home.signer().map_err(broken)?)
+            let store = on_disk.insert(Arc::new(store)).clone();
+            (store, home.signer().map_err(broken)?)
         } else {
             (Arc::new(MemoryStore::new()), toolyard_engine::chain::Signer::from_secret("none", &[0; 32]))
         };
@@ -114,7 +121,6 @@ impl Yard {
             signer,
             policy: resolved.policy,
             clock: system_clock(),
-            lease: home::this_process(),
             options: resolved.config.engine_options(),
         });
         let editors = Arc::new(Editors::default());
@@ -169,7 +175,7 @@ impl Yard {
         if needs == Needs::Store {
             upstreams.keep_tokens(home.tokens());
         }
-        let service = Service::new(engine, info, home::is_alive);
+        let service = Service::new(engine, info);
         service.show_models(tool_search.clone());
         if needs == Needs::Store {
             service.keep_proof(Arc::new(HomeProof::new(home.clone())));
@@ -191,8 +197,17 @@ impl Yard {
         let context_methods = context.as_ref().map(|store| ContextMethods::new(store.clone(), service.engine()));
         let upstream_methods = UpstreamMethods(upstreams.clone());
         let plugin_methods = PluginMethods { plugins: plugins.clone(), engine: service.engine().clone() };
+        let retention = resolved.config.retention;
+        if let Some(age) = &retention.older_than {
+            crate::upkeep::parse_age(age).map_err(|failure| {
+                Failure::new(ErrorCode::ConfigInvalid, format!("retention.olderThan: {}", failure.message))
+                    .suggest("Write a number and a unit: 45m, 12h, 30d or 2w.")
+            })?;
+        }
+        let upkeep = on_disk.map(|store| Upkeep::new(store, service.engine().clone(), home.clone(), retention));
         service.extend(|methods| {
-            declare(methods, context_methods.as_ref(), Some(&plugin_methods), Some(&upstream_methods));
+            let upstreams = Some(&upstream_methods);
+            declare(methods, context_methods.as_ref(), Some(&plugin_methods), upstreams, upkeep.as_ref());
         });
         Ok(Self {
             service,
@@ -209,6 +224,7 @@ impl Yard {
             plugins,
             skills,
             context,
+            upkeep,
         })
     }
 
@@ -247,7 +263,11 @@ impl Yard {
                 ..RunFilter::default()
             };
             store.settle()?;
-            let orphaned = store.runs(&open)?.iter().any(|run| !run.lease.as_ref().is_some_and(home::is_alive));
+            let mut orphaned = false;
+            for run in store.runs(&open)? {
+                let holder = store.holder(run.run_id)?;
+                orphaned |= !holder.map_or(Ok(false), |holder| store.is_alive(&holder))?;
+            }
             Ok::<_, StoreError>(if orphaned { 0 } else { vault.sweep_leftovers() })
         });
         if let Ok(Err(error)) = tidied.await {

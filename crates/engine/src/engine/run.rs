@@ -111,7 +111,6 @@ impl Engine {
             session: scope.caller.session.clone(),
             started_at,
             ended_at,
-            lease: (!status.is_final()).then(|| self.inner.lease.clone()),
         }
     }
 
@@ -151,6 +150,7 @@ impl Engine {
             }
             Err(error) => {
                 tracing::error!(%error, run_id = %scope.run_id, "the end of a run could not be recorded");
+                self.note_interrupted(scope.run_id);
                 Err(error)
             }
         }

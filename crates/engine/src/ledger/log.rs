@@ -28,7 +28,7 @@ impl From<LogError> for StoreError {
     fn from(error: LogError) -> Self {
         match error {
             LogError::Store(error) => error,
-            LogError::Bad(bad) => StoreError(format!("the ledger does not hold: {bad}")),
+            LogError::Bad(bad) => StoreError::failed(format!("the ledger does not hold: {bad}")),
         }
     }
 }
@@ -139,7 +139,7 @@ impl Log<'_> {
     }
 
     fn parts(self, parts: Option<Vec<Vec<Node>>>) -> Result<Vec<Hash>, LogError> {
-        let outside = || StoreError("the ledger has no such tree".to_owned());
+        let outside = || StoreError::failed("the ledger has no such tree".to_owned());
         let parts = parts.ok_or_else(outside)?;
         let hash = |part: &Vec<Node>| -> Result<Hash, LogError> {
             let nodes = part.iter().map(|node| self.node(*node)).collect::<Result<Vec<_>, _>>()?;

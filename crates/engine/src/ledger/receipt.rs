@@ -110,7 +110,7 @@ impl Receipt {
         let Some(placed) = placed else { return Err(not_sealed(store, run_id, !leaves.chained.is_empty())?) };
         let last = log.last_seq()?;
         let entry = log.tree_entry(last).map_err(StoreError::from)?;
-        let entry = entry.ok_or_else(|| StoreError("the ledger has no tree".to_owned()))?;
+        let entry = entry.ok_or_else(|| StoreError::failed("the ledger has no tree".to_owned()))?;
         let proof = log.inclusion(placed.index, entry.size()).map_err(StoreError::from)?;
         let verifier = signer.verifier();
         let mut receipt = Self {

@@ -55,7 +55,7 @@ pub fn write_tiles(store: &dyn Store, verifier: &Verifier, folder: &Path) -> Res
         let Some(last) = entries.last() else { break };
         seq = last.seq + 1;
         for entry in &entries {
-            let Opened::Tree(entry) = open(entry).map_err(|bad| StoreError(bad.to_string()))? else { continue };
+            let Opened::Tree(entry) = open(entry).map_err(|bad| StoreError::failed(bad.to_string()))? else { continue };
             for (text, _) in &entry.leaves {
                 let hash = leaf_hash(text.as_bytes());
                 edge.push(hash);
@@ -73,7 +73,8 @@ pub fn write_tiles(store: &dyn Store, verifier: &Verifier, folder: &Path) -> Res
 
 impl Writer<'_> {
     fn leaf(&mut self, text: &[u8], hash: Hash) -> Result<(), StoreError> {
-        let length = u16::try_from(text.len()).map_err(|_| StoreError("a leaf is longer than 64 KiB".to_owned()))?;
+        let length =
+            u16::try_from(text.len()).map_err(|_| StoreError::failed("a leaf is longer than 64 KiB".to_owned()))?;
         self.bundle.extend(length.to_be_bytes());
         self.bundle.extend_from_slice(text);
         if self.levels[0].hashes.len() + 1 == WIDTH {
@@ -116,7 +117,8 @@ impl Writer<'_> {
 
     fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         let path = self.folder.join(name);
-        let failed = |error: std::io::Error| StoreError(format!("{} cannot be written: {error}", path.display()));
+        let failed =
+            |error: std::io::Error| StoreError::failed(format!("{} cannot be written: {error}", path.display()));
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
         }

@@ -418,7 +418,7 @@ fn check_runs(
             match worker.join() {
                 Ok(part) => report.merge(part),
                 Err(_) => {
-                    let error = StoreError("checking the runs failed unexpectedly".to_owned());
+                    let error = StoreError::failed("checking the runs failed unexpectedly".to_owned());
                     report.first_bad = Some(FirstBad::unreadable(&error));
                 }
             }

@@ -9,12 +9,12 @@ use super::{
 };
 use crate::scope::RunScope;
 use crate::{
-    Engine, Recorder,
+    Engine, Recorder, Store,
     authority::Approver,
     chain::{UNSIGNED_KEY, UnsignedRecords},
     pipeline::{self, Reconciliation},
     record::{Confirmed, NoteRecord, Record, SettledRecord, Settlement},
-    store::{Batch, Durability, Lease, RunFilter, RunKind, RunRow, StoreError},
+    store::{Batch, Durability, LeftBehind, RunKind, RunRow, StoreError},
 };
 use serde_json::{Map, json};
 use std::{collections::HashSet, ops::ControlFlow, sync::Arc};
@@ -37,62 +37,106 @@ pub struct Recovered {
     pub failed: Vec<(RunId, Failure)>,
 }
 
+/// Runs looked at by one sweep.
+const SWEEP_RUNS: usize = 10_000;
+
+/// What a sweep has tried already in this process: a run that cannot be read, or that waits for a person, is not tried
+/// again every half second.
+#[derive(Debug, Default)]
+pub struct Swept(HashSet<RunId>);
+
+impl Recovered {
+    /// Whether there was anything to do.
+    pub fn is_empty(&self) -> bool {
+        self.resumed.is_empty() && self.settled_calls.is_empty() && self.paused.is_empty() && self.failed.is_empty()
+    }
+}
+
 impl Engine {
-    /// Resumes the runs of dead processes. Plans run in the background; direct calls are completed.
-    pub async fn recover(&self, is_alive: impl Fn(&Lease) -> bool) -> Result<Recovered, Failure> {
+    /// Takes up what processes that are gone left behind, at a start. Plans are driven in the background; direct calls are
+    /// settled.
+    pub async fn recover(&self) -> Result<Recovered, Failure> {
         self.seal_left_behind().await?;
-        let mut recovered = Recovered::default();
-        let filter =
-            RunFilter { statuses: vec![RunStatus::Running, RunStatus::Pending], limit: 10_000, ..RunFilter::default() };
-        let store = self.store().clone();
-        let rows = tokio::task::spawn_blocking(move || store.runs(&filter))
-            .await
-            .map_err(|_| Failure::new(ErrorCode::InternalError, "listing runs failed unexpectedly"))??;
-        for row in rows {
-            if row.lease.as_ref().is_some_and(|lease| self.is_held(lease, &is_alive)) {
-                continue;
-            }
-            let run_id = row.run_id;
-            let outcome = match row.kind {
-                RunKind::Call => self.settle_direct(row).await.map(|()| recovered.settled_calls.push(run_id)),
-                RunKind::Plan => match self.take_up(row, None).await {
-                    // Only its row was behind: the record says that the run has ended.
-                    Ok(None) => Ok(()),
-                    Ok(Some(run)) => {
-                        recovered.resumed.push(run_id);
-                        tokio::spawn(async move {
-                            if let Err(error) = run.drive().await {
-                                tracing::error!(%error, %run_id, "a resumed run failed");
-                            }
-                        });
-                        Ok(())
-                    }
-                    Err(failure) if failure.code == ErrorCode::ConfirmationRequired => {
-                        recovered.paused.push(run_id);
-                        Ok(())
-                    }
-                    Err(failure) => Err(failure),
-                },
-            };
-            if let Err(failure) = outcome {
-                recovered.failed.push((run_id, failure));
-            }
-        }
+        let recovered = self.take_up_left_behind(&mut Swept::default()).await?;
         self.approvals().close_orphans().await?;
         Ok(recovered)
     }
 
-    /// Takes a run up and drives it to its end. `approved_by` answers for a policy that changed since it was approved.
-    pub async fn resume(
+    /// As [`Engine::recover`], again and again in a process that runs: takes up the runs of processes that died since, and
+    /// runs of this one whose end could not be recorded while the store could not write.
+    pub async fn sweep(&self, swept: &mut Swept) -> Result<Recovered, Failure> {
+        if self.shutdown_token().is_cancelled() || self.store().writable().is_err() {
+            return Ok(Recovered::default());
+        }
+        let mut recovered = self.take_up_left_behind(swept).await?;
+        for run_id in self.take_interrupted() {
+            let Some(row) = self.read(move |store| store.run(run_id)).await? else { continue };
+            if !row.status.is_final() {
+                let holder = Some(self.store().owner());
+                self.take_up_one(LeftBehind { row, holder }, &mut recovered).await;
+            }
+        }
+        if !recovered.is_empty() {
+            self.seal_left_behind().await?;
+        }
+        Ok(recovered)
+    }
+
+    async fn take_up_left_behind(&self, swept: &mut Swept) -> Result<Recovered, Failure> {
+        let mut recovered = Recovered::default();
+        for left in self.read(|store| store.left_behind(SWEEP_RUNS)).await? {
+            if !swept.0.contains(&left.row.run_id) {
+                self.take_up_one(left, &mut recovered).await;
+            }
+        }
+        // What may work a moment later is tried again.
+        let is_final = |failure: &Failure| !matches!(failure.code, ErrorCode::Conflict | ErrorCode::StoreUnavailable);
+        swept.0.extend(&recovered.paused);
+        swept.0.extend(recovered.failed.iter().filter(|(_, failure)| is_final(failure)).map(|(run_id, _)| *run_id));
+        Ok(recovered)
+    }
+
+    async fn take_up_one(&self, left: LeftBehind, recovered: &mut Recovered) {
+        let run_id = left.row.run_id;
+        let outcome = match left.row.kind {
+            RunKind::Call => self.settle_direct(left).await.map(|()| recovered.settled_calls.push(run_id)),
+            RunKind::Plan => match self.take_up(left, None).await {
+                // Only its row was behind: the record says that the run has ended.
+                Ok(None) => Ok(()),
+                Ok(Some(run)) => {
+                    recovered.resumed.push(run_id);
+                    tokio::spawn(async move {
+                        if let Err(error) = run.drive().await {
+                            tracing::error!(%error, %run_id, "a resumed run failed");
+                        }
+                    });
+                    Ok(())
+                }
+                Err(failure) if failure.code == ErrorCode::ConfirmationRequired => {
+                    recovered.paused.push(run_id);
+                    Ok(())
+                }
+                Err(failure) => Err(failure),
+            },
+        };
+        if let Err(failure) = outcome {
+            recovered.failed.push((run_id, failure));
+        }
+    }
+
+    /// Reads the store on a thread that may block.
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
-        run_id: RunId,
-        approved_by: Option<Approver>,
-        is_alive: impl Fn(&Lease) -> bool,
-    ) -> Result<RunReport, Failure> {
+        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, Failure> {
         let store = self.store().clone();
-        let row = tokio::task::spawn_blocking(move || store.run(run_id))
-            .await
-            .map_err(|_| Failure::new(ErrorCode::InternalError, "reading the run failed unexpectedly"))??;
+        let answer = tokio::task::spawn_blocking(move || read(&*store)).await;
+        Ok(answer.map_err(|_| Failure::new(ErrorCode::InternalError, "reading the store failed unexpectedly"))??)
+    }
+
+    /// Takes a run up and drives it to its end. `approved_by` answers for a policy that changed since it was approved.
+    pub async fn resume(&self, run_id: RunId, approved_by: Option<Approver>) -> Result<RunReport, Failure> {
+        let row = self.read(move |store| store.run(run_id)).await?;
         let row = row.ok_or_else(|| Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")))?;
         if row.status.is_final() {
             return Err(Failure::new(
@@ -101,34 +145,34 @@ impl Engine {
             )
             .suggest("Fork it from a step with `toolyard plan fork`, or run the plan again."));
         }
-        if row.lease.as_ref().is_some_and(|lease| self.is_held(lease, &is_alive)) {
+        let (holder, is_held) = self
+            .read(move |store| {
+                let holder = store.holder(run_id)?;
+                let is_held = holder.as_ref().map_or(Ok(false), |holder| store.is_alive(holder))?;
+                Ok((holder, is_held))
+            })
+            .await?;
+        if is_held {
             return Err(Failure::new(ErrorCode::PreconditionFailed, "another process works on this run"));
         }
-        if row.kind == RunKind::Call {
-            self.settle_direct(row).await?;
+        let left = LeftBehind { row, holder };
+        if left.row.kind == RunKind::Call {
+            self.settle_direct(left).await?;
             return Err(Failure::new(
                 ErrorCode::PreconditionFailed,
                 "a direct call cannot be taken up; its outcome was settled",
             )
             .suggest("See it with `toolyard runs show`."));
         }
-        match self.take_up(row, approved_by).await? {
+        match self.take_up(left, approved_by).await? {
             Some(run) => run.drive().await,
             None => Err(Failure::new(ErrorCode::PreconditionFailed, "the run has ended")),
         }
     }
 
-    /// Whether the process that holds a lease is there to work on the run. This one always is.
-    fn is_held(&self, lease: &Lease, is_alive: &impl Fn(&Lease) -> bool) -> bool {
-        lease == self.lease() || is_alive(lease)
-    }
-
     /// Records how a person settles a call in doubt. The run still has to be resumed.
     pub async fn settle(&self, run_id: RunId, choice: Settlement, by: &Approver) -> Result<Vec<CallId>, Failure> {
-        let store = self.store().clone();
-        let row = tokio::task::spawn_blocking(move || store.run(run_id))
-            .await
-            .map_err(|_| Failure::new(ErrorCode::InternalError, "reading the run failed unexpectedly"))??;
+        let (row, holder) = self.read(move |store| Ok((store.run(run_id)?, store.holder(run_id)?))).await?;
         let row = row.ok_or_else(|| Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")))?;
         let memo = self.load_memo(run_id).await?;
         let pending: HashSet<CallId> = memo.pending.values().map(|c| c.call_id).collect();
@@ -138,26 +182,29 @@ impl Engine {
         if row.status != RunStatus::Paused || doubtful.is_empty() {
             return Err(Failure::new(ErrorCode::PreconditionFailed, "no call of this run is in doubt"));
         }
-        let recorder = self.reopen(&memo, &row).await?;
+        let left = LeftBehind { row, holder };
+        let recorder = self.reopen(&memo, &left).await?;
         let at = self.clock().now();
         for call_id in &doubtful {
             recorder.push(&Record::Settled(SettledRecord { at, call_id: *call_id, choice, by: by.name().to_owned() }));
         }
-        recorder.set_row(RunRow { lease: None, ..row });
+        recorder.set_row(left.row);
+        recorder.release();
         recorder.sync().await?;
         Ok(doubtful)
     }
 
-    /// Claims a run from the holder in its row, and continues its record.
-    async fn reopen(&self, memo: &Memo, row: &RunRow) -> Result<Recorder, Failure> {
-        let (store, held, lease, run_id) = (self.store().clone(), row.lease.clone(), self.lease().clone(), row.run_id);
+    /// Claims a run from whoever held it when its row was read, and goes on with its record.
+    async fn reopen(&self, memo: &Memo, left: &LeftBehind) -> Result<Recorder, Failure> {
+        let LeftBehind { row, holder } = left;
+        let (holder, run_id) = (holder.clone(), row.run_id);
         if let Some(bad) = &memo.broken {
             return Err(Failure::new(ErrorCode::RecordCorrupted, bad.problem.clone()).detail("seq", bad.seq));
         }
         let known = memo.at.seq;
-        let claimed = tokio::task::spawn_blocking(move || {
-            if !store.claim(run_id, held.as_ref(), &lease)? {
-                return Ok::<_, StoreError>(false);
+        let claim = move |store: &dyn Store| {
+            if !store.claim(run_id, holder.as_ref())? {
+                return Ok(false);
             }
             // Somebody may have taken the run up and ended it since its record was read; then it is not ours to go on with.
             let mut grown = false;
@@ -166,16 +213,14 @@ impl Engine {
                 grown = true;
                 ControlFlow::Break(())
             })?;
-            if grown && let Some(now) = store.run(run_id)? {
-                let row = Some(RunRow { lease: held, ..now });
-                let (frames, blobs) = (Vec::new(), Vec::new());
-                store.append(Batch { run_id, frames, blobs, row, durability: Durability::Ride })?;
+            if grown {
+                let (frames, blobs, epoch) = (Vec::new(), Vec::new(), store.epoch());
+                let durability = Durability::Ride;
+                store.append(Batch { run_id, frames, blobs, row: None, epoch, release: true, durability })?;
             }
             Ok(!grown)
-        })
-        .await
-        .map_err(|_| Failure::new(ErrorCode::InternalError, "claiming the run failed unexpectedly"))??;
-        if !claimed {
+        };
+        if !self.read(claim).await? {
             return Err(Failure::new(ErrorCode::Conflict, "somebody else took this run up"));
         }
         let mut view = crate::view::RunView::new(run_id);
@@ -211,13 +256,13 @@ impl Engine {
         }
     }
 
-    /// Resumes one run. `None` if the record says that the run has ended; its row is then corrected.
-    async fn take_up(&self, row: RunRow, approved_by: Option<Approver>) -> Result<Option<StartedRun>, Failure> {
-        let run_id = row.run_id;
+    /// `None` when the record says that the run has ended; its row is put right.
+    async fn take_up(&self, left: LeftBehind, approved_by: Option<Approver>) -> Result<Option<StartedRun>, Failure> {
+        let run_id = left.row.run_id;
         let memo = self.load_memo(run_id).await?;
         if let Some(finished) = &memo.finished {
-            let recorder = self.reopen(&memo, &row).await?;
-            recorder.set_row(RunRow { status: finished.status, ended_at: Some(finished.at), lease: None, ..row });
+            let recorder = self.reopen(&memo, &left).await?;
+            recorder.set_row(RunRow { status: finished.status, ended_at: Some(finished.at), ..left.row });
             recorder.sync().await?;
             self.seal_found_end(run_id).await?;
             return Ok(None);
@@ -243,7 +288,8 @@ impl Engine {
                 .suggest("Look at the run with `toolyard runs show`, then `toolyard runs resume RUN --yes`.")
                 .retryable(false));
         }
-        let recorder = self.reopen(&memo, &row).await?;
+        let recorder = self.reopen(&memo, &left).await?;
+        let row = left.row;
         let scope = self.scope_with(run_id, caller, policy, CancellationToken::new(), None, recorder);
         let scope = Arc::new(RunScope { planner_version: memo.started.planner_version.clone(), ..scope });
         let (bytes, deletes) = memo.used();
@@ -277,13 +323,13 @@ impl Engine {
         Ok(Some(StartedRun::resumed(self.clone(), executor, plan.goal.clone(), started_at)))
     }
 
-    /// Completes an interrupted direct call. Nobody waits for it, so a call that is not known to have happened is not
-    /// made.
-    async fn settle_direct(&self, row: RunRow) -> Result<(), Failure> {
-        let run_id = row.run_id;
+    /// A direct call has nobody waiting for it any more: what is not known to have happened is not made to happen.
+    async fn settle_direct(&self, left: LeftBehind) -> Result<(), Failure> {
+        let run_id = left.row.run_id;
         let memo = self.load_memo(run_id).await?;
         let caller = caller_of(&memo);
-        let recorder = self.reopen(&memo, &row).await?;
+        let recorder = self.reopen(&memo, &left).await?;
+        let row = left.row;
         let policy = self.policy_for(&caller);
         let scope = self.scope_with(run_id, caller, policy, CancellationToken::new(), None, recorder);
         let mut ok = memo.results.values().any(|r| r.outcome.status == ResultStatus::Ok);

@@ -459,7 +459,8 @@ impl StartedRun {
             // Another process may take the run up: sign what this one wrote.
             scope.recorder.checkpoint();
             let row = self.engine.row(scope, RunKind::Plan, &self.title, self.started_at, RunStatus::Paused, None);
-            scope.recorder.set_row(crate::store::RunRow { lease: None, ..row });
+            scope.recorder.set_row(row);
+            scope.recorder.release();
             None
         } else {
             let ok =
@@ -488,7 +489,8 @@ impl StartedRun {
     /// The engine shuts down: nothing more is recorded, and the next start takes the run up.
     async fn leave(&mut self, scope: &Arc<RunScope>) -> RunReport {
         let row = self.engine.row(scope, RunKind::Plan, &self.title, self.started_at, RunStatus::Running, None);
-        scope.recorder.set_row(crate::store::RunRow { lease: None, ..row });
+        scope.recorder.set_row(row);
+        scope.recorder.release();
         let error = scope.recorder.sync().await.err().map(Failure::from);
         self.report(RunStatus::Running, error, None, None)
     }

@@ -197,7 +197,7 @@ async fn a_replaced_key_is_signed_by_the_old_one_and_both_are_accepted_at_their_
     // A process that still has the old key seals nothing more.
     let late = ledger::Sealer::new(b.store.clone(), Arc::new(Signer::from_secret("test", &SECRET)));
     late.run_ended(before[0], 1, &[0; 32]);
-    assert!(late.seal().unwrap_err().0.contains("replaced"));
+    assert!(late.seal().unwrap_err().to_string().contains("replaced"));
     assert!(verify_all(&b).ok);
 }
 
@@ -213,13 +213,12 @@ async fn a_chained_ledger_of_an_earlier_version_is_taken_into_the_tree() {
         let head = frames.last().map(|frame| (run_id, frame.seq, frame.chain)).unwrap();
         let row = b.store.run(run_id).unwrap();
         let blobs = vec![toolyard_engine::Blob::new(b.store.blob(&policy_blob(&b, run_id)).unwrap().unwrap())];
-        let durability = toolyard_engine::store::Durability::Sync;
-        store.append(toolyard_engine::store::Batch { run_id, frames, blobs, row, durability }).unwrap();
+        store.append(store.batch(run_id, frames, blobs, row)).unwrap();
         store.ledger_append(&mut |last| Ok(chained_entry(&signer, last, &[head]))).unwrap();
     }
     let next = bench_with(BenchParts { store: Arc::new(store), ..BenchParts::default() });
     assert!(verify_all(&next).ok, "as the earlier version left it");
-    within(next.engine.recover(|_| false)).await.unwrap();
+    within(next.engine.recover()).await.unwrap();
     let new = sealed_calls(&next, 1).await[0];
     let report = verify_all(&next);
     assert!(report.ok, "{report:?}");
@@ -299,10 +298,7 @@ async fn a_row_that_says_something_else_than_the_records_is_found() {
         let store = b.store.with_frames(run_id, |_| {}, false);
         let mut edited = row.clone();
         change(&mut edited);
-        let durability = toolyard_engine::store::Durability::Sync;
-        let batch =
-            toolyard_engine::store::Batch { run_id, frames: vec![], blobs: vec![], row: Some(edited), durability };
-        store.append(batch).unwrap();
+        store.append(store.batch(run_id, vec![], vec![], Some(edited))).unwrap();
         let report = verify_run(&store, run_id, &verifier(&b)).unwrap();
         assert!(report.first_bad.unwrap().problem.contains("row says another"));
     }

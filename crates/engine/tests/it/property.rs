@@ -117,7 +117,7 @@ proptest! {
             for (at, happened) in &cuts {
                 let k = 2 + at.index(n - 1);
                 let b = wreck(&original, &start, whole.run_id, k, *happened).bench(yolo());
-                within(b.engine.recover(|_| false)).await.unwrap();
+                within(b.engine.recover()).await.unwrap();
                 let status = b.until_settled(whole.run_id).await;
                 let context = format!("cut after {k} of {n}, effect {happened}");
                 prop_assert_eq!(status, whole.status, "{}", &context);

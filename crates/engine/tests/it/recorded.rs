@@ -10,7 +10,7 @@ use toolyard_engine::{
     CallRequest, Store, Subscription,
     ledger::{VerifyOptions, VerifyReport, verify_ledger, verify_run},
     plan::RunReport,
-    store::{Batch, Durability, RunRow},
+    store::RunRow,
 };
 use toolyard_protocol::{EventType, RunId, RunStatus, canonical};
 
@@ -198,8 +198,7 @@ async fn a_shortened_record_is_caught_by_the_ledger_even_when_its_row_was_edited
             RunRow { ended_at: Some(later), started_at: later, ..row.clone() },
             RunRow { ended_at: None, status: RunStatus::Running, ..row },
         ] {
-            let batch = Batch { run_id, frames: vec![], blobs: vec![], row: Some(row), durability: Durability::Sync };
-            short.append(batch).unwrap();
+            short.append(short.batch(run_id, vec![], vec![], Some(row))).unwrap();
             assert!(!verify(&b, &short, run_id).ok);
         }
     }
@@ -267,8 +266,7 @@ async fn a_blob_that_is_gone_makes_the_export_fail_and_not_lie() {
     let copy = Tap::new();
     let frames = b.store.kept_frames(result.run_id);
     let policy = b.store.run(result.run_id).unwrap();
-    copy.append(Batch { run_id: result.run_id, frames, blobs: vec![], row: policy, durability: Durability::Sync })
-        .unwrap();
+    copy.append(copy.batch(result.run_id, frames, vec![], policy)).unwrap();
     let failure = toolyard_engine::view::export_run(&copy, result.run_id).unwrap_err();
     assert!(matches!(failure.code.as_str(), "RECORD_CORRUPTED" | "STORE_UNAVAILABLE"), "{failure}");
 }

@@ -115,7 +115,7 @@ async fn at_every_place_a_crash_loses_nothing_and_repeats_nothing() {
         for happened in [false, true] {
             let context = format!("crash after record {k} of {n}, effect {happened}");
             let b = wreck(&original, &start, run_id, k, happened).bench(yolo());
-            let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+            let recovered = within(b.engine.recover()).await.unwrap();
             assert!(recovered.failed.is_empty(), "{context}: {:?}", recovered.failed);
             assert_eq!(b.until_settled(run_id).await, RunStatus::Finished, "{context}");
             assert_eq!(b.disk.snapshot(), end, "{context}");
@@ -123,7 +123,7 @@ async fn at_every_place_a_crash_loses_nothing_and_repeats_nothing() {
             assert_eq!(applied.len(), 8, "{context}: every write happened");
             assert!(applied.values().all(|n| *n == 1), "{context}: and once only: {applied:?}");
             assert_sound(&b, run_id, &context);
-            assert_eq!(b.row(run_id).lease, None, "{context}");
+            assert_eq!(b.store.holder(run_id).unwrap(), None, "{context}");
             let report = b.export(run_id);
             let ok = report.results.iter().filter(|r| r.ok).count();
             assert_eq!(ok, original.export(run_id).results.iter().filter(|r| r.ok).count(), "{context}");
@@ -143,14 +143,14 @@ async fn a_run_that_crashes_again_and_again_still_ends_once() {
     let first = wreck(&original, &start, run_id, 9, true);
     let tree = first.tree.clone();
     let b = first.bench(yolo());
-    within(b.engine.recover(|_| false)).await.unwrap();
+    within(b.engine.recover()).await.unwrap();
     assert_eq!(b.until_settled(run_id).await, RunStatus::Finished);
     let n = b.store.kept_frames(run_id).len();
     for k in 9..=n {
         for happened in [false, true] {
             let context = format!("second crash after {k} of {n}, effect {happened}");
             let again = wreck(&b, &tree, run_id, k, happened).bench(yolo());
-            within(again.engine.recover(|_| false)).await.unwrap();
+            within(again.engine.recover()).await.unwrap();
             assert_eq!(again.until_settled(run_id).await, RunStatus::Finished, "{context}");
             assert_eq!(again.disk.snapshot(), end, "{context}");
             assert_sound(&again, run_id, &context);
@@ -188,7 +188,7 @@ async fn a_write_cut_off_before_or_after_its_change_happens_exactly_once() {
                    {"id": "b", "tool": "file.append", "args": {"path": "log.md", "text": "y"}, "dependsOn": ["a"]}]),
         )
         .await;
-        let report = within(b.engine.resume(run_id, None, |_| false)).await.unwrap();
+        let report = within(b.engine.resume(run_id, None)).await.unwrap();
         assert_eq!(report.status, RunStatus::Finished, "{when:?}");
         assert_eq!(b.disk.get("log.md").unwrap(), "xy", "{when:?}");
         assert_eq!(report.effects.created.len() + report.effects.modified.len(), 2, "{when:?}: both are reported");
@@ -203,7 +203,7 @@ async fn a_target_that_is_neither_before_nor_after_is_a_conflict_and_left_alone(
     let steps = json!([{"id": "a", "tool": "file.append", "args": {"path": "log.md", "text": "x"}}]);
     let (b, run_id) = die_in("log.md", Dies::BeforeTheChange, steps).await;
     b.disk.set("log.md", "somebody else's");
-    let report = within(b.engine.resume(run_id, None, |_| false)).await.unwrap();
+    let report = within(b.engine.resume(run_id, None)).await.unwrap();
     assert_eq!((report.status, failure_code(&report.error)), (RunStatus::Failed, "CONFLICT"));
     assert_eq!(b.disk.get("log.md").unwrap(), "somebody else's");
     assert_sound(&b, run_id, "conflict");
@@ -233,7 +233,7 @@ async fn in_doubt() -> (Bench, RunId) {
 #[tokio::test]
 async fn a_call_that_cannot_be_asked_pauses_the_run() {
     let (b, run_id) = in_doubt().await;
-    let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+    let recovered = within(b.engine.recover()).await.unwrap();
     assert_eq!(recovered.resumed, [run_id]);
     assert_eq!(b.until_settled(run_id).await, RunStatus::Paused);
     assert_eq!(b.lab.total(), 0, "not made again");
@@ -241,24 +241,24 @@ async fn a_call_that_cannot_be_asked_pauses_the_run() {
     let export = b.export(run_id);
     assert_eq!(export.manifest.status, RunStatus::Paused);
     assert!(export.events.iter().any(|e| e.payload.as_ref().is_some_and(|p| p.get("paused").is_some())));
-    assert_eq!(b.row(run_id).lease, None);
+    assert_eq!(b.store.holder(run_id).unwrap(), None);
     // Taken up again without a word from anybody, it pauses again.
-    let report = within(b.engine.resume(run_id, None, |_| true)).await.unwrap();
+    let report = within(b.engine.resume(run_id, None)).await.unwrap();
     assert_eq!((report.status, failure_code(&report.error)), (RunStatus::Paused, "IN_DOUBT"));
     assert_eq!(status_words(&report), words([("w", "ok"), ("c", "error"), ("after", "open")]));
 }
 
 async fn settled(choice: Settlement) -> (Bench, RunReport) {
     let (b, run_id) = in_doubt().await;
-    within(b.engine.recover(|_| false)).await.unwrap();
+    within(b.engine.recover()).await.unwrap();
     b.until_settled(run_id).await;
     let calls = within(b.engine.settle(run_id, choice, &approver("ada"))).await.unwrap();
     assert_eq!(calls.len(), 1);
     assert_eq!(b.row(run_id).status, RunStatus::Paused);
     let again = within(b.engine.settle(run_id, choice, &approver("ada"))).await.unwrap_err();
     assert_eq!(again.code.as_str(), "PRECONDITION_FAILED", "settled once");
-    // Every process in the lease table is alive: a paused run belongs to none of them.
-    let report = within(b.engine.resume(run_id, None, |_| true)).await.unwrap();
+    // A paused run is held by nobody.
+    let report = within(b.engine.resume(run_id, None)).await.unwrap();
     assert_sound(&b, run_id, "settled");
     assert_eq!(b.row(run_id).status, report.status);
     (b, report)
@@ -305,8 +305,8 @@ async fn a_run_that_is_under_way_cannot_be_settled_or_resumed_from_outside() {
     until("it runs", || b.lab.total() == 1).await;
     let run_id = b.engine.active_runs()[0];
     assert!(b.engine.settle(run_id, Settlement::Abort, &approver("ada")).await.is_err());
-    assert!(b.engine.resume(run_id, None, |_| true).await.is_err());
-    let recovered = b.engine.recover(|_| true).await.unwrap();
+    assert!(b.engine.resume(run_id, None).await.is_err());
+    let recovered = b.engine.recover().await.unwrap();
     assert!(recovered.resumed.is_empty());
     assert_eq!(within(run).await.unwrap().status, RunStatus::Finished);
 }
@@ -314,10 +314,10 @@ async fn a_run_that_is_under_way_cannot_be_settled_or_resumed_from_outside() {
 #[tokio::test]
 async fn of_two_that_take_a_run_up_at_once_one_is_refused() {
     let (b, run_id) = in_doubt().await;
-    within(b.engine.recover(|_| false)).await.unwrap();
+    within(b.engine.recover()).await.unwrap();
     b.until_settled(run_id).await;
     b.engine.settle(run_id, Settlement::AssumeDone, &approver("ada")).await.unwrap();
-    let (one, two) = tokio::join!(b.engine.resume(run_id, None, |_| false), b.engine.resume(run_id, None, |_| false));
+    let (one, two) = tokio::join!(b.engine.resume(run_id, None), b.engine.resume(run_id, None));
     let ended: Vec<_> = [&one, &two].into_iter().filter(|r| r.is_ok()).collect();
     assert_eq!(ended.len(), 1, "{one:?} {two:?}");
     assert_eq!(b.disk.get("log.md").unwrap(), "xy");
@@ -346,7 +346,7 @@ async fn an_interrupted_direct_call_gets_its_result_and_is_not_made_again() {
         ("lab.keyed", json!({}), false, RunStatus::Failed, "INTERNAL_ERROR"),
     ] {
         let (b, run_id) = crashed_call(tool, args, Tree::new(), 2, happened).await;
-        let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+        let recovered = within(b.engine.recover()).await.unwrap();
         assert_eq!(recovered.settled_calls, [run_id], "{tool}: {:?}", recovered.failed);
         assert_eq!(b.row(run_id).status, status, "{tool}");
         let export = b.export(run_id);
@@ -363,7 +363,7 @@ async fn an_interrupted_direct_call_gets_its_result_and_is_not_made_again() {
 #[tokio::test]
 async fn a_direct_call_that_died_before_it_was_made_just_ends() {
     let (b, run_id) = crashed_call("lab.echo", json!({"value": 1}), Tree::new(), 1, false).await;
-    within(b.engine.recover(|_| false)).await.unwrap();
+    within(b.engine.recover()).await.unwrap();
     assert_eq!(b.row(run_id).status, RunStatus::Failed);
     assert_sound(&b, run_id, "never made");
 }
@@ -382,7 +382,7 @@ async fn a_retry_goes_on_waiting_for_the_rest_of_its_time() {
     let b = wreck(&original, &Tree::new(), whole.run_id, retry + 1, false).bench(yolo());
     let wait = recorded.due.as_microsecond() - jiff::Timestamp::now().as_microsecond();
     let began = tokio::time::Instant::now();
-    let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+    let report = within(b.engine.resume(whole.run_id, None)).await.unwrap();
     assert_eq!(step(&report, "f").attempts, 2);
     let waited = began.elapsed().as_micros() as i64;
     // The wait is in the runtime's paused time, the moment it ends in the system's: a busy machine may let real seconds
@@ -416,7 +416,7 @@ async fn what_was_written_before_the_crash_counts_against_the_limit() {
     let first = frames.iter().position(|f| f.kind == 5).unwrap() + 1;
     let store = wreck(&original, &Tree::new(), whole.run_id, first, true);
     let b = store.bench(limits(json!({"maxBytesWritten": 10})));
-    let report = within(b.engine.resume(whole.run_id, Some(approver("ada")), |_| false)).await.unwrap();
+    let report = within(b.engine.resume(whole.run_id, Some(approver("ada")))).await.unwrap();
     assert_eq!(failure_code(&report.error), "LIMIT_EXCEEDED");
     assert_eq!(b.disk.get("b.md"), None);
 }
@@ -427,12 +427,12 @@ async fn under_another_policy_a_run_goes_on_only_with_a_new_approval() {
     let whole = original.run(with_command()).await;
     let run_id = whole.run_id;
     let b = wreck(&original, &Tree::new(), run_id, 2, false).bench(limits(json!({"maxAttempts": 2})));
-    let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+    let recovered = within(b.engine.recover()).await.unwrap();
     assert_eq!((recovered.paused.as_slice(), recovered.resumed.len()), (&[run_id][..], 0));
     assert_eq!(b.disk.changes(), 0);
-    let refused = b.engine.resume(run_id, None, |_| false).await.unwrap_err();
+    let refused = b.engine.resume(run_id, None).await.unwrap_err();
     assert_eq!(refused.code.as_str(), "CONFIRMATION_REQUIRED");
-    let report = within(b.engine.resume(run_id, Some(approver("grace")), |_| false)).await.unwrap();
+    let report = within(b.engine.resume(run_id, Some(approver("grace")))).await.unwrap();
     assert_eq!(report.status, RunStatus::Finished);
     let confirmation = b.export(run_id).manifest.confirmation.unwrap();
     assert_eq!(
@@ -449,7 +449,7 @@ async fn a_run_that_was_never_approved_is_not_started_by_a_restart() {
     // Only the first record reached the disk.
     let b = wreck(&original, &Tree::new(), whole.run_id, 1, false)
         .bench(json!({"risk": {"writes": "ask"}, "allowCommands": true}));
-    let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+    let recovered = within(b.engine.recover()).await.unwrap();
     assert_eq!(recovered.paused, [whole.run_id]);
     assert_eq!((b.disk.changes(), b.lab.total()), (0, 0));
 }
@@ -470,7 +470,7 @@ async fn a_cancelled_run_stays_cancelled_after_a_crash() {
     let cancel = frames.iter().position(|f| f.kind == 9).unwrap() + 1;
     for k in cancel..=frames.len() {
         let again = wreck(&b, &Tree::new(), run_id, k, false).bench(yolo());
-        within(again.engine.recover(|_| false)).await.unwrap();
+        within(again.engine.recover()).await.unwrap();
         assert_eq!(again.until_settled(run_id).await, RunStatus::Cancelled, "{k} of {}", frames.len());
         assert_eq!(again.disk.changes(), 0);
         assert_sound(&again, run_id, "cancelled");
@@ -503,9 +503,10 @@ async fn shutdown_leaves_a_run_that_the_next_start_takes_up() {
         let report = within(run).await.unwrap();
         assert_eq!(report.status, RunStatus::Running, "{what}");
         let row = b.row(report.run_id);
-        assert_eq!((row.status, row.lease), (RunStatus::Running, None), "{what}: anybody may take it up");
+        let holder = b.store.holder(report.run_id).unwrap();
+        assert_eq!((row.status, holder), (RunStatus::Running, None), "{what}: anybody may take it up");
         let next = bench_with(BenchParts { store: b.store.clone(), disk: b.disk.clone(), ..BenchParts::default() });
-        let recovered = within(next.engine.recover(|_| true)).await.unwrap();
+        let recovered = within(next.engine.recover()).await.unwrap();
         assert_eq!(recovered.resumed, [report.run_id], "{what}: {:?}", recovered.failed);
         assert_eq!(next.until_settled(report.run_id).await, RunStatus::Finished, "{what}");
         assert_eq!(next.disk.get("log.md").unwrap(), "xy", "{what}");
@@ -530,7 +531,7 @@ async fn a_write_cut_off_by_shutdown_is_settled_at_the_next_start() {
         assert_eq!(report.status, RunStatus::Running);
         b.disk.lives();
         let next = bench_with(BenchParts { store: b.store.clone(), disk: b.disk.clone(), ..BenchParts::default() });
-        within(next.engine.recover(|_| true)).await.unwrap();
+        within(next.engine.recover()).await.unwrap();
         assert_eq!(next.until_settled(report.run_id).await, RunStatus::Finished, "{when:?}");
         assert_eq!(next.disk.get("log.md").unwrap(), "x", "{when:?}");
         assert_sound(&next, report.run_id, "shutdown");
@@ -566,7 +567,7 @@ async fn runs_that_ended_and_were_not_sealed_are_sealed_at_the_next_start() {
     b.engine.seal().await.unwrap();
     let unsealed = b.call("lab.echo", json!({"value": 2})).await.run_id;
     let next = bench_with(BenchParts { store: b.store.clone(), ..BenchParts::default() });
-    within(next.engine.recover(|_| false)).await.unwrap();
+    within(next.engine.recover()).await.unwrap();
     let verifier = next.engine.signer().verifier();
     for run_id in [sealed, unsealed] {
         assert!(verify_run(&*next.store, run_id, &verifier).unwrap().ledger_entry.is_some());
@@ -593,13 +594,11 @@ async fn a_run_that_cannot_be_read_is_reported_and_the_others_go_on() {
     );
     // The other run crashed as well.
     let row = store.run(good).unwrap().unwrap();
-    let lease = store.run(bad).unwrap().unwrap().lease;
-    let row = toolyard_engine::store::RunRow { status: RunStatus::Running, lease, ended_at: None, ..row };
-    store
-        .append(Batch { run_id: good, frames: vec![], blobs: vec![], row: Some(row), durability: Durability::Sync })
-        .unwrap();
+    let row = toolyard_engine::store::RunRow { status: RunStatus::Running, ended_at: None, ..row };
+    let (frames, blobs, epoch, durability) = (vec![], vec![], store.epoch(), Durability::Sync);
+    store.append(Batch { run_id: good, frames, blobs, row: Some(row), epoch, release: false, durability }).unwrap();
     let b = bench_with(BenchParts { store: Arc::new(store), ..BenchParts::default() });
-    let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+    let recovered = within(b.engine.recover()).await.unwrap();
     assert_eq!(recovered.failed.len(), 1);
     assert_eq!((recovered.failed[0].0, recovered.failed[0].1.code.as_str()), (bad, "RECORD_CORRUPTED"));
     assert_eq!(b.until_settled(good).await, RunStatus::Finished, "its record says that it has ended");
@@ -610,10 +609,10 @@ async fn a_run_that_cannot_be_read_is_reported_and_the_others_go_on() {
 async fn a_run_that_has_ended_cannot_be_taken_up() {
     let b = bench();
     let report = within(b.engine.run_plan(person(), &plan(with_command()), approved())).await.unwrap();
-    let refused = b.engine.resume(report.run_id, None, |_| false).await.unwrap_err();
+    let refused = b.engine.resume(report.run_id, None).await.unwrap_err();
     assert_eq!(refused.code.as_str(), "PRECONDITION_FAILED");
     b.engine.set_policy(policy(yolo()));
-    assert!(within(b.engine.recover(|_| false)).await.unwrap().resumed.is_empty());
+    assert!(within(b.engine.recover()).await.unwrap().resumed.is_empty());
 }
 
 // Who is asked, and under which name.
@@ -625,7 +624,7 @@ async fn a_call_made_again_keeps_its_id_so_that_the_tool_can_tell() {
     let frames = original.store.kept_frames(whole.run_id);
     let call = frames.iter().position(|f| f.kind == 4).unwrap() + 1;
     let b = wreck(&original, &Tree::new(), whole.run_id, call, true).bench(yolo());
-    let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+    let report = within(b.engine.resume(whole.run_id, None)).await.unwrap();
     assert_eq!(report.status, RunStatus::Finished);
     assert_eq!(b.lab.calls_of("lab.keyed"), 1);
     assert_eq!(b.export(whole.run_id).calls[0].call_id, original.export(whole.run_id).calls[0].call_id);
@@ -665,10 +664,10 @@ async fn a_provider_that_cannot_tell_leaves_the_call_in_doubt_rather_than_failed
     for choice in [Settlement::AssumeDone, Settlement::Rerun] {
         let b = wreck(&original, &Tree::new(), whole.run_id, call, false).bench(yolo());
         cannot_tell(&b);
-        let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+        let report = within(b.engine.resume(whole.run_id, None)).await.unwrap();
         assert_eq!((report.status, failure_code(&report.error)), (RunStatus::Paused, "IN_DOUBT"));
         b.engine.settle(whole.run_id, choice, &approver("ada")).await.unwrap();
-        let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+        let report = within(b.engine.resume(whole.run_id, None)).await.unwrap();
         assert_eq!(report.status, RunStatus::Finished, "{choice:?}");
         assert_sound(&b, whole.run_id, "cannot tell");
     }
@@ -700,7 +699,7 @@ async fn of_two_tools_with_one_name_the_one_that_was_called_is_asked() {
     for happened in [false, true] {
         let b = wreck(&original, &Tree::new(), whole.run_id, call, happened).bench(yolo());
         plugin(&b);
-        let report = within(b.engine.resume(whole.run_id, None, |_| false)).await.unwrap();
+        let report = within(b.engine.resume(whole.run_id, None)).await.unwrap();
         assert_eq!(report.status, RunStatus::Finished, "{:?}", report.error);
         assert_eq!(b.disk.get("a.md").unwrap(), "x");
         let undo = within(b.engine.plan_undo(whole.run_id)).await.unwrap();
@@ -714,7 +713,7 @@ async fn a_tool_that_is_gone_keeps_the_run_from_going_on_and_nothing_is_made_up(
     let whole = original.run(with_command()).await;
     let b = wreck(&original, &Tree::new(), whole.run_id, 3, false).bench(yolo());
     b.engine.unregister(&ToolSource::core());
-    let recovered = within(b.engine.recover(|_| false)).await.unwrap();
+    let recovered = within(b.engine.recover()).await.unwrap();
     assert_eq!(recovered.failed.len(), 1);
     assert_eq!(b.row(whole.run_id).status, RunStatus::Running, "it can still go on once the tool is back");
     assert_eq!(b.store.kept_frames(whole.run_id).len(), 3);

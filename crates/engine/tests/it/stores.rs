@@ -12,8 +12,8 @@ use toolyard_engine::{
     memory_store::MemoryStore,
     record::RecordKind,
     store::{
-        Batch, Durability, Frame, FrameVisitor, Lease, LedgerEntry, LedgerMaker, Position, RunFilter, RunRow,
-        StoreError,
+        Batch, Durability, Frame, FrameVisitor, Head, Hints, LedgerEntry, LedgerMaker, LeftBehind, NewFact, Owner,
+        Position, RemovedBlobs, RunFilter, RunRow, StoreError, Swap,
     },
 };
 use toolyard_protocol::{RunId, RunStatus};
@@ -52,6 +52,16 @@ impl Tap {
         self.log.lock().unwrap().clone()
     }
 
+    pub(crate) fn batch(&self, run_id: RunId, frames: Vec<Frame>, blobs: Vec<Blob>, row: Option<RunRow>) -> Batch {
+        Batch { run_id, frames, blobs, row, epoch: self.epoch(), release: false, durability: Durability::Sync }
+    }
+
+    fn keep(&self, batch: &Batch) {
+        let Batch { run_id, frames, blobs, row, .. } = batch;
+        let kept = Kept { run_id: *run_id, frames: frames.clone(), blobs: blobs.clone(), row: row.clone() };
+        self.batches.lock().unwrap().push(kept);
+    }
+
     pub(crate) fn kept_frames(&self, run_id: RunId) -> Vec<Frame> {
         let batches = self.batches.lock().unwrap();
         batches.iter().filter(|b| b.run_id == run_id).flat_map(|b| b.frames.clone()).collect()
@@ -80,17 +90,19 @@ impl Tap {
                 row = kept.row.clone().or(row);
             } else {
                 let (frames, blobs) = (kept.frames.clone(), kept.blobs.clone());
-                let batch =
-                    Batch { run_id: kept.run_id, frames, blobs, row: kept.row.clone(), durability: Durability::Sync };
-                copy.append(batch).unwrap();
+                copy.append(copy.batch(kept.run_id, frames, blobs, kept.row.clone())).unwrap();
             }
         }
         edit(&mut frames);
         if crashed {
-            let lease = Lease { boot_id: "gone".into(), pid: 0, started: 0 };
-            row = row.map(|r| RunRow { status: RunStatus::Running, ended_at: None, lease: Some(lease), ..r });
+            row = row.map(|r| RunRow { status: RunStatus::Running, ended_at: None, ..r });
         }
-        copy.append(Batch { run_id, frames, blobs, row, durability: Durability::Sync }).unwrap();
+        // Whoever recorded it is gone.
+        let gone = copy.inner.another();
+        let batch = Batch { epoch: gone.epoch(), ..copy.batch(run_id, frames, blobs, row) };
+        copy.keep(&batch);
+        gone.append(batch).unwrap();
+        drop(gone);
         if crashed {
             return copy; // a run that had not ended was not sealed
         }
@@ -107,7 +119,7 @@ impl Tap {
         let copy = Self::new();
         for kept in edited.batches.into_inner().unwrap() {
             let Kept { run_id, frames, blobs, row } = kept;
-            copy.append(Batch { run_id, frames, blobs, row, durability: Durability::Sync }).unwrap();
+            copy.append(copy.batch(run_id, frames, blobs, row)).unwrap();
         }
         copy
     }
@@ -117,9 +129,7 @@ impl Tap {
         let copy = Self::new();
         for kept in self.batches.lock().unwrap().iter().filter(|k| k.run_id != run_id) {
             let (frames, blobs) = (kept.frames.clone(), kept.blobs.clone());
-            let batch =
-                Batch { run_id: kept.run_id, frames, blobs, row: kept.row.clone(), durability: Durability::Sync };
-            copy.append(batch).unwrap();
+            copy.append(copy.batch(kept.run_id, frames, blobs, kept.row.clone())).unwrap();
         }
         for entry in self.inner.ledger(1, usize::MAX).unwrap() {
             copy.inner.ledger_append(&mut |_| Ok((entry.payload.clone(), entry.chain))).unwrap();
@@ -151,15 +161,11 @@ fn kind_word(kind: u8) -> String {
 impl Store for Tap {
     fn append(&self, batch: Batch) -> Result<Position, StoreError> {
         if self.append_fails.load(Ordering::SeqCst) {
-            return Err(StoreError("the disk is full".into()));
+            return Err(StoreError::failed("the disk is full"));
         }
         let words: Vec<String> = batch.frames.iter().map(|f| kind_word(f.kind)).collect();
-        let kept = Kept {
-            run_id: batch.run_id,
-            frames: batch.frames.clone(),
-            blobs: batch.blobs.clone(),
-            row: batch.row.clone(),
-        };
+        let Batch { run_id, frames, blobs, row, .. } = &batch;
+        let kept = Kept { run_id: *run_id, frames: frames.clone(), blobs: blobs.clone(), row: row.clone() };
         let position = self.inner.append(batch)?;
         self.log.lock().unwrap().push(format!("append {}", words.join(",")));
         self.batches.lock().unwrap().push(kept);
@@ -167,7 +173,7 @@ impl Store for Tap {
     }
     fn durable(&self, position: Position) -> BoxFuture<'static, Result<(), StoreError>> {
         if self.sync_fails.load(Ordering::SeqCst) {
-            return Box::pin(std::future::ready(Err(StoreError("the disk said no".into()))));
+            return Box::pin(std::future::ready(Err(StoreError::failed("the disk said no"))));
         }
         let (log, answer) = (self.log.clone(), self.inner.durable(position));
         Box::pin(async move {
@@ -189,8 +195,26 @@ impl Store for Tap {
     fn frames(&self, run_id: RunId, from_seq: u64, visit: FrameVisitor<'_>) -> Result<(), StoreError> {
         self.inner.frames(run_id, from_seq, visit)
     }
-    fn claim(&self, run_id: RunId, expected: Option<&Lease>, new: &Lease) -> Result<bool, StoreError> {
-        self.inner.claim(run_id, expected, new)
+    fn head(&self, run_id: RunId) -> Result<Option<Head>, StoreError> {
+        self.inner.head(run_id)
+    }
+    fn owner(&self) -> Owner {
+        self.inner.owner()
+    }
+    fn is_alive(&self, owner: &Owner) -> Result<bool, StoreError> {
+        self.inner.is_alive(owner)
+    }
+    fn fence(&self, owner: &Owner) -> Result<(), StoreError> {
+        self.inner.fence(owner)
+    }
+    fn holder(&self, run_id: RunId) -> Result<Option<Owner>, StoreError> {
+        self.inner.holder(run_id)
+    }
+    fn left_behind(&self, limit: usize) -> Result<Vec<LeftBehind>, StoreError> {
+        self.inner.left_behind(limit)
+    }
+    fn claim(&self, run_id: RunId, from: Option<&Owner>) -> Result<bool, StoreError> {
+        self.inner.claim(run_id, from)
     }
     fn blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, StoreError> {
         self.inner.blob(sha256)
@@ -204,14 +228,14 @@ impl Store for Tap {
     ) -> Result<Position, StoreError> {
         self.inner.put(space, key, value, expires_at)
     }
-    fn put_if_absent(
+    fn compare_and_set(
         &self,
         space: &str,
         key: &str,
-        value: Vec<u8>,
-        expires_at: Option<Timestamp>,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        self.inner.put_if_absent(space, key, value, expires_at)
+        expected: Option<&[u8]>,
+        wanted: NewFact,
+    ) -> Result<Swap, StoreError> {
+        self.inner.compare_and_set(space, key, expected, wanted)
     }
     fn get(&self, space: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
         self.inner.get(space, key)
@@ -219,8 +243,26 @@ impl Store for Tap {
     fn remove(&self, space: &str, key: &str) -> Result<Position, StoreError> {
         self.inner.remove(space, key)
     }
-    fn list(&self, space: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        self.inner.list(space)
+    fn list_page(
+        &self,
+        space: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.inner.list_page(space, prefix, after, limit)
+    }
+    fn remove_runs(&self, runs: &[RunId]) -> Result<u64, StoreError> {
+        self.inner.remove_runs(runs)
+    }
+    fn remove_unused_blobs(&self, keep: &[String]) -> Result<RemovedBlobs, StoreError> {
+        self.inner.remove_unused_blobs(keep)
+    }
+    fn used_bytes(&self) -> Result<Option<u64>, StoreError> {
+        self.inner.used_bytes()
+    }
+    fn watch(&self) -> Hints {
+        self.inner.watch()
     }
     fn blob_hashes(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
         self.inner.blob_hashes(after, limit)

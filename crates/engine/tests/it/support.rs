@@ -2,26 +2,18 @@
 
 use crate::{files::Disk, files::Files, lab::Lab, stores::Tap};
 use serde_json::{Map, Value, json};
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use toolyard_catalog::{Policy, PolicyConfig, ToolEntry, ToolSource};
 use toolyard_engine::{
     Blob, CallAnswer, CallRequest, Caller, Door, Engine, EngineOptions, EngineParts, Store,
     authority::Approver,
     chain::Signer,
     plan::{Consent, PlanRequest, RunReport},
-    store::{Lease, RunRow},
+    store::RunRow,
     system_clock,
     view::{RunExport, export_run},
 };
 use toolyard_protocol::{ActionPlan, Failure, RunId, RunStatus, ToolDefinition, ToolResult};
-
-static NEXT_PID: AtomicU32 = AtomicU32::new(1);
 
 pub(crate) const SECRET: [u8; 32] = [7; 32];
 
@@ -83,13 +75,11 @@ pub(crate) fn bench_with(parts: BenchParts) -> Bench {
 }
 
 pub(crate) fn engine_over(store: Arc<dyn Store>, config: Value, options: EngineOptions) -> Engine {
-    let pid = NEXT_PID.fetch_add(1, Ordering::Relaxed);
     Engine::new(EngineParts {
         store,
         signer: Signer::from_secret("test", &SECRET),
         policy: policy(config),
         clock: system_clock(),
-        lease: Lease { boot_id: "boot".into(), pid, started: 1 },
         options,
     })
 }

@@ -28,7 +28,7 @@ fn rewrite(run_id: RunId, frames: &mut [Frame], from: &str, to: &str) {
 /// Starts over a store, as the next process does.
 async fn start_over(store: Tap) -> Bench {
     let next = bench_with(BenchParts { store: Arc::new(store), ..BenchParts::default() });
-    within(next.engine.recover(|_| false)).await.unwrap();
+    within(next.engine.recover()).await.unwrap();
     next.engine.seal().await.unwrap();
     next
 }
@@ -123,7 +123,7 @@ async fn a_run_with_a_broken_chain_is_not_taken_up() {
     };
     let store = b.store.with_frames(run_id, edit, true);
     let next = bench_with(BenchParts { store: Arc::new(store), ..BenchParts::default() });
-    let recovered = within(next.engine.recover(|_| false)).await.unwrap();
+    let recovered = within(next.engine.recover()).await.unwrap();
     assert_eq!(recovered.failed.len(), 1);
     assert_eq!((recovered.failed[0].0, recovered.failed[0].1.code.as_str()), (run_id, "RECORD_CORRUPTED"));
 }

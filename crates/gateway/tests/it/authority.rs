@@ -3,19 +3,18 @@
 use crate::{
     bench_tools,
     devices::{Signing, connect},
-    harness::{DEAD_PID, Server, TOKEN, Ws, connect_params},
+    harness::{Server, TOKEN, Ws, connect_params},
 };
 use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc};
 use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::{
-    Caller, Door, Engine, EngineOptions, EngineParts,
+    Caller, Door, Engine, EngineOptions, EngineParts, Store,
     approvals::ApprovalDecision,
     authority,
     chain::Signer,
     memory_store::MemoryStore,
     plan::{Consent, PlanRequest},
-    store::Lease,
     system_clock,
 };
 use toolyard_gateway::Settings;
@@ -29,13 +28,13 @@ fn missing(answer: &Value) -> (&str, &str) {
 
 /// A plan with side effects that an agent began, nobody approved, and whose process has died.
 async fn unapproved_run(store: &Arc<MemoryStore>) -> RunId {
+    let gone = Arc::new(store.another());
     let engine = Engine::new(EngineParts {
-        store: store.clone(),
+        store: gone.clone(),
         signer: Signer::from_secret("test", &[1; 32]),
         policy: Policy::compile(&PolicyConfig { deny: vec!["bench_denied".into()], ..PolicyConfig::default() })
             .unwrap(),
         clock: system_clock(),
-        lease: Lease { boot_id: "b".into(), pid: DEAD_PID, started: 1 },
         options: EngineOptions::default(),
     });
     bench_tools::register(&engine);
@@ -47,7 +46,9 @@ async fn unapproved_run(store: &Arc<MemoryStore>) -> RunId {
     .unwrap();
     let agent = Caller { door: Door::Gateway, is_person: false, ..Caller::cli("agent") };
     let request = PlanRequest { consent: Consent::Ask, ..PlanRequest::default() };
-    engine.start_plan(Arc::new(agent), &plan, request, HashMap::new()).await.unwrap().run_id()
+    let run_id = engine.start_plan(Arc::new(agent), &plan, request, HashMap::new()).await.unwrap().run_id();
+    store.fence(&gone.owner()).unwrap();
+    run_id
 }
 
 #[tokio::test]

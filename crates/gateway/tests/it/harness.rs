@@ -11,7 +11,7 @@ use toolyard_bridge::server::Offer;
 use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::{
     BoxFuture, CallRequest, Caller, Engine, EngineOptions, EngineParts, chain::Signer, memory_store::MemoryStore,
-    store::Lease, system_clock,
+    system_clock,
 };
 use toolyard_gateway::{Gateway, Settings, listen};
 use toolyard_mcp::{Asks, Implementation, McpServer, ServerParts, server::Skills};
@@ -20,8 +20,6 @@ use toolyard_service::{ConfigAnswer, ProcessInfo, Service, SessionTools};
 /// How long anything may take to happen on a busy machine. What never happens is noticed after it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const TOKEN: &str = "test-token-abc123";
-/// The process of this number has died: its runs can be taken up.
-pub(crate) const DEAD_PID: u32 = 666;
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -54,11 +52,10 @@ impl Server {
             signer: Signer::from_secret("test", &[1; 32]),
             policy: Policy::compile(&policy).unwrap(),
             clock: system_clock(),
-            lease: Lease { boot_id: "b".into(), pid: 1, started: 1 },
             options: EngineOptions::default(),
         });
         bench_tools::register(&engine);
-        let service = Service::new(engine.clone(), ProcessInfo::default(), |lease| lease.pid != DEAD_PID);
+        let service = Service::new(engine.clone(), ProcessInfo::default());
         let stop = CancellationToken::new();
         let config = ConfigAnswer {
             path: "/nowhere/config.toml".to_owned(),

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use toolyard_catalog::Policy;
 use toolyard_engine::{
     BoxFuture, CallRequest, Caller, Engine, EngineOptions, EngineParts, chain::Signer, memory_store::MemoryStore,
-    store::Lease, system_clock,
+    system_clock,
 };
 use toolyard_knowledge::{
     Knowledge, KnowledgeConfig, KnowledgeParts, KnowledgeProvider,
@@ -164,7 +164,6 @@ impl Lab {
             signer: Signer::from_secret("test", &[7; 32]),
             policy: Policy::compile(&serde_json::from_value(policy.clone()).unwrap()).unwrap(),
             clock: system_clock(),
-            lease: Lease { boot_id: "boot".into(), pid: 1, started: 1 },
             options: EngineOptions::default(),
         });
         let entries = toolyard_knowledge::entries().unwrap();

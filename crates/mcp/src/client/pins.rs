@@ -70,7 +70,7 @@ impl Memory {
     }
 
     pub(crate) fn keep_seen(&self, server: &str, seen: &ServerCatalog) -> Result<(), StoreError> {
-        let bytes = serde_json::to_vec(seen).map_err(|e| StoreError(e.to_string()))?;
+        let bytes = serde_json::to_vec(seen).map_err(|e| StoreError::failed(e.to_string()))?;
         self.0.put(CATALOGS, server, bytes, None).map(drop)
     }
 
@@ -78,13 +78,13 @@ impl Memory {
         let Some(bytes) = self.0.get(PINS, server)? else { return Ok(None) };
         // Without its pins a server would be a new one, whose tools nobody has to approve.
         let pins = serde_json::from_slice(&bytes);
-        pins.map(Some).map_err(|e| StoreError(format!("the approved tools of {server} cannot be read: {e}")))
+        pins.map(Some).map_err(|e| StoreError::failed(format!("the approved tools of {server} cannot be read: {e}")))
     }
 
     /// Keeps the pins, and returns when they are durable: a definition that is not pinned yet when the process ends would
     /// be taken for a first one by the next process. Must be called on a thread of a runtime that may block.
     pub(crate) fn keep_pins(&self, server: &str, pins: &Pins) -> Result<(), StoreError> {
-        let bytes = serde_json::to_vec(pins).map_err(|e| StoreError(e.to_string()))?;
+        let bytes = serde_json::to_vec(pins).map_err(|e| StoreError::failed(e.to_string()))?;
         let position = self.0.put(PINS, server, bytes, None)?;
         tokio::runtime::Handle::current().block_on(self.0.durable(position))
     }

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{Policy, PolicyConfig, ToolEntry, ToolSource};
 use toolyard_engine::{
     BoxFuture, CallContext, Engine, EngineOptions, EngineParts, Failed, Output, Prepared, Provider, chain::Signer,
-    memory_store::MemoryStore, store::Lease, system_clock,
+    memory_store::MemoryStore, system_clock,
 };
 use toolyard_mcp::{
     Asks, Implementation, McpServer, ServerParts,
@@ -80,7 +80,6 @@ impl Lab {
             signer: Signer::from_secret("test", &[1; 32]),
             policy: Policy::compile(&policy).unwrap(),
             clock: system_clock(),
-            lease: Lease { boot_id: "b".into(), pid: 1, started: 1 },
             options: EngineOptions::default(),
         });
         let asks = Asks::default();

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{Policy, PolicyConfig};
 use toolyard_engine::{
     Asking, CallRequest, Caller, Door, Engine, EngineOptions, EngineParts, Store, chain::Signer,
-    memory_store::MemoryStore, store::Lease, system_clock,
+    memory_store::MemoryStore, system_clock,
 };
 use toolyard_mcp::{
     Asks, ClientCapabilities, ServerConfig, Upstreams,
@@ -30,7 +30,6 @@ fn yard_on(store: Arc<dyn Store>) -> Yard {
         signer: Signer::from_secret("test", &[1; 32]),
         policy: Policy::compile(&PolicyConfig::default()).unwrap(),
         clock: system_clock(),
-        lease: Lease { boot_id: "b".into(), pid: 1, started: 1 },
         options: EngineOptions::default(),
     });
     let asks = Asks::default();

@@ -137,7 +137,7 @@ impl Hub {
     /// Opens a session for a plugin, durably. The secret is given back once and not kept.
     pub(crate) async fn open_bridge(&self, opening: Opening) -> Result<(), StoreError> {
         let store = self.service().engine().store();
-        let bytes = serde_json::to_vec(&opening).map_err(|e| StoreError(e.to_string()))?;
+        let bytes = serde_json::to_vec(&opening).map_err(|e| StoreError::failed(e.to_string()))?;
         let position = store.put(OPENINGS, &opening.session, bytes, None)?;
         store.durable(position).await?;
         let limits = self.inner.bridge.limits;
@@ -215,12 +215,12 @@ impl Hub {
     }
 
     fn keep(&self, session: &str, message: &InboundMessage) -> Result<Position, StoreError> {
-        let bytes = serde_json::to_vec(message).map_err(|e| StoreError(e.to_string()))?;
+        let bytes = serde_json::to_vec(message).map_err(|e| StoreError::failed(e.to_string()))?;
         self.store().put(INBOX, &format!("{session}\n{}", message.request_id), bytes, None)
     }
 
     fn keep_said(&self, session: String, seq: u64, message: OutboundMessage) {
-        let bytes = serde_json::to_vec(&message).map_err(|e| StoreError(e.to_string()));
+        let bytes = serde_json::to_vec(&message).map_err(|e| StoreError::failed(e.to_string()));
         let kept = bytes.and_then(|bytes| self.store().put(SAID, &said_key(&session, seq), bytes, None));
         if self.inner.bridge.said.send(Saying { session, seq, message, kept }).is_err() {
             tracing::error!("what Claude said is kept and not told: the gateway is stopping");

@@ -185,7 +185,7 @@ impl Devices {
                 self.store.put_if_absent(SECRETS, SECRET_KEY, made.to_vec(), None)?;
                 let kept = self.store.get(SECRETS, SECRET_KEY)?.unwrap_or_else(|| made.to_vec());
                 let kept: [u8; 32] =
-                    kept.try_into().map_err(|_| StoreError("the device secret is damaged".to_owned()))?;
+                    kept.try_into().map_err(|_| StoreError::failed("the device secret is damaged".to_owned()))?;
                 *self.secret.get_or_init(|| kept)
             }
         };
@@ -230,7 +230,7 @@ impl Devices {
     }
 
     async fn save(&self, device: &Device) -> Result<(), StoreError> {
-        let bytes = serde_json::to_vec(device).map_err(|e| StoreError(e.to_string()))?;
+        let bytes = serde_json::to_vec(device).map_err(|e| StoreError::failed(e.to_string()))?;
         let position = self.store.put(DEVICES, &device.device_id, bytes, None)?;
         self.store.durable(position).await
     }
@@ -377,7 +377,7 @@ fn fresh_secret() -> Result<[u8; 32], StoreError> {
     let mut filled = 0;
     while filled < bytes.len() {
         filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
-            .map_err(|e| StoreError(format!("the system has no randomness: {e}")))?;
+            .map_err(|e| StoreError::failed(format!("the system has no randomness: {e}")))?;
     }
     Ok(bytes)
 }

@@ -2,7 +2,7 @@
 
 use crate::blob_files::StoredBlob;
 use std::sync::mpsc::{Receiver, SyncSender};
-use toolyard_engine::store::{Lease, LedgerEntry, RunRow, StoreError};
+use toolyard_engine::store::{LedgerEntry, RunRow, StoreError, Swap};
 use toolyard_protocol::RunId;
 
 pub(crate) type Answer<T> = Result<T, StoreError>;
@@ -12,10 +12,47 @@ pub(crate) type Reply<T> = SyncSender<Answer<T>>;
 pub(crate) enum Op {
     Append(Append),
     Put(Fact),
-    Remove { space: String, key: String },
-    PutIfAbsent { fact: Fact, reply: Reply<Option<Vec<u8>>> },
-    Claim { run_id: RunId, expected: Option<Lease>, new: Lease, reply: Reply<bool> },
+    Remove {
+        space: String,
+        key: String,
+    },
+    Swap {
+        swap: FactSwap,
+        reply: Reply<Swap>,
+    },
+    /// `from` is this process's epoch or one that is not alive.
+    Claim {
+        run_id: RunId,
+        from: Option<i64>,
+        reply: Reply<bool>,
+    },
+    Fence {
+        epoch: i64,
+        reply: Reply<()>,
+    },
+    RemoveRuns {
+        runs: Vec<RunId>,
+        reply: Reply<u64>,
+    },
+    /// The writer remembers which blobs batches bring from now on, or no longer.
+    WatchBlobs {
+        on: bool,
+        reply: Reply<()>,
+    },
+    /// Removes those of these blobs that no batch has brought since.
+    RemoveBlobs {
+        hashes: Vec<[u8; 32]>,
+        reply: Reply<Vec<RemovedBlob>>,
+    },
     Ledger(LedgerOp),
+}
+
+/// A blob that is not in the database any more.
+pub(crate) struct RemovedBlob {
+    pub(crate) hash: String,
+    pub(crate) bytes: u64,
+    /// It lies in a file, compressed or not.
+    pub(crate) file: Option<bool>,
 }
 
 pub(crate) struct Append {
@@ -23,6 +60,14 @@ pub(crate) struct Append {
     pub(crate) frames: Vec<StoredFrame>,
     pub(crate) blobs: Blobs,
     pub(crate) row: Option<RunRow>,
+    pub(crate) release: bool,
+}
+
+impl Append {
+    /// Nobody holds the run afterwards.
+    pub(crate) fn ends_hold(&self) -> bool {
+        self.release || self.row.as_ref().is_some_and(|row| row.status.is_final())
+    }
 }
 
 /// A frame as it goes into the database.
@@ -48,6 +93,14 @@ pub(crate) struct Fact {
     pub(crate) expires_at: Option<i64>,
 }
 
+/// A fact that becomes `new` if it is what is expected.
+pub(crate) struct FactSwap {
+    pub(crate) space: String,
+    pub(crate) key: String,
+    pub(crate) expected: Option<Vec<u8>>,
+    pub(crate) new: Option<Fact>,
+}
+
 /// The entry is made on the caller's thread, between a question and an answer, because the maker cannot travel.
 pub(crate) struct LedgerOp {
     pub(crate) ask: SyncSender<Option<LedgerEntry>>,
@@ -56,10 +109,19 @@ pub(crate) struct LedgerOp {
 }
 
 impl Op {
-    /// Notifies the waiting caller that this change will not happen.
+    /// Whether somebody waits for this very change and is told at once when it cannot be made. The others may be tried
+    /// again.
+    pub(crate) fn has_reply(&self) -> bool {
+        !matches!(self, Self::Append(_) | Self::Put(_) | Self::Remove { .. })
+    }
+
+    /// Tells whoever waits for this change that it will not happen.
     pub(crate) fn refuse(self, error: &StoreError) {
         match self {
-            Self::PutIfAbsent { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::Swap { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::Fence { reply, .. } | Self::WatchBlobs { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::RemoveRuns { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::RemoveBlobs { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Claim { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Ledger(LedgerOp { reply, .. }) => drop(reply.send(Err(error.clone()))),
             Self::Append(_) | Self::Put(_) | Self::Remove { .. } => {}

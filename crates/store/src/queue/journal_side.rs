@@ -51,6 +51,16 @@ impl Queue {
         }
     }
 
+    /// The journal's file could not be written. Everything in it is queued for the database as well, which is asked for a
+    /// sync instead.
+    pub(crate) fn journal_failed(&self) {
+        let mut state = self.lock();
+        state.journaling.abandon();
+        state.wanted_durable =
+            state.waiters.iter().map(|(position, _)| *position).max().unwrap_or(0).max(state.wanted_durable);
+        self.wake_writer(&mut state);
+    }
+
     /// Everything up to a position is on the disk, in the journal or in the database.
     pub(crate) fn journaled(&self, upto: u64, took: Duration) {
         let mut state = self.lock();

@@ -18,6 +18,8 @@ pub(crate) enum Work {
     Sync {
         upto: u64,
     },
+    /// The disk had no room, and nothing waits that could be tried.
+    Probe,
     /// There has been nothing to do for a while.
     Rest,
     Close,
@@ -48,6 +50,18 @@ impl Queue {
             state.writer = Writer::Working;
             if state.poisoned.is_some() {
                 return Work::Stop;
+            }
+            if let Some(full) = &state.full {
+                let left = full.retry_at.saturating_duration_since(Instant::now());
+                if !left.is_zero() && !state.closing {
+                    state = self.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+                    continue;
+                }
+                return match state.queue.is_empty() {
+                    true if state.closing => Work::Close,
+                    true => Work::Probe,
+                    false => state.take(),
+                };
             }
             let waited = state.queue.front().map(|oldest| oldest.at.elapsed());
             if let Some(waited) = waited
@@ -103,6 +117,9 @@ impl Queue {
     pub(crate) fn written(&self, written: Written) {
         let mut state = self.lock();
         state.visible = state.visible.max(written.upto);
+        if state.full.take().is_some() {
+            tracing::info!("the store's disk has room again");
+        }
         if written.sync {
             state.sync_begun = state.sync_begun.max(written.upto);
         }
@@ -128,12 +145,6 @@ impl Queue {
         if state.watchers > 0 {
             self.progress.notify_all();
         }
-    }
-
-    /// Whether the writer should write rather than sync.
-    pub(crate) fn has_more(&self) -> bool {
-        let state = self.lock();
-        !state.queue.is_empty() && state.is_due()
     }
 
     /// The database has synced everything up to a position.

@@ -124,7 +124,13 @@ impl Attacker {
     fn frames(&self, no: i64) -> StoredFrames {
         let mut select =
             self.db.prepare("SELECT id, kind, payload, chain FROM frames WHERE id >> 32 = ?1 ORDER BY id").unwrap();
-        let rows = select.query_map([no], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?))).unwrap();
+        let rows = select
+            .query_map([no], |r| {
+                // Records are compressed: somebody who edits one reads it first, and writes it back plain.
+                let (kind, payload) = toolyard_store::fuzzing::unpacked(r.get(1)?, &r.get::<_, Vec<u8>>(2)?);
+                Ok((r.get(0)?, kind, payload, r.get(3)?))
+            })
+            .unwrap();
         rows.map(Result::unwrap).collect()
     }
 
@@ -142,7 +148,8 @@ impl Attacker {
         let mut chain = genesis(run_id);
         for (id, kind, payload, _) in frames {
             chain = link(&chain, (id & 0xffff_ffff) as u64, *kind as u8, payload);
-            self.do_sql("UPDATE frames SET payload = ?1, chain = ?2 WHERE id = ?3", params![payload, chain, id]);
+            let sql = "UPDATE frames SET kind = ?1, payload = ?2, chain = ?3 WHERE id = ?4";
+            self.do_sql(sql, params![kind, payload, chain, id]);
         }
     }
 
@@ -240,9 +247,10 @@ impl Attacker {
         }
         // A whole run that never was: ended, or as if it were under way.
         let run_id = new_run();
-        let (status, ended) = if self.random.below(2) == 0 { (3, Some("2026-01-01T00:00:01Z")) } else { (1, None) };
+        let (status, ended) =
+            if self.random.below(2) == 0 { (3, Some(1_767_225_601_000_000_000_i64)) } else { (1, None) };
         self.do_sql(
-            "INSERT INTO runs (run_id, kind, status, title, started_at, ended_at) VALUES (?1, 1, ?2, 't', '2026-01-01T00:00:00Z', ?3)",
+            "INSERT INTO runs (run_id, kind, status, title, started_at, ended_at) VALUES (?1, 1, ?2, 't', 1767225600000000000, ?3)",
             params![run_id.as_uuid().as_bytes(), status, ended],
         );
         let no = self.db.last_insert_rowid();
@@ -267,8 +275,8 @@ impl Attacker {
             "UPDATE runs SET status = 1, ended_at = NULL WHERE no = ?1",
             "UPDATE runs SET title = title || '.' WHERE no = ?1",
             "UPDATE runs SET session = coalesce(session, '') || 'x' WHERE no = ?1",
-            "UPDATE runs SET started_at = '2020-01-01T00:00:00Z' WHERE no = ?1",
-            "UPDATE runs SET ended_at = '2020-01-01T00:00:00Z' WHERE no = ?1",
+            "UPDATE runs SET started_at = 1577836800000000000 WHERE no = ?1",
+            "UPDATE runs SET ended_at = 1577836800000000000 WHERE no = ?1",
             "UPDATE runs SET kind = 1 - kind WHERE no = ?1",
             "UPDATE runs SET kind = NULL WHERE no = ?1",
             "UPDATE runs SET run_id = randomblob(16) WHERE no = ?1",

@@ -39,9 +39,8 @@ pub async fn record_run(store: &Arc<dyn Store>, sealer: &Sealer, note: &str, see
     let status = RunStatus::Finished;
     recorder.push(&Record::Finished(FinishedRecord { at, status, error: None, message: "done".into() }));
     let title = "a run".to_owned();
-    let (session, lease, kind) = (None, None, RunKind::Call);
-    let row = RunRow { run_id, kind, status, title, session, started_at: at, ended_at: Some(at), lease };
-    recorder.set_row(row);
+    let (session, kind) = (None, RunKind::Call);
+    recorder.set_row(RunRow { run_id, kind, status, title, session, started_at: at, ended_at: Some(at) });
     recorder.flush(Sync).unwrap();
     let (seq, chain) = recorder.head();
     sealer.run_ended(run_id, seq, &chain);
@@ -61,14 +60,16 @@ fn rewrite(db: &rusqlite::Connection, run_id: RunId, from: &str, to: &str) {
     let no: i64 =
         db.query_row("SELECT no FROM runs WHERE run_id = ?1", [run_id.as_uuid().as_bytes()], |r| r.get(0)).unwrap();
     let mut frames = db.prepare("SELECT id, kind, payload FROM frames WHERE id >> 32 = ?1 ORDER BY id").unwrap();
-    let frames: Vec<(i64, u8, Vec<u8>)> =
+    let frames: Vec<(i64, i64, Vec<u8>)> =
         frames.query_map([no], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?))).unwrap().map(Result::unwrap).collect();
     assert_eq!(frames.len(), 4);
     let mut chain = genesis(run_id);
     for (i, (id, kind, payload)) in frames.into_iter().enumerate() {
+        let (kind, payload) = toolyard_store::fuzzing::unpacked(kind, &payload);
         let payload = String::from_utf8(payload).unwrap().replace(from, to).into_bytes();
-        chain = link(&chain, i as u64 + 1, kind, &payload);
-        db.execute("UPDATE frames SET payload = ?1, chain = ?2 WHERE id = ?3", (payload, chain, id)).unwrap();
+        chain = link(&chain, i as u64 + 1, kind as u8, &payload);
+        let sql = "UPDATE frames SET kind = ?1, payload = ?2, chain = ?3 WHERE id = ?4";
+        db.execute(sql, (kind, payload, chain, id)).unwrap();
     }
 }
 

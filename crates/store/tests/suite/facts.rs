@@ -3,7 +3,7 @@
 use crate::support::*;
 use jiff::{SignedDuration, Timestamp};
 use std::{sync::Arc, time::Duration};
-use toolyard_engine::Store;
+use toolyard_engine::{Store, store::Swap};
 
 pub async fn facts_are_there_at_once<H: Home>() {
     let home = H::new();
@@ -86,6 +86,69 @@ pub async fn put_if_absent_sets_once<H: Home>() {
         assert_eq!(winners.len(), 1);
         assert_eq!(there, Some(winners[0].to_be_bytes().to_vec()));
         assert!(answers.iter().all(|(n, found)| *n == winners[0] || *found == there));
+    }
+}
+
+pub async fn compare_and_set_changes_only_what_is_expected<H: Home>() {
+    let home = H::new();
+    let store = Arc::new(home.open());
+    let set = |expected: Option<&[u8]>, wanted: Option<u8>| {
+        store.compare_and_set("s", "k", expected, wanted.map(|value| (vec![value], None))).unwrap()
+    };
+    assert_eq!(set(Some(&[1]), Some(2)), Swap::Differs(None), "it is not there");
+    assert_eq!(set(None, Some(1)), Swap::Done);
+    assert_eq!(set(None, Some(2)), Swap::Differs(Some(vec![1])));
+    assert_eq!(set(Some(&[1]), Some(2)), Swap::Done);
+    assert_eq!(set(Some(&[1]), None), Swap::Differs(Some(vec![2])));
+    assert_eq!(store.get("s", "k").unwrap(), Some(vec![2]));
+    assert_eq!(set(Some(&[2]), None), Swap::Done);
+    assert_eq!(store.get("s", "k").unwrap(), None);
+    // A counter that many raise: every raise counts once.
+    store.put("s", "n", vec![0], None).unwrap();
+    race(8, |_| {
+        let store = Arc::clone(&store);
+        move || {
+            for _ in 0..5 {
+                let mut seen = store.get("s", "n").unwrap();
+                while let Swap::Differs(found) = {
+                    let next = seen.as_ref().map(|value| (vec![value[0] + 1], None));
+                    store.compare_and_set("s", "n", seen.as_deref(), next).unwrap()
+                } {
+                    seen = found;
+                }
+            }
+        }
+    });
+    assert_eq!(store.get("s", "n").unwrap(), Some(vec![40]));
+}
+
+pub async fn facts_are_listed_by_prefix_and_page<H: Home>() {
+    let home = H::new();
+    let store = home.open();
+    let keys = ["", "a", "a\u{0}b", "a/1", "a/2", "a/3", "a/é", "a0", "b/1", "\u{10ffff}"];
+    for settled in [false, true] {
+        for key in keys {
+            store.put("s", key, key.as_bytes().to_vec(), None).unwrap();
+        }
+        store.put("s", "a/25", vec![1], None).unwrap();
+        store.remove("s", "a/25").unwrap();
+        if settled {
+            store.settle().unwrap();
+        }
+        let page = |prefix: &str, after: Option<&str>, limit: usize| -> Vec<String> {
+            let page = store.list_page("s", prefix, after, limit).unwrap();
+            assert!(page.iter().all(|(key, value)| key.as_bytes() == value));
+            page.into_iter().map(|(key, _)| key).collect()
+        };
+        assert_eq!(page("", None, 100), keys);
+        assert_eq!(page("a/", None, 100), ["a/1", "a/2", "a/3", "a/é"]);
+        assert_eq!(page("a/", None, 2), ["a/1", "a/2"]);
+        assert_eq!(page("a/", Some("a/2"), 2), ["a/3", "a/é"]);
+        assert_eq!(page("a/", Some("a"), 1), ["a/1"]);
+        assert_eq!(page("a/", Some("b"), 10), [""; 0]);
+        assert_eq!(page("c", None, 10), [""; 0]);
+        assert_eq!(page("", Some(""), 1), ["a"]);
+        assert_eq!(store.list("s").unwrap().len(), keys.len());
     }
 }
 

@@ -9,11 +9,11 @@ pub async fn dropping_writes_everything<H: Home>() {
     let home = H::new();
     let (run, blob) = (new_run(), Blob::new(noise(2 << 20, 3)));
     let store = home.open();
-    let mut last = batch(run, 1..=3, Ride);
+    let mut last = batch(&store, run, 1..=3, Ride);
     last.blobs = vec![blob.clone()];
     last.row = Some(row(run));
     store.append(last).unwrap();
-    store.append(batch(run, 4..=4, Ride)).unwrap();
+    store.append(batch(&store, run, 4..=4, Ride)).unwrap();
     store.put("s", "k", vec![1], None).unwrap();
     drop(store);
     let store = home.open();
@@ -21,7 +21,7 @@ pub async fn dropping_writes_everything<H: Home>() {
     assert_eq!(store.get("s", "k").unwrap(), Some(vec![1]));
     assert_eq!(store.blob(&blob.sha256).unwrap().as_deref(), Some(&*blob.bytes));
     assert_eq!(store.run(run).unwrap(), Some(row(run)));
-    let again = store.append(batch(run, 4..=4, Sync));
+    let again = store.append(batch(&store, run, 4..=4, Sync));
     assert!(outcome(&store, again).await.is_err(), "unique across restarts as well");
 }
 
@@ -49,7 +49,8 @@ pub async fn a_claim_sees_what_a_killed_process_left<H: Home>() {
     for round in 0..3_u64 {
         let acknowledged = run_and_kill(&home, "append", Duration::from_millis(40 + 30 * round), 30);
         for (run, seq) in last_of_each(&acknowledged) {
-            assert!(store.claim(run, None, &lease(1)).unwrap());
+            let holder = store.holder(run).unwrap();
+            assert!(store.claim(run, holder.as_ref()).unwrap());
             let seqs: Vec<u64> = frames_of(&store, run, 0).iter().map(|frame| frame.seq).collect();
             assert!(seqs.len() as u64 >= seq, "run {run}: {seq} was durable, {} are there", seqs.len());
             assert!(seqs == (1..=seqs.len() as u64).collect::<Vec<_>>(), "a gap: {seqs:?}");
@@ -75,7 +76,7 @@ pub async fn several_processes_append_at_once<H: Home>() {
     let children: Vec<_> = (0..2).map(|_| spawn(&home, "batches")).collect();
     let run = new_run();
     for seq in 1..=100 {
-        let position = store.append(batch(run, seq..=seq, Sync)).unwrap();
+        let position = store.append(batch(&store, run, seq..=seq, Sync)).unwrap();
         store.durable(position).await.unwrap();
     }
     let mut runs = vec![(run, 100)];
@@ -107,8 +108,9 @@ pub async fn between_processes_one_wins<H: Home>() {
     let home = H::new();
     let store = home.open();
     for n in 0..CHILD_RACES {
-        let mut batch = batch(run_at(n), 1..=1, Ride);
+        let mut batch = batch(&store, run_at(n), 1..=1, Ride);
         batch.row = Some(row(run_at(n)));
+        batch.release = true;
         store.append(batch).unwrap();
     }
     store.settle().unwrap();

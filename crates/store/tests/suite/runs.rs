@@ -1,7 +1,6 @@
-//! Run rows: listing and leases.
+//! Run rows: listing.
 
 use crate::support::*;
-use std::sync::Arc;
 use toolyard_engine::{
     Store,
     store::{Durability::*, RunFilter, RunKind},
@@ -13,12 +12,11 @@ pub async fn rows_come_back_as_they_went<H: Home>() {
     let store = home.open();
     let run = new_run();
     assert_eq!(store.run(run).unwrap(), None);
-    store.append(batch(run, 1..=1, Ride)).unwrap();
+    store.append(batch(&store, run, 1..=1, Ride)).unwrap();
     store.settle().unwrap();
     assert_eq!(store.run(run).unwrap(), None, "frames alone make no row");
     assert!(store.runs(&RunFilter::default()).unwrap().is_empty());
     let mut wanted = row(run);
-    wanted.lease = Some(lease(u64::MAX));
     let statuses = [
         RunStatus::Pending,
         RunStatus::Running,
@@ -32,10 +30,7 @@ pub async fn rows_come_back_as_they_went<H: Home>() {
         wanted.kind = if n % 2 == 0 { RunKind::Plan } else { RunKind::Call };
         wanted.session = (n % 2 == 0).then(|| "s\u{0}ession ü".to_owned());
         wanted.ended_at = status.is_final().then(|| "2026-11-15T01:02:03.123456789Z".parse().unwrap());
-        if status.is_final() {
-            wanted.lease = None;
-        }
-        let mut update = batch_of(run, Vec::new(), Ride);
+        let mut update = batch_of(&store, run, Vec::new(), Ride);
         update.row = Some(wanted.clone());
         store.append(update).unwrap();
         store.settle().unwrap();
@@ -58,7 +53,7 @@ pub async fn runs_are_listed_newest_first<H: Home>() {
         })
         .collect();
     for row in &rows {
-        let mut batch = batch(row.run_id, 1..=1, Ride);
+        let mut batch = batch(&store, row.run_id, 1..=1, Ride);
         batch.row = Some(row.clone());
         store.append(batch).unwrap();
     }
@@ -106,40 +101,4 @@ pub async fn runs_are_listed_newest_first<H: Home>() {
         .collect();
     assert!(!expected.is_empty());
     assert_eq!(list(all), expected);
-}
-
-pub async fn a_claim_needs_the_right_lease<H: Home>() {
-    let home = H::new();
-    let store = home.open();
-    let run = new_run();
-    assert!(!store.claim(run, None, &lease(1)).unwrap(), "there is no such run");
-    let mut first = batch(run, 1..=1, Ride);
-    first.row = Some(row(run));
-    store.append(first).unwrap();
-    // Ordered after the append that makes the row, although nobody waited for that.
-    assert!(store.claim(run, Some(&lease(9)), &lease(1)).unwrap(), "nobody holds it");
-    assert!(!store.claim(run, None, &lease(2)).unwrap());
-    assert!(!store.claim(run, Some(&lease(9)), &lease(2)).unwrap());
-    let almost = toolyard_engine::store::Lease { boot_id: "another boot".into(), ..lease(1) };
-    assert!(!store.claim(run, Some(&almost), &lease(2)).unwrap());
-    assert!(store.claim(run, Some(&lease(1)), &lease(2)).unwrap());
-    assert_eq!(store.run(run).unwrap().unwrap().lease, Some(lease(2)));
-}
-
-pub async fn of_many_claims_one_wins<H: Home>() {
-    let home = H::new();
-    let store = Arc::new(home.open());
-    for _ in 0..20 {
-        let run = new_run();
-        let mut first = batch(run, 1..=1, Ride);
-        first.row = Some(row(run));
-        store.append(first).unwrap();
-        let won = race(8, |n| {
-            let store = Arc::clone(&store);
-            move || store.claim(run, None, &lease(n)).unwrap()
-        });
-        let winners: Vec<u64> = won.into_iter().filter(|(_, won)| *won).map(|(n, _)| n).collect();
-        assert_eq!(winners.len(), 1);
-        assert_eq!(store.run(run).unwrap().unwrap().lease, Some(lease(winners[0])));
-    }
 }

@@ -24,6 +24,7 @@ mod runs;
 mod status;
 mod tools;
 mod up;
+mod upkeep;
 mod vault;
 mod verify;
 
@@ -49,6 +50,10 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Tools(command) => tools::run(&global, command).await,
         Command::Plan(command) => plan::run(&global, command).await,
         Command::Runs(command) => runs::run(&global, command).await,
+        Command::Backup(args) => upkeep::backup(&global, args).await,
+        Command::Restore(args) => upkeep::restore(&global, &args),
+        Command::Prune(args) => upkeep::prune(&global, args).await,
+        Command::Store(command) => upkeep::store(&global, command).await,
         Command::Keys(command) => keys::run(&global, command).await,
         Command::Gateway(command) => gateway::run(&global, command).await,
         Command::Bridge(command) => bridge::run(&global, command).await,

@@ -93,6 +93,18 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     let recovered = yard.service.recover().await?;
     yard.watch_notes();
     let stop = CancellationToken::new();
+    let recovering = tokio::spawn({
+        let (service, stop) = (yard.service.clone(), stop.clone());
+        async move { service.keep_recovering(stop).await }
+    });
+    let retention = tokio::spawn({
+        let (upkeep, stop) = (yard.upkeep.clone(), stop.clone());
+        async move {
+            if let Some(upkeep) = upkeep {
+                upkeep.keep_within(stop).await;
+            }
+        }
+    });
     let owner = local::Owner { uid: rustix::process::getuid().as_raw(), secret, principal: home::user_name() };
     let gateway = Gateway::new(yard.service.clone(), settings, stop.clone());
     yard.editors.connect(gateway.hub());
@@ -150,9 +162,15 @@ pub(super) async fn run(global: &Global, args: UpArgs) -> Outcome {
     }
     gateway.farewell("stopping").await;
     stop.cancel();
-    for (door, ended) in [("local", local_door.await), ("MCP", mcp_door.await)] {
+    let parts = [
+        ("local", local_door.await),
+        ("MCP", mcp_door.await),
+        ("recovery", recovering.await),
+        ("retention", retention.await),
+    ];
+    for (part, ended) in parts {
         if let Err(error) = ended {
-            tracing::error!(door, %error, "a door ended unexpectedly");
+            tracing::error!(part, %error, "a part ended unexpectedly");
         }
     }
     // A client that keeps its HTTP connection open does not keep the process from ending.

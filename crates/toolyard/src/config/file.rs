@@ -43,8 +43,23 @@ pub struct Config {
     pub engine: EngineConfig,
     /// Which files are written for each run, in addition to the store.
     pub record: RecordConfig,
+    /// How long the record of runs is kept.
+    pub retention: RetentionConfig,
     /// What is logged, to standard error.
     pub log: LogConfig,
+}
+
+/// How long the record of runs is kept. What is removed is noted in the ledger, which keeps the proof that it existed. Without
+/// a limit everything is kept. Applied once an hour while Toolyard runs, and by `toolyard prune`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RetentionConfig {
+    /// Runs that ended longer ago than this are removed: a number and `m`, `h`, `d` or `w`, such as `30d`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub older_than: Option<String>,
+    /// While the store uses more megabytes than this, the oldest ended runs are removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_megabytes: Option<u64>,
 }
 
 /// The folder of notes.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Read},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 use tempfile::TempDir;
@@ -64,16 +64,21 @@ impl Place {
     /// The program, with a home of its own. `TOOLYARD_PROGRAM` names another build of it: the crash tests have a
     /// thousand points for an optimised one.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
+        Self::command_at(&self.home, args)
+    }
+
+    /// The program with another home.
+    pub(crate) fn command_at(home: &Path, args: &[&str]) -> Command {
         let program = std::env::var_os("TOOLYARD_PROGRAM");
         let mut command = Command::new(program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_toolyard").as_ref()));
         command
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("USER", "tester")
-            .env("HOME", &self.home)
+            .env("HOME", home)
             .env("TOOLYARD_INDEX_PROGRAM", index_program())
             .arg("--home")
-            .arg(&self.home);
+            .arg(home);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -32,4 +32,5 @@ mod secrets;
 mod server;
 mod tool_search;
 mod tool_search_gateway;
+mod upkeep;
 mod walls;

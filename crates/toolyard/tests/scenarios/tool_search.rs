@@ -100,7 +100,6 @@ impl Yard {
             signer: Signer::from_secret("test", &[7; 32]),
             policy: Policy::compile(&policy).unwrap(),
             clock: system_clock(),
-            lease: toolyard::home::this_process(),
             options: EngineOptions::default(),
         });
         let fake = Arc::new(Fake::default());

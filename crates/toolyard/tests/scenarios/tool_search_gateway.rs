@@ -41,7 +41,7 @@ impl Lane {
     }
 
     async fn over(yard: Yard) -> Self {
-        let service = Service::new(yard.engine.clone(), ProcessInfo::default(), |_| true);
+        let service = Service::new(yard.engine.clone(), ProcessInfo::default());
         service.show_models(yard.search.clone());
         let stop = CancellationToken::new();
         let gateway = Gateway::new(service.clone(), Settings::new(TOKEN), stop.clone());

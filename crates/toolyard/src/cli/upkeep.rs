@@ -1,0 +1,43 @@
+//! Backup, restore, retention and the store.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// `toolyard backup`.
+#[derive(Debug, Args)]
+pub struct BackupArgs {
+    /// The folder to write, which must be new or empty
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Leave keys and tokens out
+    #[arg(long)]
+    pub without_keys: bool,
+}
+
+/// `toolyard restore`.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// The backup's folder
+    #[arg(value_name = "DIR")]
+    pub from: PathBuf,
+}
+
+/// `toolyard prune`.
+#[derive(Debug, Args)]
+pub struct PruneArgs {
+    /// Remove runs that ended longer ago than this, such as 30d, 12h or 2w [default: what [retention] says]
+    #[arg(long, value_name = "AGE")]
+    pub older_than: Option<String>,
+    /// Remove the oldest ended runs while the store uses more megabytes than this
+    #[arg(long, value_name = "N")]
+    pub max_megabytes: Option<u64>,
+}
+
+/// `toolyard store`.
+#[derive(Debug, Subcommand)]
+pub enum StoreCommand {
+    /// Look at everything in the store: structure, frames, blobs, journals
+    Check,
+    /// Print how large the store is and what it holds
+    Stats,
+}
