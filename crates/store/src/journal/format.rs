@@ -203,6 +203,8 @@ pub(crate) fn entries(bytes: &[u8], done: Option<Place>) -> Result<Entries, Dama
     // The generation that is read, and the number that comes next in it.
     let mut generation: Option<u64> = None;
     let mut next = 0;
+    // The first entry that is missing. What follows it is only looked at for proof that it had reached the disk.
+    let mut torn_at: Option<u32> = None;
     while let Some((start, header, body, length)) = next_whole(bytes, at, generation, done) {
         let place = header.place;
         // The first number that is missing before this entry and not in the database yet.
@@ -215,11 +217,15 @@ pub(crate) fn entries(bytes: &[u8], done: Option<Place>) -> Result<Entries, Dama
             at = start + 1;
             continue;
         }
-        if place.number > missing {
+        let missing = torn_at.unwrap_or(missing);
+        if torn_at.is_some() || place.number > missing {
             if header.group_first > missing {
                 return Err(Damage::Entry(missing));
             }
-            return Ok(found);
+            torn_at = Some(missing);
+            generation = Some(place.generation);
+            at = start + length;
+            continue;
         }
         generation = Some(place.generation);
         found.last = found.last.max(place);
