@@ -184,7 +184,7 @@ docs: tools-needed ## write the generated pages anew
 	"$$CARGO_TARGET_DIR/debug/toolyard" config method-types > console/src/types/methods.ts
 	python3 scripts/specification.py
 
-docs-check: tools-needed ## generated pages are current, links resolve
+docs-check: tools-needed ## generated pages are current, links resolve, files and functions keep their sizes, JSON has types
 	$(DEBUG)
 	"$$CARGO_TARGET_DIR/debug/toolyard" config reference | diff -u docs/configuration.md - || { echo "docs/configuration.md is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config authority | diff -u docs/authority.md - || { echo "docs/authority.md is out of date: run make docs"; exit 1; }
@@ -195,6 +195,8 @@ docs-check: tools-needed ## generated pages are current, links resolve
 	python3 scripts/specification.py --check
 	python3 scripts/check_links.py
 	python3 scripts/check_test_names.py
+	python3 scripts/check_sizes.py
+	python3 scripts/count_maps.py
 	python3 scripts/check_docs.py "$$CARGO_TARGET_DIR/debug/toolyard"
 
 bench: build ## measure; one JSON line each

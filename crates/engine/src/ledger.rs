@@ -154,16 +154,17 @@ impl Sealer {
     }
 
     fn append(&self, at: Timestamp, runs: &[RunHead], found_at_start: bool) -> Result<(), StoreError> {
-        self.store.ledger_append(&mut |last| {
-            let seq = last.map_or(1, |e| e.seq + 1);
-            self.entry(last, &Body { seq, at, runs: runs.to_vec(), found_at_start })
-        })?;
+        let body = |seq| Body { seq, at, runs: runs.to_vec(), found_at_start };
+        // The store asks for the entry while it holds the ledger, when it is too late for a failure.
+        serde_json::to_string(&body(0)).map_err(|e| StoreError(format!("a ledger entry cannot be written: {e}")))?;
+        self.store.ledger_append(&mut |last| self.entry(last, &body(last.map_or(1, |e| e.seq + 1))))?;
         Ok(())
     }
 
     fn entry(&self, last: Option<&LedgerEntry>, body: &Body) -> (Vec<u8>, [u8; 32]) {
         let previous = last.map_or([0; 32], |e| e.chain);
         let seq = body.seq;
+        // `append` has written the same body once; only its number differs. A payload is two texts.
         let body = serde_json::to_string(body).unwrap_or_default();
         let chain = link(&previous, &body);
         let payload = Payload { note: self.signer.sign(ORIGIN, seq, &chain), body };

@@ -18,6 +18,7 @@ mod clock;
 mod end_tag;
 mod engine;
 mod events;
+mod facts;
 mod hooks;
 pub mod ledger;
 pub mod memory_store;
@@ -51,7 +52,7 @@ pub use provider::{
 };
 pub use recorder::Recorder;
 pub use store::Store;
-pub use transcript::transcript;
+pub use transcript::{CallContent, SessionMessage, TextContent, transcript};
 
 /// Version of Toolyard, as it stands on every call.
 pub const EXECUTOR_VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,7 +1,7 @@
 //! The health of the notes: healthy, degraded or unavailable, from what the probes saw. A pure function, so that every
 //! transition can be tested.
 
-use crate::envelope::{Health, Problem, ProblemCode};
+use crate::envelope::{Health, Problem};
 
 /// What was seen of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,16 +58,12 @@ impl Observed {
             Some(problem) => (Health::Degraded, Some(problem)),
         }
     }
-
-    /// Whether the index is damaged.
-    pub fn is_corrupted(&self) -> bool {
-        matches!(&self.index, IndexState::Broken(problem) if problem.code == ProblemCode::IndexCorrupted)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::envelope::ProblemCode;
     use crate::{embed::EmbedError, index::IndexError};
 
     fn good() -> Observed {

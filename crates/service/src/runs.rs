@@ -1,12 +1,11 @@
 //! Runs by method: listed, shown, exported, verified, taken up again, stopped.
 
-use crate::{
-    AnyJson, Call, Handle, Lane, MethodError, Service, Terms, methods, plans::end, registry, service::blocking,
-};
+use crate::{Call, Handle, Lane, MethodError, Service, Terms, methods, plans::end, registry, service::blocking};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_engine::{
+    SessionMessage,
     authority::{Approver, Power},
     ledger::{self, LedgerReport, VerifyReport},
     plan::RunReport,
@@ -150,7 +149,7 @@ pub struct Transcript {
     /// The run.
     pub run_id: RunId,
     /// The messages, in the form that models' interfaces know.
-    pub messages: Vec<AnyJson>,
+    pub messages: Vec<SessionMessage>,
 }
 
 /// Which run is verified; the whole ledger without one.

@@ -96,7 +96,7 @@ pub(crate) fn apply(db: &Connection, numbers: &mut RunNumbers, op: &Op) -> Resul
 pub(crate) fn keep(op: Op, pledge: Pledge) {
     fn answer<T>(reply: &Reply<T>, value: T) {
         // Whoever asked may have gone; the change stands all the same.
-        let _ = reply.send(Ok(value));
+        drop(reply.send(Ok(value)));
     }
     match (op, pledge) {
         (Op::PutIfAbsent { reply, .. }, Pledge::Absent(found)) => answer(&reply, found),

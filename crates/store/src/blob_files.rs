@@ -103,7 +103,9 @@ fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         std::fs::rename(&temporary, path)
     })();
     if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
+        if let Err(error) = std::fs::remove_file(&temporary) {
+            tracing::warn!(%error, file = %temporary.display(), "an unfinished blob could not be removed");
+        }
     }
     written?;
     sync_dir(shelf)

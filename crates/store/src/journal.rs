@@ -253,7 +253,9 @@ fn marked(db: &Connection, name: &str) -> rusqlite::Result<Option<Place>> {
 /// Marks the journal of a store that closes in good order: everything in it is in the database. Nothing depends on it
 /// but the time the next start takes, so it is neither synced nor missed when it fails.
 pub(crate) fn retire(file: &File) {
-    let _ = file.write_all_at(&[0; HEADER], 0);
+    if let Err(error) = file.write_all_at(&[0; HEADER], 0) {
+        tracing::warn!(%error, "a journal could not be retired; the next start reads it again");
+    }
 }
 
 /// Whether a process that is gone may have left something in its journal.
@@ -314,7 +316,9 @@ fn replay(file: &File, name: &str, db: &mut Connection) -> rusqlite::Result<Plac
         return Ok(marked(db, name)?.unwrap_or_default());
     }
     // A journal that cannot be read to its end is read as far as it goes: its last entry says so by its checksum.
-    let _ = (&mut &*file).take(limits::JOURNAL_BYTES).read_to_end(&mut bytes);
+    if let Err(error) = (&mut &*file).take(limits::JOURNAL_BYTES).read_to_end(&mut bytes) {
+        tracing::warn!(%error, "a journal could not be read to its end");
+    }
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let done = marked(&transaction, name)?;
     let mut numbers = RunNumbers::default();

@@ -332,7 +332,8 @@ impl Queue {
             queued.op.refuse(&error);
         }
         for (_, waiter) in waiters {
-            let _ = waiter.send(Err(error.clone()));
+            // Whoever asked may have gone.
+            drop(waiter.send(Err(error.clone())));
         }
     }
 
@@ -389,7 +390,8 @@ impl Queue {
         }
         // Outside the lock: whoever wakes up here will want it.
         for (waiter, answer) in answers {
-            let _ = waiter.send(answer);
+            // Whoever asked may have gone; what was written stands.
+            drop(waiter.send(answer));
         }
     }
 }

@@ -130,7 +130,7 @@ impl SqliteStore {
                     .spawn(move || {
                         for BlobJob { blobs, done } in queue {
                             // The writer may have stopped meanwhile.
-                            let _ = done.send(prepare(&dir, &blobs));
+                            drop(done.send(prepare(&dir, &blobs)));
                         }
                     })
                     .map_err(|e| crate::failed("cannot start the store's blob thread", e))?;
@@ -210,7 +210,7 @@ impl Store for SqliteStore {
             && let Some(piece) = queue.lead(position)
         {
             // Whatever came of it, the queue knows.
-            let _ = journaler::write(journal, queue, piece);
+            drop(journaler::write(journal, queue, piece));
         }
         self.durable(position)
     }

@@ -249,11 +249,6 @@ impl Place {
             _ => Some(&self.names[at + 1]),
         }
     }
-
-    /// Whether a memory may be deleted by `memory_forget` here.
-    pub fn is_memory(&self) -> bool {
-        self.kind() == Kind::Memory && self.names.iter().any(|name| name == "memories")
-    }
 }
 
 impl fmt::Display for Place {
