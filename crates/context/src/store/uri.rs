@@ -335,6 +335,6 @@ mod tests {
         assert_eq!(place("viking://~/peers/p/memories/entities/a.md").category(), Some("entities"));
         assert_eq!(place("viking://agent/skills/a").kind(), Kind::Skill);
         assert_eq!(place("viking://~/resources/a").kind(), Kind::Resource);
-        assert!(!place("viking://resources/memories/a.md").is_memory());
+        assert_eq!(place("viking://resources/memories/a.md").kind(), Kind::Resource);
     }
 }
