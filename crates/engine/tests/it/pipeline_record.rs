@@ -1,24 +1,10 @@
 //! One call and its record: a key gives the same result again, and nothing is told before it is durable.
 
-use crate::{
-    files::Dies,
-    lab::Lab,
-    support::{
-        BenchParts, agent, bench, bench_under, bench_with, code, data, detail, entry, entry_of, limits, object, person,
-        quick, request, until, within, yolo,
-    },
-};
-use serde_json::{Map, Value, json};
-use std::{
-    sync::{Arc, Mutex, atomic::Ordering},
-    time::Duration,
-};
-use toolyard_catalog::ToolSource;
-use toolyard_engine::{
-    BoxFuture, CallContext, CallRequest, EngineOptions, Failed, Hook, HookCall, HookVerdict, Output, Prepared,
-    Provider, Store, Subscription, store::RunFilter,
-};
-use toolyard_protocol::{EventType, ResultStatus, RunStatus, ToolCall, ToolResult};
+use crate::support::{agent, bench, bench_under, code, detail, entry, limits, person, request, until, within};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use toolyard_engine::{BoxFuture, CallContext, CallRequest, Failed, Output, Prepared, Provider};
+use toolyard_protocol::{ResultStatus, ToolCall};
 
 fn keyed(key: &str, value: Value) -> CallRequest {
     CallRequest { idempotency_key: Some(key.into()), ..request("lab.keyed", json!({"value": value})) }

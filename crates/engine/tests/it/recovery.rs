@@ -4,25 +4,22 @@ use crate::{
     files::{Dies, Disk, Tree},
     stores::Tap,
     support::{
-        Bench, BenchParts, agent, approved, approver, bench, bench_with, code, failure_code, limits, person, plan,
-        policy, quick, request, status_words, step, until, within, words, yolo,
+        Bench, BenchParts, agent, approver, bench, bench_with, code, failure_code, limits, person, plan, quick,
+        request, status_words, step, until, within, words, yolo,
     },
 };
 use serde_json::{Value, json};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::Duration,
 };
-use toolyard_catalog::ToolSource;
 use toolyard_engine::{
-    BoxFuture, CallContext, Failed, Output, Prepared, Provider, Store,
-    ledger::{verify_ledger, verify_run},
+    ledger::verify_run,
     plan::RunReport,
     record::{Record, Settlement},
-    store::{Batch, Durability, Frame},
+    store::Frame,
 };
-use toolyard_protocol::{ActionPlan, CallId, ResultStatus, RunId, RunStatus, ToolCall};
+use toolyard_protocol::{ActionPlan, CallId, ResultStatus, RunId, RunStatus};
 
 /// A run as a crash left it: its first records, and the disk as it was at that moment.
 pub(crate) struct Wreck {

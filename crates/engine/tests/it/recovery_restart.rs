@@ -1,29 +1,23 @@
 //! Runs that a shutdown or a crash left: which go on, which wait for a person, and which cannot be taken up.
 
 use crate::{
-    files::{Dies, Disk, Tree},
-    recovery::{with_command, wreck},
-    stores::Tap,
+    files::{Dies, Tree},
+    recovery::{assert_sound, with_command, wreck},
     support::{
-        Bench, BenchParts, agent, approved, approver, bench, bench_with, code, failure_code, limits, person, plan,
-        policy, quick, request, status_words, step, until, within, words, yolo,
+        Bench, BenchParts, agent, approved, approver, bench, bench_with, failure_code, person, plan, policy, until,
+        within, yolo,
     },
 };
-use serde_json::{Value, json};
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
 use toolyard_catalog::ToolSource;
 use toolyard_engine::{
     BoxFuture, CallContext, Failed, Output, Prepared, Provider, Store,
     ledger::{verify_ledger, verify_run},
-    plan::RunReport,
-    record::{Record, Settlement},
-    store::{Batch, Durability, Frame},
+    record::Settlement,
+    store::{Batch, Durability},
 };
-use toolyard_protocol::{ActionPlan, CallId, ResultStatus, RunId, RunStatus, ToolCall};
+use toolyard_protocol::{RunStatus, ToolCall};
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_run_stays_cancelled_after_a_crash() {
