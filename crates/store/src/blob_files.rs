@@ -102,10 +102,10 @@ fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         file.sync_all()?;
         std::fs::rename(&temporary, path)
     })();
-    if written.is_err() {
-        if let Err(error) = std::fs::remove_file(&temporary) {
-            tracing::warn!(%error, file = %temporary.display(), "an unfinished blob could not be removed");
-        }
+    if written.is_err()
+        && let Err(error) = std::fs::remove_file(&temporary)
+    {
+        tracing::warn!(%error, file = %temporary.display(), "an unfinished blob could not be removed");
     }
     written?;
     sync_dir(shelf)
