@@ -22,18 +22,16 @@ FUZZ_TARGETS ?= $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets
 FAST := --workspace --exclude toolyard-lance
 INDEX := -p toolyard-lance
 RELEASE := $(CARGO) build --release --locked -p toolyard -p toolyard-parse -p toolyard-sandbox -p toolyard-mcp --bin toolyard --bin toolyard-parse --bin toolyard-script --bin mcp-fixture
-RELEASE_INDEX := $(CARGO) build --release --locked $(INDEX) --bin toolyard-index
+RELEASE_INDEX := CARGO_PROFILE_RELEASE_LTO=thin $(CARGO) build --release --locked $(INDEX) --bin toolyard-index
 DEBUG := $(CARGO) build -q $(FAST) --all-targets --locked
 DEBUG_INDEX := $(CARGO) build -q $(INDEX) --all-targets --locked
 INDEX_PROGRAM = $(CARGO_TARGET_DIR)/debug/toolyard-index
 # Runs several test programs at a time; `cargo test` runs one after another, and most tests wait.
 RUN_TESTS := CARGO="$(CARGO)" python3 scripts/run_tests.py
-# The crates whose documentation has examples that run. `make unit` looks at all crates.
-WITH_EXAMPLES := -p toolyard-embed -p toolyard-recall
 # Clippy as cargo runs it, but with a build instead of a check: a check would go through LanceDB a second time.
 CLIPPY_INDEX := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ $(DEBUG_INDEX)
 
-.PHONY: casefold hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
+.PHONY: casefold walls-java hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -46,8 +44,8 @@ tools-needed: ## check that what cannot be installed by us is there
 index-tools: tools-needed
 	@command -v protoc >/dev/null || { echo "installing protoc (LanceDB generates its formats with it)"; { apt-get install -y -q protobuf-compiler || { apt-get update -q && apt-get install -y -q protobuf-compiler; }; } >/dev/null 2>&1 || { echo "protoc is missing: install protobuf-compiler"; exit 1; }; }
 
-test-tools: # what the scenarios run beside the program: the example plugins are in Python and JavaScript, one comes from Git
-	@for tool in git node python3; do command -v $$tool >/dev/null || { echo "$$tool is missing: the tests run it"; exit 1; }; done
+test-tools: # what the tests run beside the program: plugins in Python and JavaScript, packages of Git and npm, programs within walls
+	@for tool in git node npm perl python3 tar; do command -v $$tool >/dev/null || { echo "$$tool is missing: the tests run it"; exit 1; }; done
 
 recordings: ## write tests/recordings/ anew from recordings of real systems (RECORDED=FOLDER)
 	python3 scripts/recordings/make.py $(RECORDED)
@@ -65,7 +63,7 @@ up: tools-needed ## set up and run Toolyard on embedded defaults with a sample v
 quick: fmt test-tools ## the daily loop: format, clippy and the tests of everything but the index program
 	$(CARGO) clippy $(FAST) --all-targets --locked -- -D warnings
 	$(RUN_TESTS) $(FAST) --locked
-	$(CARGO) test -q $(WITH_EXAMPLES) --doc --locked
+	$(CARGO) test -q $(FAST) --doc --locked
 
 test: fmt clippy deny unit docs-check crash ## every check that needs nothing but this checkout and crates from cargo's registry
 
@@ -111,6 +109,9 @@ fuzz: tools-needed ## run every fuzz target for SECONDS (default 60) with libFuz
 
 unit-index: index-tools ## the tests of the index program, which LanceDB is built for once
 	$(CARGO) test $(INDEX) --locked
+
+walls-java: tools-needed ## run a Java program within walls (needs a Java runtime)
+	$(CARGO) test $(FAST) --locked --test it -- --ignored --exact walls::java_runs_within_walls
 
 casefold: tools-needed ## rename by letter case on a case-insensitive file system (needs root and a kernel with casefolded tmpfs)
 	$(CARGO) test -p toolyard-vault --test it --locked -- --ignored --exact rename::a_case_only_rename_on_a_case_insensitive_file_system
@@ -173,23 +174,25 @@ hooks: ## install the pre-commit hook: formatting, and clippy for the crates tha
 schema: tools-needed ## write schema/ anew from the types
 	TOOLYARD_BLESS=1 $(CARGO) test -p toolyard-protocol --test schema_drift
 
-docs: tools-needed ## write the generated pages anew
+docs: tools-needed ## write the generated pages
 	$(DEBUG)
-	"$$CARGO_TARGET_DIR/debug/toolyard" config reference > docs/configuration.md
-	"$$CARGO_TARGET_DIR/debug/toolyard" config authority > docs/authority.md
+	"$$CARGO_TARGET_DIR/debug/toolyard" config reference > docs/reference/configuration.md
+	"$$CARGO_TARGET_DIR/debug/toolyard" config authority > docs/reference/authority.md
 	@mkdir -p docs/reference console/src/types
 	"$$CARGO_TARGET_DIR/debug/toolyard" config commands > docs/reference/cli.md
 	"$$CARGO_TARGET_DIR/debug/toolyard" config methods > docs/reference/methods.md
+	"$$CARGO_TARGET_DIR/debug/toolyard" config error-codes > docs/reference/errors/README.md
 	"$$CARGO_TARGET_DIR/debug/toolyard" config method-schemas > schema/methods.schema.json
 	"$$CARGO_TARGET_DIR/debug/toolyard" config method-types > console/src/types/methods.ts
 	python3 scripts/specification.py
 
-docs-check: tools-needed ## generated pages are current, links resolve, files and functions keep their sizes, JSON has types
+docs-check: tools-needed ## generated pages are current, links resolve, commands in the pages parse, no roadmap words outside the roadmap, files and functions keep their sizes, JSON has types
 	$(DEBUG)
-	"$$CARGO_TARGET_DIR/debug/toolyard" config reference | diff -u docs/configuration.md - || { echo "docs/configuration.md is out of date: run make docs"; exit 1; }
-	"$$CARGO_TARGET_DIR/debug/toolyard" config authority | diff -u docs/authority.md - || { echo "docs/authority.md is out of date: run make docs"; exit 1; }
+	"$$CARGO_TARGET_DIR/debug/toolyard" config reference | diff -u docs/reference/configuration.md - || { echo "docs/reference/configuration.md is out of date: run make docs"; exit 1; }
+	"$$CARGO_TARGET_DIR/debug/toolyard" config authority | diff -u docs/reference/authority.md - || { echo "docs/reference/authority.md is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config commands | diff -u docs/reference/cli.md - || { echo "docs/reference/cli.md is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config methods | diff -u docs/reference/methods.md - || { echo "docs/reference/methods.md is out of date: run make docs"; exit 1; }
+	"$$CARGO_TARGET_DIR/debug/toolyard" config error-codes | diff -u docs/reference/errors/README.md - || { echo "docs/reference/errors/README.md is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config method-schemas | diff -u schema/methods.schema.json - || { echo "schema/methods.schema.json is out of date: run make docs"; exit 1; }
 	"$$CARGO_TARGET_DIR/debug/toolyard" config method-types | diff -u console/src/types/methods.ts - || { echo "console/src/types/methods.ts is out of date: run make docs"; exit 1; }
 	python3 scripts/specification.py --check
@@ -197,6 +200,7 @@ docs-check: tools-needed ## generated pages are current, links resolve, files an
 	python3 scripts/check_test_names.py
 	python3 scripts/check_sizes.py
 	python3 scripts/count_maps.py
+	python3 scripts/test_check_docs.py
 	python3 scripts/check_docs.py "$$CARGO_TARGET_DIR/debug/toolyard"
 
 bench: build ## measure; one JSON line each

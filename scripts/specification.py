@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/specification.md from docs/specification.tsv and from the tests that name its rows.
+"""Writes docs/reference/specification.md from docs/reference/specification.tsv and from the tests that name its rows.
 
 A Rust test names rows with the attribute `#[shows("002-3.1-04")]` (crates/shows); a suite of `make test-external` names
 them in a comment `shows: 003-1-01`. A row that no test names is "not yet", or "decided" where the table names a decision
@@ -8,7 +8,7 @@ page. With --check the page is compared instead of written, and every path in th
 import collections, pathlib, re, subprocess, sys
 
 root = pathlib.Path(__file__).resolve().parent.parent
-TABLE, PAGE = root / "docs/specification.tsv", root / "docs/specification.md"
+TABLE, PAGE = root / "docs/reference/specification.tsv", root / "docs/reference/specification.md"
 ROW = r"\d{3}-[\d.]+-\d+"
 ATTRIBUTE = re.compile(r"#\[(?:\w+::)?shows\(([^)]*)\)\]\s*(?:#\[[^\n]*\]\s*|///[^\n]*\s*)*(?:pub(?:\(\w+\))?\s+)?(?:async\s+)?fn\s+(\w+)")
 COMMENT = re.compile(rf"(?://|#) shows: ((?:{ROW}(?:, )?)+)")
@@ -70,7 +70,7 @@ def page():
 def head(counts):
     lines = [
         "# The specification, statement by statement", "",
-        "<!-- Written by scripts/specification.py from docs/specification.tsv and the tests; `make docs` writes it again. -->", "",
+        "<!-- Written by scripts/specification.py from docs/reference/specification.tsv and the tests; `make docs` writes it again. -->", "",
         "Toolyard is built from five specification documents, numbered 000 to 004. Each statement in them has a row here: what",
         "the statement asks for, where the code for it lives, which tests show it, and its status.", "",
         "- **id**: document, section, number. Sections follow the order of the document.",
@@ -96,17 +96,17 @@ def problems():
         for path in PATH.findall(where):
             if not (root / path).exists():
                 yield f"{row}: {path}: no such file"
-        if decision and not (root / "docs" / decision).is_file():
-            yield f"{row}: docs/{decision}: no such page"
+        if decision and not (PAGE.parent / decision).is_file():
+            yield f"{row}: {decision}: no such page"
 
 
 if __name__ == "__main__":
     bad = list(problems())
     for problem in bad:
-        print(f"docs/specification.tsv: {problem}")
+        print(f"docs/reference/specification.tsv: {problem}")
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(page())
     elif PAGE.read_text() != page():
         bad.append("drift")
-        print("docs/specification.md is out of date: run make docs")
+        print("docs/reference/specification.md is out of date: run make docs")
     sys.exit(1 if bad else 0)

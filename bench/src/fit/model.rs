@@ -10,6 +10,10 @@ use toolyard_recall::{
     },
 };
 
+/// What an adversarial question counts beside another one. They name the wrong speaker: without them a fit trusts the speaker
+/// so much that plain words find more of their evidence, with all of their weight it trusts the speaker less than the other
+/// questions need.
+const ADVERSARIAL_WEIGHT: f64 = 0.4;
 /// How strongly weights are kept small.
 const L2: f64 = 1e-3;
 /// Steps of Newton's method at most.
@@ -34,9 +38,14 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// Adversarial questions name the wrong speaker: a fit on them would unlearn who is speaking.
+    /// Adversarial questions name the wrong speaker.
     pub(super) fn is_adversarial(&self) -> bool {
         self.category == ADVERSARIAL
+    }
+
+    /// What it counts in a fit, beside the others of its set.
+    fn weight(&self) -> f64 {
+        if self.is_adversarial() { ADVERSARIAL_WEIGHT } else { 1.0 }
     }
 }
 
@@ -108,12 +117,12 @@ pub(super) fn fit(
     begin: &[f32; SIGNS],
     takes: impl Fn(&Set, &Case) -> bool,
 ) -> [f32; SIGNS] {
-    let fits = |set: &Set, case: &Case| !case.is_adversarial() && !case.evidence.is_empty() && takes(set, case);
+    let fits = |set: &Set, case: &Case| !case.evidence.is_empty() && takes(set, case);
     let mut chosen: Vec<(f64, &Case)> = Vec::new();
     for set in sets {
         let cases: Vec<&Case> = set.cases.iter().filter(|case| fits(set, case)).collect();
-        let each = set.weight / cases.len().max(1) as f64;
-        chosen.extend(cases.into_iter().map(|case| (each, case)));
+        let total: f64 = cases.iter().map(|case| case.weight()).sum();
+        chosen.extend(cases.into_iter().map(|case| (set.weight * case.weight() / total, case)));
     }
     let signs: Vec<usize> = used.iter().map(|sign| *sign as usize).collect();
     let mut weights: Vec<f64> = signs.iter().map(|sign| f64::from(begin[*sign])).collect();

@@ -18,7 +18,7 @@ export type ApprovalGetAnswerQuestionSource = { "agentId": string; "sessionKey"?
 
 export type ApprovalGetAnswerResolver = { "kind": string; "id": string };
 
-/** Shows a question of any kind with its fate. */
+/** Shows a question of any kind with its outcome. */
 export type ApprovalGetAnswer = { "approval": ApprovalGetAnswerSnapshot };
 
 /** Kinds of question that clients name. */
@@ -39,7 +39,7 @@ export type ApprovalHistoryAnswerQuestionSource = { "agentId": string; "sessionK
 
 export type ApprovalHistoryAnswerResolver = { "kind": string; "id": string };
 
-/** Lists questions of any kind with their fates, the newest first. */
+/** Lists questions of any kind with their outcomes, newest first. */
 export type ApprovalHistoryAnswer = { "items": Array<ApprovalHistoryAnswerSnapshot>; "nextCursor"?: string | null };
 
 /** Kinds of question that clients name. */
@@ -69,13 +69,13 @@ export type ApprovalResolveAnswer = { "applied": boolean; "approval": ApprovalRe
 /** A session by key. */
 export type BridgeCloseParams = { "sessionKey": string; "agentId"?: string | null };
 
-/** Closes a session that was opened for Claude Code. */
+/** Closes a session of Claude Code. */
 export type BridgeCloseAnswer = { "ok": boolean; "sessionKey": string; "closed": boolean };
 
 /** A message for Claude. */
 export type BridgeInboundParams = { "sessionKey": string; "agentId"?: string | null; "content": string; "meta"?: { [key: string]: Json } };
 
-/** Sends a message to Claude Code; it is durable when this answers. */
+/** Sends a message to Claude Code; the message is durable when the method returns. */
 export type BridgeInboundAnswer = { "ok": boolean; "request_id": string; "outcome": string } | { "ok": boolean; "outcome": string; "behavior"?: string | null; "reason"?: string | null };
 
 /** Which session is opened, and for whom. */
@@ -88,7 +88,7 @@ export type BridgeOpenAnswerMcpConfig = { "mcpServers": Record<string, BridgeOpe
 
 export type BridgeOpenAnswerStdioServer = { "type": string; "command": string; "args": Array<string>; "env": BridgeOpenAnswerPluginEnv };
 
-/** Prepares a session for Claude Code: a secret of its own, and everything that Claude Code must be started with. */
+/** Prepares a session for Claude Code and returns its token, environment and MCP configuration. */
 export type BridgeOpenAnswer = { "ok": boolean; "sessionKey": string; "claudeSession": string; "server": string; "env": BridgeOpenAnswerPluginEnv; "mcpConfig": BridgeOpenAnswerMcpConfig };
 
 /** Which of Claude's messages are shown. */
@@ -96,7 +96,7 @@ export type BridgeOutboundParams = { "sessionKey": string; "agentId"?: string | 
 
 export type BridgeOutboundAnswerSaidMessage = { "seq": number; "chatId": string; "text": string; "replyTo": string | null; "files": Array<string>; "requestId": string | null };
 
-/** Shows what Claude said lately, for whoever was not connected when it did. */
+/** Shows Claude's latest messages. */
 export type BridgeOutboundAnswer = { "sessionKey": string; "messages": Array<BridgeOutboundAnswerSaidMessage> };
 
 /** A person's answer. */
@@ -111,13 +111,13 @@ export type BridgePermissionReplyAnswer = { "ok": boolean; "request_id": string;
 /** Which session is shown; all without one. */
 export type BridgeStatusParams = { "sessionKey"?: string | null; "agentId"?: string | null };
 
-/** Lists sessions that were opened for Claude Code. */
+/** Lists the sessions of Claude Code. */
 export type BridgeStatusAnswer = { "sessions": Array<{ [key: string]: Json }> };
 
 /** Parameters of a method that takes none. */
 export type ConfigGetParams = Record<string, never>;
 
-/** Shows the configuration, secrets hidden. */
+/** Shows the configuration; secrets are hidden. */
 export type ConfigGetAnswer = { "path": string; "exists": boolean; "raw": string; "hash": string; "parsed": Json; "config": Json; "valid": boolean; "issues": Array<Json>; "warnings": Array<Json> };
 
 /** What is brought in, and where to. */
@@ -186,7 +186,7 @@ export type ContextAddAnswerFileSystem = { "status": string; "checks": ContextAd
 
 export type ContextAddAnswerFileSystemChecks = { "filesystem": string };
 
-/** Brings in what lies on this machine. */
+/** Imports a path of this machine. */
 export type ContextAddAnswer = { "status": string; "errors": Array<string>; "source_path": string; "meta": ContextAddAnswerEmpty | null; "root_uri": string; "context_count": number; "warnings"?: Array<string>; "memory_linking"?: ContextAddAnswerMemoryLink | null; "watch"?: ContextAddAnswerWatchLink | null; "queue_status"?: ContextAddAnswerQueues | null; "semantic_status"?: string | null; "vector_status"?: string | null; "overview_status"?: string | null; "isLocked"?: boolean | null; "trace_id"?: string | null; "budget_exceeded"?: boolean | null; "llm_token_usage"?: ContextAddAnswerTokenUsage | null; "embedding_token_usage"?: ContextAddAnswerEmbeddingUsage | null; "retained_message_token_budget"?: number | null; "min_raw_tail_steps"?: number | null; "memory_policy"?: null; "last_idle_commit_accepted_at"?: string | null; "memory_extraction_config"?: ContextAddAnswerMemoryExtraction | null; "stage"?: null; "temp_uri"?: string | null; "telemetry"?: ContextAddAnswerTelemetry | null; "usage"?: ContextAddAnswerUsage | null; "vectors"?: ContextAddAnswerVectors | null; "digest"?: string | null; "excluded"?: number | null; "deduped"?: number | null; "fill"?: ContextAddAnswerFill | null; "query_expansion"?: string | null; "other_peer_penalties"?: ContextAddAnswerEmpty | null; "rewrite"?: string | null; "rewrite_usage"?: null; "dedup"?: ContextAddAnswerDedup | null; "checks"?: ContextAddAnswerChecks | null };
 
 /** A turn that is about to begin. */
@@ -200,7 +200,7 @@ export type ContextAssembleAnswerToolCall = { "id": string; "name": string; "inp
 /** How much of a session a context holds. */
 export type ContextAssembleAnswerContextStats = { "totalArchives": number; "includedArchives": number; "droppedArchives": number; "failedArchives": number; "activeTokens": number; "archiveTokens": number };
 
-/** Puts together what a model is told before a turn. */
+/** Assembles the context for a model's turn. */
 export type ContextAssembleAnswer = { "reason": string; "ovSessionId"?: string | null; "messages": Array<ContextAssembleAnswerTurn>; "systemPromptAddition"?: string | null; "estimatedTokens"?: number | null; "stats"?: ContextAssembleAnswerContextStats | null; "prompt"?: string | null; "recalledTokens"?: number | null };
 
 /** The messages of a turn. */
@@ -276,13 +276,13 @@ export type ContextCompactAnswerCompaction = { "summary": string; "firstKeptEntr
 
 export type ContextCompactAnswerCompactionDetails = { "archiveUri": string };
 
-/** Compacts a session's captured messages. */
+/** Archives the captured messages of a session. */
 export type ContextCompactAnswer = { "ok": boolean; "compacted": boolean; "reason": string; "result"?: ContextCompactAnswerCompaction | null };
 
 /** A request to the store's own HTTP interface. */
 export type ContextRequestParams = { "method": string; "path": string; "body"?: Json };
 
-/** Makes a request to the store's own HTTP interface. */
+/** Sends a request to the context store's HTTP interface. */
 export type ContextRequestAnswer = Json;
 
 /** A pairing request by id. */
@@ -290,7 +290,7 @@ export type DevicePairApproveParams = { "requestId": string };
 
 export type DevicePairApproveAnswerPairedDevice = { "deviceId": string; "role": string; "scopes": Array<string>; "approvedAtMs": number };
 
-/** Lets a device in that waits to be paired. */
+/** Approves a pairing request. */
 export type DevicePairApproveAnswer = { "requestId": string; "device": DevicePairApproveAnswerPairedDevice };
 
 /** Parameters of a method that takes none. */
@@ -305,37 +305,37 @@ export type DevicePairListAnswerShownToken = { "role": string; "scopes": Array<s
 /** A device as doors show it. */
 export type DevicePairListAnswerShownDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicePairListAnswerShownToken> };
 
-/** Lists paired devices and those that wait to be paired. */
+/** Lists paired devices and pairing requests. */
 export type DevicePairListAnswer = { "pending": Array<DevicePairListAnswerPendingDevice>; "paired": Array<DevicePairListAnswerShownDevice> };
 
 /** A pairing request by id. */
 export type DevicePairRejectParams = { "requestId": string };
 
-/** Turns a device away that waits to be paired. */
+/** Rejects a pairing request. */
 export type DevicePairRejectAnswer = { "requestId": string; "deviceId": string };
 
 /** A device by id. */
 export type DevicePairRemoveParams = { "deviceId": string };
 
-/** Forgets a paired device and closes its connections. */
+/** Removes a paired device and closes its connections. */
 export type DevicePairRemoveAnswer = { "deviceId": string };
 
 /** Which token is revoked. */
 export type DeviceTokenRevokeParams = { "deviceId": string; "role": string };
 
-/** Makes a device's token worthless. */
+/** Invalidates a device's token. */
 export type DeviceTokenRevokeAnswer = { "deviceId": string; "role": string; "revokedAtMs": number };
 
 /** Which token is rotated, and for which scopes. */
 export type DeviceTokenRotateParams = { "deviceId": string; "role": string; "scopes"?: Array<string> | null };
 
-/** Gives a device a new token, for all it was given or for less. */
+/** Issues a new token for a device, with the same or fewer scopes. */
 export type DeviceTokenRotateAnswer = { "deviceId": string; "role": string; "scopes": Array<string>; "rotatedAtMs": number; "token"?: string | null; "tokenDelivery": string };
 
 /** A device or a pairing request, as a person names it. */
 export type DevicesApproveParams = { "id": string };
 
-/** Lets a device in that waits to be paired. */
+/** Approves a pairing request. */
 export type DevicesApproveAnswer = { "deviceId": string; "role": string; "scopes": Array<string> };
 
 /** Parameters of a method that takes none. */
@@ -350,19 +350,19 @@ export type DevicesListAnswerShownToken = { "role": string; "scopes": Array<stri
 /** A device as doors show it. */
 export type DevicesListAnswerShownDevice = { "deviceId": string; "publicKey": string; "clientId": string; "clientMode": string; "platform": string; "displayName"?: string | null; "role": string; "scopes": Array<string>; "approvedBy": string; "createdAtMs": number; "issuedAtMs": number; "tokens": Array<DevicesListAnswerShownToken> };
 
-/** Lists paired devices and those that wait to be paired. */
+/** Lists paired devices and pairing requests. */
 export type DevicesListAnswer = { "pending": Array<DevicesListAnswerPendingDevice>; "paired": Array<DevicesListAnswerShownDevice> };
 
 /** A device or a pairing request, as a person names it. */
 export type DevicesRejectParams = { "id": string };
 
-/** Turns a device away that waits to be paired. */
+/** Rejects a pairing request. */
 export type DevicesRejectAnswer = { "deviceId": string; "rejected": boolean };
 
 /** A device or a pairing request, as a person names it. */
 export type DevicesRevokeParams = { "id": string };
 
-/** Forgets a paired device and closes its connections. */
+/** Removes a paired device and closes its connections. */
 export type DevicesRevokeAnswer = { "deviceId": string; "revoked": boolean };
 
 /** A question by id. */
@@ -371,7 +371,7 @@ export type ExecApprovalGetParams = { "id": string };
 /** Everything that can be answered. */
 export type ExecApprovalGetAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
-/** Shows a command's question that waits. */
+/** Shows an open question about a command. */
 export type ExecApprovalGetAnswer = { "id": string; "commandText": string | null; "commandPreview": string | null; "allowedDecisions": Array<ExecApprovalGetAnswerDecisionWord>; "host": string | null; "nodeId": string | null; "agentId": string | null; "expiresAtMs": number };
 
 /** Parameters of a method that takes none. */
@@ -395,7 +395,7 @@ export type ExecApprovalListAnswerExecShown = { "command": string | null; "syste
 /** The one decision that a command's question can rule out. */
 export type ExecApprovalListAnswerUnavailable = "allow-always";
 
-/** Lists commands' questions that wait. */
+/** Lists the open questions about commands. */
 export type ExecApprovalListAnswer = Array<ExecApprovalListAnswerRequested>;
 
 /** The one decision that a command's question can rule out. */
@@ -407,7 +407,7 @@ export type ExecApprovalRequestParams = { "id"?: string | null; "command"?: stri
 /** Everything that can be answered. */
 export type ExecApprovalRequestAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
-/** Puts the question whether a command may run, and waits. */
+/** Asks whether a command may run, and waits for the answer. */
 export type ExecApprovalRequestAnswer = { "id": string; "decision": ExecApprovalRequestAnswerDecisionWord | null; "createdAtMs": number; "expiresAtMs": number };
 
 /** Kinds of question that clients name. */
@@ -419,7 +419,7 @@ export type ExecApprovalResolveParamsReviewer = { "channel": string; "accountId"
 /** An answer to a question. */
 export type ExecApprovalResolveParams = { "id": string; "decision": string; "kind"?: ExecApprovalResolveParamsKind | null; "reviewer"?: ExecApprovalResolveParamsReviewer | null; "grantExpiresInDays"?: number | null; "grantExpiresInMs"?: number | null };
 
-/** Answers a command's question. */
+/** Answers a question about a command. */
 export type ExecApprovalResolveAnswer = { "ok": boolean };
 
 /** A question by id. */
@@ -428,7 +428,7 @@ export type ExecApprovalWaitDecisionParams = { "id": string };
 /** Everything that can be answered. */
 export type ExecApprovalWaitDecisionAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
-/** Waits until a command's question is decided. */
+/** Waits for the answer to a command's question. */
 export type ExecApprovalWaitDecisionAnswer = { "id": string; "decision": ExecApprovalWaitDecisionAnswerDecisionWord | null; "createdAtMs": number; "expiresAtMs": number; "terminalReason": string | null };
 
 /** How health is looked at. */
@@ -452,7 +452,7 @@ export type HealthAnswerEventLoop = { "degraded": boolean; "degradedSinceMs": nu
 
 export type HealthAnswerCpuBreakdown = { "hostCpuCount": number };
 
-/** Says how this gateway is. */
+/** Reports the health of this gateway. */
 export type HealthAnswer = { "ok": boolean; "ts": number; "durationMs": number; "runtimeVersion": string; "plugins": HealthAnswerPluginsHealth; "defaultAgentId": string; "sessions": HealthAnswerSessionsHealth; "eventLoop": HealthAnswerEventLoop };
 
 /** Which log lines are shown. */
@@ -470,13 +470,13 @@ export type McpApproveParams = { "server": string; "definitions"?: Array<McpAppr
 /** A definition that was approved. */
 export type McpApproveAnswerApproved = { "tool": string; "hash": string; "diff": string };
 
-/** Approves definitions of an upstream server's tools that are held back, each by the hash that was shown. */
+/** Approves withheld tool definitions of an upstream server, each by the hash that was shown. */
 export type McpApproveAnswer = { "approved": Array<McpApproveAnswerApproved> };
 
 /** A server by name. */
 export type McpForgetParams = { "server": string };
 
-/** Forgets what was approved of an upstream server. */
+/** Forgets the approved tool definitions of an upstream server. */
 export type McpForgetAnswer = { "forgotten": string };
 
 /** Parameters of a method that takes none. */
@@ -497,7 +497,7 @@ export type McpServersAnswerWithheldWhy = "changed" | "new" | "approved-in-part"
 /** A tool left out. */
 export type McpServersAnswerLeftOut = { "tool": string; "reason": string };
 
-/** The walls around a server that is a child process. */
+/** Whether a server that is a child process runs in the sandbox. */
 export type McpServersAnswerServerWalls = "on" | "off" | "unset";
 
 /** Lists upstream MCP servers. */
@@ -518,7 +518,7 @@ export type McpStartAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
 /** A tool left out. */
 export type McpStartAnswerLeftOut = { "tool": string; "reason": string };
 
-/** The walls around a server that is a child process. */
+/** Whether a server that is a child process runs in the sandbox. */
 export type McpStartAnswerServerWalls = "on" | "off" | "unset";
 
 /** Starts an upstream MCP server. */
@@ -539,7 +539,7 @@ export type McpStopAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
 /** A tool left out. */
 export type McpStopAnswerLeftOut = { "tool": string; "reason": string };
 
-/** The walls around a server that is a child process. */
+/** Whether a server that is a child process runs in the sandbox. */
 export type McpStopAnswerServerWalls = "on" | "off" | "unset";
 
 /** Stops an upstream MCP server. */
@@ -548,13 +548,13 @@ export type McpStopAnswer = { "name": string; "status": McpStopAnswerHealth; "ru
 /** A node by id. */
 export type NodeDescribeParams = { "nodeId": string };
 
-/** Shows one node and what it says it can do. */
+/** Shows one node and what it announced. */
 export type NodeDescribeAnswer = { "nodeId": string; "platform": string; "version": string; "clientId": string; "clientMode": string; "remoteIp": string; "caps": Array<string>; "commands": Array<string>; "permissions": { [key: string]: Json }; "paired": boolean; "connected": boolean; "connectedAtMs": number; "displayName"?: string | null; "deviceFamily"?: string | null; "modelIdentifier"?: string | null; "pathEnv"?: string | null; "ts": number };
 
 /** A node's answer. */
 export type NodeInvokeResultParams = { "id": string; "nodeId": string; "ok": boolean; "payload"?: Json; "payloadJSON"?: string | null; "error"?: { "code"?: Json; "message"?: Json } };
 
-/** Takes a node's answer to a command that it was asked to run. */
+/** Accepts a node's answer to a command. */
 export type NodeInvokeResultAnswer = { "ok": boolean; "ignored"?: boolean | null };
 
 /** Parameters of a method that takes none. */
@@ -563,7 +563,7 @@ export type NodeListParams = Record<string, never>;
 /** A node as doors show it. */
 export type NodeListAnswerShownNode = { "nodeId": string; "platform": string; "version": string; "clientId": string; "clientMode": string; "remoteIp": string; "caps": Array<string>; "commands": Array<string>; "permissions": { [key: string]: Json }; "paired": boolean; "connected": boolean; "connectedAtMs": number; "displayName"?: string | null; "deviceFamily"?: string | null; "modelIdentifier"?: string | null; "pathEnv"?: string | null };
 
-/** Lists the nodes that are connected. */
+/** Lists the connected nodes. */
 export type NodeListAnswer = { "ts": number; "nodes": Array<NodeListAnswerShownNode> };
 
 /** Parameters of a method that takes none. */
@@ -571,7 +571,7 @@ export type OpenvikingFeatureGatesParams = Record<string, never>;
 
 export type OpenvikingFeatureGatesAnswerCommandUsage = { "name": string; "usage": string };
 
-/** Says which of the context store's tools and commands can be used. */
+/** Reports which tools and commands of the context store are enabled. */
 export type OpenvikingFeatureGatesAnswer = { "plugin": string; "enabled": boolean; "tools": Array<string>; "commands": Array<OpenvikingFeatureGatesAnswerCommandUsage>; "traceRecall": boolean; "addResourceTool": boolean };
 
 export type PlansCancelParamsRunId = string;
@@ -581,7 +581,7 @@ export type PlansCancelParams = { "runId": PlansCancelParamsRunId };
 
 export type PlansCancelAnswerRunId = string;
 
-/** Stops a plan's run. */
+/** Cancels the run of a plan. */
 export type PlansCancelAnswer = { "runId": PlansCancelAnswerRunId; "cancelled": boolean };
 
 /** How a person's approval comes with a request. */
@@ -590,10 +590,10 @@ export type PlansCheckParamsConsentParams = { "approved"?: boolean; "ask"?: bool
 /** A plan and how it is to be run. */
 export type PlansCheckParams = { "plan": Json; "context"?: { [key: string]: Json }; "consent"?: PlansCheckParamsConsentParams; "detach"?: boolean; "plannerVersion"?: string | null };
 
-/** One finding. */
+/** One error or warning. */
 export type PlansCheckAnswerIssue = { "type": string; "path": string; "step"?: string | null; "message": string };
 
-/** What a plan would do, as far as can be told without running it. */
+/** What a plan would do, as far as it is known without running it. */
 export type PlansCheckAnswerPlanSummary = { "goal": string; "riskLevel": PlansCheckAnswerRiskLevel | null; "estimatedSteps": number; "filesCreated": Array<string>; "filesModified": Array<string>; "filesDeleted": Array<string>; "foldersCreated": Array<string>; "commandsExecuted": Array<string>; "toolsUsed": Array<string>; "hasLoops": boolean; "hasDependencies": boolean; "estimatedComplexity": string };
 
 /** How much harm a tool can do. */
@@ -646,10 +646,10 @@ export type PlansDryRunAnswerFileKind = "file";
 /** A file or folder that is gone. */
 export type PlansDryRunAnswerDeleted = { "path": string; "kind": PlansDryRunAnswerEntryKind; "trashed"?: boolean | null };
 
-/** A move. */
+/** A renamed or moved file or folder. */
 export type PlansDryRunAnswerRenamed = { "from": string; "to": string };
 
-/** Predicts what a plan would change, step by step. */
+/** Predicts the effects of a plan, step by step. */
 export type PlansDryRunAnswer = { "status": PlansDryRunAnswerRunStatus; "planHash": string; "policyHash": string; "previewHash": string; "steps": Array<PlansDryRunAnswerStepReport>; "effects": PlansDryRunAnswerEffects; "diff": string; "error"?: PlansDryRunAnswerFailure | null };
 
 export type PlansForkParamsRunId = string;
@@ -708,7 +708,7 @@ export type PlansForkAnswerFileKind = "file";
 /** A file or folder that is gone. */
 export type PlansForkAnswerDeleted = { "path": string; "kind": PlansForkAnswerEntryKind; "trashed"?: boolean | null };
 
-/** A move. */
+/** A renamed or moved file or folder. */
 export type PlansForkAnswerRenamed = { "from": string; "to": string };
 
 /** Predicted and observed effects that do not match. */
@@ -717,7 +717,7 @@ export type PlansForkAnswerDeviation = { "missing": Array<string>; "unexpected":
 /** A run that has begun. */
 export type PlansForkAnswerBegunRun = { "runId": PlansForkAnswerRunId; "status": PlansForkAnswerRunStatus };
 
-/** Runs a recorded plan again from one step on, with the results of the steps before it. */
+/** Starts a new run from one step of a recorded run, with the results of the earlier steps. */
 export type PlansForkAnswer = PlansForkAnswerRunReport | PlansForkAnswerBegunRun;
 
 export type PlansReplayParamsRunId = string;
@@ -788,7 +788,7 @@ export type PlansRunAnswerFileKind = "file";
 /** A file or folder that is gone. */
 export type PlansRunAnswerDeleted = { "path": string; "kind": PlansRunAnswerEntryKind; "trashed"?: boolean | null };
 
-/** A move. */
+/** A renamed or moved file or folder. */
 export type PlansRunAnswerRenamed = { "from": string; "to": string };
 
 /** Predicted and observed effects that do not match. */
@@ -854,7 +854,7 @@ export type PlansUndoAnswerFileKind = "file";
 /** A file or folder that is gone. */
 export type PlansUndoAnswerDeleted = { "path": string; "kind": PlansUndoAnswerEntryKind; "trashed"?: boolean | null };
 
-/** A move. */
+/** A renamed or moved file or folder. */
 export type PlansUndoAnswerRenamed = { "from": string; "to": string };
 
 /** Predicted and observed effects that do not match. */
@@ -875,16 +875,16 @@ export type PlansUndoAnswerContextRequest = { "kind": PlansUndoAnswerContextKind
 /** Kinds of context a plan can ask for. */
 export type PlansUndoAnswerContextKind = "activeFilePath" | "selection" | "cursor" | "workspaceContext" | "commandList" | "vaultFileList";
 
-/** Plan-wide fallbacks. */
+/** Defaults for all steps of a plan. */
 export type PlansUndoAnswerPlanDefaults = { "onError"?: PlansUndoAnswerOnError | null; "retry"?: PlansUndoAnswerRetryPolicy | null };
 
-/** What a failed step does to the rest. */
+/** What happens to the rest of the plan when a step fails. */
 export type PlansUndoAnswerOnError = "stop" | "skip" | "retry";
 
 /** How often to try and how long to wait. */
 export type PlansUndoAnswerRetryPolicy = { "maxAttempts": number; "backoffMs": number };
 
-/** One step. */
+/** One step of a plan. */
 export type PlansUndoAnswerStep = { "id": PlansUndoAnswerStepId; "tool": string; "args": { [key: string]: Json }; "preview"?: string | null; "dependsOn"?: Array<PlansUndoAnswerStepId>; "foreach"?: PlansUndoAnswerForeach | null; "captureAs"?: string | null; "onError"?: PlansUndoAnswerOnError | null; "retry"?: PlansUndoAnswerRetryPolicy | null; "timeoutMs"?: number | null; "tags"?: Array<string> };
 
 /** Run a step once for each item of a list. */
@@ -904,7 +904,7 @@ export type PlansUndoAnswerDryRunReport = { "status": PlansUndoAnswerRunStatus; 
 /** The answer for a run that changed nothing. */
 export type PlansUndoAnswerNothingToUndo = { "runId": PlansUndoAnswerRunId | null; "status": PlansUndoAnswerRunStatus; "steps": Array<Json>; "effects": PlansUndoAnswerEffects; "message": string };
 
-/** Takes back what a run changed, with a plan of inverse calls. */
+/** Undoes a run with a plan of inverse calls. */
 export type PlansUndoAnswer = PlansUndoAnswerRunReport | PlansUndoAnswerUndoPreview | PlansUndoAnswerNothingToUndo;
 
 /** Parameters of a method that takes none. */
@@ -928,7 +928,7 @@ export type PluginApprovalListAnswerExecShown = { "command": string | null; "sys
 /** The one decision that a command's question can rule out. */
 export type PluginApprovalListAnswerUnavailable = "allow-always";
 
-/** Lists plugins' questions, and those of policy and hooks, that wait. */
+/** Lists the open questions of plugins, policy and hooks. */
 export type PluginApprovalListAnswer = Array<PluginApprovalListAnswerRequested>;
 
 /** How grave a question is. */
@@ -943,7 +943,7 @@ export type PluginApprovalRequestParams = { "title": string; "description": stri
 /** Everything that can be answered. */
 export type PluginApprovalRequestAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
-/** Puts a plugin's question to whoever may answer it, and waits. */
+/** Asks a plugin's question and waits for the answer. */
 export type PluginApprovalRequestAnswer = { "id": string; "decision": PluginApprovalRequestAnswerDecisionWord | null; "createdAtMs": number; "expiresAtMs": number };
 
 /** Kinds of question that clients name. */
@@ -964,7 +964,7 @@ export type PluginApprovalWaitDecisionParams = { "id": string };
 /** Everything that can be answered. */
 export type PluginApprovalWaitDecisionAnswerDecisionWord = "allow-once" | "allow-always" | "deny";
 
-/** Waits until a plugin's question is decided. */
+/** Waits for the answer to a plugin's question. */
 export type PluginApprovalWaitDecisionAnswer = { "id": string; "decision": PluginApprovalWaitDecisionAnswerDecisionWord | null; "createdAtMs": number; "expiresAtMs": number; "terminalReason": string | null };
 
 /** A plugin by id. */
@@ -976,13 +976,13 @@ export type PluginsDisableAnswerHealth = "healthy" | "degraded" | "unavailable";
 /** A tool left out. */
 export type PluginsDisableAnswerLeftOut = { "tool": string; "reason": string };
 
-/** What a plugin says it needs to touch. */
+/** The permissions that a plugin asks for. */
 export type PluginsDisableAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
 
 /** What a plugin may touch. */
 export type PluginsDisableAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
-/** A wall that this kernel cannot put up, and what follows from that. */
+/** A sandbox feature that this kernel lacks, and the consequence. */
 export type PluginsDisableAnswerNoWall = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
@@ -994,10 +994,10 @@ export type PluginsDisableAnswerWithheld = { "tool": string; "why": PluginsDisab
 /** Why a tool is held back. */
 export type PluginsDisableAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
 
-/** The walls around a server that is a child process. */
+/** Whether a server that is a child process runs in the sandbox. */
 export type PluginsDisableAnswerServerWalls = "on" | "off" | "unset";
 
-/** Uses a plugin no more. */
+/** Disables a plugin. */
 export type PluginsDisableAnswer = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsDisableAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsDisableAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsDisableAnswerPermissions | null; "grant": PluginsDisableAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsDisableAnswerNoWall>; "processes": Array<PluginsDisableAnswerServerStatus> };
 
 /** Parameters of a method that takes none. */
@@ -1012,13 +1012,13 @@ export type PluginsDoctorAnswerHealth = "healthy" | "degraded" | "unavailable";
 /** A tool left out. */
 export type PluginsDoctorAnswerLeftOut = { "tool": string; "reason": string };
 
-/** What a plugin says it needs to touch. */
+/** The permissions that a plugin asks for. */
 export type PluginsDoctorAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
 
 /** What a plugin may touch. */
 export type PluginsDoctorAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
-/** A wall that this kernel cannot put up, and what follows from that. */
+/** A sandbox feature that this kernel lacks, and the consequence. */
 export type PluginsDoctorAnswerNoWall = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
@@ -1030,10 +1030,10 @@ export type PluginsDoctorAnswerWithheld = { "tool": string; "why": PluginsDoctor
 /** Why a tool is held back. */
 export type PluginsDoctorAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
 
-/** The walls around a server that is a child process. */
+/** Whether a server that is a child process runs in the sandbox. */
 export type PluginsDoctorAnswerServerWalls = "on" | "off" | "unset";
 
-/** Looks every plugin over, starting those that do not run. */
+/** Checks every plugin, starting those that do not run. */
 export type PluginsDoctorAnswer = { "plugins": Array<PluginsDoctorAnswerPluginInfo> };
 
 /** What is used, and what it is granted. */
@@ -1045,13 +1045,13 @@ export type PluginsEnableAnswerHealth = "healthy" | "degraded" | "unavailable";
 /** A tool left out. */
 export type PluginsEnableAnswerLeftOut = { "tool": string; "reason": string };
 
-/** What a plugin says it needs to touch. */
+/** The permissions that a plugin asks for. */
 export type PluginsEnableAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
 
 /** What a plugin may touch. */
 export type PluginsEnableAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
-/** A wall that this kernel cannot put up, and what follows from that. */
+/** A sandbox feature that this kernel lacks, and the consequence. */
 export type PluginsEnableAnswerNoWall = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
@@ -1063,10 +1063,10 @@ export type PluginsEnableAnswerWithheld = { "tool": string; "why": PluginsEnable
 /** Why a tool is held back. */
 export type PluginsEnableAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
 
-/** The walls around a server that is a child process. */
+/** Whether a server that is a child process runs in the sandbox. */
 export type PluginsEnableAnswerServerWalls = "on" | "off" | "unset";
 
-/** Uses a plugin, with what it is granted. */
+/** Enables a plugin, optionally with more grants. */
 export type PluginsEnableAnswer = { "id": string; "name": string; "description": string; "version": string; "source": string; "folder": string; "enabled": boolean; "status": PluginsEnableAnswerHealth; "problems": Array<string>; "declared": Array<string>; "tools": number; "leftOut": Array<PluginsEnableAnswerLeftOut>; "hooks": Array<string>; "skills": Array<string>; "asks"?: PluginsEnableAnswerPermissions | null; "grant": PluginsEnableAnswerGrant; "confined": boolean; "missingWalls"?: Array<PluginsEnableAnswerNoWall>; "processes": Array<PluginsEnableAnswerServerStatus> };
 
 /** A plugin by id. */
@@ -1078,13 +1078,13 @@ export type PluginsInfoAnswerHealth = "healthy" | "degraded" | "unavailable";
 /** A tool left out. */
 export type PluginsInfoAnswerLeftOut = { "tool": string; "reason": string };
 
-/** What a plugin says it needs to touch. */
+/** The permissions that a plugin asks for. */
 export type PluginsInfoAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
 
 /** What a plugin may touch. */
 export type PluginsInfoAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
-/** A wall that this kernel cannot put up, and what follows from that. */
+/** A sandbox feature that this kernel lacks, and the consequence. */
 export type PluginsInfoAnswerNoWall = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
@@ -1096,7 +1096,7 @@ export type PluginsInfoAnswerWithheld = { "tool": string; "why": PluginsInfoAnsw
 /** Why a tool is held back. */
 export type PluginsInfoAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
 
-/** The walls around a server that is a child process. */
+/** Whether a server that is a child process runs in the sandbox. */
 export type PluginsInfoAnswerServerWalls = "on" | "off" | "unset";
 
 /** Shows one plugin. */
@@ -1117,13 +1117,13 @@ export type PluginsInstallAnswerHealth = "healthy" | "degraded" | "unavailable";
 /** A tool left out. */
 export type PluginsInstallAnswerLeftOut = { "tool": string; "reason": string };
 
-/** What a plugin says it needs to touch. */
+/** The permissions that a plugin asks for. */
 export type PluginsInstallAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
 
 /** What a plugin may touch. */
 export type PluginsInstallAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
-/** A wall that this kernel cannot put up, and what follows from that. */
+/** A sandbox feature that this kernel lacks, and the consequence. */
 export type PluginsInstallAnswerNoWall = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
@@ -1135,7 +1135,7 @@ export type PluginsInstallAnswerWithheld = { "tool": string; "why": PluginsInsta
 /** Why a tool is held back. */
 export type PluginsInstallAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
 
-/** The walls around a server that is a child process. */
+/** Whether a server that is a child process runs in the sandbox. */
 export type PluginsInstallAnswerServerWalls = "on" | "off" | "unset";
 
 /** What installing a built-in set of tools leads to. */
@@ -1156,13 +1156,13 @@ export type PluginsListAnswerHealth = "healthy" | "degraded" | "unavailable";
 /** A tool left out. */
 export type PluginsListAnswerLeftOut = { "tool": string; "reason": string };
 
-/** What a plugin says it needs to touch. */
+/** The permissions that a plugin asks for. */
 export type PluginsListAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
 
 /** What a plugin may touch. */
 export type PluginsListAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
-/** A wall that this kernel cannot put up, and what follows from that. */
+/** A sandbox feature that this kernel lacks, and the consequence. */
 export type PluginsListAnswerNoWall = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
@@ -1174,7 +1174,7 @@ export type PluginsListAnswerWithheld = { "tool": string; "why": PluginsListAnsw
 /** Why a tool is held back. */
 export type PluginsListAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
 
-/** The walls around a server that is a child process. */
+/** Whether a server that is a child process runs in the sandbox. */
 export type PluginsListAnswerServerWalls = "on" | "off" | "unset";
 
 /** Lists plugins. */
@@ -1183,7 +1183,7 @@ export type PluginsListAnswer = { "plugins": Array<PluginsListAnswerPluginInfo> 
 /** What is removed. */
 export type PluginsRemoveParams = { "id": string; "data"?: boolean };
 
-/** Removes a plugin, with its data where that is asked for. */
+/** Removes a plugin, optionally with its data. */
 export type PluginsRemoveAnswer = { "removed": string };
 
 /** A plugin by id. */
@@ -1198,13 +1198,13 @@ export type PluginsUpdateAnswerHealth = "healthy" | "degraded" | "unavailable";
 /** A tool left out. */
 export type PluginsUpdateAnswerLeftOut = { "tool": string; "reason": string };
 
-/** What a plugin says it needs to touch. */
+/** The permissions that a plugin asks for. */
 export type PluginsUpdateAnswerPermissions = { "network": boolean; "read": Array<string>; "write": Array<string>; "env": Array<string> };
 
 /** What a plugin may touch. */
 export type PluginsUpdateAnswerGrant = { "network": boolean; "read"?: Array<string>; "write"?: Array<string>; "env"?: Array<string> };
 
-/** A wall that this kernel cannot put up, and what follows from that. */
+/** A sandbox feature that this kernel lacks, and the consequence. */
 export type PluginsUpdateAnswerNoWall = { "wall": string; "consequence": string };
 
 /** A server as people are shown it. */
@@ -1216,10 +1216,10 @@ export type PluginsUpdateAnswerWithheld = { "tool": string; "why": PluginsUpdate
 /** Why a tool is held back. */
 export type PluginsUpdateAnswerWithheldWhy = "changed" | "new" | "approved-in-part";
 
-/** The walls around a server that is a child process. */
+/** Whether a server that is a child process runs in the sandbox. */
 export type PluginsUpdateAnswerServerWalls = "on" | "off" | "unset";
 
-/** Installs the newest version of a plugin from where it came from. */
+/** Installs the newest version of a plugin from its source. */
 export type PluginsUpdateAnswer = { "plugin": PluginsUpdateAnswerPluginInfo; "notGranted": Array<string> };
 
 export type RunsCancelParamsRunId = string;
@@ -1229,7 +1229,7 @@ export type RunsCancelParams = { "runId": RunsCancelParamsRunId };
 
 export type RunsCancelAnswerRunId = string;
 
-/** Stops a run. */
+/** Cancels a run. */
 export type RunsCancelAnswer = { "runId": RunsCancelAnswerRunId; "cancelled": boolean };
 
 export type RunsEventsParamsRunId = string;
@@ -1242,10 +1242,10 @@ export type RunsEventsAnswerRunId = string;
 /** One event of a run's stream. */
 export type RunsEventsAnswerExecutionEvent = { "seq": number; "runId": RunsEventsAnswerRunId; "type": RunsEventsAnswerEventType; "timestamp": string; "level": RunsEventsAnswerEventLevel; "message": string; "callId"?: RunsEventsAnswerCallId | null; "stepId"?: RunsEventsAnswerStepId | null; "tool"?: RunsEventsAnswerToolName | null; "payload"?: { [key: string]: Json } | null };
 
-/** What happened. */
+/** The kind of an event. */
 export type RunsEventsAnswerEventType = "run.started" | "run.confirmationRequested" | "run.confirmed" | "run.cancelled" | "step.scheduled" | "step.started" | "step.progress" | "step.finished" | "step.failed" | "run.finished";
 
-/** How loud. */
+/** The severity of an event. */
 export type RunsEventsAnswerEventLevel = "info" | "warn" | "error";
 
 export type RunsEventsAnswerCallId = string;
@@ -1254,7 +1254,7 @@ export type RunsEventsAnswerStepId = string;
 
 export type RunsEventsAnswerToolName = string;
 
-/** Shows the events of a run that are on record, page by page. */
+/** Shows the recorded events of a run, page by page. */
 export type RunsEventsAnswer = { "runId": RunsEventsAnswerRunId; "events": Array<RunsEventsAnswerExecutionEvent>; "hasMore": boolean };
 
 export type RunsExportParamsRunId = string;
@@ -1262,7 +1262,7 @@ export type RunsExportParamsRunId = string;
 /** A run by id. */
 export type RunsExportParams = { "runId": RunsExportParamsRunId };
 
-/** `run.json`. */
+/** The content of `run.json`. */
 export type RunsExportAnswerRunManifest = { "runId": RunsExportAnswerRunId; "planHash"?: string | null; "plan"?: RunsExportAnswerActionPlan | null; "policy": RunsExportAnswerPolicySnapshot; "policyHash": string; "registryVersion": string; "executorVersion": string; "caller"?: { [key: string]: Json }; "context"?: { [key: string]: Json }; "startedAt": string; "endedAt"?: string | null; "status": RunsExportAnswerRunStatus; "confirmation"?: RunsExportAnswerConfirmation | null; "parentRunId"?: RunsExportAnswerRunId | null; "replayOf"?: RunsExportAnswerRunId | null; "head": RunsExportAnswerLogHead };
 
 export type RunsExportAnswerRunId = string;
@@ -1279,16 +1279,16 @@ export type RunsExportAnswerContextRequest = { "kind": RunsExportAnswerContextKi
 /** Kinds of context a plan can ask for. */
 export type RunsExportAnswerContextKind = "activeFilePath" | "selection" | "cursor" | "workspaceContext" | "commandList" | "vaultFileList";
 
-/** Plan-wide fallbacks. */
+/** Defaults for all steps of a plan. */
 export type RunsExportAnswerPlanDefaults = { "onError"?: RunsExportAnswerOnError | null; "retry"?: RunsExportAnswerRetryPolicy | null };
 
-/** What a failed step does to the rest. */
+/** What happens to the rest of the plan when a step fails. */
 export type RunsExportAnswerOnError = "stop" | "skip" | "retry";
 
 /** How often to try and how long to wait. */
 export type RunsExportAnswerRetryPolicy = { "maxAttempts": number; "backoffMs": number };
 
-/** One step. */
+/** One step of a plan. */
 export type RunsExportAnswerStep = { "id": RunsExportAnswerStepId; "tool": string; "args": { [key: string]: Json }; "preview"?: string | null; "dependsOn"?: Array<RunsExportAnswerStepId>; "foreach"?: RunsExportAnswerForeach | null; "captureAs"?: string | null; "onError"?: RunsExportAnswerOnError | null; "retry"?: RunsExportAnswerRetryPolicy | null; "timeoutMs"?: number | null; "tags"?: Array<string> };
 
 export type RunsExportAnswerStepId = string;
@@ -1302,7 +1302,7 @@ export type RunsExportAnswerPlanOutputs = { "showCreatedFiles": boolean; "showMo
 /** For display only. */
 export type RunsExportAnswerUiHints = { "title"?: string | null; "summary"?: string | null };
 
-/** What was allowed when the call was made. */
+/** The policy that applied when the call was made. */
 export type RunsExportAnswerPolicySnapshot = { "confirmationsRequired": boolean; "sandbox": RunsExportAnswerSandbox; "limits": RunsExportAnswerPolicyLimits; "allowedTools"?: Array<string>; "deniedTools"?: Array<string>; "allowCommands": boolean; "allowDelete": boolean };
 
 /** Path rules, matched on vault-relative paths. `/` is the vault's root. */
@@ -1368,19 +1368,19 @@ export type RunsExportAnswerFileKind = "file";
 /** A file or folder that is gone. */
 export type RunsExportAnswerDeleted = { "path": string; "kind": RunsExportAnswerEntryKind; "trashed"?: boolean | null };
 
-/** A move. */
+/** A renamed or moved file or folder. */
 export type RunsExportAnswerRenamed = { "from": string; "to": string };
 
 /** One event of a run's stream. */
 export type RunsExportAnswerExecutionEvent = { "seq": number; "runId": RunsExportAnswerRunId; "type": RunsExportAnswerEventType; "timestamp": string; "level": RunsExportAnswerEventLevel; "message": string; "callId"?: RunsExportAnswerCallId | null; "stepId"?: RunsExportAnswerStepId | null; "tool"?: RunsExportAnswerToolName | null; "payload"?: { [key: string]: Json } | null };
 
-/** What happened. */
+/** The kind of an event. */
 export type RunsExportAnswerEventType = "run.started" | "run.confirmationRequested" | "run.confirmed" | "run.cancelled" | "step.scheduled" | "step.started" | "step.progress" | "step.finished" | "step.failed" | "run.finished";
 
-/** How loud. */
+/** The severity of an event. */
 export type RunsExportAnswerEventLevel = "info" | "warn" | "error";
 
-/** Shows a run with its events, as the four files of the specification hold it. */
+/** Shows a run with its calls, results and events, as in its four files. */
 export type RunsExportAnswer = { "run": RunsExportAnswerRunManifest; "calls": Array<RunsExportAnswerToolCall>; "results": Array<RunsExportAnswerToolResult>; "events": Array<RunsExportAnswerExecutionEvent> };
 
 export type RunsGetParamsRunId = string;
@@ -1388,7 +1388,7 @@ export type RunsGetParamsRunId = string;
 /** A run by id. */
 export type RunsGetParams = { "runId": RunsGetParamsRunId };
 
-/** `run.json`. */
+/** The content of `run.json`. */
 export type RunsGetAnswerRunManifest = { "runId": RunsGetAnswerRunId; "planHash"?: string | null; "plan"?: RunsGetAnswerActionPlan | null; "policy": RunsGetAnswerPolicySnapshot; "policyHash": string; "registryVersion": string; "executorVersion": string; "caller"?: { [key: string]: Json }; "context"?: { [key: string]: Json }; "startedAt": string; "endedAt"?: string | null; "status": RunsGetAnswerRunStatus; "confirmation"?: RunsGetAnswerConfirmation | null; "parentRunId"?: RunsGetAnswerRunId | null; "replayOf"?: RunsGetAnswerRunId | null; "head": RunsGetAnswerLogHead };
 
 export type RunsGetAnswerRunId = string;
@@ -1405,16 +1405,16 @@ export type RunsGetAnswerContextRequest = { "kind": RunsGetAnswerContextKind; "o
 /** Kinds of context a plan can ask for. */
 export type RunsGetAnswerContextKind = "activeFilePath" | "selection" | "cursor" | "workspaceContext" | "commandList" | "vaultFileList";
 
-/** Plan-wide fallbacks. */
+/** Defaults for all steps of a plan. */
 export type RunsGetAnswerPlanDefaults = { "onError"?: RunsGetAnswerOnError | null; "retry"?: RunsGetAnswerRetryPolicy | null };
 
-/** What a failed step does to the rest. */
+/** What happens to the rest of the plan when a step fails. */
 export type RunsGetAnswerOnError = "stop" | "skip" | "retry";
 
 /** How often to try and how long to wait. */
 export type RunsGetAnswerRetryPolicy = { "maxAttempts": number; "backoffMs": number };
 
-/** One step. */
+/** One step of a plan. */
 export type RunsGetAnswerStep = { "id": RunsGetAnswerStepId; "tool": string; "args": { [key: string]: Json }; "preview"?: string | null; "dependsOn"?: Array<RunsGetAnswerStepId>; "foreach"?: RunsGetAnswerForeach | null; "captureAs"?: string | null; "onError"?: RunsGetAnswerOnError | null; "retry"?: RunsGetAnswerRetryPolicy | null; "timeoutMs"?: number | null; "tags"?: Array<string> };
 
 export type RunsGetAnswerStepId = string;
@@ -1428,7 +1428,7 @@ export type RunsGetAnswerPlanOutputs = { "showCreatedFiles": boolean; "showModif
 /** For display only. */
 export type RunsGetAnswerUiHints = { "title"?: string | null; "summary"?: string | null };
 
-/** What was allowed when the call was made. */
+/** The policy that applied when the call was made. */
 export type RunsGetAnswerPolicySnapshot = { "confirmationsRequired": boolean; "sandbox": RunsGetAnswerSandbox; "limits": RunsGetAnswerPolicyLimits; "allowedTools"?: Array<string>; "deniedTools"?: Array<string>; "allowCommands": boolean; "allowDelete": boolean };
 
 /** Path rules, matched on vault-relative paths. `/` is the vault's root. */
@@ -1494,7 +1494,7 @@ export type RunsGetAnswerFileKind = "file";
 /** A file or folder that is gone. */
 export type RunsGetAnswerDeleted = { "path": string; "kind": RunsGetAnswerEntryKind; "trashed"?: boolean | null };
 
-/** A move. */
+/** A renamed or moved file or folder. */
 export type RunsGetAnswerRenamed = { "from": string; "to": string };
 
 /** Shows a run: its manifest, calls and results. */
@@ -1522,12 +1522,12 @@ export type RunsListAnswerRunKind = "plan" | "call";
 /** How far a run is. */
 export type RunsListAnswerRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
 
-/** Lists runs, the newest first. */
+/** Lists runs, newest first. */
 export type RunsListAnswer = { "runs": Array<RunsListAnswerRunSummary> };
 
 export type RunsResumeParamsRunId = string;
 
-/** How a person settles a call whose outcome is unknown. */
+/** A person's decision about a call whose outcome is unknown. */
 export type RunsResumeParamsSettlement = "assume-done" | "rerun" | "abort";
 
 /** How a run is taken up. */
@@ -1576,13 +1576,13 @@ export type RunsResumeAnswerFileKind = "file";
 /** A file or folder that is gone. */
 export type RunsResumeAnswerDeleted = { "path": string; "kind": RunsResumeAnswerEntryKind; "trashed"?: boolean | null };
 
-/** A move. */
+/** A renamed or moved file or folder. */
 export type RunsResumeAnswerRenamed = { "from": string; "to": string };
 
 /** Predicted and observed effects that do not match. */
 export type RunsResumeAnswerDeviation = { "missing": Array<string>; "unexpected": Array<string> };
 
-/** Takes up a run that waits or was interrupted. */
+/** Resumes a run that is paused or was interrupted. */
 export type RunsResumeAnswer = { "runId": RunsResumeAnswerRunId; "status": RunsResumeAnswerRunStatus; "goal": string; "outputs": RunsResumeAnswerPlanOutputs; "steps": Array<RunsResumeAnswerStepReport>; "effects": RunsResumeAnswerEffects; "error"?: RunsResumeAnswerFailure | null; "startedAt": string; "endedAt"?: string | null; "deviation"?: RunsResumeAnswerDeviation | null };
 
 export type RunsSubscribeParamsRunId = string;
@@ -1611,7 +1611,7 @@ export type RunsTranscriptAnswerToolName = string;
 /** Text in a message. */
 export type RunsTranscriptAnswerText = { "text": string };
 
-/** Shows a run as the messages of a conversation. */
+/** Shows the calls and results of a run as messages. */
 export type RunsTranscriptAnswer = { "runId": RunsTranscriptAnswerRunId; "messages": Array<RunsTranscriptAnswerSessionMessage> };
 
 /** A subscription by id. */
@@ -1645,7 +1645,7 @@ export type RunsVerifyAnswerBadRun = { "runId": RunsVerifyAnswerRunId; "seq": nu
 /** A run with records that nothing proves. */
 export type RunsVerifyAnswerUnsignedRun = { "runId": RunsVerifyAnswerRunId; "from": number; "to": number };
 
-/** Verifies the hashes and signatures of one run, or of the whole ledger. */
+/** Verifies the hashes and signatures of one run, or of the ledger and every run. */
 export type RunsVerifyAnswer = RunsVerifyAnswerVerifyReport | RunsVerifyAnswerLedgerReport;
 
 /** What a session is created with. */
@@ -1657,13 +1657,13 @@ export type SessionsCreateAnswerSession = { "key": string; "sessionId": string; 
 /** The model that a session's fields resolve to; this program runs none. */
 export type SessionsCreateAnswerResolved = { [key: string]: Json };
 
-/** Creates a session, or finds the one that is there under the same key. */
+/** Creates a session, or returns the existing one with the same key. */
 export type SessionsCreateAnswer = { "ok": boolean; "key": string; "sessionId": string; "entry": SessionsCreateAnswerSession; "runStarted": boolean; "resolved": SessionsCreateAnswerResolved };
 
 /** Which session is forgotten. */
 export type SessionsDeleteParams = { "key": string; "agentId"?: string | null; "deleteTranscript"?: boolean; "expectedSessionId"?: string | null; "expectedLifecycleRevision"?: string | null };
 
-/** Forgets a session. The records of its runs stay. */
+/** Deletes a session. The records of its runs are kept. */
 export type SessionsDeleteAnswer = { "ok": boolean; "key": string; "deleted": boolean; "archived": Array<string> };
 
 /** A session by key. */
@@ -1730,8 +1730,8 @@ export type StatusAnswerProcessMemory = { "rssBytes": number };
 
 export type StatusAnswerToolsStatus = { "count": number; "registryVersion": string };
 
-/** Says what this gateway is doing: agents, sessions, runs, connections, tools. */
-export type StatusAnswer = { "runtimeVersion": string; "mainHeartbeatEnabled": boolean; "heartbeat": StatusAnswerHeartbeats; "tasks": StatusAnswerTasks; "sessions": StatusAnswerSessionsStatus; "eventLoop": StatusAnswerEventLoop; "processMemory": StatusAnswerProcessMemory; "connections": number; "tools": StatusAnswerToolsStatus; "uptimeMs": number; "pid": number; "sessionKey"?: string | null };
+/** Reports the state of this gateway: agents, sessions, runs, connections, tools. */
+export type StatusAnswer = { "runtimeVersion": string; "defaultAgentId": string; "mainHeartbeatEnabled": boolean; "eventLoopDegraded": boolean; "heartbeat": StatusAnswerHeartbeats; "tasks": StatusAnswerTasks; "sessions": StatusAnswerSessionsStatus; "eventLoop": StatusAnswerEventLoop; "processMemory": StatusAnswerProcessMemory; "connections": number; "tools": StatusAnswerToolsStatus; "uptimeMs": number; "pid": number; "sessionKey"?: string | null };
 
 /** Parameters of a method that takes none. */
 export type SystemPresenceParams = Record<string, never>;
@@ -1789,10 +1789,10 @@ export type ToolsCallAnswerFileKind = "file";
 /** A file or folder that is gone. */
 export type ToolsCallAnswerDeleted = { "path": string; "kind": ToolsCallAnswerEntryKind; "trashed"?: boolean | null };
 
-/** A move. */
+/** A renamed or moved file or folder. */
 export type ToolsCallAnswerRenamed = { "from": string; "to": string };
 
-/** Calls a tool and answers with its result. */
+/** Calls a tool and returns its result. */
 export type ToolsCallAnswer = { "result": ToolsCallAnswerToolResult; "deduplicated": boolean };
 
 export type ToolsCancelParamsCallId = string;
@@ -1802,7 +1802,7 @@ export type ToolsCancelParamsRunId = string;
 /** Which call is stopped. */
 export type ToolsCancelParams = { "callId"?: ToolsCancelParamsCallId | null; "runId"?: ToolsCancelParamsRunId | null; "requestId"?: string | null };
 
-/** Stops a call: by its own id, its run's, or the id of the request that made it on this connection. */
+/** Cancels a call, by its id, its run's id, or the id of the request that made it on this connection. */
 export type ToolsCancelAnswer = { "ok": boolean; "cancelled": boolean };
 
 /** Which tools the catalog lists. */
@@ -1818,7 +1818,7 @@ export type ToolsCatalogAnswerCatalogTool = { "id": string; "label": string; "de
 /** A ready-made selection of tools. */
 export type ToolsCatalogAnswerProfile = "minimal" | "coding" | "messaging" | "full";
 
-/** Lists every tool of the catalog in groups, whoever may call it. */
+/** Lists every tool of the catalog in groups, regardless of who may call it. */
 export type ToolsCatalogAnswer = { "agentId": string; "profiles": Array<ToolsCatalogAnswerProfileName>; "groups": Array<ToolsCatalogAnswerCatalogGroup> };
 
 /** A tool by name. */
@@ -1829,7 +1829,7 @@ export type ToolsDescribeAnswerToolName = string;
 /** How much harm a tool can do. */
 export type ToolsDescribeAnswerRiskLevel = "read-only" | "writes" | "commands";
 
-/** What may be done with a call whose result is not known after a crash. */
+/** How a call whose result is unknown after a crash may be handled. */
 export type ToolsDescribeAnswerIdempotency = "pure" | "idempotent" | "etag" | "key" | "none";
 
 /** What has to be there for the tool to work. */
@@ -1841,13 +1841,13 @@ export type ToolsDescribeAnswerUndo = "none" | "restore-blob";
 /** Where a tool comes from. */
 export type ToolsDescribeAnswerToolSource = { "kind": ToolsDescribeAnswerSourceKind; "name": string };
 
-/** What kind of place a tool comes from. */
+/** The kind of source that a tool comes from. */
 export type ToolsDescribeAnswerSourceKind = "core" | "plugin" | "mcp" | "client";
 
 /** What the policy says of a tool. */
 export type ToolsDescribeAnswerPolicyView = { "decision": string; "reason": string | null };
 
-/** Describes one tool: its definition, its source, and what the policy says of it. */
+/** Describes one tool: its definition, its source, and the policy's decision. */
 export type ToolsDescribeAnswer = { "name": ToolsDescribeAnswerToolName; "title": string; "description": string; "category": string; "riskLevel": ToolsDescribeAnswerRiskLevel; "version": string; "inputSchema": { [key: string]: Json }; "outputSchema"?: { [key: string]: Json } | null; "sideEffects"?: Array<string>; "idempotency": ToolsDescribeAnswerIdempotency; "requiredPermissions"?: Array<string>; "availability"?: ToolsDescribeAnswerAvailability; "cancellable": boolean; "supportsDryRun": boolean; "defaultTimeoutMs": number; "maxTimeoutMs"?: number | null; "undo"?: ToolsDescribeAnswerUndo; "id": string; "source": ToolsDescribeAnswerToolSource; "policy": ToolsDescribeAnswerPolicyView };
 
 /** Whose tools are listed, and how. */
@@ -1860,7 +1860,7 @@ export type ToolsEffectiveAnswerEffectiveGroup = { "id": string; "label": string
 /** A tool's schemas, where they were asked for. */
 export type ToolsEffectiveAnswerEffectiveTool = { "id": string; "label": string; "description": string; "rawDescription": string; "source": string; "risk"?: string | null; "pluginId"?: string | null; "mcpServer"?: string | null; "inputSchema"?: Json; "outputSchema"?: Json };
 
-/** Lists the tools that a session has, or what its model is shown of them. */
+/** Lists the tools of a session, or what its model is shown of them. */
 export type ToolsEffectiveAnswer = { "agentId": string; "profile": string; "toolSearch"?: Json; "notices"?: Array<ToolsEffectiveAnswerNotice> | null; "groups": Array<ToolsEffectiveAnswerEffectiveGroup> };
 
 /** Where a call came from in a conversation. */
@@ -1908,19 +1908,19 @@ export type ToolsOfferParamsOfferedTool = { "name": string; "title"?: string | n
 /** Tools that a client answers itself. */
 export type ToolsOfferParams = { "sessionKey": string; "agentId"?: string | null; "tools": Array<ToolsOfferParamsOfferedTool> };
 
-/** Offers tools of the client's own for a session, in place of those it offered before. */
+/** Offers the client's own tools for a session, replacing those it offered before. */
 export type ToolsOfferAnswer = { "sessionKey": string; "tools": Array<string> };
 
 /** A client's answer to a call of one of its tools. */
 export type ToolsResultParams = { "id": string; "ok": boolean; "output"?: { [key: string]: Json } | null; "error"?: { "code"?: Json; "message"?: Json } };
 
-/** Takes a client's answer to a call of one of its tools. */
+/** Accepts a client's answer to a call of one of its tools. */
 export type ToolsResultAnswer = { "ok": boolean; "ignored"?: boolean | null };
 
 /** How much is said. */
 export type YardStatusParams = { "full"?: boolean };
 
-/** Says which Toolyard this process is and what it is doing. */
+/** Reports the version, home, vault and activity of this process. */
 export type YardStatusAnswer = { "version": string; "pid": number; "home": string; "vault": string; "uptimeMs": number; "tools": number; "registryVersion": string; "activeRuns": number; "publicKey": string; "sessionKey"?: string | null; "openQuestions"?: number | null };
 
 /** Every method with its parameters and its answer. */

@@ -1,16 +1,16 @@
-//! The frames of both directions: JSON texts with a `type`. A type that is not known is [`Unknown`](FromPlugin::Unknown)
-//! and ignored by both ends, so that either may learn new ones first.
+//! The frames of both directions: JSON objects with a `type`. Both ends ignore an unknown type
+//! ([`Unknown`](FromPlugin::Unknown)), so that either can add new ones first.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-/// The version of what is said beyond the seed's frames, in `session_meta.protocol`.
+/// The version of Toolyard's additions to the specification's frames, in `session_meta.protocol`.
 pub const PROTOCOL: u32 = 1;
 /// A frame once `hello` was taken.
 pub const MAX_FRAME_BYTES: usize = 16 << 20;
 /// The first frame.
 pub const MAX_HELLO_BYTES: usize = 64 << 10;
-/// Tool calls of one session under way at once.
+/// Maximum number of tool calls of one session in flight.
 pub const MAX_IN_FLIGHT: usize = 64;
 /// An id that either end makes up.
 pub const MAX_ID_BYTES: usize = 128;
@@ -27,7 +27,7 @@ pub const HELLO_WITHIN_MS: u64 = 5_000;
 pub mod close {
     /// The token is not the session's.
     pub const BAD_TOKEN: u16 = 4001;
-    /// Nobody opened the session.
+    /// Close code: the session is not open.
     pub const UNKNOWN_SESSION: u16 = 4002;
     /// No `hello` in time.
     pub const NO_HELLO: u16 = 4003;
@@ -45,13 +45,13 @@ pub mod close {
     pub const TOO_BIG: u16 = 1009;
 }
 
-/// What a person says to a permission question.
+/// A person's answer to a permission question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Behavior {
-    /// Yes.
+    /// The action is allowed.
     Allow,
-    /// No.
+    /// The action is denied.
     Deny,
 }
 
@@ -117,10 +117,10 @@ pub struct Question {
     pub request_id: String,
     /// The tool Claude wants to use.
     pub tool: String,
-    /// Its arguments, where the preview shows them whole.
+    /// The arguments, if the preview shows them completely.
     #[serde(default)]
     pub args: Map<String, Value>,
-    /// What it is for.
+    /// The reason for the action.
     #[serde(default)]
     pub rationale: String,
     /// The arguments as Claude Code shows them, possibly cut.
@@ -128,14 +128,14 @@ pub struct Question {
     pub input_preview: Option<String>,
 }
 
-/// What Claude says to the people in a chat, or what they are asked on behalf of Claude Code.
+/// A message from Claude to the people in a chat, or a permission question on behalf of Claude Code.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutboundMessage {
-    /// Answered with a `tool_result` of this id. Empty where the bridge itself asks.
+    /// The id for the `tool_result` that answers this. Empty if the bridge itself asks.
     pub call_id: String,
     /// The chat.
     pub chat_id: String,
-    /// The words.
+    /// The text.
     pub text: String,
     /// The message it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,7 +160,7 @@ pub enum FromPlugin {
         call_id: String,
         /// The tool.
         tool: String,
-        /// Its arguments.
+        /// The arguments.
         #[serde(default)]
         args: Map<String, Value>,
     },
@@ -175,7 +175,7 @@ pub enum FromPlugin {
     OutboundMessage(OutboundMessage),
     /// A message has been handed to Claude Code. Beyond the seed.
     Ack {
-        /// The message.
+        /// The id of the message.
         request_id: String,
     },
     /// Are you there?
@@ -184,9 +184,9 @@ pub enum FromPlugin {
         #[serde(default)]
         ts: Value,
     },
-    /// Yes.
+    /// The answer to a ping.
     Pong {
-        /// The ping's.
+        /// The timestamp of the ping.
         #[serde(default)]
         ts: Value,
     },
@@ -212,7 +212,7 @@ pub enum FromServer {
     InboundMessage(InboundMessage),
     /// A person's answer.
     PermissionReply {
-        /// The question.
+        /// The id of the question.
         request_id: String,
         /// The answer.
         behavior: Behavior,
@@ -226,7 +226,7 @@ pub enum FromServer {
         /// What came out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         result: Option<Value>,
-        /// Why not.
+        /// The error, if the call failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
@@ -242,9 +242,9 @@ pub enum FromServer {
         #[serde(default)]
         ts: Value,
     },
-    /// Yes.
+    /// The answer to a ping.
     Pong {
-        /// The ping's.
+        /// The timestamp of the ping.
         #[serde(default)]
         ts: Value,
     },
@@ -253,7 +253,7 @@ pub enum FromServer {
     Unknown,
 }
 
-/// Reads a frame of either direction; the error says what is wrong.
+/// Parses a frame of either direction; the error says what is wrong.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|e| e.to_string())
 }

@@ -1,12 +1,12 @@
-//! The Claude bridge: a running Claude Code joined to a session. Messages go in; tool calls, replies and permission
-//! questions come out.
+//! The Claude bridge: connects a running Claude Code to a session. Messages go to Claude; tool calls, replies and
+//! permission questions come back.
 //!
-//! Both ends are state machines that are told what happened and what time it is, and answer with what to do:
-//! [`server::Hub`] for all sessions of a gateway, [`plugin::Plugin`] for the MCP server that Claude Code starts. So a
-//! thousand reconnects over a bad network are an ordinary test. [`plugin::drive`] is the thin layer that gives the
-//! plugin its standard input and output.
+//! Both ends are state machines: they receive what happened and the time, and return what to do. [`server::Hub`]
+//! handles all sessions of a gateway, [`plugin::Plugin`] is the MCP server that Claude Code starts. A thousand
+//! reconnects over a bad network are therefore an ordinary test. [`plugin::drive`] connects the plugin to standard
+//! input and output.
 //!
-//! Knows no socket, no tool and no policy: a gateway brings the sockets, and calls go down the engine's road.
+//! Has no sockets, tools or policy: a gateway provides the sockets, and calls pass the engine's pipeline.
 
 pub mod frames;
 pub mod mailbox;

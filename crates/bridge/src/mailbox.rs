@@ -1,5 +1,5 @@
-//! [`Mailbox`]: the messages of one session that Claude has not confirmed yet, first in, first out. Bounded in number
-//! and bytes: the oldest give way, and whoever loses one is told which.
+//! [`Mailbox`]: the messages of one session that Claude has not acknowledged, first in, first out. Limited in number
+//! and bytes: the oldest are dropped, and the caller learns which.
 
 use crate::frames::InboundMessage;
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// How much a mailbox holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MailboxLimits {
-    /// Messages.
+    /// Maximum number of messages.
     pub messages: usize,
     /// Bytes of content and description.
     pub bytes: usize,

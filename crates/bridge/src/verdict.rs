@@ -1,4 +1,4 @@
-//! A person's answer in words: `yes abxyz`, `n abxyz`. Anything else is chat.
+//! A person's answer in words: `yes abxyz`, `n abxyz`. Any other text is chat.
 
 use crate::frames::Behavior;
 

@@ -1,4 +1,4 @@
-//! What a method or a tool demands of its caller: the vocabulary of the one authority.
+//! The requirements that a method or a tool has for its caller: scope, person, powers.
 //!
 //! A [`Demand`] is declared beside the method or tool it describes. The engine's `authority::decide` compares it with a
 //! caller. Knows no caller, no transport and no tool by name.
@@ -46,8 +46,8 @@ pub fn holds(scopes: &[String], wanted: &str) -> bool {
 /// Something that must not be reachable with `operator.write` alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Power {
-    /// Gives a consent that the policy asks of a person: answers an approval, approves a plan, settles a call whose
-    /// outcome is unknown, or names who may answer. Needs a person or `operator.approvals`.
+    /// Gives a consent that the policy requires of a person: answers an approval question, approves a plan, decides
+    /// about a call whose outcome is unknown, or names who may answer. Needs a person or `operator.approvals`.
     Approve,
     /// Gives something more rights than it has: a plugin's grants, an upstream server's definitions. Needs a person.
     Grant,
@@ -59,7 +59,7 @@ pub enum Power {
 }
 
 impl Power {
-    /// Every power.
+    /// All powers.
     pub const ALL: [Self; 4] = [Self::Approve, Self::Grant, Self::Pair, Self::HostPaths];
 
     /// The word in documentation.
@@ -76,7 +76,7 @@ impl Power {
 /// What changes because of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Nothing.
+    /// The request changes nothing.
     None,
     /// Toolyard's own state about connections and conversations: sessions, captured turns, queued messages, devices. No
     /// tool runs and nothing outside of that state changes.
@@ -99,7 +99,7 @@ impl Effect {
     }
 }
 
-/// What a method or tool demands of whoever asks for it.
+/// What a method or tool requires of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
     /// The scope without which it is refused.
@@ -115,7 +115,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Demands a scope, or none, and nothing else.
+    /// Requires a scope, or none, and nothing else.
     pub const fn new(scope: Option<Scope>, effect: Effect) -> Self {
         Self { scope, person: false, uses: &[], may_use: &[], effect }
     }

@@ -1,9 +1,9 @@
-//! What tools exist and who may see them: the registry and its immutable snapshots, schema checks of arguments and
-//! results, the policy that decides list, search and call with one predicate, the search itself, and what a model is
-//! shown of it all ([`surface`]).
+//! Which tools exist and who may see them: the registry and its immutable snapshots, schema checks of arguments and
+//! results, the policy that decides lists, searches and calls with one predicate, the search itself, and what a model
+//! is shown ([`surface`]).
 //!
-//! Pure and quick. This crate knows no IO, no clock, no transport and no way to run a tool: it is asked, it answers,
-//! and the same question gets the same answer.
+//! All functions are pure: this crate has no IO, clock or transport, and cannot run a tool. The same question always
+//! gets the same answer.
 
 pub mod authority;
 pub mod policy;

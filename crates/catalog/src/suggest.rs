@@ -1,25 +1,25 @@
-//! "Did you mean": which known word or tool an unknown one may have meant. The one place that judges likeness, for
-//! tools, arguments, values and files.
+//! "Did you mean": finds the known word or tool that is most similar to an unknown one. All comparisons of similarity
+//! (tools, arguments, values, files) are made here.
 
 use crate::registry::ToolEntry;
 use std::sync::Arc;
 
 /// Tools suggested for an unknown one.
 const MAX_SUGGESTIONS: usize = 3;
-/// Longer words are compared by their first characters only: nobody mistypes a whole page.
+/// Longer words are compared by their first characters only.
 const MAX_COMPARED_CHARS: usize = 64;
 /// What a mistyped name scores at most; each edit takes one off.
 const TYPO_SCORE: usize = 100;
 /// What a name scores that contains the other.
 const PART_SCORE: usize = 40;
-/// What each word scores that both names have.
+/// The score for each word that both names have.
 const WORD_SCORE: usize = 10;
-/// What a tool scores whose title or description has the text.
+/// The score of a tool whose title or description contains the text.
 const MENTION_SCORE: usize = 8;
 /// Shorter texts are part of nearly every name and description.
 const MIN_PART_CHARS: usize = 3;
 
-/// The question, where there is something to ask about: `Did you mean a, b?`
+/// `Did you mean a, b?`, or nothing if there are no suggestions.
 pub fn did_you_mean<S: AsRef<str>>(near: &[S]) -> Option<String> {
     let near: Vec<&str> = near.iter().map(AsRef::as_ref).collect();
     (!near.is_empty()).then(|| format!("Did you mean {}?", near.join(", ")))
@@ -32,14 +32,14 @@ pub struct Suggestions<'a>(Vec<Suggestion<'a>>);
 #[derive(Debug)]
 struct Suggestion<'a> {
     entry: &'a Arc<ToolEntry>,
-    /// Whether the name stands for this tool alone.
+    /// Whether only this tool has the name.
     is_unique: bool,
 }
 
 impl<'a> Suggestions<'a> {
     /// The nearest of `tools`, each with whether its name is its alone.
     pub(crate) fn among(wanted: &str, tools: impl Iterator<Item = (&'a Arc<ToolEntry>, bool)>) -> Self {
-        let wanted = Wanted::new(wanted);
+        let wanted = UnknownName::new(wanted);
         let mut ranked: Vec<(usize, Suggestion<'a>)> = tools
             .map(|(entry, is_unique)| (wanted.score(entry), Suggestion { entry, is_unique }))
             .filter(|(score, _)| *score > 0)
@@ -55,20 +55,20 @@ impl<'a> Suggestions<'a> {
         self
     }
 
-    /// What to call them by: the name where it is unique, else the id.
+    /// The names to suggest: the name if it is unique, otherwise the id.
     pub fn names(&self) -> Vec<String> {
         let spelled = |s: &Suggestion<'_>| if s.is_unique { s.entry.name().as_str() } else { s.entry.id() }.to_owned();
         self.0.iter().map(spelled).collect()
     }
 
-    /// Their ids.
+    /// The ids of the suggestions.
     pub fn ids(&self) -> Vec<String> {
         self.0.iter().map(|suggestion| suggestion.entry.id().to_owned()).collect()
     }
 }
 
 /// An unknown name, taken apart once.
-struct Wanted {
+struct UnknownName {
     /// As given, in lower case.
     whole: String,
     /// The tool's part of an id: only that is likely to be mistyped.
@@ -76,7 +76,7 @@ struct Wanted {
     words: Vec<String>,
 }
 
-impl Wanted {
+impl UnknownName {
     fn new(wanted: &str) -> Self {
         let name = wanted.splitn(3, ':').nth(2).unwrap_or(wanted);
         Self { whole: wanted.to_lowercase(), name: name.to_lowercase(), words: words_of(name) }
@@ -129,7 +129,7 @@ pub(crate) fn closest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) ->
         .map(|(_, w)| w)
 }
 
-/// How far apart two words are, when close enough to be worth a suggestion.
+/// The distance of two words, if they are close enough for a suggestion.
 fn closeness(wanted: &str, word: &str) -> Option<usize> {
     let (a, b) = (folded(wanted), folded(word));
     if a.is_empty() || b.is_empty() {

@@ -9,89 +9,89 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ContextConfig {
-    /// Whether there is one at all.
+    /// Whether the context store is on.
     pub enabled: bool,
-    /// Where its files lie; unset means `context` inside TOOLYARD_HOME.
+    /// The folder of its files. Unset: `context` inside TOOLYARD_HOME.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// The account that tools act in.
+    /// The account that tools use.
     pub account_id: String,
-    /// The user that tools act for.
+    /// The user on whose behalf tools act.
     pub user_id: String,
-    /// Whose memories are kept apart: `assistant` (each agent's), `person` (each sender's) or `none`.
+    /// Which peers have separate memories: `assistant` (each agent), `person` (each sender) or `none`.
     pub peer_role: PeerRole,
-    /// Put before an agent's id where it names a peer, with `_` between.
+    /// A prefix for an agent's id when it names a peer, separated by `_`.
     pub peer_prefix: String,
-    /// Where `memory_forget` looks for what is to be forgotten.
+    /// The URI below which `memory_forget` searches.
     pub target_uri: String,
-    /// Whether resources are recalled beside memories.
+    /// Whether resources are recalled in addition to memories.
     pub recall_resources: bool,
-    /// What is recalled when nothing is said: `user`, `agent`, `resource`.
+    /// What is recalled if the request does not say: `user`, `agent`, `resource`.
     pub recall_target_types: Vec<String>,
-    /// Memories that are recalled at once; at least 1.
+    /// Maximum number of memories in one recall; at least 1.
     pub recall_limit: usize,
-    /// Memories that fit less well are left out; 0 to 1.
+    /// Minimum score of a recalled memory; 0 to 1.
     pub recall_score_threshold: f64,
-    /// Characters of all recalled memories together; 100 to 50000.
+    /// Maximum number of characters of all recalled memories together; 100 to 50000.
     pub recall_max_injected_chars: usize,
-    /// Characters of content that a trace shows; 50 to 10000.
+    /// Maximum number of characters of content in a trace; 50 to 10000.
     pub recall_max_content_chars: usize,
     /// Whether abstracts are recalled instead of whole memories.
     pub recall_prefer_abstract: bool,
     /// Whether memories are put before a user's message when context is assembled.
     pub auto_recall: bool,
-    /// Share of the token budget at which a session is archived; 0 to 1.
+    /// Share of the token budget above which a session is committed to an archive; 0 to 1.
     pub commit_token_threshold_ratio: f64,
-    /// Messages that stay live when a session is archived; 0 to 1000.
+    /// Number of messages that stay live when a session is archived; 0 to 1000.
     pub commit_keep_recent_count: usize,
-    /// Sessions that leave no trace and get no answer: `**` is anything, `*` anything but `:`.
+    /// Patterns of sessions in which the context tools do nothing. `**` matches anything, `*` anything except `:`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bypass_session_patterns: Vec<String>,
-    /// Whether what was recalled, and why, is kept for `ov_recall_trace`.
+    /// Whether traces of recalls and searches are kept for `ov_recall_trace`.
     pub trace_recall: bool,
-    /// Whether traces are written to files as well, one a day.
+    /// Whether traces are also written to files, one for each day.
     pub trace_recall_persist: bool,
-    /// Where; unset means `recall-traces` beside the store.
+    /// The folder of these files. Unset: `recall-traces` beside the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_recall_dir: Option<PathBuf>,
     /// Days after which traces are deleted; 1 to 3650.
     pub trace_recall_retention_days: i64,
-    /// Traces in memory; 1 to 1000000.
+    /// Maximum number of traces in memory; 1 to 1000000.
     pub trace_recall_max_entries: usize,
-    /// Results that a trace shows of each search; 1 to 1000.
+    /// Maximum number of results of each search in a trace; 1 to 1000.
     pub trace_recall_max_results_per_search: usize,
     /// Characters of a preview in a trace; 20 to 10000.
     pub trace_recall_preview_chars: usize,
-    /// Characters of a question in a trace; 200 to 200000.
+    /// Maximum number of characters of a query in a trace; 200 to 200000.
     pub trace_recall_query_max_chars: usize,
-    /// Days that are looked through in files; 1 to 3650.
+    /// Number of days of trace files that are searched; 1 to 3650.
     pub trace_recall_query_max_days: i64,
-    /// Whether traces are shown with content unless asked otherwise.
+    /// Whether traces are shown with content by default.
     pub trace_recall_include_content_by_default: bool,
-    /// Whether what the user wrote is kept in files.
+    /// Whether the user's own text is written to trace files.
     pub trace_recall_include_raw_user_preview: bool,
-    /// Folders of this machine that agents may import from by path, with `add_skill` and `add_resource`. Empty means that
-    /// agents hand over content and never name a path. The vault and Toolyard's own folders are never included.
+    /// Folders of this machine from which agents may import by path, with `add_skill` and `add_resource`. With an empty
+    /// list, agents cannot name a path. The vault and Toolyard's own folders are never included.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub import_roots: Vec<PathBuf>,
     /// Whether agents have the tool `add_resource`.
     pub enable_add_resource_tool: bool,
-    /// Tools and groups that there are: `all`, `default`, `memory`, `resource_query`, `import`, `recall_trace`, `archive`,
-    /// `tool_result`, `experience`, or a tool's name. Empty means `default`.
+    /// Enabled tools and groups: `all`, `default`, `memory`, `resource_query`, `import`, `recall_trace`, `archive`,
+    /// `tool_result`, `experience`, or a tool's name. An empty list means `default`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub enabled_tools: Vec<String>,
-    /// Tools and groups that there are not.
+    /// Disabled tools and groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disabled_tools: Vec<String>,
-    /// Whether a person is asked before an agent stores, forgets or imports. Reading is never asked for.
+    /// Whether an agent needs a person's approval to store, forget or import. Reading never needs approval.
     pub ask_before_writing: bool,
-    /// Where `/ov-query-config` is kept; unset means in memory only.
+    /// The file in which the settings of `/ov-query-config` are kept. Unset: in memory only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_query_config_path: Option<PathBuf>,
-    /// Hosts beyond the public internet that may be imported from, by name or address.
+    /// Hosts outside the public internet from which imports are allowed, by name or address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_private_hosts: Vec<String>,
-    /// A language model that writes abstracts and finds memories better. Without one they are extracted.
+    /// A language model that writes summaries and memories. Without one, they are extracted by rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llm: Option<LlmConfig>,
 }
@@ -111,7 +111,7 @@ pub struct LlmConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "variable"))]
     pub api_key_env: Option<String>,
-    /// Milliseconds an answer may take; 1000 to 600000.
+    /// Milliseconds that a response may take; 1000 to 600000.
     #[serde(default = "llm_timeout")]
     pub timeout_ms: u64,
 }

@@ -124,6 +124,8 @@ pub struct ApiError {
     pub details: Option<Box<Details>>,
     /// The original answers some errors without `result`, `telemetry` and `profile`.
     pub bare: bool,
+    /// What lies behind it, for logs; never part of an answer.
+    pub causes: Option<String>,
 }
 
 /// What the store's functions answer.
@@ -132,7 +134,7 @@ pub type Result<T, E = ApiError> = std::result::Result<T, E>;
 impl ApiError {
     /// A code and a message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), details: Some(Box::default()), bare: false }
+        Self { code, message: message.into(), details: Some(Box::default()), bare: false, causes: None }
     }
 
     /// The same with details.

@@ -60,7 +60,9 @@ impl Provider for ContextProvider {
             };
             match outcome {
                 Ok(Ok(answer)) => Ok(Output::data(answer.into_data())),
-                Ok(Err(thrown)) => Err(Failure::new(thrown.code, thrown.message).retryable(false).into()),
+                Ok(Err(thrown)) => {
+                    Err(Failure::new(thrown.code, thrown.message).with_causes(thrown.causes).retryable(false).into())
+                }
                 Err(_) => Err(Failed::new(ErrorCode::InternalError, "the tool ended unexpectedly")),
             }
         })

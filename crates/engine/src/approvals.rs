@@ -1,8 +1,8 @@
-//! Approvals: a call that needs a person waits here until one decides, or until its time is up.
+//! Approvals: a call that needs a person's approval waits here until a person answers or the time is up.
 //!
-//! The question and the decision are durable facts before anything happens because of them: nothing runs without a
-//! recorded decision, and a decision survives a restart. Who is shown a question is a door's business; who may answer
-//! is checked here, by scope.
+//! The question and the answer are durable before anything happens because of them: nothing runs without a recorded
+//! answer, and an answer survives a restart. A door decides who is shown a question; this module checks, by scope, who
+//! may answer.
 
 mod words;
 
@@ -30,18 +30,18 @@ pub const MAX_WAIT_MS: u64 = 600_000;
 const HISTORY: SignedDuration = SignedDuration::from_hours(24 * 30);
 /// Questions that may wait at once; one more is refused.
 const MAX_PENDING: usize = 1000;
-/// The key in [`ApprovalRequest::extra`] under which a door notes the connection whose call waits.
+/// The key in [`ApprovalRequest::extra`] under which a door stores the connection whose call waits.
 pub const REQUESTER: &str = "requester";
 const SPACE: &str = "approvals";
 const GRANTS: &str = "grants";
 /// How earlier versions named that approver. They took lasting permissions from clients, which do not count.
 const OLD_CLIENT_USER: &str = " (asked by the MCP client)";
 
-/// What a person is asked.
+/// A question to a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalRequest {
-    /// Unique id.
+    /// The unique id of the question.
     pub id: String,
     /// `policy`, `plugin` or `exec`.
     pub kind: String,
@@ -51,19 +51,19 @@ pub struct ApprovalRequest {
     pub description: String,
     /// `info`, `warning` or `critical`.
     pub severity: String,
-    /// The tool.
+    /// The tool that should be called.
     pub tool: String,
     /// Hash of the arguments that would be used: the answer is for these and no others.
     pub args_hash: String,
     /// The call that waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
-    /// Its run.
+    /// The run of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// Who asks.
+    /// The agent that made the call.
     pub agent: String,
-    /// The session.
+    /// The session of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// The rule or hook that asked.
@@ -97,7 +97,7 @@ pub enum ApprovalDecision {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
     },
-    /// No.
+    /// The call is denied.
     Deny,
 }
 
@@ -108,13 +108,13 @@ impl ApprovalDecision {
     }
 }
 
-/// A question with its answer, where there is one.
+/// A question with its answer, if there is one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
     /// The question.
     pub request: ApprovalRequest,
-    /// The answer.
+    /// The answer, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<ApprovalDecision>,
     /// Who answered; absent when time ran out.
@@ -126,10 +126,10 @@ pub struct Approval {
     /// How it is known who answered.
     #[serde(default, skip_serializing_if = "ApprovedVia::is_operator")]
     pub resolved_via: ApprovedVia,
-    /// When.
+    /// When the question was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_at: Option<Timestamp>,
-    /// What a [`DenialCause`] or a [`Verdict`] says, `user`, `cancelled` or `restart`.
+    /// The cause: a [`DenialCause`], a [`Verdict`], `user`, `cancelled` or `restart`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal_reason: Option<String>,
 }
@@ -151,13 +151,13 @@ impl From<ApprovalDecision> for Verdict {
     }
 }
 
-/// Who settles a question: nobody, when time ran out or nobody could be asked.
+/// The person who answers a question; nobody if the time is up or nobody could be asked.
 #[derive(Default)]
 struct Settler {
     by: Option<String>,
     client: Option<String>,
     via: ApprovedVia,
-    /// What the caller is told about a no.
+    /// The denial that the caller receives.
     denial: Option<Denial>,
 }
 
@@ -180,39 +180,39 @@ pub enum ApprovalEvent {
 /// How a question ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// Go ahead; who said so.
+    /// The call may proceed.
     Allowed {
-        /// Who.
+        /// The name of the approver.
         by: String,
         /// How that is known.
         via: ApprovedVia,
     },
-    /// Do not.
+    /// The call may not proceed.
     Denied(Denial),
-    /// The call was stopped meanwhile.
+    /// The call was cancelled while it waited.
     Cancelled,
 }
 
 /// Who could answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// Whoever is connected and may; nobody connected means nobody is asked.
+    /// Any connected approver. If none is connected, nobody is asked.
     AnyApprover,
-    /// Whoever comes in time: it waits even when nobody is connected yet.
+    /// Any approver, also one who connects later.
     Later,
-    /// A door knows that nobody can.
+    /// The door knows that nobody can answer.
     None,
 }
 
-/// What became of a question when it was put.
+/// The state of a question after it was asked.
 pub enum Opened {
-    /// It has its answer already: an allow-always covers it, or nobody can be asked.
+    /// The question is already answered: a lasting permission covers it, or nobody can be asked.
     Answered(Answer),
-    /// It waits.
+    /// The question waits for an answer.
     Waiting(Waiting),
 }
 
-/// A question that waits. Dropping it leaves the question open until somebody answers or a restart closes it.
+/// A waiting question. If it is dropped, the question stays open until somebody answers or a restart closes it.
 pub struct Waiting {
     id: String,
     wait: Duration,
@@ -224,7 +224,7 @@ struct Pending {
     waiter: Option<oneshot::Sender<Settled>>,
 }
 
-/// Takes a question off the list when whoever asked it is gone.
+/// Removes a question from the list when its caller goes away.
 struct Withdrawn<'a> {
     approvals: &'a Approvals,
     id: &'a str,
@@ -255,13 +255,13 @@ impl Drop for ApproverPresence {
 }
 
 impl Approvals {
-    /// Questions whose answers are kept in a store. Questions a dead process left open are closed as denied.
+    /// Creates the approvals over a store. Questions that a dead process left open are closed as denied.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Self> {
         let (events, _) = broadcast::channel(256);
         Arc::new(Self { store, clock, pending: Mutex::default(), events, approvers: AtomicUsize::new(0) })
     }
 
-    /// Notes that somebody who can answer is connected.
+    /// Registers that an approver is connected.
     pub fn approver_connected(self: &Arc<Self>) -> ApproverPresence {
         self.approvers.fetch_add(1, Ordering::AcqRel);
         ApproverPresence(self.clone())
@@ -292,7 +292,7 @@ impl Approvals {
         }
     }
 
-    /// Puts a question. It is durable, and whoever can answer has been told, when this returns.
+    /// Asks a question. When this returns, the question is durable and approvers have been notified.
     pub async fn open(&self, request: ApprovalRequest, route: Route) -> Result<Opened, Failure> {
         if let Some(by) = self.granted(&request.agent, &request.grant_subject())? {
             return Ok(Opened::Answered(Answer::Allowed {
@@ -344,7 +344,7 @@ impl Approvals {
     /// Waits for the answer to a question that was put.
     pub async fn wait(&self, waiting: Waiting, cancel: &CancellationToken) -> Result<Answer, Failure> {
         let Waiting { id, wait, answer } = waiting;
-        // Whoever waits may be gone before the answer comes: then nobody need be asked any more.
+        // The waiting caller may go away before the answer comes; then the question is withdrawn.
         let _gone = Withdrawn { approvals: self, id: &id };
         tokio::select! {
             settled = answer => match settled {
@@ -369,7 +369,8 @@ impl Approvals {
         }
     }
 
-    /// Waits, beside whoever asked, until a question is settled. `None` when there is no such question.
+    /// Waits until a question is answered, independently of the caller that asked it. `None` if there is no such
+    /// question.
     pub async fn settled(&self, id: &str) -> Result<Option<Approval>, StoreError> {
         let mut events = self.events.subscribe();
         loop {
@@ -410,9 +411,9 @@ impl Approvals {
         }
     }
 
-    /// The client whose call waits says what its user answered. Such an answer needs no right to approve, so whether it
-    /// is taken at all is the door's setting; it holds for this call alone and is recorded as the client's word.
-    /// False when the question has its answer already.
+    /// Records the answer that the client of a waiting call reports for its user. Such an answer needs no right to
+    /// approve; the door's settings decide whether it is accepted. It is valid for this call only and recorded as the
+    /// client's report. False if the question is already answered.
     pub async fn answer_by_client(&self, id: &str, answer: ClientAnswer, client: &Caller) -> Result<bool, Failure> {
         let own = |request: &ApprovalRequest| {
             request.call_id.is_some() && request.agent == client.agent && request.session == client.session
@@ -465,7 +466,7 @@ impl Approvals {
         Ok(all)
     }
 
-    /// Closes questions that a process which is gone left open: nobody waits for their answers any more.
+    /// Closes questions that a dead process left open, because nobody waits for their answers.
     pub async fn close_orphans(&self) -> Result<usize, Failure> {
         let now = self.clock.now();
         let mut closed = 0;
@@ -484,7 +485,8 @@ impl Approvals {
 
     /// Settles a question that waits; false when it does not wait (any more). Only one of several answers gets here.
     async fn finish(&self, id: &str, decision: ApprovalDecision, settler: Settler, why: &str) -> Result<bool, Failure> {
-        // Whoever takes the waiter settles the question. It stays among the pending until its answer can be read.
+        // The thread that takes the waiter answers the question. The question stays pending until its answer can be
+        // read.
         let taken = self.lock().get_mut(id).and_then(|p| p.waiter.take().map(|w| (p.approval.clone(), w)));
         let Some((approval, waiter)) = taken else { return Ok(false) };
         let settled = Settled { decision: decision.clone(), via: settler.via, denial: settler.denial.clone() };

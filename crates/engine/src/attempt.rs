@@ -1,10 +1,10 @@
-//! One attempt at a call: deadline, cancellation with a grace period, panics.
+//! One attempt of a call, with deadline, cancellation (with a grace period) and protection against panics.
 
 use crate::{CallContext, Carried, Failed, Output, Prepared, Provider};
 use futures_util::FutureExt;
 use std::{any::Any, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::time::Instant;
-use toolyard_protocol::{Effects, ErrorCode, Failure, ResultStatus, ToolCall};
+use toolyard_protocol::{ErrorCode, Failure, ResultStatus, ToolCall};
 
 /// How long looking at the target of a lost call may take.
 pub(crate) const OBSERVE_TIME: Duration = Duration::from_secs(5);
@@ -12,7 +12,7 @@ pub(crate) const OBSERVE_TIME: Duration = Duration::from_secs(5);
 /// `details.reason` of a call that panicked: it may have done part of its work.
 pub(crate) const PANIC: &str = "PANIC";
 
-/// One attempt.
+/// One attempt of a call.
 pub(crate) struct Attempt<'a> {
     provider: &'a Arc<dyn Provider>,
     context: &'a Arc<CallContext>,
@@ -25,28 +25,29 @@ pub(crate) struct Attempt<'a> {
 /// Why an attempt did not end well.
 #[allow(clippy::large_enum_variant)] // short-lived; there is one of these for each failed call
 pub(crate) enum Stopped {
-    /// The provider said so.
+    /// The provider reported a failure.
     Failed(Failed),
     /// It ran out of time; `Some` when it still answered within the grace period.
     TimedOut { timeout: Duration, answer: Option<Box<Result<Output, Failed>>> },
-    /// It was told to stop; `Some` when it still answered within the grace period.
+    /// The call was cancelled; `Some` if it still answered within the grace period.
     Cancelled { answer: Option<Box<Result<Output, Failed>>> },
-    /// It panicked.
+    /// The provider panicked.
     Panicked(String),
 }
 
 impl Stopped {
-    /// Whether the provider was left without having said what it did.
+    /// Whether the provider was abandoned before it reported what it did.
     pub(crate) fn lost_sight(&self) -> bool {
         matches!(self, Self::TimedOut { answer: None, .. } | Self::Cancelled { answer: None } | Self::Panicked(_))
     }
 
     /// Status and failure for the result.
     pub(crate) fn into_outcome(self, call: &ToolCall) -> (ResultStatus, Failed) {
-        let effects_of = |answer: Option<Box<Result<Output, Failed>>>| match answer.map(|a| *a) {
-            Some(Ok(output)) => output.effects,
-            Some(Err(failed)) => failed.effects,
-            None => Effects::default(),
+        // What a provider had changed, and what it said for logs, when it was stopped.
+        let with_answer = |failure: Failure, answer: Option<Box<Result<Output, Failed>>>| match answer.map(|a| *a) {
+            Some(Ok(output)) => Failed::after(failure, output.effects),
+            Some(Err(failed)) => Failed::after(failure, failed.effects).debug(failed.debug_message),
+            None => failure.into(),
         };
         match self {
             Self::Failed(failed) => (ResultStatus::Error, failed),
@@ -56,19 +57,16 @@ impl Stopped {
                     format!("{} did not finish within {} ms", call.tool, timeout.as_millis()),
                 )
                 .detail("timeoutMs", timeout.as_millis() as u64);
-                (ResultStatus::Timeout, Failed { failure, effects: effects_of(answer), debug_message: None })
+                (ResultStatus::Timeout, with_answer(failure, answer))
             }
             Self::Cancelled { answer } => {
                 let failure = Failure::new(ErrorCode::Cancelled, format!("{} was stopped", call.tool)).retryable(false);
-                (ResultStatus::Cancelled, Failed { failure, effects: effects_of(answer), debug_message: None })
+                (ResultStatus::Cancelled, with_answer(failure, answer))
             }
             Self::Panicked(message) => {
                 let failure = Failure::new(ErrorCode::InternalError, format!("{} failed unexpectedly", call.tool))
                     .detail("reason", PANIC);
-                (
-                    ResultStatus::Error,
-                    Failed { failure, effects: Effects::default(), debug_message: Some(format!("panic: {message}")) },
-                )
+                (ResultStatus::Error, Failed::from(failure).debug(Some(format!("panic: {message}"))))
             }
         }
     }
@@ -85,7 +83,8 @@ impl<'a> Attempt<'a> {
         Self { provider, context, call, deadline: Instant::now() + timeout, timeout, grace }
     }
 
-    /// Asks the provider what will change. Nothing has happened yet, so there is no grace: it is simply dropped.
+    /// Asks the provider what will change. Nothing has happened at this point, so a cancelled future is dropped without
+    /// a grace period.
     pub(crate) async fn prepare(&self) -> Result<Prepared, Stopped> {
         // The provider is called inside the future, so that a panic before its first await is caught too.
         let mut work =
@@ -120,8 +119,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Runs a call with side effects so that it can be watched past its deadline: what it says late goes to `late`, and
-    /// after the window it is dropped. It goes on when whoever asked for it goes away.
+    /// Runs a call with side effects in a separate task, so that it can be observed after its deadline: a late answer
+    /// goes to `late`, and after the window the call is dropped. It continues when the caller goes away.
     pub(crate) async fn execute_detached(
         &self,
         prepared: Prepared,

@@ -1,10 +1,10 @@
-//! The one authority: may this caller do this?
+//! Authority: decides whether a caller may make a request.
 //!
-//! Every method of every door and every built-in tool declares a [`Demand`]; [`decide`] compares it with the caller that
-//! a door built from credentials. Consent is given by an [`Approver`], which only this module makes, so that no function
-//! of the engine can be handed one that was not decided on here.
+//! Every method and every built-in tool declares a [`Demand`]; [`decide`] compares it with the caller that a door built
+//! from credentials. An [`Approver`] is needed to give consent, and only this module creates one, so that no function
+//! of the engine can receive one that was not checked here.
 //!
-//! Pure: no IO, no clock, no transport, and no method or tool by name.
+//! Pure: no IO, clock or transport, and no method or tool by name.
 
 use crate::{Caller, Door, facts};
 use serde::Serialize;
@@ -132,8 +132,8 @@ fn carries_consent(door: Door) -> bool {
     }
 }
 
-/// Whether a caller may call a tool with these arguments, as far as they name paths of the host. `given` is what the
-/// caller itself said: a path that a hook put in its place is nobody's but the hook's.
+/// Whether a caller may call a tool with these arguments, as far as they name paths of the host. `given` are the
+/// caller's own arguments: a path that a hook inserted is not the caller's.
 pub fn decide_arguments(
     caller: &Caller,
     tool: &ToolEntry,
@@ -156,8 +156,8 @@ pub fn decide_arguments(
     Ok(())
 }
 
-/// Whether a caller holds all that an object has or would get: nobody gives, changes or takes away more than they hold.
-/// The person at this machine owns every object.
+/// Whether a caller has every scope that an object has or would get: nobody can give, change or remove more than they
+/// have. The person at this machine owns every object.
 pub fn covers<'a>(caller: &Caller, wanted: impl IntoIterator<Item = &'a String>) -> Result<(), Refusal> {
     let wanted: Vec<&String> = wanted.into_iter().collect();
     match wanted.iter().find(|scope| !caller.is_person && !holds(&caller.scopes, scope)) {

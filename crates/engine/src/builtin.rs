@@ -1,5 +1,5 @@
-//! [`BuiltIn`]: how a crate of ours describes a tool. Every built-in tool is built here, so that all of them get the same
-//! defaults and the same checks, and a tool that is described wrongly is an error and never a missing tool.
+//! [`BuiltIn`]: the description of a built-in tool. All built-in tools are built here, so that they have the same
+//! defaults and the same checks. A wrong description is an error, never a missing tool.
 
 mod schema;
 
@@ -12,7 +12,7 @@ use toolyard_protocol::{
     Undo,
 };
 
-/// The most time that a call of a built-in tool may ask for, unless the tool says otherwise.
+/// The longest timeout that a call of a built-in tool may set, unless the tool's definition says otherwise.
 const MAX_TIMEOUT_MS: u64 = 600_000;
 /// The version of a built-in tool.
 const VERSION: &str = "1.0.0";
@@ -62,8 +62,8 @@ impl BuiltIn {
         }
     }
 
-    /// A tool that changes something. After a crash nothing may be assumed about a call of it, unless
-    /// [`BuiltIn::idempotency`] says more.
+    /// A tool that changes something. After a crash, nothing is assumed about a call of it, unless
+    /// [`BuiltIn::idempotency`] is set.
     pub fn writes(title: &'static str, description: &'static str, side_effects: &'static [&'static str]) -> Self {
         Self {
             risk: RiskLevel::Writes,
@@ -78,13 +78,13 @@ impl BuiltIn {
         self.argument_schema(argument_schema::<T>())
     }
 
-    /// The arguments have this schema, for a tool whose schema was written by somebody else.
+    /// Sets the schema of the arguments, for a tool whose schema comes from another project.
     pub fn argument_schema(mut self, schema: Map<String, Value>) -> Self {
         self.arguments = schema;
         self
     }
 
-    /// The fields of `T` are arguments too, beside those that [`BuiltIn::arguments`] named before.
+    /// Adds the fields of `T` to the arguments set by [`BuiltIn::arguments`].
     pub fn also_takes<T: JsonSchema>(mut self) -> Self {
         let mut more = argument_schema::<T>();
         if let (Some(Value::Object(properties)), Some(Value::Object(more))) =
@@ -118,7 +118,7 @@ impl BuiltIn {
         self
     }
 
-    /// What may be done with a call whose result is not known after a crash.
+    /// Sets how a call whose result is unknown after a crash may be handled.
     pub fn idempotency(mut self, idempotency: Idempotency) -> Self {
         self.idempotency = idempotency;
         self

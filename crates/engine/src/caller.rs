@@ -1,4 +1,4 @@
-//! [`Caller`]: who asks, by which door, in which session.
+//! [`Caller`]: who makes a request, through which door, and in which session.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ pub enum Door {
     Cli,
     /// OpenClaw's WebSocket RPC.
     Gateway,
-    /// Plain HTTP.
+    /// The HTTP endpoints.
     Http,
     /// The Model Context Protocol.
     Mcp,
@@ -49,9 +49,9 @@ pub struct Caller {
     pub door: Door,
     /// A user, device or token name.
     pub principal: String,
-    /// The agent on whose behalf.
+    /// The agent on whose behalf the request is made.
     pub agent: String,
-    /// The session, where there is one.
+    /// The session, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// What the credential allows, for example `operator.write`.
@@ -81,7 +81,7 @@ impl Caller {
         self.is_person && self.door != Door::Script
     }
 
-    /// As it stands in `run.json`.
+    /// The caller as a JSON object, for `run.json`.
     pub fn to_map(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {
             Ok(Value::Object(map)) => map,

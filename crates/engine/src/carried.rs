@@ -1,7 +1,8 @@
-//! [`Carried`]: work that is done where it is waited for, and goes on by itself when nobody waits any more.
+//! [`Carried`]: a future that is polled by its caller and continues as a separate task if the caller goes away.
 //!
-//! Work that must not end with whoever asked for it could be a task of its own from the start. But handing a call from
-//! one thread to another takes longer than many a call does, and hardly anybody goes away. So it becomes a task only then.
+//! Work that must not end with its caller could be a separate task from the start. But moving a call to another thread
+//! takes longer than many calls take, and callers rarely go away. Therefore the work becomes a task only when the
+//! caller is dropped.
 
 use futures_util::{
     FutureExt,
@@ -16,7 +17,7 @@ use std::{
 
 type Guarded<T> = CatchUnwind<AssertUnwindSafe<BoxFuture<'static, T>>>;
 
-/// Work that outlives whoever waits for it. A panic is its result, not its waiter's.
+/// Work that continues when its waiter goes away. A panic becomes its result and does not reach the waiter.
 pub struct Carried<T: Send + 'static>(Option<Guarded<T>>);
 
 impl<T: Send + 'static> Carried<T> {
@@ -25,14 +26,14 @@ impl<T: Send + 'static> Carried<T> {
         Self(Some(AssertUnwindSafe(work.boxed()).catch_unwind()))
     }
 
-    /// What is left of it, to be dropped when that is meant.
+    /// Waits for the rest of the work, which is cancelled if this future is dropped.
     pub(crate) async fn rest(mut self) -> Option<std::thread::Result<T>> {
         // Taken out first: from here on it ends when this future does.
         let left = self.0.take()?;
         Some(left.await)
     }
 
-    /// Goes on by itself; whoever has it may still wait for it.
+    /// Continues as a separate task; the owner may still wait for it.
     pub fn detach(&mut self) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && let Some(left) = self.0.take()

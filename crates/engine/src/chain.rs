@@ -1,4 +1,4 @@
-//! The chain that ties a run's records together, and the signatures over it.
+//! The hash chain over the records of a run, and the signatures over it.
 //!
 //! `chain(n) = SHA-256(chain(n-1) ‖ seq ‖ kind ‖ payload)`, beginning with a hash of the run id. Editing, removing or
 //! moving a record changes every value after it. A checkpoint signs the value reached so far with Ed25519, in the form
@@ -41,7 +41,7 @@ pub struct Checkpoint {
     pub note: String,
 }
 
-/// Signs checkpoints. The name is part of every note, so that two machines' notes are told apart.
+/// Signs checkpoints. Every note contains the name, so that the notes of two machines can be distinguished.
 pub struct Signer {
     name: String,
     key: SigningKey,
@@ -64,7 +64,7 @@ impl Signer {
         self.end_tags.add(run_id, seq, previous, payload);
     }
 
-    /// Signs a tree head: `origin` says which log, `size` how many records, `hash` the chain value.
+    /// Signs a tree head: `origin` identifies the log, `size` is the number of records, `hash` is the chain value.
     pub fn sign(&self, origin: &str, size: u64, hash: &[u8; 32]) -> String {
         let body = note_body(origin, size, hash);
         let signature = self.key.sign(body.as_bytes());
@@ -79,7 +79,7 @@ impl Signer {
     }
 }
 
-/// Checks signatures.
+/// Verifies signatures.
 #[derive(Debug, Clone)]
 pub struct Verifier {
     name: String,
@@ -96,12 +96,12 @@ impl Verifier {
         Some(Self { name: name.to_owned(), key: VerifyingKey::from_bytes(&bytes).ok()?, end_tags: None })
     }
 
-    /// `name+base64(key)`.
+    /// The key as text: `name+base64(key)`.
     pub fn to_text(&self) -> String {
         format!("{}+{}", self.name, BASE64.encode(self.key.as_bytes()))
     }
 
-    /// Whether a note is ours, and says exactly this.
+    /// Whether a note is signed with this key and contains exactly these values.
     pub fn check(&self, note: &str, origin: &str, size: u64, hash: &[u8; 32]) -> bool {
         let body = note_body(origin, size, hash);
         let Some(rest) = note.strip_prefix(&body).and_then(|r| r.strip_prefix('\n')) else { return false };
@@ -132,7 +132,7 @@ fn note_body(origin: &str, size: u64, hash: &[u8; 32]) -> String {
     format!("{origin}\n{size}\n{}\n", BASE64.encode(hash))
 }
 
-/// The signed note's key id: the first four bytes of SHA-256(name ‖ "\n" ‖ 0x01 ‖ key); 0x01 stands for Ed25519.
+/// The signed note's key id: the first four bytes of SHA-256(name ‖ "\n" ‖ 0x01 ‖ key); 0x01 means Ed25519.
 fn key_hash(name: &str, key: &VerifyingKey) -> [u8; 4] {
     let mut h = Sha256::new();
     h.update(name.as_bytes());
@@ -147,7 +147,7 @@ fn key_hash(name: &str, key: &VerifyingKey) -> [u8; 4] {
 #[serde(rename_all = "camelCase")]
 #[error("record {seq}: {problem}")]
 pub struct BadRecord {
-    /// Its number.
+    /// The number of the record.
     pub seq: u64,
     /// What is wrong.
     pub problem: String,

@@ -1,4 +1,4 @@
-//! Time and ids as ports, so that tests can hold the clock and name the ids.
+//! Time and ids behind a trait, so that tests can control them.
 
 use jiff::Timestamp;
 use std::sync::Arc;

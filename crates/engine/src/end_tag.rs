@@ -1,4 +1,4 @@
-//! The tag on the last record of a run: proof, for this program alone, that this program wrote the end of the run.
+//! The tag on the last record of a run. It proves to this program that this program wrote the end of the run.
 //!
 //! A run is sealed into the ledger within half a second of its end. When the process dies before that, the next start
 //! has to know whether the end that it finds was written by Toolyard or by somebody who could write the database.

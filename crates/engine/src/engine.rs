@@ -1,7 +1,7 @@
-//! [`Engine`]: everything a call needs, put together once at start.
+//! [`Engine`]: everything that a call needs, assembled once at start.
 //!
-//! What it does stands beside this: [`tools`] that come and go, a direct [`call`] (and its idempotency key, [`once`]),
-//! what every [`run`] has, what is [`under_way`], and the [`sealing`] of what ended. Plans are in `plan/`.
+//! The parts are in submodules: the registered [`tools`], a direct [`call`] (with its idempotency key, [`once`]), the
+//! state of every [`run`], what is [`under_way`], and the [`sealing`] of ended runs. Plans are in `plan/`.
 
 mod call;
 mod once;
@@ -37,7 +37,7 @@ pub struct EngineOptions {
     pub grace: Duration,
     /// How long a call that did not stop is listened to, for its late answer.
     pub late_window: Duration,
-    /// Calls under way at once, over all runs.
+    /// Maximum number of calls in flight, over all runs.
     pub max_calls: usize,
     /// How often ended runs are sealed into the ledger.
     pub seal_every: Duration,
@@ -85,11 +85,11 @@ struct Inner {
     shutdown: CancellationToken,
 }
 
-/// What an engine is made of.
+/// The parts of an engine.
 pub struct EngineParts {
-    /// Durable state.
+    /// The durable state.
     pub store: Arc<dyn Store>,
-    /// Signs checkpoints.
+    /// The key that signs checkpoints.
     pub signer: Signer,
     /// Who may do what.
     pub policy: Policy,
@@ -97,7 +97,7 @@ pub struct EngineParts {
     pub clock: Arc<dyn Clock>,
     /// This process, for leases.
     pub lease: Lease,
-    /// Numbers.
+    /// Limits and delays.
     pub options: EngineOptions,
 }
 
@@ -149,7 +149,7 @@ impl Engine {
         });
     }
 
-    /// Replaces the policy for calls from now on; runs under way keep theirs.
+    /// Replaces the policy for future runs; runs in flight keep theirs.
     pub fn set_policy(&self, policy: Policy) {
         self.inner.policy.store(Arc::new(policy));
     }
@@ -193,7 +193,7 @@ impl Engine {
     pub fn approvals(&self) -> &Arc<Approvals> {
         &self.inner.approvals
     }
-    /// Durable state.
+    /// The durable state.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
     }
@@ -201,11 +201,11 @@ impl Engine {
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.inner.clock
     }
-    /// Signs records.
+    /// The key that signs records.
     pub fn signer(&self) -> &Arc<Signer> {
         &self.inner.signer
     }
-    /// Numbers.
+    /// Limits and delays.
     pub fn options(&self) -> &EngineOptions {
         &self.inner.options
     }

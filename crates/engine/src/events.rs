@@ -1,4 +1,4 @@
-//! Events to any number of watchers. A slow watcher loses events, never time: a call does not wait for anyone.
+//! Sends events to any number of subscribers. A slow subscriber loses events; a call never waits for a subscriber.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -57,7 +57,7 @@ impl Events {
 }
 
 impl EventBus {
-    /// Starts watching.
+    /// Subscribes to events.
     pub fn subscribe(&self, subscription: Subscription) -> Events {
         let (sender, receiver) = mpsc::channel(WATCHER_BUFFER);
         let lost = Arc::new(AtomicUsize::new(0));
@@ -74,7 +74,7 @@ impl EventBus {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// Hands an event to whoever wants it.
+    /// Sends an event to all matching subscribers.
     pub fn publish(&self, session: Option<&str>, event: ExecutionEvent) {
         let event = Arc::new(event);
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Hooks around a call: plugins and doors may look at it, rewrite it, block it or ask a person.
+//! Hooks before a call: plugins and doors may inspect, rewrite or block it, or ask a person.
 
 use crate::{BoxFuture, Caller};
 use serde_json::{Map, Value};
@@ -8,18 +8,18 @@ use toolyard_protocol::ToolResult;
 
 /// What a hook sees before a call.
 pub struct HookCall<'a> {
-    /// Who asks.
+    /// The caller.
     pub caller: &'a Arc<Caller>,
     /// The tool.
     pub tool: &'a ToolEntry,
-    /// Valid arguments.
+    /// The arguments, which are valid.
     pub args: &'a Map<String, Value>,
 }
 
 /// What a hook wants.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HookVerdict {
-    /// Go on.
+    /// The call continues.
     Proceed,
     /// Go on with other arguments; they are validated and checked against the policy again.
     Rewrite(Map<String, Value>),

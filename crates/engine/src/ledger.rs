@@ -1,11 +1,11 @@
-//! The ledger: the heads of all ended runs, chained and signed store-wide.
+//! The ledger: the last chain values (heads) of all ended runs, chained and signed for the whole store.
 //!
-//! A run's own chain proves that nothing inside it was changed. The ledger proves that the run itself is still there:
-//! each entry lists the heads of runs that ended since the last, and is chained to it and signed. Entries are made in
-//! the background, many runs to an entry, so that a single call does not pay for a signature of its own.
+//! A run's own chain proves that nothing inside the run was changed. The ledger proves that the run still exists: each
+//! entry lists the heads of runs that ended since the previous entry, is chained to it, and is signed. Entries are made
+//! in the background, many runs in one entry, so that a single call does not pay for a signature.
 //!
-//! Only a run whose end carries a signature or a valid tag is sealed. A start that finds another one in the database
-//! does not sign it: `verify` names it.
+//! Only a run whose end has a signature or a valid tag is added. If a start finds another ended run in the database, it
+//! does not sign it; `verify` names it.
 
 mod verify;
 
@@ -29,7 +29,7 @@ use toolyard_protocol::{RunId, RunStatus, canonical};
 const ORIGIN: &str = "toolyard/ledger";
 /// Heads in one entry at most.
 const HEADS_PER_ENTRY: usize = 4096;
-/// At a start, this many of the newest ended runs are looked at for ones that were not sealed.
+/// Number of the newest ended runs that are checked at a start for missing ledger entries.
 const MAX_UNSEALED: usize = 10_000;
 /// A run is sealed within this time of its end, or not before the next start.
 const SEAL_MARGIN: SignedDuration = SignedDuration::from_mins(2);
@@ -93,8 +93,8 @@ impl Sealer {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(head);
     }
 
-    /// Seals runs that ended so shortly before a crash that nobody sealed them, provided that this program wrote their
-    /// end. To be called before anything else is sealed: a new entry moves the minutes that are looked at. May block.
+    /// Adds runs that ended shortly before a crash and are not in the ledger, provided that this program wrote their
+    /// end. Call this before anything else is added, because a new entry moves the time window. May block.
     pub fn seal_found(&self) -> Result<FoundRuns, StoreError> {
         let (sealed, since) = recently_sealed(&*self.store)?;
         let filter = RunFilter {

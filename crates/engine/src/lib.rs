@@ -1,8 +1,8 @@
-//! How a call runs: the one pipeline every call takes, approvals, plans, events, and the traits behind which tools
-//! ([`Provider`]) and durable state ([`Store`]) stand.
+//! How a call runs: the pipeline that every call passes, approvals, plans, events, and the traits for tools
+//! ([`Provider`]) and durable state ([`Store`]).
 //!
-//! Knows no HTTP, no SQL, no MCP and no files: doors turn their requests into a [`Caller`] and a call, stores keep
-//! bytes, providers do the work.
+//! Has no HTTP, SQL, MCP or files: doors turn their requests into a [`Caller`] and a call, stores keep bytes, and
+//! providers do the work.
 
 // `Failure` is the vocabulary's one error and is handed over by value; failing is not the hot path.
 #![allow(clippy::result_large_err)]
@@ -15,6 +15,7 @@ mod caller;
 mod carried;
 pub mod chain;
 mod clock;
+pub mod diff;
 mod end_tag;
 mod engine;
 mod events;
@@ -54,5 +55,5 @@ pub use recorder::Recorder;
 pub use store::Store;
 pub use transcript::{CallContent, SessionMessage, TextContent, transcript};
 
-/// Version of Toolyard, as it stands on every call.
+/// The version of Toolyard, which every call contains.
 pub const EXECUTOR_VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,7 +1,7 @@
-//! [`MemoryStore`]: a [`Store`] that forgets everything when it is dropped. For tests and for trying things out.
+//! [`MemoryStore`]: a [`Store`] in memory, for dry runs, replays and tests.
 //!
-//! It keeps every promise that does not need a disk and passes the same suite of tests as the stores that do. It does
-//! not know files, other processes or limits of size.
+//! It gives the same guarantees as other stores, except durability, and passes the same test suite. It has no files,
+//! other processes or size limits.
 
 use crate::{
     Blob, BoxFuture,

@@ -1,12 +1,12 @@
-//! [`ModelView`]: who decides what a model is shown. Doors ask it and pass the answer on; they choose nothing.
+//! [`ModelView`]: decides what a model is shown. Doors ask it and pass the answer on.
 
 use crate::{BoxFuture, Caller, Engine};
 use toolyard_catalog::surface::{Effectives, Surface, Turn};
 use toolyard_protocol::Failure;
 
-/// Decides what a model is shown, and counts what came of it.
+/// Decides what a model is shown, and counts the savings.
 pub trait ModelView: Send + Sync + 'static {
-    /// What a model that acts for this caller is shown now.
+    /// What a model that acts for this caller is shown.
     fn show<'a>(
         &'a self,
         engine: &'a Engine,
@@ -20,12 +20,12 @@ pub trait ModelView: Send + Sync + 'static {
     }
 }
 
-/// What a model is shown.
+/// The tools and texts that a model is shown.
 #[derive(Debug, Clone)]
 pub struct Shown {
     /// The tools and the text for the prompt.
     pub surface: Surface,
-    /// What an operator should know, where it is not what was configured.
+    /// A notice for the operator if the result differs from the configuration.
     pub notice: Option<String>,
 }
 

@@ -1,7 +1,7 @@
-//! [`NestedCalls`]: how a provider calls other tools: down the same road, in the same run, for the same caller.
+//! [`NestedCalls`]: lets a provider call other tools, through the same pipeline, in the same run, for the same caller.
 //!
-//! Nothing is lent to the provider beyond what its caller could do directly. Policy, hooks, approval, limits and record
-//! apply to each nested call as if the caller had made it. A nested call cannot nest further.
+//! A provider gets no right that its caller does not have. Policy, hooks, approval, limits and record apply to each
+//! nested call as if the caller had made it. A nested call cannot make nested calls.
 
 use crate::{
     Asking, Caller, Door, Engine,
@@ -32,7 +32,7 @@ struct Nest {
     parent_tool: ToolName,
     second_door: Option<Door>,
     cancel: CancellationToken,
-    /// What the parent does when a person must be asked; its calls do the same.
+    /// What the parent call does when approval is required; its nested calls do the same.
     asking: Asking,
     /// How many nested calls were made; shared with narrowed clones.
     made: Arc<AtomicU32>,
@@ -42,9 +42,9 @@ struct Nest {
 /// A nested call's outcome.
 #[derive(Debug, Clone)]
 pub struct NestedAnswer {
-    /// `<parent tool>:<parent call>:<tool>:<number>`, as it stands in the record's preview.
+    /// `<parent tool>:<parent call>:<tool>:<number>`, the preview in the record.
     pub nested_id: String,
-    /// The result.
+    /// The result of the nested call.
     pub result: ToolResult,
 }
 
@@ -84,7 +84,7 @@ impl NestedCalls {
         Self(self.0.as_ref().map(|nest| {
             let policy = nest.engine.policy_through(&nest.scope.caller, Some(door));
             let mut scope = nest.scope.nested(nest.parent, nest.scope.tools.clone(), policy);
-            // What a script names is the script's, whoever started it.
+            // A path that a script names is the script's own, even if a person started the script.
             scope.acting = Arc::new(Caller { door, ..Caller::clone(&scope.caller) });
             Arc::new(Nest {
                 engine: nest.engine.clone(),
@@ -110,7 +110,7 @@ impl NestedCalls {
         self.0.as_ref().map(|nest| &nest.scope.caller)
     }
 
-    /// The door the calls go through beside the caller's own.
+    /// The door that nested calls pass in addition to the caller's own.
     pub fn second_door(&self) -> Option<Door> {
         self.0.as_ref().and_then(|nest| nest.second_door)
     }
@@ -186,7 +186,7 @@ fn nested_id(parent_tool: &ToolName, parent: CallId, tool: &str, number: u32) ->
     format!("{parent_tool}:{}:{}:{number}", safe(&parent.to_string()), safe(tool))
 }
 
-/// `call-<tool>-<number>`: a step id of its own for each nested call.
+/// `call-<tool>-<number>`: a separate step id for each nested call.
 fn step_id(tool: &str, number: u32) -> StepId {
     let safe = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let name: String = tool.chars().take(MAX_NAME_IN_STEP).map(safe).collect();

@@ -1,4 +1,4 @@
-//! The one road. Every call, whichever door it came in by, is one run through [`run_call`], top to bottom.
+//! The pipeline. Every call, from every door, is one pass through [`run_call`] from top to bottom.
 //!
 //! ```text
 //!  1 session    (the scope: caller, policy, cancel token)
@@ -7,7 +7,7 @@
 //!  4 validate   size, integers, input schema; canonical JSON -> argsHash
 //!  5 hooks      may block, rewrite (then 3 and 4 again) or ask
 //!  6 approve    Ask: recorded question, recorded answer
-//!  7 permit     a place among the run's and the engine's concurrent calls
+//!  7 permit     a slot among the run's and the engine's concurrent calls
 //!  8 prepare    the provider says what will change; limits are checked
 //!  9 record     the ToolCall is durable before the effect
 //! 10 attempt    deadline, cancellation, panics
@@ -15,7 +15,7 @@
 //! 12 record     the ToolResult
 //! ```
 //!
-//! Retries belong to the plan scheduler: each try is a new trip down this road with a new envelope.
+//! The plan scheduler handles retries: each attempt is a new pass through the pipeline with a new envelope.
 
 mod after_crash;
 mod clearance;
@@ -48,7 +48,7 @@ use toolyard_protocol::{
 };
 use tracing::Instrument as _;
 
-/// One trip down the road.
+/// One pass through the pipeline.
 pub(crate) struct StepCall {
     pub(crate) step_id: StepId,
     pub(crate) tool: String,
@@ -61,7 +61,7 @@ pub(crate) struct StepCall {
     pub(crate) never_ran: bool,
     /// A call made again after a crash keeps its id.
     pub(crate) recovered: Option<CallId>,
-    /// Nothing else of its run is under way: its thread has nothing better to do than to see its record to the disk.
+    /// No other call of the run is in flight, so the calling thread may perform the sync itself.
     pub(crate) is_alone: bool,
     /// Stops this call alone.
     pub(crate) cancel: CancellationToken,
@@ -75,9 +75,9 @@ pub(crate) const CALL_SCOPE: &str = "call";
 /// A call with its result.
 pub(crate) struct Settled {
     pub(crate) result: ToolResult,
-    /// The output itself, where the result only refers to it.
+    /// The output, if the result only refers to it.
     pub(crate) whole: Option<Map<String, Value>>,
-    /// Where the result stands in the store's order; wait for it before anything that depends on the result.
+    /// The position of the result in the store; wait for it before anything that depends on the result.
     pub(crate) position: Position,
     /// Whether the result must be durable before it is acted on.
     pub(crate) side_effects: bool,
@@ -98,12 +98,12 @@ struct Cleared {
     /// Of the arguments as they were asked for, before any hook rewrote them.
     asked_hash: String,
     side_effects: bool,
-    /// The approval of this very call, where it needed one of its own.
+    /// The approval of this call, if it needed its own.
     confirmation: Option<ConfirmationId>,
 }
 
 /// What goes into the record of a call.
-struct Made<'a> {
+struct CallParts<'a> {
     call: &'a StepCall,
     envelope: &'a ToolCall,
     entry: &'a ToolEntry,
@@ -111,7 +111,7 @@ struct Made<'a> {
     asked_hash: &'a str,
 }
 
-/// Takes a call down the road. Always answers with exactly one result.
+/// Runs a call through the pipeline. Always returns exactly one result.
 pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) -> Settled {
     let call_id = call.recovered.unwrap_or_else(|| CallId::from_uuid(engine.clock().new_id()));
     // From here on the call can be stopped by its id, while it waits for a person as well as while it runs.
@@ -141,7 +141,8 @@ pub(crate) async fn run_call(engine: &Engine, scope: &RunScope, call: StepCall) 
         Err(failure) => return refuse(engine, scope, call_id, &call, failure),
     };
     let context = context_of(engine, scope, &call, &envelope, &provider, stop.clone());
-    let made = Made { call: &call, envelope: &envelope, entry: &entry, args_json: &args_json, asked_hash: &asked_hash };
+    let made =
+        CallParts { call: &call, envelope: &envelope, entry: &entry, args_json: &args_json, asked_hash: &asked_hash };
     let timeout = Duration::from_millis(envelope.timeout_ms.unwrap_or(definition.default_timeout_ms));
     let attempt = Attempt::new(&provider, &context, &envelope, timeout, engine.options().grace);
 
@@ -328,7 +329,7 @@ fn span_of(scope: &RunScope, envelope: &ToolCall) -> tracing::Span {
     )
 }
 
-/// One line for people, where the plan has none: what kind of thing, and to what.
+/// A preview line for people if the plan has none: the kind of action and its target.
 fn generated_preview(entry: &ToolEntry, args: &Map<String, Value>) -> String {
     let title = &entry.definition().title;
     match entry.path_arguments(args).first() {
@@ -337,8 +338,8 @@ fn generated_preview(entry: &ToolEntry, args: &Map<String, Value>) -> String {
     }
 }
 
-fn record_call(scope: &RunScope, made: &Made<'_>, prepared: Option<&Prepared>) {
-    let Made { call, envelope, entry, args_json, asked_hash } = *made;
+fn record_call(scope: &RunScope, made: &CallParts<'_>, prepared: Option<&Prepared>) {
+    let CallParts { call, envelope, entry, args_json, asked_hash } = *made;
     // A name that several tools share does not say which of them it was.
     let by_name = scope.tools.snapshot.get(envelope.tool.as_str());
     let tool_id = by_name.is_none_or(|e| e.id() != entry.id()).then(|| entry.id().to_owned());
@@ -374,7 +375,7 @@ fn record_call(scope: &RunScope, made: &Made<'_>, prepared: Option<&Prepared>) {
     }));
 }
 
-/// The call ended out of our sight; look at what it was going to change.
+/// Looks at the target of a call that was abandoned, to report what it changed.
 async fn observe(
     provider: &Arc<dyn Provider>,
     context: &CallContext,

@@ -1,8 +1,8 @@
-//! [`Provider`]: what runs a tool. Vault tools, plugins and upstream servers all stand behind this trait.
+//! [`Provider`]: runs a tool. Vault tools, plugins and upstream servers implement this trait.
 //!
-//! A call with side effects takes two steps so that its record can be made between them: `prepare` finds out what is
-//! going to change (and may stage it where nobody sees it), the pipeline makes that durable, and `execute` does it.
-//! After a crash between the two, `reconcile` looks at the target and says whether it happened.
+//! A call with side effects has two steps, so that it can be recorded between them: `prepare` determines the changes
+//! (and may stage them), the pipeline makes the record durable, and `execute` makes the changes. After a crash between
+//! the two, `reconcile` looks at the target and reports whether the changes were made.
 
 use crate::{Caller, NestedCalls};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct CallContext {
 
 /// Reads blobs kept by content hash. May block; call it from a blocking thread.
 pub trait Blobs: Send + Sync {
-    /// The bytes whose SHA-256 (lowercase hex) this is.
+    /// Reads the blob with this SHA-256 (lowercase hex).
     fn read_blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, Failure>;
 }
 
@@ -55,7 +55,7 @@ impl Progress {
     pub fn new(sink: impl Fn(ProgressKind, String, Option<Map<String, Value>>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(sink))
     }
-    /// For calls nobody watches.
+    /// For calls without subscribers.
     pub fn none() -> Self {
         Self::new(|_, _, _| {})
     }
@@ -69,7 +69,7 @@ impl Progress {
     }
 }
 
-/// What `prepare` found out.
+/// The result of `prepare`.
 #[derive(Default)]
 pub struct Prepared {
     /// What is going to change; recorded with the call.
@@ -80,7 +80,7 @@ pub struct Prepared {
     pub state: Option<Box<dyn Any + Send>>,
 }
 
-/// What a call is going to change, exactly enough to tell afterwards whether it did.
+/// The intended changes of a call, precise enough to determine later whether they were made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Intent {
@@ -119,7 +119,7 @@ pub struct IntentTarget {
 pub struct Blob {
     /// SHA-256 of the bytes, lowercase hex.
     pub sha256: String,
-    /// The bytes.
+    /// The content.
     pub bytes: Arc<[u8]>,
 }
 
@@ -140,6 +140,8 @@ pub struct Output {
     pub effects: Effects,
     /// Short and safe to show.
     pub user_message: Option<String>,
+    /// More, for logs only: an answer that tells of a failure has causes as a failed call has.
+    pub debug_message: Option<String>,
 }
 
 impl Output {
@@ -162,16 +164,23 @@ impl Output {
     }
 }
 
-/// The field of a failure's details in which a tool says how many milliseconds to wait before another try.
+/// The key in a failure's details with which a tool sets the delay before a retry, in milliseconds.
 pub const RETRY_AFTER: &str = "retryAfterMs";
 
 /// Bytes of a debug message that are kept.
 const MAX_DEBUG_BYTES: usize = 8 << 10;
 
+/// The end of a text for logs, at most [`MAX_DEBUG_BYTES`] of it.
+fn last_bytes(text: String) -> String {
+    let from = text.len().saturating_sub(MAX_DEBUG_BYTES);
+    let from = (from..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
+    if from == 0 { text } else { text[from..].to_owned() }
+}
+
 /// A call that did not work, with whatever it had changed by then.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failed {
-    /// Why.
+    /// The failure.
     pub failure: Failure,
     /// What had changed all the same.
     pub effects: Effects,
@@ -185,21 +194,25 @@ impl Failed {
         Failure::new(code, message).into()
     }
 
-    /// With more for logs, where there is more to say than the failure's message does. The last 8 KiB are kept.
+    /// A failure after something had changed.
+    pub fn after(failure: Failure, effects: Effects) -> Self {
+        Self { effects, ..failure.into() }
+    }
+
+    /// With more for logs, where there is more to say than the failure's message and its causes do. The last 8 KiB are
+    /// kept.
     pub fn debug(mut self, text: Option<String>) -> Self {
-        let cut = |text: String| {
-            let from = text.len().saturating_sub(MAX_DEBUG_BYTES);
-            let from = (from..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
-            text[from..].to_owned()
-        };
-        self.debug_message = text.filter(|text| !text.trim().is_empty()).map(cut).or(self.debug_message);
+        let more = text.filter(|text| !text.trim().is_empty());
+        let known = self.debug_message.into_iter().chain(more).collect::<Vec<_>>().join("\n");
+        self.debug_message = (!known.is_empty()).then(|| last_bytes(known));
         self
     }
 }
 
 impl From<Failure> for Failed {
-    fn from(failure: Failure) -> Self {
-        Self { failure, effects: Effects::default(), debug_message: None }
+    fn from(mut failure: Failure) -> Self {
+        let causes = failure.take_causes();
+        Self { failure, effects: Effects::default(), debug_message: None }.debug(causes)
     }
 }
 
@@ -210,7 +223,7 @@ pub enum Reconciled {
     Done(Output),
     /// The effect is not there; the call can be made again.
     NotDone,
-    /// Something else is there: neither before nor after.
+    /// The target has neither the state before nor the state after the change.
     Conflict(Failed),
 }
 
@@ -218,21 +231,21 @@ pub enum Reconciled {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InverseCall {
-    /// The tool.
+    /// The tool to call.
     pub tool: String,
     /// Its arguments, guarded by etags.
     pub args: Map<String, Value>,
     /// One line for people.
     pub preview: String,
-    /// Set where the call removes something that calls running at the same time may have built on (a folder): it waits
-    /// until all of those are taken back, and among several the greatest depth goes first.
+    /// Set if the call removes something that concurrent calls may depend on (a folder): it waits until all of those
+    /// are undone, and among several, the deepest goes first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_at_depth: Option<u32>,
 }
 
-/// Runs tools. One provider serves any number of tools; `call.tool` says which.
+/// Runs tools. One provider serves any number of tools; `call.tool` is the name of the tool.
 pub trait Provider: Send + Sync + 'static {
-    /// Finds out what is going to change. Must not have any effect that others can see.
+    /// Determines what will change. Must not have an effect that others can see.
     fn prepare<'a>(
         &'a self,
         _context: &'a CallContext,
@@ -266,12 +279,13 @@ pub trait Provider: Send + Sync + 'static {
         false
     }
 
-    /// A twin whose effects stay in memory, where later calls on the same twin see them. For dry runs.
+    /// A provider whose effects stay in memory, where its later calls see them. For dry runs.
     fn preview(&self) -> Option<Arc<dyn PreviewProvider>> {
         None
     }
 
-    /// The calls that take a finished call back, in the order to make them. `Err` says why it cannot be taken back.
+    /// The calls that undo a finished call, in the order in which to make them. `Err` contains the reason if it cannot
+    /// be undone.
     fn inverse(
         &self,
         call: &ToolCall,
@@ -282,7 +296,7 @@ pub trait Provider: Send + Sync + 'static {
     }
 }
 
-/// A provider whose effects stay in memory.
+/// A provider whose effects stay in memory, for dry runs.
 pub trait PreviewProvider: Provider {
     /// A unified diff of everything changed so far, text files only, in path order.
     fn diff(&self) -> String;

@@ -1,9 +1,8 @@
-//! The record of a run: what each frame's payload says, in a compact JSON of its own.
+//! The record of a run: the payload of each frame, as compact JSON.
 //!
-//! A frame holds what cannot be derived. The policy, versions and the plan stand once, in `RunStarted`; a result names
-//! its call and takes step, tool and attempt from it; the events of the specification are derived from the records
-//! (see [`crate::view`]). That keeps a step near half a kilobyte and makes it impossible for an event to disagree with
-//! the call it reports.
+//! A frame contains only what cannot be derived. The policy, versions and plan are stored once, in `RunStarted`; a
+//! result refers to its call for step, tool and attempt; events are derived from the records (see [`crate::view`]).
+//! This keeps a step near half a kilobyte, and an event can never disagree with the call that it reports.
 
 use crate::{Intent, store::RunKind};
 use jiff::Timestamp;
@@ -19,35 +18,35 @@ use toolyard_protocol::{
 /// Arguments and data larger than this (as JSON) are kept as blobs, so that a record stays small.
 pub const INLINE_BYTES: usize = 64 << 10;
 
-/// What a frame's payload is. The numbers are on disk: never change one.
+/// The kind of a frame's payload. The numbers are stored on disk and must never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RecordKind {
-    /// [`RunStarted`].
+    /// The payload is a [`RunStarted`].
     RunStarted = 1,
-    /// [`ConfirmationRequested`].
+    /// The payload is a [`ConfirmationRequested`].
     ConfirmationRequested = 2,
-    /// [`Confirmed`].
+    /// The payload is a [`Confirmed`].
     Confirmed = 3,
-    /// [`CallRecord`].
+    /// The payload is a [`CallRecord`].
     Call = 4,
     /// [`ResultRecord`] of a recorded call.
     Result = 5,
     /// [`RefusedRecord`]: a result without a dispatched call.
     Refused = 6,
-    /// [`RetryRecord`].
+    /// The payload is a [`RetryRecord`].
     Retry = 7,
-    /// [`NoteRecord`].
+    /// The payload is a [`NoteRecord`].
     Note = 8,
-    /// [`CancelRecord`].
+    /// The payload is a [`CancelRecord`].
     Cancel = 9,
-    /// [`PausedRecord`].
+    /// The payload is a [`PausedRecord`].
     Paused = 10,
-    /// [`SettledRecord`].
+    /// The payload is a [`SettledRecord`].
     Settled = 11,
-    /// [`FinishedRecord`].
+    /// The payload is a [`FinishedRecord`].
     Finished = 12,
-    /// [`crate::chain::Checkpoint`].
+    /// The payload is a [`crate::chain::Checkpoint`].
     Checkpoint = 13,
 }
 
@@ -75,7 +74,7 @@ impl RecordKind {
     }
 }
 
-/// Any record.
+/// A record of any kind.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::large_enum_variant)] // short-lived; boxing would cost an allocation on the hot path
 pub enum Record {
@@ -93,7 +92,7 @@ pub enum Record {
     Refused(RefusedRecord),
     /// Another try, and when.
     Retry(RetryRecord),
-    /// Something worth keeping that changes nothing.
+    /// Information that changes nothing.
     Note(NoteRecord),
     /// Somebody asked to stop.
     Cancel(CancelRecord),
@@ -118,38 +117,38 @@ pub struct RunStarted {
     /// The plan; a direct call has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<ActionPlan>,
-    /// Its hash.
+    /// The hash of the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_hash: Option<String>,
     /// The policy in force, by content: `policyHash` names it, the blob store holds it.
     pub policy_hash: String,
-    /// The policy itself, unless it stands in the blob store (single calls share one copy).
+    /// The policy, unless it is in the blob store (single calls share one copy).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySnapshot>,
     /// SHA-256 of the policy in the blob store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_blob: Option<String>,
-    /// Catalog version.
+    /// The version of the catalog.
     pub registry_version: String,
-    /// Toolyard's version.
+    /// The version of Toolyard.
     pub executor_version: String,
-    /// Version of whatever wrote the plan, where it said so.
+    /// The version of the planner that wrote the plan, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planner_version: Option<String>,
-    /// Who asked.
+    /// The caller.
     pub caller: Map<String, Value>,
     /// Answers to context requests.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub context: Map<String, Value>,
-    /// When.
+    /// When the run started.
     pub started_at: Timestamp,
     /// Forked from, or taking back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<RunId>,
-    /// Steps whose results were taken over from the parent run.
+    /// Steps whose results come from the parent run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub imported_steps: Vec<StepId>,
-    /// Hash of the preview that was shown, where there was one.
+    /// The hash of the preview that was shown, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview_hash: Option<String>,
 }
@@ -160,7 +159,7 @@ pub struct RunStarted {
 pub struct ConfirmationRequested {
     /// What is asked.
     pub message: String,
-    /// When.
+    /// When the run was approved.
     pub at: Timestamp,
 }
 
@@ -172,16 +171,16 @@ pub struct Confirmed(pub Confirmation);
 /// A call about to be dispatched. Short keys: there is one of these for every step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
-    /// Call id.
+    /// The id of the call.
     #[serde(rename = "c")]
     pub call_id: CallId,
-    /// Step.
+    /// The step.
     #[serde(rename = "s")]
     pub step_id: StepId,
-    /// Tool.
+    /// The tool.
     #[serde(rename = "t")]
     pub tool: ToolName,
-    /// Attempt.
+    /// The number of the attempt.
     #[serde(rename = "n")]
     pub attempt: u32,
     /// Arguments, unless they are in the blob store.
@@ -199,28 +198,28 @@ pub struct CallRecord {
     /// The tool's id, when its name alone does not say which tool it is.
     #[serde(rename = "ti", default, skip_serializing_if = "Option::is_none")]
     pub tool_id: Option<String>,
-    /// Timeout.
+    /// The timeout in milliseconds.
     #[serde(rename = "m", default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Created at, microseconds.
     #[serde(rename = "at")]
     pub at: i64,
-    /// Not cancellable.
+    /// Whether the call cannot be cancelled.
     #[serde(rename = "nc", default, skip_serializing_if = "is_false")]
     pub not_cancellable: bool,
-    /// Foreach position.
+    /// The position in a foreach.
     #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
     pub iteration: Option<Iteration>,
-    /// Preview.
+    /// The preview line.
     #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<String>,
-    /// Risk.
+    /// The risk level of the tool.
     #[serde(rename = "r")]
     pub risk: RiskLevel,
-    /// Category.
+    /// The category of the tool.
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// Approval.
+    /// The approval.
     #[serde(rename = "ok", default, skip_serializing_if = "Option::is_none")]
     pub confirmation_id: Option<ConfirmationId>,
     /// `step.scheduled` comes before `step.started`. Records of earlier versions have it for the first call of a step only.
@@ -255,7 +254,7 @@ pub struct ResultRecord {
 /// The part of a result that is not derived from its call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutcomeRecord {
-    /// Status.
+    /// The status.
     #[serde(rename = "st")]
     pub status: ResultStatus,
     /// Data, unless it is in the blob store.
@@ -264,22 +263,22 @@ pub struct OutcomeRecord {
     /// SHA-256 of the data's JSON in the blob store.
     #[serde(rename = "db", default, skip_serializing_if = "Option::is_none")]
     pub data_blob: Option<String>,
-    /// Error.
+    /// The error.
     #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
-    /// Began, microseconds.
+    /// When the attempt started, in microseconds since 1970.
     #[serde(rename = "b")]
     pub started: i64,
-    /// Took, microseconds.
+    /// The duration in microseconds.
     #[serde(rename = "us")]
     pub took_us: i64,
-    /// Observed effects.
+    /// The observed effects.
     #[serde(rename = "fx", default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<Effects>,
-    /// For people.
+    /// A message for people.
     #[serde(rename = "um", default, skip_serializing_if = "Option::is_none")]
     pub user_message: Option<String>,
-    /// For logs.
+    /// A message for logs.
     #[serde(rename = "dm", default, skip_serializing_if = "Option::is_none")]
     pub debug_message: Option<String>,
 }
@@ -307,22 +306,22 @@ pub struct RefusedRecord {
     /// The id the call would have had.
     #[serde(rename = "c")]
     pub call_id: CallId,
-    /// Step.
+    /// The step.
     #[serde(rename = "s")]
     pub step_id: StepId,
     /// Tool, as it was asked for.
     #[serde(rename = "t")]
     pub tool: ToolName,
-    /// The attempt it would have been. Earlier versions wrote 0 where a step never came to one.
+    /// The number that the attempt would have had. Earlier versions wrote 0 for a step without an attempt.
     #[serde(rename = "n")]
     pub attempt: u32,
     /// The step ended without any call.
     #[serde(rename = "nr", default, skip_serializing_if = "is_false")]
     pub never_ran: bool,
-    /// Foreach index.
+    /// The position in a foreach.
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
-    /// What was asked for, when it is known and not large.
+    /// The requested arguments, if they are known and not large.
     #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
     /// The outcome.
@@ -333,32 +332,32 @@ pub struct RefusedRecord {
 /// Another try, and when: an absolute time, so that a restart waits for the rest only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RetryRecord {
-    /// Step.
+    /// The step.
     #[serde(rename = "s")]
     pub step_id: StepId,
-    /// Foreach index.
+    /// The position in a foreach.
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
     /// The attempt that will be made.
     #[serde(rename = "n")]
     pub attempt: u32,
-    /// When.
+    /// When the retry is due.
     #[serde(rename = "at")]
     pub due: Timestamp,
-    /// Recorded at.
+    /// When this was recorded.
     #[serde(rename = "w")]
     pub at: Timestamp,
 }
 
-/// Something worth keeping that changes nothing: a late answer, a recovery, a deviation from the preview.
+/// Information that changes nothing: a late answer, a recovery, a deviation from the preview.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NoteRecord {
-    /// When.
+    /// When this was recorded.
     pub at: Timestamp,
-    /// How loud.
+    /// The severity.
     pub level: EventLevel,
-    /// One line.
+    /// A line of text.
     pub message: String,
     /// The call it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -366,7 +365,7 @@ pub struct NoteRecord {
     /// The step it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_id: Option<StepId>,
-    /// Structured facts.
+    /// Details.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub payload: Map<String, Value>,
 }
@@ -375,11 +374,11 @@ pub struct NoteRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CancelRecord {
-    /// When.
+    /// When the run was cancelled.
     pub at: Timestamp,
     /// Who, or what.
     pub by: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -387,7 +386,7 @@ pub struct CancelRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PausedRecord {
-    /// When.
+    /// When the run was paused.
     pub at: Timestamp,
     /// The calls in doubt.
     pub call_ids: Vec<CallId>,
@@ -395,11 +394,11 @@ pub struct PausedRecord {
     pub message: String,
 }
 
-/// How a person settles a call whose outcome is unknown.
+/// A person's decision about a call whose outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Settlement {
-    /// It happened.
+    /// The call happened.
     AssumeDone,
     /// It did not; do it now.
     Rerun,
@@ -411,13 +410,13 @@ pub enum Settlement {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SettledRecord {
-    /// When.
+    /// When the decision was made.
     pub at: Timestamp,
-    /// Which call.
+    /// The call.
     pub call_id: CallId,
-    /// How.
+    /// The decision.
     pub choice: Settlement,
-    /// Who.
+    /// The name of the person.
     pub by: String,
 }
 
@@ -425,14 +424,14 @@ pub struct SettledRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FinishedRecord {
-    /// When.
+    /// When the run ended.
     pub at: Timestamp,
-    /// How.
+    /// The final status.
     pub status: RunStatus,
     /// Why, when it is not `finished`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
-    /// One line.
+    /// A line of text.
     pub message: String,
 }
 
@@ -488,7 +487,7 @@ impl Record {
         debug_assert!(encoded.is_ok());
     }
 
-    /// What a call came to, taken out of its record.
+    /// The outcome of a call, taken from its record.
     pub(crate) fn into_outcome(self) -> Option<OutcomeRecord> {
         match self {
             Self::Result(result) => Some(result.outcome),
@@ -519,7 +518,7 @@ impl Record {
         })
     }
 
-    /// How many events of the specification this record stands for.
+    /// The number of events that are generated from this record.
     pub fn event_count(&self) -> u64 {
         match self {
             Self::Call(c) => 1 + u64::from(c.scheduled),
@@ -529,7 +528,7 @@ impl Record {
     }
 }
 
-/// A payload that is not what its kind says.
+/// A payload that does not match its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RecordError(pub String);

@@ -1,4 +1,4 @@
-//! Writes one run's record: numbers, chains and queues each record, tells the watchers, signs checkpoints.
+//! Writes the record of one run: numbers, chains and queues each record, notifies subscribers, signs checkpoints.
 
 use crate::{
     Blob, EventBus, Store,
@@ -39,7 +39,7 @@ struct State {
     broken: Option<StoreError>,
 }
 
-/// Where a run's record stands, for taking it up again.
+/// The state of a run's record, for resuming it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Resumed {
     /// The last record's number.
@@ -61,7 +61,7 @@ impl Recorder {
         Self::with(run_id, session, store, bus, signer, view, Resumed { seq: 0, chain: chain::genesis(run_id) })
     }
 
-    /// A record taken up again where it ended.
+    /// Continues a record where it ended.
     #[allow(clippy::too_many_arguments)] // each is a different part of where it stands
     pub(crate) fn resume(
         run_id: RunId,
@@ -104,7 +104,7 @@ impl Recorder {
         self.run_id
     }
 
-    /// Adds a record to the batch that the next [`Recorder::flush`] queues, and tells the watchers.
+    /// Adds a record to the batch that the next [`Recorder::flush`] queues, and notifies subscribers.
     pub fn push(&self, record: &Record) {
         let mut state = self.lock();
         self.push_locked(&mut state, record);
@@ -163,7 +163,7 @@ impl Recorder {
         self.lock().row = Some(row);
     }
 
-    /// Queues what was pushed. The order of records is the order of `push`.
+    /// Queues the added records. The order of records is the order of `push`.
     pub fn flush(&self, durability: Durability) -> Result<Position, StoreError> {
         let mut state = self.lock();
         if let Some(error) = &state.broken {
@@ -192,7 +192,7 @@ impl Recorder {
         }
     }
 
-    /// Queues what was pushed and answers when it is durable.
+    /// Queues the added records and returns when they are durable.
     pub async fn sync(&self) -> Result<(), StoreError> {
         let position = self.flush(Durability::Sync)?;
         self.store.durable(position).await

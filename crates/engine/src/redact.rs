@@ -1,10 +1,10 @@
-//! The one redaction: what is secret is not shown in configuration, logs, errors, events, exports or metrics.
+//! Redaction: secrets are not shown in configuration, logs, errors, events, exports or metrics.
 //!
-//! [`redactor`] is the process's own. It learns secret values where they come in (configuration, token files, OAuth) and
-//! hides them in text that leaves: log lines, error messages, what upstream servers and plugins say. [`url`] and
-//! [`argument`] show a value that may carry a secret without the secret. It hides what it was told and what looks like a
-//! credential; it does not look for secrets in notes, arguments or outputs of Toolyard's own tools, which would change what
-//! people wrote.
+//! [`redactor`] is the redactor of this process. It is given secret values where they are read (configuration, token
+//! files, OAuth) and hides them in outgoing text: log lines, error messages, and output of upstream servers and
+//! plugins. [`url`] and [`argument`] show a value that may contain a secret without the secret. It hides known secrets
+//! and text that looks like a credential. It does not search for secrets in notes, arguments or outputs of Toolyard's
+//! own tools, because that would change what people wrote.
 
 use memchr::memmem::Finder;
 use serde_json::Value;
@@ -17,9 +17,9 @@ use std::{
 };
 use toolyard_protocol::Failure;
 
-/// What stands in the place of a secret.
+/// The text that replaces a secret.
 pub const HIDDEN: &str = "(hidden)";
-/// A shorter value is not looked for in texts: it would be found by chance.
+/// Minimum length of a secret. A shorter value would be found by accident.
 const MIN_BYTES: usize = 8;
 /// A value without a telling name counts as secret from this length on, if it looks random.
 const MIN_RANDOM: usize = 12;
@@ -27,7 +27,7 @@ const MIN_RANDOM: usize = 12;
 const MIN_LINE: usize = 16;
 /// Values that are remembered; the oldest give way.
 const MAX_VALUES: usize = 4096;
-/// Words in the name of a variable, header, flag or parameter whose value is secret.
+/// Words in the name of a variable, header, flag or parameter that indicate a secret value.
 const TELLING: [&str; 14] = [
     "token",
     "key",
@@ -54,7 +54,7 @@ pub const MIN_MARKED: usize = 12;
 
 /// A value that is looked for.
 #[derive(Clone)]
-struct Known {
+struct SecretValue {
     text: Arc<str>,
     finder: Finder<'static>,
 }
@@ -62,19 +62,19 @@ struct Known {
 /// Knows secret values and hides them.
 #[derive(Default)]
 pub struct Redactor {
-    values: RwLock<Arc<Vec<Known>>>,
-    /// Whether anything is known: most texts are looked at by nobody else.
+    values: RwLock<Arc<Vec<SecretValue>>>,
+    /// Whether any secret is known. If not, texts need not be searched.
     is_used: AtomicBool,
 }
 
-/// The process's redactor. Logs belong to the process, so what they hide does too.
+/// The redactor of this process. Logs belong to the process, and so does their redaction.
 pub fn redactor() -> &'static Redactor {
     static REDACTOR: OnceLock<Redactor> = OnceLock::new();
     REDACTOR.get_or_init(Redactor::default)
 }
 
 impl Redactor {
-    /// Learns a secret, as it is and as it stands in JSON and in addresses. One that is too short is not looked for.
+    /// Adds a secret, in its own form and as it appears in JSON and in addresses. A value that is too short is ignored.
     pub fn learn(&self, secret: &str) {
         let secret = secret.trim();
         if secret.len() < MIN_BYTES || secret.bytes().all(|b| b.is_ascii_digit()) {
@@ -89,11 +89,11 @@ impl Redactor {
         let lines = secret.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE && !line.starts_with("-----"));
         forms.extend(lines.map(str::to_owned));
         let mut held = self.values.write().unwrap_or_else(PoisonError::into_inner);
-        let mut values: Vec<Known> = held.to_vec();
+        let mut values: Vec<SecretValue> = held.to_vec();
         for form in forms {
             if form.len() >= MIN_BYTES && !values.iter().any(|known| *known.text == *form) {
                 let finder = Finder::new(form.as_bytes()).into_owned();
-                values.push(Known { text: form.into(), finder });
+                values.push(SecretValue { text: form.into(), finder });
             }
         }
         let over = values.len().saturating_sub(MAX_VALUES);
@@ -140,7 +140,7 @@ impl Redactor {
         }
     }
 
-    fn values(&self) -> Option<Arc<Vec<Known>>> {
+    fn values(&self) -> Option<Arc<Vec<SecretValue>>> {
         if !self.is_used.load(Ordering::Acquire) {
             return None;
         }
@@ -150,7 +150,7 @@ impl Redactor {
     /// Hides the secrets that are known.
     pub fn known<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Some(values) = self.values() else { return Cow::Borrowed(text) };
-        let mut found: Vec<&Known> =
+        let mut found: Vec<&SecretValue> =
             values.iter().filter(|value| value.finder.find(text.as_bytes()).is_some()).collect();
         // The longest first: a secret that begins another one would leave the rest of it to be read.
         found.sort_by_key(|value| std::cmp::Reverse(value.text.len()));
@@ -195,7 +195,7 @@ impl Redactor {
         }
     }
 
-    /// An error whose words hide secrets.
+    /// The failure with secrets hidden in its texts.
     pub fn failure(&self, mut failure: Failure) -> Failure {
         if let Cow::Owned(shown) = self.text(&failure.message) {
             failure.message = shown;
@@ -210,7 +210,7 @@ impl Redactor {
     }
 }
 
-/// Whether a name says that its value is secret.
+/// Whether a name indicates that its value is secret.
 pub fn is_telling(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     TELLING.iter().any(|word| name.contains(word))
@@ -284,8 +284,8 @@ pub fn argument(argument: &str) -> String {
     }
 }
 
-/// Hides what looks like a credential, whoever it belongs to: `Bearer …`, `Basic …`, users and passwords in addresses, tokens with a
-/// recognisable beginning.
+/// Hides what looks like a credential: `Bearer …`, `Basic …`, users and passwords in addresses, tokens with a known
+/// prefix.
 fn patterns(text: &str) -> Cow<'_, str> {
     let names_scheme = SCHEMES.iter().any(|scheme| text.contains(scheme));
     let marked = MARKS.iter().any(|mark| text.contains(mark));
@@ -335,7 +335,7 @@ fn patterns(text: &str) -> Cow<'_, str> {
     if out == text { Cow::Borrowed(text) } else { Cow::Owned(out) }
 }
 
-/// A text as it stands in an address: everything but unreserved characters is escaped.
+/// A text as it appears in an address: everything except unreserved characters is escaped.
 fn percent_encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -23,14 +23,14 @@ pub(crate) struct RunScope {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) cancel: CancellationToken,
     pub(crate) permits: Semaphore,
-    /// Set once somebody approved the run as a whole. The approval of a single call is that call's own.
+    /// Set when a person approved the run as a whole. The approval of a single call is stored with that call.
     pub(crate) confirmation: OnceLock<ConfirmationId>,
     pub(crate) usage: Usage,
     /// The policy's blob, when this run carries it to the store.
     pub(crate) policy_blob: OnceLock<String>,
     /// The run is one call: its result is queued together with the run's end, which follows at once.
     pub(crate) is_one_call: bool,
-    /// Version of whatever wrote the plan, where it said so.
+    /// The version of the planner that wrote the plan, if known.
     pub(crate) planner_version: Option<String>,
     /// Present for a dry run: providers are replaced by their previews and nothing is recorded durably.
     pub(crate) previews: Option<Previews>,
@@ -43,8 +43,8 @@ impl RunScope {
         self.parent.is_some()
     }
 
-    /// The same run, for one call that one of its calls makes: recorded in it and counted against its limits, but with
-    /// the tools of this moment, and approved by itself. Whoever approved the parent has not seen what it would call.
+    /// The scope for a nested call: recorded in the same run and counted against its limits, but with the current tools
+    /// and its own approval, because the person who approved the parent has not seen what it would call.
     pub(crate) fn nested(&self, parent: CallId, tools: Arc<Tools>, policy: Arc<EffectivePolicy>) -> RunScope {
         RunScope {
             run_id: self.run_id,
@@ -70,7 +70,7 @@ impl RunScope {
     }
 }
 
-/// What a run has used of its limits. Clones count together.
+/// What a run has used of its limits. Clones share the count.
 #[derive(Clone, Default)]
 pub(crate) struct Usage(Arc<Used>);
 
@@ -81,13 +81,13 @@ struct Used {
 }
 
 impl Usage {
-    /// Counts what a run used before it was taken up again.
+    /// Adds what a run used before it was resumed.
     pub(crate) fn restore(&self, bytes: u64, deletes: u64) {
         self.0.bytes_written.fetch_add(bytes, Ordering::AcqRel);
         self.0.deletes.fetch_add(deletes, Ordering::AcqRel);
     }
 
-    /// Takes from the limits, or says which one is too small. What is taken is not given back: a failed write still
+    /// Takes from the limits, or names the one that is exceeded. What is taken is not returned: a failed write still
     /// counts, so that a loop of failing writes ends.
     pub(crate) fn take(&self, limits: &PolicyLimits, bytes: u64, deletes: u64) -> Result<(), Failure> {
         let over = |name: &str, limit: u64, asked: u64| {

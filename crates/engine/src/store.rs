@@ -1,8 +1,9 @@
-//! [`Store`]: where runs, their records and small durable facts live. The engine says what; a store says how.
+//! [`Store`]: where runs, their records and small durable facts are kept. The engine decides what is kept; a store
+//! decides how.
 //!
-//! A store is dumb on purpose: it keeps bytes in order. What the bytes mean, how they are chained and signed, and what
-//! must be durable before what, is decided here in the engine, so that every store proves the same things. One suite
-//! of tests (`crates/store/tests/contract.rs`) holds for every implementation.
+//! A store keeps bytes in order and nothing more. The engine decides what the bytes mean, how they are chained and
+//! signed, and what must be durable before what, so that every store gives the same proof. One test suite
+//! (`crates/store/tests/contract.rs`) applies to every implementation.
 
 use crate::{Blob, BoxFuture};
 use jiff::Timestamp;
@@ -10,14 +11,14 @@ use schemars::JsonSchema;
 use std::ops::ControlFlow;
 use toolyard_protocol::{ErrorCode, Failure, RunId, RunStatus};
 
-/// One record of a run as it lies in the store.
+/// One record of a run, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// Position in the run, counted from 1 without gaps.
     pub seq: u64,
-    /// What the payload is; see [`crate::record::RecordKind`].
+    /// The kind of the payload; see [`crate::record::RecordKind`].
     pub kind: u8,
-    /// JSON, UTF-8.
+    /// The payload: JSON in UTF-8.
     pub payload: Vec<u8>,
     /// SHA-256 over the previous frame's chain value and this frame.
     pub chain: [u8; 32],
@@ -48,18 +49,18 @@ pub struct RunRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunKind {
-    /// A plan.
+    /// The run of a plan.
     Plan,
     /// A direct call.
     Call,
 }
 
-/// Which process works on a run. A lease whose process is gone may be taken over.
+/// The process that works on a run. If the process is dead, another one may take over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     /// Kernel boot id: process ids mean nothing across boots.
     pub boot_id: String,
-    /// Process id.
+    /// The process id.
     pub pid: u32,
     /// The process's start time (clock ticks since boot), because process ids are used again.
     pub started: u64,
@@ -102,7 +103,7 @@ pub struct RunFilter {
     pub kind: Option<RunKind>,
     /// Only this session.
     pub session: Option<String>,
-    /// Only runs whose id sorts before this one (ids sort by time): the next page.
+    /// Only runs whose id is smaller than this one (ids sort by time), for the next page.
     pub before: Option<RunId>,
     /// At most this many; 0 means 100, and 10,000 is the most.
     pub limit: usize,
@@ -113,13 +114,13 @@ pub struct RunFilter {
 pub struct LedgerEntry {
     /// Position, counted from 1 without gaps.
     pub seq: u64,
-    /// JSON, UTF-8.
+    /// The payload: JSON in UTF-8.
     pub payload: Vec<u8>,
     /// SHA-256 over the previous entry's chain value and this entry's payload.
     pub chain: [u8; 32],
 }
 
-/// A store that cannot do what it was asked.
+/// A failure of the store.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct StoreError(pub String);
@@ -138,7 +139,7 @@ pub type FrameVisitor<'a> = &'a mut dyn FnMut(Frame) -> ControlFlow<()>;
 
 /// Keeps runs and small facts. Methods that read may block: call them from a blocking thread.
 ///
-/// Promises:
+/// Every store gives these guarantees:
 /// 1. Batches of one process become visible in the order of their `append` calls, each whole or not at all.
 /// 2. Once `durable(p)` has answered Ok, every batch appended up to `p` survives a power cut.
 /// 3. A `Ride` batch survives `kill -9` of the process within 100 ms of its append.
@@ -151,8 +152,8 @@ pub trait Store: Send + Sync + 'static {
     /// Answers when everything up to the position is durable. Makes `Ride` batches durable as well.
     fn durable(&self, position: Position) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// As [`Store::durable`], for a caller whose thread has nothing better to do: a store may do a short sync on it, which
-    /// saves waking another thread and being woken by it.
+    /// The same as [`Store::durable`], for a caller whose thread has no other work: the store may perform a short sync
+    /// on it, which avoids waking another thread.
     fn durable_here(&self, position: Position) -> BoxFuture<'static, Result<(), StoreError>> {
         self.durable(position)
     }
@@ -174,10 +175,10 @@ pub trait Store: Send + Sync + 'static {
     /// A run's frames in order, from a sequence number on.
     fn frames(&self, run_id: RunId, from_seq: u64, visit: FrameVisitor<'_>) -> Result<(), StoreError>;
 
-    /// Takes a run over: succeeds if the row's lease equals `expected` (or nobody holds it).
+    /// Takes over a run: succeeds if the row's lease equals `expected` (or there is none).
     fn claim(&self, run_id: RunId, expected: Option<&Lease>, new: &Lease) -> Result<bool, StoreError>;
 
-    /// The bytes whose SHA-256 this is.
+    /// Reads the blob with this SHA-256.
     fn blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Sets a small durable fact: sessions, approvals, idempotency keys. Ordered with `append`; visible at once to `get`.

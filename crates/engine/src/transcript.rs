@@ -1,6 +1,5 @@
-//! A run as the messages a model's session would hold: each call and its result as a pair, and what a call called in
-//! turn after the call's own result, so that whoever reads a session sees the real tools and not only the control tool
-//! they were reached through.
+//! A run as the messages of a model's session: each call and its result as a pair, followed by the calls that it made,
+//! so that a reader sees the real tools and not only the control tool through which they were reached.
 
 use crate::{facts, view::RunExport};
 use jiff::Timestamp;

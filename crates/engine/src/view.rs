@@ -1,7 +1,7 @@
-//! From records back to the envelopes and events of the specification.
+//! Turns records into the envelopes and events of the specification.
 //!
-//! One function turns a record into what it stands for, used both live (for watchers) and when a run is exported, so
-//! that `events.jsonl` written a year later says what a watcher saw.
+//! One function converts a record, both for live subscribers and for exports, so that an `events.jsonl` written later
+//! is identical to what a subscriber received.
 
 use crate::{
     facts::{
@@ -62,7 +62,7 @@ impl RunView {
         }
     }
 
-    /// The policy, read from the blob store where the record only names it.
+    /// Reads the policy from the blob store if the record only names it.
     pub fn load_policy(&mut self, store: &dyn Store) -> Result<(), StoreError> {
         let Some(started) = &self.started else { return Ok(()) };
         let policy = match (&started.policy, &started.policy_blob) {
@@ -85,7 +85,7 @@ impl RunView {
         self.policy.clone().unwrap_or_default()
     }
 
-    /// The envelope a call record stands for.
+    /// The ToolCall of a call record.
     pub fn tool_call(&self, record: &CallRecord, args: Map<String, Value>) -> Result<ToolCall, StoreError> {
         let started = self.started.as_ref().ok_or_else(|| StoreError("a call before the run started".into()))?;
         let created_at = micros(record.at);
@@ -118,7 +118,7 @@ impl RunView {
         .map_err(|e| StoreError(e.to_string()))
     }
 
-    /// The envelope an outcome stands for.
+    /// The ToolResult of an outcome.
     pub fn tool_result(
         &self,
         call_id: CallId,
@@ -154,7 +154,7 @@ impl RunView {
         .map_err(|e| StoreError(e.to_string()))
     }
 
-    /// The events a record stands for. Call [`RunView::note`] first.
+    /// The events of a record. Call [`RunView::note`] first.
     pub fn events(&mut self, record: &Record) -> Vec<ExecutionEvent> {
         let mut out = match record {
             Record::Call(c) => self.call_events(c),
@@ -325,7 +325,7 @@ impl RunView {
         self.events += record.event_count();
     }
 
-    /// Goes on numbering events where another view stands.
+    /// Continues the numbering of events of another view.
     pub(crate) fn continue_from(&mut self, other: &RunView) {
         self.started = other.started.clone();
         self.policy = other.policy.clone();
@@ -347,13 +347,13 @@ impl RunView {
 /// A whole run, as the four files of the specification hold it.
 #[derive(Debug, Clone)]
 pub struct RunExport {
-    /// `run.json`.
+    /// The content of `run.json`.
     pub manifest: RunManifest,
-    /// `calls.jsonl`.
+    /// The lines of `calls.jsonl`.
     pub calls: Vec<ToolCall>,
-    /// `results.jsonl`.
+    /// The lines of `results.jsonl`.
     pub results: Vec<ToolResult>,
-    /// `events.jsonl`.
+    /// The lines of `events.jsonl`.
     pub events: Vec<ExecutionEvent>,
 }
 

@@ -1,5 +1,5 @@
-//! Credentials and where a connection comes from: comparison in constant time, lockout after wrong guesses, `Host`,
-//! `Origin` and forwarding headers. Decides nothing about what a caller may do once it is in.
+//! Credentials and the origin of a connection: comparison in constant time, lockout after wrong credentials, `Host`,
+//! `Origin` and forwarding headers. Does not decide what a caller may do.
 
 use crate::settings::{RateLimit, Settings};
 use axum::http::{HeaderMap, header};
@@ -12,9 +12,9 @@ use std::{
 };
 use subtle::ConstantTimeEq;
 
-/// Addresses whose wrong guesses are remembered at once; beyond it the oldest are forgotten.
+/// Maximum number of addresses whose wrong credentials are remembered; beyond it, the oldest are forgotten.
 const MAX_REMEMBERED: usize = 10_000;
-/// Headers by which a proxy says for whom it speaks.
+/// Headers with which a proxy names its client.
 const FORWARDING: [&str; 5] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
 
 /// A credential that is compared often: hashed once.
@@ -25,7 +25,7 @@ impl Secret {
         Self(Sha256::digest(secret.as_bytes()).into())
     }
 
-    /// Whether this is it, in a time that tells nothing about where they differ.
+    /// Whether the presented token is this one, compared in constant time.
     pub(crate) fn is(&self, shown: &str) -> bool {
         let shown: [u8; 32] = Sha256::digest(shown.as_bytes()).into();
         self.0.ct_eq(&shown).into()
@@ -35,11 +35,11 @@ impl Secret {
 /// Where a connection comes from.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
-    /// The client's address: the peer's, or what a trusted proxy says.
+    /// The client's address: the peer's, or the one that a trusted proxy reports.
     pub(crate) address: IpAddr,
     /// From this machine itself, with no proxy between.
     pub(crate) is_local: bool,
-    /// The browser origin, where there is one.
+    /// The browser origin, if there is one.
     pub(crate) browser: Option<String>,
     /// Whether the browser origin may connect.
     pub(crate) browser_allowed: bool,
@@ -48,13 +48,13 @@ pub(crate) struct Origin {
 /// Why a connection is refused before a word is exchanged.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unattributed {
-    /// Forwarding headers from somebody who is not a trusted proxy.
+    /// Forwarding headers from an address that is not a trusted proxy.
     Proxy,
     /// A `Host` that is not ours: a page that lets its own name point here.
     Host,
 }
 
-/// Finds out where a request comes from.
+/// Determines where a request comes from.
 pub(crate) fn origin(settings: &Settings, peer: IpAddr, headers: &HeaderMap) -> Result<Origin, Unattributed> {
     let peer = peer.to_canonical();
     let trusted = settings.trusted_proxies.contains(&peer);
@@ -100,7 +100,8 @@ fn names_this_machine(settings: &Settings, host: &str) -> bool {
         || settings.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
 }
 
-/// `example.org:80` and `[::1]:80` without the port and the brackets. What is neither stays as it is, and names nobody.
+/// `example.org:80` and `[::1]:80` without the port and the brackets. Any other text is returned unchanged and matches
+/// no host.
 fn host_name(host: &str) -> &str {
     match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((inside, port)) if port.is_empty() || port.starts_with(':') => inside,

@@ -1,4 +1,4 @@
-//! The bridge's door: one plugin's socket: reading, writing and the time side by side until one of them ends.
+//! The socket of a bridge plugin: reads, writes and handles timers concurrently until one of them ends.
 
 use crate::{
     admission::{Admitted, seats::Seat},
@@ -17,7 +17,7 @@ use toolyard_bridge::{
 };
 use toolyard_service::{BridgeOut, BridgeOutgoing};
 
-/// How often the hub is told the time.
+/// How often the hub receives the time.
 const TICK: Duration = Duration::from_secs(1);
 /// The first frame must have come within this time.
 const HELLO_WITHIN: Duration = Duration::from_millis(HELLO_WITHIN_MS);
@@ -88,7 +88,7 @@ type End = Option<(u16, &'static str)>;
 
 /// What became of the time before the first frame.
 enum Hello {
-    /// A frame came, or none in time: the hub says how it goes on.
+    /// A frame arrived, or none in time; the hub decides what follows.
     Open,
     /// The connection ended.
     Ended(End),

@@ -1,5 +1,5 @@
-//! A WebSocket that sends back what it is sent: the Gateway's own sockets without its RPC, for suites that test RFC 6455
-//! and expect an echo. Nobody listens with it but tests.
+//! A WebSocket that echoes messages: the Gateway's sockets without the RPC, for RFC 6455 test suites. Used by tests
+//! only.
 
 use crate::{
     listen,
@@ -11,7 +11,7 @@ use futures_util::{SinkExt, StreamExt};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// Serves until told to stop.
+/// Serves until `stop` is cancelled.
 pub async fn serve(listener: TcpListener, stop: CancellationToken) {
     let router = Router::new().fallback(|mut request: Request| async move {
         if !upgrade::is_wanted(request.method(), request.headers()) {

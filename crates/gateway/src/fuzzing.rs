@@ -1,4 +1,4 @@
-//! A window into private parsers for the fuzz targets (`crates/fuzz-targets`). Not part of the interface.
+//! Access to private parsers for the fuzz targets (`crates/fuzz-targets`). Not part of the public interface.
 
 use crate::ws::{
     frame::{self, BadFrame},
@@ -10,13 +10,13 @@ use serde_json::Value;
 /// What became of a text that should be a request.
 #[derive(Debug)]
 pub enum RequestOutcome {
-    /// A request.
+    /// A request frame.
     Request {
-        /// Its id.
+        /// The id of the request.
         id: String,
-        /// Its method.
+        /// The method.
         method: String,
-        /// Its parameters.
+        /// The parameters.
         params: Option<Value>,
     },
     /// Refused with this response frame.
@@ -39,7 +39,7 @@ pub fn read_request(bytes: &[u8]) -> RequestOutcome {
 pub struct Message {
     /// Whether it is text.
     pub is_text: bool,
-    /// What it says.
+    /// The payload.
     pub payload: Vec<u8>,
 }
 

@@ -1,4 +1,5 @@
-//! [`Gateway`]: what the doors of one gateway share beside the application's own [`Hub`]: credentials, places, mounts.
+//! [`Gateway`]: the state that the doors of one gateway share in addition to the application's [`Hub`]: credentials,
+//! request slots, mounts.
 
 use crate::{
     admission::{body::Bodies, seats::Seats},
@@ -51,18 +52,18 @@ impl Gateway {
         Self { inner: Arc::new(inner) }
     }
 
-    /// What clients share, whichever door they came in by.
+    /// The state that clients of all doors share.
     pub fn hub(&self) -> &Hub {
         &self.inner.hub
     }
 
-    /// Adds an endpoint at a path. Its rule says who may call it.
+    /// Adds an endpoint at a path. Its rule states who may call it.
     pub fn mount(&self, path: &'static str, endpoint: Arc<dyn Endpoint>) {
         let mut mounts = self.inner.mounts.write().unwrap_or_else(PoisonError::into_inner);
         mounts.push(Mount { path, endpoint, tree: false });
     }
 
-    /// Adds an endpoint at a path and everything below it. Its rule says who may call it.
+    /// Adds an endpoint at a path and everything below it. Its rule states who may call it.
     pub fn mount_tree(&self, path: &'static str, endpoint: Arc<dyn Endpoint>) {
         let mut mounts = self.inner.mounts.write().unwrap_or_else(PoisonError::into_inner);
         mounts.push(Mount { path, endpoint, tree: true });

@@ -1,5 +1,5 @@
-//! The HTTP door: liveness and readiness, `POST /tools/invoke`, a run's events as they happen, and `/metrics`. On any
-//! other path a WebSocket upgrade leads to the Gateway's RPC.
+//! The HTTP door: liveness and readiness, `POST /tools/invoke`, live events of a run, and `/metrics`. On any other path
+//! a WebSocket upgrade starts the Gateway's RPC.
 
 use crate::{
     admission::{Admitted, Peer, Rule, admit, refusal, turn_away},
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{convert::Infallible, sync::Arc, sync::LazyLock, time::Duration};
 use tokio_util::sync::CancellationToken;
-use toolyard_bridge::server::Standing;
+use toolyard_bridge::server::ApprovalRole;
 use toolyard_engine::{BoxFuture, Caller, Door, Subscription};
 use toolyard_protocol::{EventType, ExecutionEvent, RunId};
 use toolyard_service::{
@@ -50,7 +50,7 @@ pub(crate) enum Verbs {
     Look,
     Get,
     Post,
-    /// The route itself says what it takes.
+    /// The route checks the method itself.
     Any,
 }
 
@@ -73,7 +73,7 @@ impl Verbs {
     }
 }
 
-/// Every path of the gateway itself. `*` stands for one segment.
+/// Every path of the gateway itself. `*` matches one segment.
 const ROUTES: &[Route] = &[
     Route { path: "/health", verbs: Verbs::Look, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
     Route { path: "/healthz", verbs: Verbs::Look, rule: Rule::open(), answer: |_, _| Box::pin(live()) },
@@ -275,7 +275,7 @@ async fn bridge_inbound(gateway: Gateway, request: Admitted) -> Response {
         Ok(message) => message,
         Err(error) => return bad_request(&error.message),
     };
-    match gateway.hub().receive(message, Standing::Messenger, "http").await {
+    match gateway.hub().receive(message, ApprovalRole::Messenger, "http").await {
         Ok(accepted) => json_response(StatusCode::OK, &accepted),
         Err(error) => bad_request(error.message()),
     }
@@ -321,7 +321,7 @@ struct InvokeBody {
     dry_run: Lenient<bool>,
 }
 
-/// A value of the expected kind, or anything else.
+/// A value of the expected type, or any other value.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Lenient<T> {
@@ -395,7 +395,7 @@ fn read_invocation(gateway: &Gateway, body: &Bytes) -> Result<Invocation, Respon
     })
 }
 
-/// Whether a tool has an argument `action`: only then may it be given beside the arguments.
+/// Whether a tool has an argument `action`: only then may it be given outside the arguments.
 fn takes_action(gateway: &Gateway, name: &str) -> bool {
     let tools = gateway.service().engine().tools();
     let schema = tools.snapshot.get(name).map(|entry| entry.definition().input_schema.value());
@@ -403,14 +403,14 @@ fn takes_action(gateway: &Gateway, name: &str) -> bool {
     properties.is_some_and(|schema| schema.properties.contains_key("action"))
 }
 
-/// The part of a schema that says which arguments there are.
+/// The part of a schema that lists the arguments.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ObjectSchema {
     properties: Object,
 }
 
-/// What `POST /tools/invoke` answers where the tool did what was asked.
+/// The response of `POST /tools/invoke` if the call succeeded.
 #[derive(Serialize)]
 struct Done {
     ok: bool,
@@ -492,7 +492,7 @@ async fn run_events(gateway: Gateway, request: Admitted) -> Response {
         .and_then(|v| v.to_str().ok())
         .and_then(|v| v.parse().ok())
         .unwrap_or_default();
-    // Subscribed before the record is read, so that nothing falls between; what comes twice is told once.
+    // Subscribed before the record is read, so that no event is missed; duplicates are dropped.
     let live = gateway.service().engine().bus().subscribe(Subscription { run_id: Some(run_id), session: None });
     let recorded = match gateway.service().export(run_id).await {
         Ok(export) => export.events,
@@ -526,7 +526,7 @@ impl Stream {
                 self.done = event.event_type == EventType::RunFinished;
                 if event.seq > self.last {
                     self.last = event.seq;
-                    return Some(told(&event));
+                    return Some(sse_event(&event));
                 }
                 continue;
             }
@@ -540,13 +540,13 @@ impl Stream {
             }
             self.last = self.last.max(event.seq);
             self.done = event.event_type == EventType::RunFinished;
-            return Some(told(&event));
+            return Some(sse_event(&event));
         }
     }
 }
 
-/// An event as a stream tells it.
-fn told(event: &ExecutionEvent) -> Event {
+/// An event in the form of server-sent events.
+fn sse_event(event: &ExecutionEvent) -> Event {
     let data = serde_json::to_string(event).unwrap_or_default();
     Event::default().id(event.seq.to_string()).event(event.event_type.as_str()).data(data)
 }

@@ -1,11 +1,11 @@
-//! The doors: how requests come in and answers go out.
+//! The doors: how requests arrive and responses are sent.
 //!
-//! Every door carries methods of the one list ([`toolyard_service::Methods`]); a door only turns its own frames into a
-//! method with parameters and a [`Caller`](toolyard_engine::Caller), and the answer back into its own words. Nothing here
-//! decides policy, reads parameters, keeps sessions or runs a tool: `service` and the engine do.
+//! Every door uses the methods of one list ([`toolyard_service::Methods`]). A door only translates its own frames into
+//! a method with parameters and a [`Caller`](toolyard_engine::Caller), and the answer into its own format. This crate
+//! decides no policy, reads no parameters, keeps no sessions and runs no tools; `service` and the engine do.
 //!
-//! A request over the network is followed in three files: `ws/connection.rs` reads the frame, `rpc.rs` finds the method
-//! and checks who asks, and one file of `crates/service` answers.
+//! To follow a network request, read three files: `ws/connection.rs` reads the frame, `rpc.rs` finds the method and
+//! checks the caller, and one file of `crates/service` answers.
 
 pub mod admission;
 mod auth;

@@ -1,4 +1,4 @@
-//! Listens: accepts connections, gives each a seat and a task, and closes those that never say what they want.
+//! Accepts connections, gives each a seat and a task, and closes connections that do not send a request in time.
 
 use crate::{
     admission::{
@@ -34,7 +34,7 @@ pub fn worker_threads() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).saturating_add(2).min(16)
 }
 
-/// Serves until told to stop, and until what was asked for has been answered.
+/// Serves until `stop` is cancelled and all requests have been answered.
 pub async fn serve(listener: TcpListener, gateway: Gateway, stop: CancellationToken) {
     Door::of(gateway, None).run(listener, stop).await;
 }
@@ -60,7 +60,7 @@ impl Door {
         Self { seats: gateway.inner.seats.clone(), trusted_proxies, router: router(gateway), tls }
     }
 
-    /// A door with seats of its own.
+    /// A door with separate seats.
     pub(crate) fn apart(router: Router) -> Self {
         Self { router, seats: Seats::new(), trusted_proxies: Vec::new(), tls: None }
     }

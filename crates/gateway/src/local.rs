@@ -1,9 +1,9 @@
-//! The local door: a Unix socket for the command line on the same machine. One JSON object a line, each way.
-//! The lines are described where both ends find them: `toolyard_client::local`.
+//! The local door: a Unix socket for the command line on the same machine, with one JSON object a line in each
+//! direction. `toolyard_client::local` describes the lines, because both ends use it.
 //!
-//! The socket lies in a folder that only its owner can enter, the kernel tells which user is at the other end, and the
-//! first line must hold the secret of the running server ([`LocalSecret`]): a plugin runs as the owner too. Several
-//! requests may be under way on one connection.
+//! Only the owner can enter the socket's folder, the kernel reports the user of the other process, and the first line
+//! must contain the secret of the running server ([`LocalSecret`]), because plugins run as the owner too. Several
+//! requests may be in flight on one connection.
 
 use std::{path::Path, sync::Arc};
 use tokio::{
@@ -19,7 +19,7 @@ use toolyard_service::{EventSink, Method, Service, local::YardStatus};
 
 /// Connections at once.
 const MAX_CONNECTIONS: usize = 256;
-/// Requests under way at once on one connection.
+/// Maximum number of requests in flight on one connection.
 const MAX_IN_FLIGHT: usize = 64;
 
 /// Binds the socket, replacing one that a dead process left behind. Fails when a living one answers there.
@@ -50,8 +50,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whether the process at the other end is one of the owner's own, judged by the user and by the first line. A
-    /// process that is not is told so.
+    /// Whether the process at the other end is the owner's, judged by the user and by the first line. A refused process
+    /// gets an error.
     pub async fn admits(&self, stream: &mut UnixStream) -> bool {
         if stream.peer_cred().map(|c| c.uid()).ok() != Some(self.uid) {
             return false;
@@ -71,7 +71,7 @@ impl Owner {
     }
 }
 
-/// Serves until told to stop.
+/// Serves until `stop` is cancelled.
 pub async fn serve(listener: UnixListener, service: Service, owner: Owner, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {

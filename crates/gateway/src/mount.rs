@@ -1,5 +1,5 @@
-//! Endpoints that others bring: the binary mounts them at a path. Each states a [`Rule`] for every request, and sees only
-//! requests that passed the gateway's admission, with their bodies read under the rule's limits.
+//! Endpoints of other crates, which the binary mounts at a path. Each states a [`Rule`] for every request, and receives
+//! only requests that passed the gateway's admission, with their bodies read under the rule's limits.
 
 use crate::{
     admission::{Admitted, Peer, Rule, admit, body::Received, turn_away},
@@ -25,14 +25,14 @@ pub enum MountBody {
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
-/// Answers the requests of an endpoint. Whoever sent one to a path that is not open has shown the shared credential and is
-/// the owner.
+/// Answers the requests of an endpoint. The sender of a request to a path that is not open has presented the shared
+/// credential.
 pub trait Endpoint: Send + Sync + 'static {
     /// What a path demands of a request: who may ask, how large a body may be, within which time it must come.
     fn rule(&self, path: &str) -> Rule;
     /// Which requests a request competes with; called once its body was read.
     fn lane(&self, request: &axum::http::Request<Bytes>) -> Lane;
-    /// How it tells somebody who may not come in, if it has words of its own.
+    /// The refusal in the endpoint's own format, if it has one.
     fn refuse(&self, _status: StatusCode) -> Option<Response<MountBody>> {
         None
     }
@@ -40,7 +40,7 @@ pub trait Endpoint: Send + Sync + 'static {
     fn handle(&self, request: axum::http::Request<Bytes>) -> BoxFuture<'_, Response<MountBody>>;
 }
 
-/// An endpoint and where it is.
+/// An endpoint with its path.
 #[derive(Clone)]
 pub(crate) struct Mount {
     pub(crate) path: &'static str,
@@ -65,12 +65,12 @@ pub(crate) async fn serve(mount: Mount, gateway: &Gateway, peer: &Peer, request:
     }
     match admit(gateway, peer, rule, request) {
         Ok(admitted) => answer(&mount, gateway, rule, admitted).await.unwrap_or_else(|refused| refused),
-        Err(refused) => in_own_words(&mount, refused),
+        Err(refused) => translate_refusal(&mount, refused),
     }
 }
 
-/// A refusal as the endpoint's clients know it. The connection ends where the gateway's refusal says so.
-fn in_own_words(mount: &Mount, mut refused: axum::response::Response) -> axum::response::Response {
+/// A refusal in the endpoint's own format. The connection is closed if the gateway's refusal says so.
+fn translate_refusal(mount: &Mount, mut refused: axum::response::Response) -> axum::response::Response {
     if let Some(own) = mount.endpoint.refuse(refused.status()) {
         let mut own = own.map(|body| into_body(body, None));
         if let Some(closing) = refused.headers_mut().remove(header::CONNECTION) {

@@ -1,12 +1,13 @@
-//! Places: how many requests run at once and who waits, in three lanes that do not compete with each other.
+//! Request slots: how many requests run at the same time and which wait, in three lanes with separate limits.
 //!
-//! The *ordinary* lane has the calls. The *express* lane has what must work while calls hang: health, approvals, cancel
-//! and the answers that running calls wait for. The *waiting* lane has requests whose purpose is to wait for a person.
+//! The *ordinary* lane is for calls. The *express* lane is for requests that must work while calls hang: health,
+//! approvals, cancellation, and the answers that running calls wait for. The *waiting* lane is for requests that wait
+//! for a person.
 //!
-//! Within a lane a source (a connection, or the HTTP requests of one address) may hold at most as many places as are
+//! Within a lane, a source (a connection, or the HTTP requests of one address) may hold at most as many slots as are
 //! still free, and a principal at most three times as many. One source alone gets half of a lane, the next one half of
-//! the rest: nobody can take all of it. When nothing is left of the shared places, a source that holds few gets one of
-//! the reserve. Whoever waits is served in turn by source, not by arrival.
+//! the rest, so that nobody can take all of it. When no shared slots are left, a source that holds few gets one of the
+//! reserve. Waiting requests are served in turns of their sources, not by arrival.
 
 use crate::{
     admission::busy,
@@ -28,7 +29,7 @@ use toolyard_service::Lane;
 /// How many times as much as is still free a principal may hold.
 const PRINCIPAL_SHARE: usize = 3;
 
-/// All lanes.
+/// The slots of all lanes.
 pub(crate) struct Places {
     express: Arc<Pool>,
     ordinary: Arc<Pool>,
@@ -46,7 +47,7 @@ impl Default for Places {
     }
 }
 
-/// Whose requests are counted together. Cheap to clone.
+/// Identifies requests that are counted together. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Share {
     principal: Arc<str>,
@@ -66,7 +67,7 @@ struct Limits {
     reserve: usize,
 }
 
-/// One lane.
+/// The slots of one lane.
 struct Pool {
     limits: Limits,
     state: Mutex<State>,
@@ -105,7 +106,7 @@ enum Kind {
     Reserved,
 }
 
-/// A place among the requests under way; given back when dropped.
+/// A slot of a request in flight; released when dropped.
 pub(crate) struct Permit {
     pool: Arc<Pool>,
     share: Share,
@@ -223,7 +224,7 @@ impl Pool {
                 continue;
             };
             if let Err(mut permit) = waiter.go.send(self.permit(share.clone(), kind)) {
-                // Whoever waited is gone.
+                // The waiting request was cancelled.
                 permit.is_void = true;
                 undelivered.push(permit);
                 state.end(&share, kind);
@@ -375,7 +376,7 @@ mod tests {
         assert_eq!((state.running, state.reserved, state.sources.len(), state.principals.len()), (0, 0, 0, 0));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn those_that_wait_are_served_by_turns() {
         let pool = Pool::new(Limits { running: 1, waiting: 100, reserve: 0 });
         let (loud, quiet) = (Share::new("a", "loud"), Share::new("b", "quiet"));

@@ -1,13 +1,13 @@
-//! Every HTTP route and what it demands, for the page of the authority and its tests.
+//! Every HTTP route and its requirements, for the authority page and its tests.
 
 use toolyard_engine::authority::{Demand, Effect};
 
 /// What an HTTP route wants to be shown before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
-    /// Nothing: it says whether the program is up.
+    /// No credential: the route reports whether the program is up.
     None,
-    /// The gateway's token. Whoever shows it is let in as an agent of the owner, never as a person.
+    /// The gateway's token. A request with it is admitted as an agent of the owner, never as a person.
     Shared,
     /// The token of one bridged session, in the first frame.
     Session,
@@ -27,7 +27,7 @@ impl Credential {
 /// An HTTP route and what it demands.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
-    /// The path, or the beginning of all paths below it where it ends in `/*`.
+    /// The path. If it ends with `/*`, it covers all paths below it.
     pub path: &'static str,
     /// What must be shown.
     pub credential: Credential,

@@ -1,4 +1,4 @@
-//! The WebSocket door's requests: who may make one, and which method of the one list answers it.
+//! Requests of the WebSocket door: checks who may make one, and finds the method that answers it.
 
 use crate::{gateway::Gateway, writes, ws::frame::Request};
 use serde_json::value::RawValue;
@@ -8,7 +8,8 @@ use toolyard_service::{ClientRequest, MethodError, Role, RpcError, hub::Connecti
 /// Characters of a name that a client made up which are repeated to it.
 const MAX_SHOWN: usize = 80;
 
-/// Nodes may ask for health and answer what they were asked, and nothing else; answering is for nobody else.
+/// Whether the role does not fit the method. Nodes may only call `health` and answer requests, and only nodes may
+/// answer requests.
 pub(crate) fn wrong_role(gateway: &Gateway, connection: &Connection, method: &str) -> Option<RpcError> {
     let role = gateway.service().methods().find(method).map_or(Role::Operator, |known| known.terms.role);
     let may = match connection.role.as_str() {
@@ -27,7 +28,8 @@ pub(crate) async fn dispatch(
 ) -> (&'static str, Result<Box<RawValue>, RpcError>) {
     let methods = gateway.service().methods();
     let known = methods.find(&request.method).filter(|method| method.terms.is_on_gateway());
-    // Which methods there are is documented, and `hello` lists them: whoever misspells one is told so, whatever their scopes.
+    // The list of methods is public (`hello` contains it), so an unknown method is reported as such regardless of
+    // scopes.
     let Some(method) = known else {
         let shown: String = request.method.chars().take(MAX_SHOWN).collect();
         return ("unknown", Err(RpcError::invalid(format!("unknown method: {shown}"))));

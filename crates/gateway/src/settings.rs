@@ -1,4 +1,4 @@
-//! What an operator can set about the doors, and the limits that are fixed.
+//! The settings of the doors, and fixed limits.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 use toolyard_service::{ConfigAnswer, HubSettings};
@@ -20,13 +20,13 @@ pub const MAX_UNPROVEN_CONTROL_FRAMES: usize = 16;
 /// Control frames that a WebSocket may send within [`CONTROL_FRAMES_WITHIN`] once it has shown a credential. The answers are
 /// queued inside the socket where no limit on what waits to be sent sees them.
 pub const MAX_CONTROL_FRAMES: usize = 256;
-/// See [`MAX_CONTROL_FRAMES`].
+/// The window for [`MAX_CONTROL_FRAMES`].
 pub const CONTROL_FRAMES_WITHIN: Duration = Duration::from_secs(10);
 /// WebSocket connections at once.
 pub const MAX_CONNECTIONS: usize = 20_000;
-/// Requests under way at once in the ordinary lane, over all connections.
+/// Maximum number of requests in flight in the ordinary lane, over all connections.
 pub const MAX_RUNNING_REQUESTS: usize = 1024;
-/// Requests under way at once in the express lane (health, approvals, cancel), over all connections.
+/// Maximum number of requests in flight in the express lane (health, approvals, cancel), over all connections.
 pub const MAX_EXPRESS_REQUESTS: usize = 512;
 /// Requests at once that wait for a person's decision, over all connections.
 pub const MAX_WAITING_FOR_PEOPLE: usize = 4096;
@@ -50,8 +50,7 @@ pub const MAX_HTTP_CONNECTIONS: usize = 4096;
 pub const MAX_BODIES_BYTES_PER_ADDRESS: usize = 128 << 20;
 /// Bytes of HTTP bodies in memory, over all addresses.
 pub const MAX_BODIES_BYTES: usize = 256 << 20;
-/// After a request was refused unread, what its peer still sends is discarded for this long, so that the peer can read
-/// the refusal.
+/// How long the rest of a refused request is read and discarded, so that the peer can read the refusal.
 pub const LINGER: Duration = Duration::from_secs(1);
 /// How much of it is discarded.
 pub const MAX_LINGER_BYTES: usize = 8 << 20;
@@ -72,12 +71,12 @@ pub const HEALTH_EVERY: Duration = Duration::from_secs(60);
 /// How far a device's clock may be off.
 pub const SIGNATURE_SKEW_MS: i64 = 120_000;
 
-/// How wrong credentials are slowed down.
+/// Rate limit for wrong credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Wrong credentials of one address within the window before it is locked out.
+    /// Number of wrong credentials from one address within the window after which it is locked out.
     pub max_attempts: u32,
-    /// The window.
+    /// The length of the window.
     pub window: Duration,
     /// How long the lockout lasts.
     pub lockout: Duration,
@@ -103,29 +102,29 @@ pub struct Settings {
     pub token: String,
     /// Whether the listener is on loopback only: then the `Host` header must name this machine.
     pub loopback_only: bool,
-    /// Browser origins that may connect beside the gateway's own.
+    /// Browser origins that may connect in addition to the gateway's own.
     pub allowed_origins: Vec<String>,
-    /// Host names, beside this machine's, by which clients may reach the gateway.
+    /// Host names that clients may use in addition to this machine's.
     pub allowed_hosts: Vec<String>,
-    /// Proxies whose forwarding headers are believed.
+    /// Proxies whose forwarding headers are trusted.
     pub trusted_proxies: Vec<IpAddr>,
-    /// Whether a client beyond loopback needs a paired device beside the token.
+    /// Whether a client on another machine needs a paired device in addition to the token.
     pub require_device: bool,
-    /// How wrong credentials are slowed down.
+    /// Rate limit for wrong credentials.
     pub rate_limit: RateLimit,
     /// How often `tick` comes.
     pub tick: Duration,
     /// How often the health event comes.
     pub health_every: Duration,
-    /// Agents that policy knows, beside `main`.
+    /// Agents in the policy, in addition to `main`.
     pub agents: Vec<String>,
     /// The profile that policy sets, for `tools.effective`.
     pub profile: Option<String>,
-    /// Where the configuration file lies, for administrators.
+    /// The path of the configuration file, for administrators.
     pub config_path: Option<String>,
     /// The configuration, secrets hidden, for `config.get`: made when asked for, since it grows with the servers in it.
     pub config: Arc<dyn Fn() -> ConfigAnswer + Send + Sync>,
-    /// Where state lies, for `health`.
+    /// The path of the state, for `health`.
     pub state_path: String,
     /// Where the gateway listens, for presence.
     pub address: Option<IpAddr>,
@@ -133,7 +132,7 @@ pub struct Settings {
     pub bridge_url: Option<String>,
     /// How many messages for Claude wait in each session.
     pub bridge_buffer: toolyard_bridge::mailbox::MailboxLimits,
-    /// Who may answer permission questions in words, in every session.
+    /// Users who may answer permission questions in words, in every session.
     pub bridge_senders: Vec<String>,
     /// The program that Claude Code starts as its plugin.
     pub program: String,

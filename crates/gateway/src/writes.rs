@@ -1,4 +1,4 @@
-//! Administrative writes are limited: so many of each method in a minute, for each device and address.
+//! Rate limit for administrative writes: a number of calls of each method in a minute, for each device and address.
 
 use std::{
     collections::HashMap,
@@ -9,14 +9,15 @@ use std::{
 
 /// Writes of one method that one client may make in a window.
 pub(crate) const MAX_WRITES: u32 = 30;
-/// The window.
+/// The length of the window.
 pub(crate) const WINDOW: Duration = Duration::from_secs(60);
-/// Clients and methods that are counted at once; beyond it those whose window is over are forgotten, then all.
+/// Maximum number of clients and methods that are counted; beyond it, those whose window is over are forgotten, then
+/// all.
 const MAX_COUNTED: usize = 10_000;
 
 type Who = (&'static str, Option<String>, IpAddr);
 
-/// Counts writes.
+/// Counts administrative writes.
 #[derive(Default)]
 pub(crate) struct Writes {
     counted: Mutex<HashMap<Who, (Instant, u32)>>,

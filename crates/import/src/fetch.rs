@@ -4,6 +4,7 @@
 use crate::{formats::Format, importer::ImportError, limits::Limits};
 use reqwest::{Client, Url, header, redirect};
 use std::{
+    error::Error,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
@@ -121,8 +122,15 @@ async fn get(url: &Url, rules: &NetworkRules, limits: &Limits) -> Result<reqwest
     let accepted = "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.9,*/*;q=0.5";
     client.get(url.clone()).header(header::ACCEPT, accepted).send().await.map_err(|e| {
         let why = if e.is_timeout() { "did not answer in time" } else { "could not be reached" };
-        ImportError::Fetch(format!("{host} {why}"))
+        unreachable(format!("{host} {why}"), e)
     })
+}
+
+fn unreachable(why: String, error: reqwest::Error) -> ImportError {
+    // reqwest's own text is its address and little more.
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    let causes: Vec<String> = causes.map(ToString::to_string).collect();
+    ImportError::Unreachable { why, causes: (!causes.is_empty()).then(|| causes.join("\ncaused by: ")) }
 }
 
 async fn read(mut response: reqwest::Response, url: &Url, most: u64) -> Result<Vec<u8>, ImportError> {
@@ -132,7 +140,7 @@ async fn read(mut response: reqwest::Response, url: &Url, most: u64) -> Result<V
     }
     let mut bytes = Vec::new();
     loop {
-        let chunk = response.chunk().await.map_err(|_| ImportError::Fetch(format!("{url} broke off")))?;
+        let chunk = response.chunk().await.map_err(|e| unreachable(format!("{url} broke off"), e))?;
         let Some(chunk) = chunk else { return Ok(bytes) };
         if bytes.len() as u64 + chunk.len() as u64 > most {
             return Err(too_large());

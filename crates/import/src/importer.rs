@@ -125,6 +125,14 @@ pub enum ImportError {
     /// A page could not be fetched.
     #[error("{0}")]
     Fetch(String),
+    /// A host did not answer, or broke off.
+    #[error("{why}")]
+    Unreachable {
+        /// For people.
+        why: String,
+        /// What lies behind it, for logs.
+        causes: Option<String>,
+    },
     /// A repository could not be cloned.
     #[error("the repository could not be cloned: {0}")]
     Git(String),

@@ -1,7 +1,7 @@
-//! [`Changes`]: what the file system says about a vault, as far as it can matter to the index.
+//! [`Changes`]: notifications of the file system about a vault, as far as they matter to the index.
 //!
-//! Nothing is queued. Whoever waits is told that something changed, or that events were lost, and then looks at the whole
-//! vault: so no event can be one too many.
+//! Nothing is queued. A waiting task learns that something changed, or that events were lost, and then scans the whole
+//! vault. Superfluous events are therefore harmless.
 
 use crate::{config::IndexingConfig, scope::Scope};
 use notify::{
@@ -18,7 +18,7 @@ use std::{
 use tokio::sync::Notify;
 use toolyard_vault::VaultPath;
 
-/// What happened since somebody looked.
+/// The changes since the last call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
     /// A note, a folder or the ignore file came, went or changed.
@@ -55,7 +55,7 @@ impl Changes {
         Ok(Changes { signal, _watcher: watcher })
     }
 
-    /// Waits for news. What comes meanwhile is one piece of news.
+    /// Waits for changes. Several changes are reported as one.
     pub(crate) async fn next(&self) -> News {
         self.signal.changed.notified().await;
         if self.signal.lost.swap(false, Ordering::AcqRel) { News::Lost } else { News::Changed }

@@ -12,17 +12,17 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct KnowledgeConfig {
-    /// Whether the `obsidian_rag_*` tools are there.
+    /// Whether the `obsidian_rag_*` tools exist.
     pub enabled: bool,
     /// Which notes are indexed, and how.
     pub indexing: IndexingConfig,
-    /// Where the index lies and how much memory it takes.
+    /// The location of the index, and how much memory it may use.
     pub index: IndexConfig,
-    /// What turns text into vectors.
+    /// The embedder, which turns text into vectors.
     pub embedding: EmbeddingConfig,
     /// How results are ranked.
     pub search: SearchConfig,
-    /// What is held back until somebody confirms.
+    /// Which results are withheld until the user confirms.
     pub sensitive: SensitiveConfig,
 }
 
@@ -45,30 +45,30 @@ impl Default for KnowledgeConfig {
 pub struct IndexingConfig {
     /// Files with these extensions are notes.
     pub extensions: Vec<String>,
-    /// Only these folders, if any are named.
+    /// If set, only these folders are indexed.
     pub allow_folders: Vec<String>,
-    /// Never these folders. Hidden folders are never indexed, whatever stands here.
+    /// Folders that are not indexed. Hidden folders are never indexed.
     pub deny_folders: Vec<String>,
-    /// A file in the vault's root with lines as in `.gitignore`: what matches is not indexed.
+    /// A file in the root of the vault in the format of `.gitignore`. Matching files are not indexed.
     pub ignore_file: String,
-    /// Larger files are skipped, in bytes.
+    /// Maximum size of a file in bytes. Larger files are skipped.
     #[schemars(range(min = 1024, max = 67_108_864))]
     pub max_file_bytes: u64,
-    /// A section longer than this many characters is cut into chunks; 200 to 2000.
+    /// Maximum number of characters in a chunk; 200 to 2000. A longer section is split.
     #[schemars(range(min = 200, max = 2000))]
     pub chunk_chars: usize,
-    /// Characters that a chunk repeats of the one before it, where a section is cut.
+    /// Number of characters that a chunk repeats from the previous one when a section is split.
     #[schemars(range(max = 500))]
     pub chunk_overlap: usize,
-    /// Whether a running Toolyard makes the first index by itself, watches the vault and indexes what changes.
+    /// Whether a running Toolyard builds the first index, watches the vault, and indexes changes.
     pub watch: bool,
     /// Milliseconds without a further change before changes are indexed.
     #[schemars(range(min = 10, max = 60_000))]
     pub debounce_ms: u64,
-    /// Milliseconds after which changes are indexed even if more keep coming.
+    /// Milliseconds after which changes are indexed even if more changes follow.
     #[schemars(range(min = 100, max = 600_000))]
     pub window_ms: u64,
-    /// Seconds between two looks at the whole vault, for changes that the watcher was not told of.
+    /// Seconds between two scans of the whole vault, which find changes that the watcher missed.
     #[schemars(range(min = 10, max = 86_400))]
     pub rescan_secs: u64,
 }
@@ -99,12 +99,12 @@ impl IndexingConfig {
     }
 }
 
-/// Where the index lies and how much memory it takes.
+/// The location of the index, and how much memory it may use.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct IndexConfig {
-    /// A folder or an object store (`s3://bucket/prefix`). `~/` stands for the user's home; a folder that does not begin
-    /// at the root lies in TOOLYARD_HOME. Unset means `index` inside TOOLYARD_HOME.
+    /// A folder or an object store (`s3://bucket/prefix`). `~/` is the user's home; a relative folder is inside
+    /// TOOLYARD_HOME. Unset: `index` inside TOOLYARD_HOME.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "url"))]
     pub uri: Option<String>,
@@ -112,22 +112,22 @@ pub struct IndexConfig {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-secret" = "value"))]
     pub storage_options: BTreeMap<String, String>,
-    /// Megabytes that vectors may take in memory, at 8 bits a dimension. While they fit they are searched exactly;
-    /// beyond that LanceDB's vector index is used.
+    /// Megabytes of memory for vectors, with 8 bits for each dimension. While the vectors fit, they are searched
+    /// exactly; otherwise LanceDB's vector index is used.
     #[schemars(range(max = 1_048_576))]
     pub vector_memory_mb: u64,
     /// Megabytes of LanceDB's own caches.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub cache_mb: u64,
-    /// How many complete versions are kept for `toolyard vault rollback`.
+    /// Number of complete versions that are kept for `toolyard vault rollback`.
     #[schemars(range(min = 2, max = 1000))]
     pub keep_versions: usize,
-    /// The program that keeps the index. Unset means `toolyard-index` beside `toolyard`, else in `PATH`. `index.program`
-    /// is read as the same key.
+    /// The program that keeps the index. Unset: `toolyard-index` beside `toolyard`, otherwise in `PATH`.
+    /// `index.program` is an alias for this key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// Seconds without a search or an indexing job after which the index program is stopped; it is started again when it
-    /// is needed.
+    /// Seconds without a search or an indexing job after which the index program is stopped. It is started again when
+    /// it is needed.
     #[schemars(range(min = 1, max = 86_400))]
     pub idle_secs: u64,
 }
@@ -171,29 +171,29 @@ pub enum EmbedderKind {
     None,
 }
 
-/// What turns text into vectors.
+/// The embedder, which turns text into vectors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EmbeddingConfig {
     /// `static` (the default), `ollama`, `openai` or `none`.
     pub kind: EmbedderKind,
-    /// Where the server is. Unset means `http://127.0.0.1:11434` for Ollama; for `openai` it must be set.
+    /// The server's address. Required for `openai`; unset for Ollama: `http://127.0.0.1:11434`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "url"))]
     pub url: Option<String>,
-    /// The model. Unset means `mxbai-embed-large` for Ollama; for `openai` it must be set.
+    /// The model. Required for `openai`; unset for Ollama: `mxbai-embed-large`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The environment variable that holds the key for an `openai` server.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "variable"))]
     pub api_key_env: Option<String>,
-    /// Whether the server may be on another machine. Sensitive text is not sent there even then.
+    /// Whether the server may be on another machine. Sensitive text is never sent to another machine.
     pub allow_remote: bool,
-    /// Texts in one request.
+    /// Number of texts in one request.
     #[schemars(range(min = 1, max = 1024))]
     pub batch: usize,
-    /// Milliseconds one request may take.
+    /// Milliseconds that one request may take.
     #[schemars(range(min = 100, max = 600_000))]
     pub timeout_ms: u64,
 }
@@ -216,14 +216,14 @@ impl Default for EmbeddingConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SearchConfig {
-    /// How much the likeness of vectors counts against full text; 0 to 1. Unset means what suits the embedder.
+    /// The weight of vector similarity compared with full text; 0 to 1. Unset: a value that suits the embedder.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub vector_weight: Option<f32>,
-    /// How much a note gains that many others link to; 0 to 1.
+    /// The weight of links from other notes; 0 to 1.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub link_weight: f32,
-    /// An index whose last sync is older than this many seconds, in a vault that changed since, is stale.
+    /// Seconds after the last sync when the index counts as stale, if the vault has changed since.
     #[schemars(range(min = 1, max = 31_536_000))]
     pub stale_after_secs: u64,
 }
@@ -234,16 +234,16 @@ impl Default for SearchConfig {
     }
 }
 
-/// What is held back until somebody confirms.
+/// Which results are withheld until the user confirms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SensitiveConfig {
-    /// Results of these categories are withheld unless the search says `confirm_sensitive`. The default is `secrets`:
-    /// keys, tokens, passwords and card numbers. An empty list flags everything and withholds nothing.
+    /// Results of these categories are withheld unless the search sets `confirm_sensitive`. The default is `secrets`:
+    /// keys, tokens, passwords and card numbers. With an empty list, everything is flagged and nothing is withheld.
     pub require_confirmation_for: Vec<Category>,
-    /// `words` (the default) or `strict`, which counts parts of words too.
+    /// `words` (default) or `strict`, which also matches parts of words.
     pub matching: Matching,
-    /// Headings whose sections count as relations.
+    /// Headings whose sections belong to the category `relations`.
     pub sections: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! The answer of every `obsidian_rag_*` tool: `{status, data, error, meta}`. Trouble is told in a few codes that an agent
-//! can act on; what went wrong underneath goes to the log, never to the agent.
+//! The answer of every `obsidian_rag_*` tool: `{status, data, error, meta}`. Problems are reported with a few codes
+//! that an agent can act on; details go to the log, never to the agent.
 
 use crate::{
     embed::EmbedError,
@@ -18,7 +18,7 @@ pub enum Health {
     Healthy,
     /// Answers come, but something is missing or old.
     Degraded,
-    /// No answers.
+    /// No answers are possible.
     Unavailable,
 }
 
@@ -47,7 +47,7 @@ pub enum ProblemCode {
     IndexCorrupted,
     /// A path that leads out of the vault or may not be touched.
     SecurityViolation,
-    /// Results are withheld until somebody confirms.
+    /// Results are withheld until the user confirms.
     SensitiveFiltered,
     /// The indexer stopped before it was done.
     IndexerFailed,
@@ -64,19 +64,37 @@ pub enum ProblemCode {
 }
 
 impl ProblemCode {
+    /// The code as it is written in an answer.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OllamaUnreachable => "OLLAMA_UNREACHABLE",
+            Self::EmbedderUnreachable => "EMBEDDER_UNREACHABLE",
+            Self::IndexNotFound => "INDEX_NOT_FOUND",
+            Self::IndexCorrupted => "INDEX_CORRUPTED",
+            Self::SecurityViolation => "SECURITY_VIOLATION",
+            Self::SensitiveFiltered => "SENSITIVE_FILTERED",
+            Self::IndexerFailed => "INDEXER_FAILED",
+            Self::IndexStale => "INDEX_STALE",
+            Self::IndexProgramMissing => "INDEX_PROGRAM_MISSING",
+            Self::IndexProgramFailed => "INDEX_PROGRAM_FAILED",
+            Self::VaultUnavailable => "VAULT_UNAVAILABLE",
+            Self::ValidationError => "VALIDATION_ERROR",
+        }
+    }
+
     /// Every code that only these tools have, with its page. `VALIDATION_ERROR` has the page of the engine's code.
     pub const PAGES: [(&'static str, &'static str); 11] = [
-        ("OLLAMA_UNREACHABLE", include_str!("../../../docs/errors/notes/OLLAMA_UNREACHABLE.md")),
-        ("EMBEDDER_UNREACHABLE", include_str!("../../../docs/errors/notes/EMBEDDER_UNREACHABLE.md")),
-        ("INDEX_NOT_FOUND", include_str!("../../../docs/errors/notes/INDEX_NOT_FOUND.md")),
-        ("INDEX_CORRUPTED", include_str!("../../../docs/errors/notes/INDEX_CORRUPTED.md")),
-        ("SECURITY_VIOLATION", include_str!("../../../docs/errors/notes/SECURITY_VIOLATION.md")),
-        ("SENSITIVE_FILTERED", include_str!("../../../docs/errors/notes/SENSITIVE_FILTERED.md")),
-        ("INDEXER_FAILED", include_str!("../../../docs/errors/notes/INDEXER_FAILED.md")),
-        ("INDEX_STALE", include_str!("../../../docs/errors/notes/INDEX_STALE.md")),
-        ("INDEX_PROGRAM_MISSING", include_str!("../../../docs/errors/notes/INDEX_PROGRAM_MISSING.md")),
-        ("INDEX_PROGRAM_FAILED", include_str!("../../../docs/errors/notes/INDEX_PROGRAM_FAILED.md")),
-        ("VAULT_UNAVAILABLE", include_str!("../../../docs/errors/notes/VAULT_UNAVAILABLE.md")),
+        ("OLLAMA_UNREACHABLE", include_str!("../../../docs/reference/errors/notes/OLLAMA_UNREACHABLE.md")),
+        ("EMBEDDER_UNREACHABLE", include_str!("../../../docs/reference/errors/notes/EMBEDDER_UNREACHABLE.md")),
+        ("INDEX_NOT_FOUND", include_str!("../../../docs/reference/errors/notes/INDEX_NOT_FOUND.md")),
+        ("INDEX_CORRUPTED", include_str!("../../../docs/reference/errors/notes/INDEX_CORRUPTED.md")),
+        ("SECURITY_VIOLATION", include_str!("../../../docs/reference/errors/notes/SECURITY_VIOLATION.md")),
+        ("SENSITIVE_FILTERED", include_str!("../../../docs/reference/errors/notes/SENSITIVE_FILTERED.md")),
+        ("INDEXER_FAILED", include_str!("../../../docs/reference/errors/notes/INDEXER_FAILED.md")),
+        ("INDEX_STALE", include_str!("../../../docs/reference/errors/notes/INDEX_STALE.md")),
+        ("INDEX_PROGRAM_MISSING", include_str!("../../../docs/reference/errors/notes/INDEX_PROGRAM_MISSING.md")),
+        ("INDEX_PROGRAM_FAILED", include_str!("../../../docs/reference/errors/notes/INDEX_PROGRAM_FAILED.md")),
+        ("VAULT_UNAVAILABLE", include_str!("../../../docs/reference/errors/notes/VAULT_UNAVAILABLE.md")),
     ];
 }
 
@@ -86,19 +104,26 @@ impl ProblemCode {
 pub struct Problem {
     /// What an agent branches on.
     pub code: ProblemCode,
-    /// For people.
+    /// A message for people.
     pub message: String,
     /// Whether trying again can help.
     pub recoverable: bool,
     /// What to do.
     pub suggestion: String,
+    /// What lies behind it, for the result's `debugMessage`; an agent never sees it.
+    #[serde(skip)]
+    pub(crate) causes: Option<String>,
 }
 
 impl Problem {
     fn new(code: ProblemCode, message: impl Into<String>, recoverable: bool, suggestion: impl Into<String>) -> Self {
         // An index or a server may quote its address.
         let hide = |text: String| redactor().text(&text).into_owned();
-        Self { code, message: hide(message.into()), recoverable, suggestion: hide(suggestion.into()) }
+        Self { code, message: hide(message.into()), recoverable, suggestion: hide(suggestion.into()), causes: None }
+    }
+
+    fn with_causes(self, causes: Option<String>) -> Self {
+        Self { causes, ..self }
     }
 
     /// The status the error matrix gives it.
@@ -143,7 +168,11 @@ impl Problem {
             _ => "Check the server named in knowledge.embedding and search again; until then only words are matched."
                 .to_owned(),
         };
-        Self::new(code, capital(&error.to_string()), true, suggestion)
+        let causes = match error {
+            EmbedError::Unreachable { causes, .. } => causes.clone(),
+            _ => None,
+        };
+        Self::new(code, capital(&error.to_string()), true, suggestion).with_causes(causes)
     }
 
     /// The vectors in the index are not of the configured embedder.
@@ -176,10 +205,11 @@ impl Problem {
     /// The index does not work.
     pub fn of_index(error: &IndexError) -> Self {
         match error {
-            IndexError::Corrupted(_) => {
+            IndexError::Corrupted(why) => {
                 let suggestion = "Call obsidian_rag_index with mode reindex: it is built anew from the notes, which are \
                                   not affected.";
                 Self::new(ProblemCode::IndexCorrupted, "The index is damaged and cannot be read.", true, suggestion)
+                    .with_causes(Some(why.clone()))
             }
             IndexError::NoEarlierVersion => Self::new(
                 ProblemCode::IndexNotFound,
@@ -193,12 +223,13 @@ impl Problem {
                 true,
                 "Poll obsidian_rag_status until its job is done, then call again.",
             ),
-            IndexError::Unavailable(_) => Self::new(
+            IndexError::Unavailable(why) => Self::new(
                 ProblemCode::VaultUnavailable,
                 "The place where the index lies cannot be reached or written.",
                 true,
                 "Check the disk (or the object store) with `toolyard doctor`, then try again.",
-            ),
+            )
+            .with_causes(Some(why.clone())),
             IndexError::Program(error) => Self::of_program(error),
         }
     }
@@ -246,7 +277,7 @@ impl Problem {
         Self::new(ProblemCode::SecurityViolation, message, false, suggestion)
     }
 
-    /// An argument that no schema can tell from a good one. `place` is a JSON Pointer, empty for the arguments as a whole.
+    /// An argument that the schema cannot reject. `place` is a JSON Pointer, empty for the arguments as a whole.
     pub fn argument(place: &str, message: &str, suggestion: &str) -> Self {
         let place = if place.is_empty() { String::new() } else { format!(" at {place}") };
         let message = format!("The arguments do not fit{place}: {message}.");
@@ -299,7 +330,7 @@ fn capital(text: &str) -> String {
 pub struct Meta {
     /// Milliseconds it took.
     pub query_time_ms: f64,
-    /// Chunks that were looked at.
+    /// Number of chunks that were searched.
     pub chunks_scanned: u64,
     /// The table's version; empty without an index.
     pub index_version: String,

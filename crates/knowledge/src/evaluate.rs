@@ -1,5 +1,5 @@
-//! Measures search on a labelled corpus: documents as notes, questions, and which documents answer them. What people
-//! measure with it is what searches do: the same cutting, terms, vectors and fusion.
+//! Measures search on a labelled corpus: documents as notes, queries, and the relevant documents. The measurement uses
+//! the same splitting, terms, vectors and fusion as searches.
 
 use crate::{
     config::KnowledgeConfig,
@@ -19,21 +19,21 @@ use std::{
 
 /// Chunks in one write.
 const BATCH: usize = 4_096;
-/// How deep rankings are looked at.
+/// How many positions of a ranking are considered.
 const DEPTH: usize = 100;
 /// Chunks that are ranked, so that enough documents are among them.
 const CHUNKS: usize = 400;
 /// Chunks that the embedder is attuned with.
 const SAMPLES: usize = 2_000;
 
-/// A document.
+/// A document of the corpus.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// Names it in the judgements.
     pub id: String,
-    /// Its title.
+    /// The title.
     pub title: String,
-    /// Its text.
+    /// The text.
     pub text: String,
 }
 
@@ -43,7 +43,7 @@ pub struct Judged {
     /// Names it. A document of the same name is the question itself, where questions were taken from the corpus: it is
     /// no answer unless it is judged to be one.
     pub id: String,
-    /// The question.
+    /// The text of the query.
     pub text: String,
     /// Grades above 0, by document.
     pub grades: HashMap<String, f64>,
@@ -75,9 +75,9 @@ pub struct Scores {
 /// What an evaluation found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Words alone.
+    /// The scores of full text only.
     pub full_text: Scores,
-    /// Vectors alone.
+    /// The scores of vectors only.
     pub vector: Scores,
     /// Both, as searches do.
     pub fused: Scores,
@@ -88,9 +88,9 @@ pub struct Report {
 /// What was measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
-    /// Documents.
+    /// Number of documents.
     pub documents: usize,
-    /// Their chunks.
+    /// Number of chunks.
     pub chunks: u64,
     /// Questions with at least one answer.
     pub queries: usize,
@@ -105,10 +105,10 @@ pub struct Measured {
 /// Why it did not come to that.
 #[derive(Debug, thiserror::Error)]
 pub enum EvaluateError {
-    /// The index.
+    /// The index failed.
     #[error(transparent)]
     Index(#[from] IndexError),
-    /// The embedder.
+    /// The embedder failed.
     #[error(transparent)]
     Embed(#[from] EmbedError),
 }
@@ -216,7 +216,8 @@ async fn fill(
     Ok(())
 }
 
-/// A document as a note, whose title stands in front matter. One without a title has none: its id says nothing.
+/// A document as a note with its title in front matter. If it has no title, the note has none, because an id says
+/// nothing.
 fn as_note(document: &Document, config: &KnowledgeConfig) -> (String, Note) {
     let title = document.title.trim();
     let text = if title.is_empty() {

@@ -1,9 +1,8 @@
-//! Facts an agent was asked to remember: an append-only file, one JSON object a line. The last line of a key is what
-//! holds; the lines before it are its history.
+//! Facts that an agent stored: an append-only file with one JSON object a line. The last line of a key is its value;
+//! earlier lines are its history.
 //!
-//! A fact answers a question when the question names it (every word of its key, if there are several), or when it has
-//! most of what the question asks about. Words that questions are made of do not count, and the more facts have a word
-//! the less it counts.
+//! A fact matches a query if the query contains every word of its key (at least two), or if the fact contains most of
+//! the query's words. Question words do not count, and words that occur in many facts count less.
 
 use crate::text::{index_terms, query_terms};
 use jiff::Timestamp;
@@ -30,7 +29,7 @@ const MIN_SHARE: f32 = 0.5;
 /// or when all of its key is in the question and the key has at least so many terms: one word alone names nothing.
 const MIN_KEY_TERMS: usize = 2;
 
-/// Words that questions are made of. What remains is what they ask about.
+/// Question words. The remaining words are what a query asks about.
 const ASKING: &str = "what when where who whom whose which why how i me my mine we us our you your he him his she her do \
                       did does done am were been have has had can could would should shall may might must from about any \
                       anything some something everything all much many tell told say said says write wrote written note \
@@ -41,7 +40,7 @@ static ASKING_TERMS: LazyLock<HashSet<String>> = LazyLock::new(|| term_set(ASKIN
 /// One remembered fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What it is about.
+    /// The key of the fact.
     pub key: String,
     /// What is so.
     pub value: String,
@@ -54,11 +53,11 @@ pub struct Fact {
 /// The facts of one vault.
 pub struct FactStore {
     path: PathBuf,
-    state: Mutex<Known>,
+    state: Mutex<LoadedFacts>,
 }
 
 #[derive(Default)]
-struct Known {
+struct LoadedFacts {
     entries: Vec<Entry>,
     /// Where an entry is, by its key.
     places: HashMap<String, usize>,
@@ -68,12 +67,12 @@ struct Known {
     read: u64,
 }
 
-/// One key.
+/// The values of one key.
 #[derive(Default)]
 struct Entry {
     /// Every value it had, oldest first; the last one holds.
     history: Vec<Fact>,
-    /// What a question must have to name it.
+    /// The words that a query must contain to name the fact.
     key_terms: Vec<String>,
     /// Every term of what holds, the key's included.
     terms: HashSet<String>,
@@ -85,12 +84,12 @@ impl FactStore {
         Self { path, state: Mutex::default() }
     }
 
-    fn known(&self) -> std::io::Result<MutexGuard<'_, Known>> {
+    fn known(&self) -> std::io::Result<MutexGuard<'_, LoadedFacts>> {
         let mut known = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Other processes append too; what they added is read before anything is answered.
         match File::open(&self.path) {
             Ok(file) => known.read_on(file)?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => *known = Known::default(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => *known = LoadedFacts::default(),
             Err(e) => return Err(e),
         }
         Ok(known)
@@ -175,7 +174,7 @@ impl FactStore {
     }
 }
 
-impl Known {
+impl LoadedFacts {
     fn entry(&self, key: &str) -> Option<&Entry> {
         self.places.get(key).and_then(|place| self.entries.get(*place))
     }
@@ -214,7 +213,7 @@ impl Known {
     fn read_on(&mut self, mut file: File) -> std::io::Result<()> {
         let length = file.metadata()?.len();
         if length < self.read {
-            *self = Known::default();
+            *self = LoadedFacts::default();
         }
         if length == self.read {
             return Ok(());

@@ -1,7 +1,7 @@
-//! The health of the notes: healthy, degraded or unavailable, from what the probes saw. A pure function, so that every
+//! The health of the notes (healthy, degraded or unavailable), computed from the probes. A pure function, so that every
 //! transition can be tested.
 
-use crate::envelope::{Health, Problem};
+use crate::envelope::{Health, Problem, ProblemCode};
 
 /// What was seen of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub enum IndexState {
 pub struct Observed {
     /// Whether the vault's folder can be listed.
     pub vault: bool,
-    /// The index.
+    /// The state of the index.
     pub index: IndexState,
-    /// Why something else answers in the place of the index program, if it does.
+    /// Why the index in memory is used instead of the index program, if it is.
     pub program: Option<Problem>,
-    /// What keeps vectors from being made, if anything does.
+    /// Why no vectors can be made, if they cannot.
     pub embedder: Option<Problem>,
     /// Why the last indexing failed, if it did.
     pub indexer: Option<Problem>,
@@ -32,7 +32,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// What it comes to, and the problem that matters most.
+    /// The health, and the most important problem.
     pub fn health(&self) -> (Health, Option<Problem>) {
         match &self.index {
             // The answers of an index do not need the notes themselves.
@@ -58,19 +58,34 @@ impl Observed {
             Some(problem) => (Health::Degraded, Some(problem)),
         }
     }
+
+    /// Says in the log what each probe saw: on load, and whenever the health changes.
+    pub(crate) fn log(&self, health: Health) {
+        let code = |problem: &Option<Problem>| problem.as_ref().map_or("ok", |problem| problem.code.as_str());
+        let index = match &self.index {
+            IndexState::Ready => code(&self.program),
+            IndexState::Missing(problem) | IndexState::Broken(problem) => problem.code.as_str(),
+        };
+        tracing::info!(
+            health = health.as_str(),
+            vault = if self.vault { "ok" } else { ProblemCode::VaultUnavailable.as_str() },
+            index,
+            embedder = code(&self.embedder),
+            "the notes' health"
+        );
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::envelope::ProblemCode;
     use crate::{embed::EmbedError, index::IndexError};
 
     fn good() -> Observed {
         Observed { vault: true, index: IndexState::Ready, program: None, embedder: None, indexer: None, stale: false }
     }
     fn ollama() -> Option<Problem> {
-        Some(Problem::of_embedder(&EmbedError::Unreachable { service: "Ollama", url: "x".to_owned() }))
+        Some(Problem::of_embedder(&EmbedError::Unreachable { service: "Ollama", url: "x".to_owned(), causes: None }))
     }
     fn broken() -> IndexState {
         IndexState::Broken(Problem::of_index(&IndexError::Corrupted(String::new())))

@@ -1,12 +1,12 @@
-//! Notes that can be asked: parses the vault's notes, cuts them into chunks, embeds and indexes them, and answers by
-//! words and meaning together. The `obsidian_rag_*` tools are here.
+//! The index of the notes: parses the vault's notes, splits them into chunks, embeds and indexes them, and searches by
+//! words and by meaning. Contains the `obsidian_rag_*` tools.
 //!
-//! A question's way: [`KnowledgeProvider`] -> `tools/search.rs` -> [`search`] (fusion) -> an [`index::IndexReader`].
-//! A note's way: `indexer/run.rs` -> [`note::Note::parse`] -> an [`embed::Embedder`] -> an [`index::IndexWriter`].
+//! A query passes [`KnowledgeProvider`] -> `tools/search.rs` -> [`search`] (fusion) -> an [`index::IndexReader`]. A
+//! note passes `indexer/run.rs` -> [`note::Note::parse`] -> an [`embed::Embedder`] -> an [`index::IndexWriter`].
 //!
-//! Knows an index only as the traits of [`index`] (the crate `toolyard-noteindex`), embedders only as
-//! [`embed::Embedder`], and files only through the vault. Knows no LanceDB, no index program, no policy beyond the
-//! caller's path rules, no transport.
+//! Uses an index only through the traits of [`index`] (the crate `toolyard-noteindex`), embedders only through
+//! [`embed::Embedder`], and files only through the vault. Does not know LanceDB, the index program, transports, or any
+//! policy except the caller's path rules.
 
 mod changes;
 pub mod config;
@@ -32,5 +32,5 @@ pub use config::KnowledgeConfig;
 pub use facts::{Fact, FactStore};
 pub use provider::KnowledgeProvider;
 pub use service::{Knowledge, KnowledgeParts, VaultLook, vector_weight};
-pub use tools::definitions;
+pub use tools::{definitions, entries};
 pub use watcher::{PROBE_EVERY, serve, serve_watching};

@@ -1,9 +1,10 @@
-//! [`KnowledgeProvider`]: the tools as the engine sees them.
+//! [`KnowledgeProvider`]: the tools as an engine provider.
 
 use crate::{
     service::Knowledge,
     tools::{self, Call},
 };
+use serde_json::Value;
 use std::{sync::Arc, time::Instant};
 use toolyard_engine::{BoxFuture, CallContext, Failed, Output, Prepared, Provider};
 use toolyard_protocol::{ErrorCode, ToolCall};
@@ -30,8 +31,12 @@ impl Provider for KnowledgeProvider {
                 return Err(Failed::new(ErrorCode::NotFound, format!("the notes have no tool {}", call.tool)));
             };
             let asked = Call { knowledge: &self.0, context, call, started: Instant::now() };
+            let args = call.args.as_ref();
+            if let Some(problem) = tools::misfit(tool.name, &Value::Object(args.clone())) {
+                return Ok(asked.refused::<Value>(problem).await?);
+            }
             tokio::select! {
-                answer = (tool.run)(asked, call.args.as_ref().clone()) => answer.map_err(Failed::from),
+                answer = (tool.run)(asked, args.clone()) => answer.map_err(Failed::from),
                 () = context.cancel.cancelled() => Err(Failed::new(ErrorCode::Cancelled, "stopped before it was done")),
             }
         })

@@ -39,17 +39,17 @@ impl Scope {
         }
     }
 
-    /// Whether a folder and all the folders it lies in may hold notes that are indexed.
+    /// Whether a folder and all its parents may contain notes that are indexed.
     pub(crate) fn reaches(&self, folder: &VaultPath) -> bool {
         self.enters(folder) && folder.parent().is_none_or(|parent| self.reaches(&parent))
     }
 
-    /// Whether a folder may hold notes that are indexed. The folders it lies in are not looked at.
+    /// Whether a folder may contain notes that are indexed. Its parents are not checked.
     pub(crate) fn enters(&self, folder: &VaultPath) -> bool {
         self.enters_name(folder.as_str())
     }
 
-    /// The same for a folder whose name may be no vault path.
+    /// The same for a folder whose name may not be a vault path.
     pub(crate) fn enters_name(&self, path: &str) -> bool {
         // Two spellings of a letter are one name here, whichever the disk and the settings have.
         let path = &*nfc(path);
@@ -58,12 +58,12 @@ impl Scope {
             && (self.allow.is_empty() || self.allow.iter().any(|a| is_within(path, a) || is_within(a, path)))
     }
 
-    /// Whether a file is a note that is indexed. Its folders are looked at too.
+    /// Whether a file is a note that is indexed. Its folders are checked too.
     pub(crate) fn takes(&self, file: &VaultPath) -> bool {
         self.takes_name(file.as_str())
     }
 
-    /// The same for a file whose name may be no vault path.
+    /// The same for a file whose name may not be a vault path.
     pub(crate) fn takes_name(&self, path: &str) -> bool {
         let path = &*nfc(path);
         let name = path.rsplit('/').next().unwrap_or(path);

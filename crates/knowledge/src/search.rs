@@ -1,7 +1,6 @@
-//! A question in words: its terms go to the index with its vector, and what is found comes back with a title and the
-//! part that shows why.
+//! Runs a query: its terms and its vector go to the index, and the results come back with a title and a snippet.
 //!
-//! Who may ask, what is sensitive and how it is told is not decided here.
+//! Permissions, sensitivity and the format of the answer are handled elsewhere.
 
 pub use toolyard_noteindex::search::{
     Answer, Detail, Fused, Library, LibraryFile, Question, Ranked, Totals, Weights, answer, fingerprint, fuse, vectors,
@@ -16,12 +15,12 @@ use std::sync::Arc;
 /// Characters of a snippet.
 const SNIPPET_CHARS: usize = 240;
 
-/// A question in words.
+/// A search query.
 #[derive(Clone)]
 pub struct Query<'a> {
-    /// The words.
+    /// The text of the query.
     pub text: &'a str,
-    /// As a vector of unit length, where there is one.
+    /// The vector of the query, with unit length, if there is one.
     pub vector: Option<Vec<f32>>,
     /// Which chunks may be found.
     pub filter: ChunkFilter,
@@ -55,7 +54,7 @@ pub struct Hit {
     pub chunk: ChunkRow,
     /// The title of its note.
     pub title: String,
-    /// Why it stands where it stands.
+    /// The parts of its score.
     pub fused: Fused,
     /// The different terms of the question that it has.
     pub matched: Vec<String>,
@@ -68,9 +67,9 @@ pub struct Hit {
 /// What a search found.
 #[derive(Debug, Clone, Default)]
 pub struct Hits {
-    /// Best first.
+    /// The results, best first.
     pub hits: Vec<Hit>,
-    /// Chunks that were looked at.
+    /// Number of chunks that were searched.
     pub scanned: u64,
 }
 

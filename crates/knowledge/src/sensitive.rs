@@ -1,5 +1,5 @@
-//! Finds what a person may not want passed on: health, money, relations, commitments, secrets. Used on results before an agent
-//! sees them and on chunks before they would leave the machine. Says which category, never which words.
+//! Detects sensitive content: health, money, relations, commitments, secrets. Used on results before an agent sees
+//! them, and on chunks before they are sent to another machine. Reports the category, never the words.
 
 mod secrets;
 
@@ -51,18 +51,18 @@ pub struct Guard {
 struct Rule {
     category: Category,
     words: Regex,
-    /// The same among code, where that is something else.
+    /// The pattern for code, if it differs.
     in_code: Option<Regex>,
 }
 
-/// What is looked through: everything of a chunk that somebody would come to see.
+/// The text to scan: everything of a chunk that a reader would see.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Material<'a> {
     /// The note's title, or a fact's key.
     pub title: &'a str,
-    /// The headings it stands under.
+    /// The headings above the chunk.
     pub section: Option<&'a str>,
-    /// What it says.
+    /// The text of the chunk.
     pub text: &'a str,
     /// Code, comments and properties that may be shown with it.
     pub opaque: &'a str,
@@ -70,7 +70,7 @@ pub struct Material<'a> {
     pub tags: &'a [String],
 }
 
-// A word counts with its endings: whoever writes of payments writes of a payment.
+// A word matches with its endings: "payments" matches "payment".
 const HEALTH: &str = r"medicat(?:ions?|ed)|medicines?|medikament(?:en?|s)?|therap(?:y|ies|ists?|ien?)|diagnos(?:is|es|ed|en?|ing)|prescri(?:ptions?|bed)|depress(?:ions?|ed)|anxiet(?:y|ies)|#?(?:mental|physical)[ _-]?health";
 const DEBT: &str = r"owe|owes|owed|owing|debts?|debtors?|indebted|loan(?:s|ed)?|schulden|ious?";
 const MONEY: &str = r"paid|spent|salar(?:y|ies)|invoic(?:es?|ed|ing)|mortgage[sd]?|payments?";
@@ -82,7 +82,7 @@ const AMOUNT: &str = r"\d\s?(?:[$€£¥₹]|\b(?:usd|eur|gbp|inr|jpy)\b)|[$€�
 const AMOUNT_IN_CODE: &str = r"\d\s?(?:[€£¥₹]|\b(?:usd|eur|gbp|inr|jpy)\b)|[€£¥₹]\s?\d|\$\s?\d[\d.,]*\d";
 
 impl Guard {
-    /// `sections` are headings whose content counts as relations.
+    /// `sections` are headings whose content belongs to the category `relations`.
     pub fn new(matching: Matching, sections: &[String]) -> Self {
         let rules = [
             (Category::Health, HEALTH),
@@ -112,7 +112,7 @@ impl Guard {
         }
     }
 
-    /// Every category found in a text that stands under a section of a note with these tags.
+    /// Every category found in a text under a section of a note with these tags.
     pub fn categories(&self, text: &str, section: Option<&str>, tags: &[String]) -> BTreeSet<Category> {
         self.categories_of(Material { text, section, tags, ..Material::default() })
     }
@@ -120,7 +120,7 @@ impl Guard {
     /// Every category found in any part of it.
     pub fn categories_of(&self, material: Material<'_>) -> BTreeSet<Category> {
         let section = material.section.unwrap_or_default();
-        // A tag is told by its hash, and each part of it is a tag: `life/relations` is about relations.
+        // A tag begins with a hash, and each part of it is a tag: `life/relations` is about relations.
         let tags: String =
             material.tags.iter().flat_map(|tag| tag.split('/')).map(|part| format!("#{part} ")).collect();
         let prose = [material.title, section, material.text, &tags];

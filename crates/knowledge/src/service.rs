@@ -1,5 +1,5 @@
-//! [`Knowledge`]: the notes of one vault, ready to be asked. Holds the version that searches use, the probes' findings,
-//! the jobs and the facts; the tools are thin around it.
+//! [`Knowledge`]: the searchable notes of one vault. Holds the version that searches use, the results of the probes,
+//! the jobs and the facts; the tools are thin wrappers.
 
 mod embedding;
 mod look;
@@ -30,23 +30,23 @@ use toolyard_catalog::PathFilter;
 use toolyard_protocol::Sandbox;
 use toolyard_vault::Vault;
 
-/// What was found out about the embedder holds this long.
+/// How long the result of a probe of the embedder is valid.
 const EMBEDDER_KNOWN_FOR: Duration = Duration::from_secs(30);
-/// Whether another process made a new version is looked at this often at most.
+/// How often to check at most whether another process made a new version.
 const VERSION_KNOWN_FOR: Duration = Duration::from_millis(500);
-/// How long a stopping server waits for a job before it cancels it; the next start goes on where it stopped.
+/// How long a stopping server waits for a job before it cancels it; the next start continues where it stopped.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
 /// Chunks that an embedder is attuned with.
 const SAMPLES: usize = 2_000;
-/// How much vectors count when the configuration does not say. Measured with the static table; see docs/knowledge.md.
+/// How much vectors count when the configuration does not say. Measured with the static table; see docs/guide/notes.md.
 const STATIC_VECTOR_WEIGHT: f32 = 0.41;
 /// The same for the vectors of sentence models. Below a half, so that the best match by words is never tied with a chunk
 /// that only the vectors found.
 const MODEL_VECTOR_WEIGHT: f32 = 0.45;
 
-/// What [`Knowledge`] is made of.
+/// The parts of [`Knowledge`].
 pub struct KnowledgeParts {
-    /// The notes.
+    /// The vault.
     pub vault: Arc<Vault>,
     /// Where they are indexed.
     pub index: Arc<dyn NoteIndex>,
@@ -56,9 +56,9 @@ pub struct KnowledgeParts {
     pub fallback: Option<Arc<dyn Embedder>>,
     /// What keeps the configured embedder from being used at all, if anything does.
     pub embedder_problem: Option<EmbedError>,
-    /// The settings.
+    /// The configuration.
     pub config: KnowledgeConfig,
-    /// A folder of our own, for facts, the job's record and the lock.
+    /// Toolyard's folder for facts, the record of jobs, and the lock.
     pub folder: PathBuf,
 }
 
@@ -73,23 +73,23 @@ pub struct Knowledge {
     pub(crate) guard: Arc<Guard>,
     /// What agents were asked to remember.
     pub facts: FactStore,
-    /// Indexing.
+    /// The indexing jobs.
     pub jobs: Arc<Jobs>,
     ollama: OllamaProbe,
     library: ArcSwapOption<Library>,
     /// One version is loaded at a time.
     loading: tokio::sync::Mutex<()>,
-    noted: Mutex<Noted>,
+    cache: Mutex<Cache>,
 }
 
 /// Which chunks of which version a sandbox lets through; `None` for all of them.
 type Allowed = (u64, Sandbox, Option<Arc<Vec<bool>>>);
 
 #[derive(Default)]
-struct Noted {
+struct Cache {
     version_checked: Option<Instant>,
     embedder: Option<(Instant, Result<EmbedderInfo, EmbedError>)>,
-    /// What a reader said when it could not read, until it can or a new version is there.
+    /// The error of a reader, until reading works again or there is a new version.
     broken: Option<IndexError>,
     look: Option<(Instant, VaultLook)>,
     allowed: Option<Allowed>,
@@ -99,7 +99,7 @@ struct Noted {
     serving: bool,
 }
 
-/// An embedder that was attuned to an index of so many chunks.
+/// An embedder that was adapted to an index of this many chunks.
 struct Attuned {
     embedder: String,
     chunks: u64,
@@ -138,13 +138,13 @@ impl Knowledge {
             ollama: OllamaProbe::new(&config.embedding),
             library: ArcSwapOption::empty(),
             loading: tokio::sync::Mutex::new(()),
-            noted: Mutex::default(),
+            cache: Mutex::default(),
             config,
         }
     }
 
-    fn noted<T>(&self, look: impl FnOnce(&mut Noted) -> T) -> T {
-        look(&mut self.noted.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_cache<T>(&self, look: impl FnOnce(&mut Cache) -> T) -> T {
+        look(&mut self.cache.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn budget(&self) -> u64 {
@@ -153,9 +153,9 @@ impl Knowledge {
 
     /// The version that searches use: the newest complete one. The old one serves while a new one is loaded.
     pub async fn library(&self) -> Result<Arc<Library>, Problem> {
-        let (fresh, broken) = self.noted(|noted| {
-            let fresh = noted.version_checked.is_some_and(|at| at.elapsed() < VERSION_KNOWN_FOR);
-            (fresh, noted.broken.clone())
+        let (fresh, broken) = self.with_cache(|cache| {
+            let fresh = cache.version_checked.is_some_and(|at| at.elapsed() < VERSION_KNOWN_FOR);
+            (fresh, cache.broken.clone())
         });
         match (fresh, broken, self.library.load_full()) {
             (true, Some(error), _) => Err(Problem::of_index(&error)),
@@ -177,14 +177,14 @@ impl Knowledge {
             Err(error) => return self.loaded_or(error),
         };
         let current = self.library.load_full();
-        let broken = self.noted(|noted| {
-            noted.version_checked = Some(Instant::now());
-            noted.broken.clone()
+        let broken = self.with_cache(|cache| {
+            cache.version_checked = Some(Instant::now());
+            cache.broken.clone()
         });
         match (newest, &current, &broken) {
             (None, ..) => {
                 self.library.store(None);
-                self.noted(|noted| noted.broken = None);
+                self.with_cache(|cache| cache.broken = None);
                 return Err(Problem::no_index());
             }
             (Some(generation), Some(library), None) if library.info().generation == generation => {
@@ -192,7 +192,7 @@ impl Knowledge {
             }
             _ => {}
         }
-        // Whoever comes while a version is loaded is served by the one before.
+        // While a version is loaded, requests use the previous one.
         let guard = match (self.loading.try_lock(), current, broken) {
             (Ok(guard), ..) => guard,
             (Err(_), _, Some(error)) => return Err(Problem::of_index(&error)),
@@ -200,7 +200,7 @@ impl Knowledge {
             (Err(_), None, None) => self.loading.lock().await,
         };
         // What was read before the index broke is not built upon.
-        let was_broken = self.noted(|noted| noted.broken.is_some());
+        let was_broken = self.with_cache(|cache| cache.broken.is_some());
         let before = self.library.load_full().filter(|_| !was_broken);
         if let Some(library) = before.as_ref().filter(|library| Some(library.info().generation) == newest) {
             return Ok(library.clone());
@@ -215,7 +215,7 @@ impl Knowledge {
             reader.sample(SAMPLES).await.map_err(|error| self.broken(error))?;
         }
         // Asked anew while the version is loaded, and not once more after that.
-        self.noted(|noted| noted.embedder = None);
+        self.with_cache(|cache| cache.embedder = None);
         let ahead = async {
             if to_search {
                 self.attune_ahead(&reader).await;
@@ -224,12 +224,12 @@ impl Knowledge {
         let (loaded, ()) = tokio::join!(Library::load(reader.clone(), before.as_deref(), self.budget()), ahead);
         let loaded = Arc::new(loaded.map_err(|error| self.broken(error))?);
         self.library.store(Some(loaded.clone()));
-        self.noted(|noted| noted.broken = None);
+        self.with_cache(|cache| cache.broken = None);
         drop(guard);
         Ok(loaded)
     }
 
-    /// The version that is loaded, while the place of a newer one does not answer; damage is told.
+    /// The loaded version, if the location of a newer one does not answer; damage is reported.
     fn loaded_or(&self, error: IndexError) -> Result<Arc<Library>, Problem> {
         match (&error, self.library.load_full()) {
             (IndexError::Unavailable(_) | IndexError::Program(_), Some(library)) => {
@@ -240,12 +240,12 @@ impl Knowledge {
         }
     }
 
-    /// Remembers that the index cannot be read and says so.
+    /// Stores that the index cannot be read, and returns the problem.
     pub(crate) fn broken(&self, error: IndexError) -> Problem {
         tracing::warn!(%error, "the index cannot be read");
         let problem = Problem::of_index(&error);
         if matches!(error, IndexError::Corrupted(_)) {
-            self.noted(|noted| noted.broken = Some(error));
+            self.with_cache(|cache| cache.broken = Some(error));
         }
         problem
     }
@@ -283,11 +283,11 @@ impl Knowledge {
 
     /// The path rules of a sandbox: building them costs more than using them.
     pub(crate) fn paths_of(&self, sandbox: &Sandbox) -> Arc<PathFilter> {
-        self.noted(|noted| match &noted.filter {
+        self.with_cache(|cache| match &cache.filter {
             Some((known, filter)) if known == sandbox => filter.clone(),
             _ => {
                 let filter = Arc::new(PathFilter::new(sandbox));
-                noted.filter = Some((sandbox.clone(), filter.clone()));
+                cache.filter = Some((sandbox.clone(), filter.clone()));
                 filter
             }
         })
@@ -296,7 +296,7 @@ impl Knowledge {
     /// Which files of the library a sandbox allows. Nearly every call has the same one.
     pub(crate) fn allowed(&self, library: &Library, sandbox: &Sandbox) -> Option<Arc<Vec<bool>>> {
         let generation = library.info().generation;
-        let known = self.noted(|noted| match &noted.allowed {
+        let known = self.with_cache(|cache| match &cache.allowed {
             Some((of, known, allowed)) if *of == generation && known == sandbox => Some(allowed.clone()),
             _ => None,
         });
@@ -305,13 +305,13 @@ impl Knowledge {
                 let paths = self.paths_of(sandbox);
                 library.allowed(|path| paths.allows(path)).map(Arc::new)
             };
-            self.noted(|noted| noted.allowed = Some((generation, sandbox.clone(), allowed.clone())));
+            self.with_cache(|cache| cache.allowed = Some((generation, sandbox.clone(), allowed.clone())));
             allowed
         })
     }
 
-    /// Probes everything by itself, now and then. An index that nobody uses is left alone: a probe would start its program,
-    /// or keep it from being stopped. What happened to its files meanwhile is seen by the next question.
+    /// Probes everything periodically. An unused index is not probed, because that would start its program or prevent
+    /// it from being stopped. The next query detects changes to its files.
     pub(crate) async fn probe(&self) -> Observed {
         let library = self.library.load_full().filter(|_| self.index.is_resting());
         let Some(library) = library else { return self.observe().await };
@@ -319,14 +319,14 @@ impl Knowledge {
         self.judge(Ok(library)).await
     }
 
-    /// Probes everything and says how it stands.
+    /// Probes everything and returns the state.
     pub async fn observe(&self) -> Observed {
         let library = self.reopened().await;
         self.look().await;
         self.judge(library).await
     }
 
-    /// The library, after opening the index again: what happened to the files of a version that is in use would go unseen
+    /// The library after opening the index again, because changes to the files of a version in use would not be noticed
     /// otherwise.
     pub(crate) async fn reopened(&self) -> Result<Arc<Library>, Problem> {
         match self.index.current().await {
@@ -335,7 +335,7 @@ impl Knowledge {
         }
     }
 
-    /// How it stands, with the embedder asked again.
+    /// The state, with a new probe of the embedder.
     pub(crate) async fn judge(&self, library: Result<Arc<Library>, Problem>) -> Observed {
         if let (Some(embedder), None) = (&self.embedder, &self.embedder_problem) {
             // Its answer is kept, and `observed` reads it.
@@ -344,7 +344,7 @@ impl Knowledge {
         self.observed(library).await
     }
 
-    /// How it stands, as far as was seen already.
+    /// The state, from the earlier probes.
     pub(crate) async fn observed(&self, library: Result<Arc<Library>, Problem>) -> Observed {
         let vault = self.vault.clone();
         let vault = tokio::task::spawn_blocking(move || vault.is_readable()).await.unwrap_or(false);
@@ -366,14 +366,14 @@ impl Knowledge {
         let indexer = if self.jobs.active().is_some() { None } else { self.jobs.problem() };
         let observed = Observed { vault, index, program: self.program_problem(), embedder, indexer, stale };
         let health = observed.health().0;
-        let before = self.noted(|noted| noted.health.replace(health));
+        let before = self.with_cache(|cache| cache.health.replace(health));
         if before != Some(health) {
-            tracing::info!(health = health.as_str(), "the notes' health");
+            observed.log(health);
         }
         observed
     }
 
-    /// That something else answers in the place of the index program, and why.
+    /// Why the index in memory is used instead of the index program, if it is.
     fn program_problem(&self) -> Option<Problem> {
         self.index.program_problem().map(|error| Problem::of_program(&error))
     }
@@ -383,7 +383,7 @@ impl Knowledge {
         self.ollama.is_up().await
     }
 
-    /// When the vault's folder itself last changed; the beginning of time where it cannot be reached.
+    /// When the vault's folder last changed; 1970 if it cannot be reached.
     fn folder_time(&self) -> Timestamp {
         let modified = std::fs::metadata(self.vault.root()).and_then(|folder| folder.modified());
         modified.ok().and_then(|time| Timestamp::try_from(time).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
@@ -392,7 +392,7 @@ impl Knowledge {
     /// Facts about an answer.
     pub(crate) fn meta(&self, started: Instant, library: Option<&Library>, scanned: u64) -> Meta {
         let newest = self
-            .noted(|noted| noted.look)
+            .with_cache(|cache| cache.look)
             .map(|(_, look)| look.newest_mtime_ms)
             .max(library.map(|library| library.totals.newest_mtime_ms))
             .filter(|ms| *ms > 0)
@@ -418,7 +418,7 @@ impl Knowledge {
         self.jobs.start(mode, 0)
     }
 
-    /// Takes up a job whose process was killed, unless that was tried before.
+    /// Resumes a job whose process was killed, unless that was tried before.
     pub fn resume(&self) -> Option<Job> {
         let last = self.jobs.record().last?;
         if last.state != JobState::Interrupted || last.attempt >= MAX_AUTOMATIC_ATTEMPTS {
@@ -434,7 +434,7 @@ impl Knowledge {
         let Some(_lock) = self.jobs.exclusively()? else { return Err(Problem::of_index(&IndexError::Busy)) };
         let info = self.index.rollback().await.map_err(|error| Problem::of_index(&error))?;
         self.jobs.went_back_to(info.completed_at);
-        self.noted(|noted| noted.broken = None);
+        self.with_cache(|cache| cache.broken = None);
         if let Err(problem) = self.refresh().await {
             tracing::warn!(
                 problem = problem.message,
@@ -444,8 +444,8 @@ impl Knowledge {
         Ok(info)
     }
 
-    /// Whether the configured embedder and the index do not fit each other, or chunks wait for vectors: the mode of the
-    /// job that mends it. A sync begins anew where the embedder is another one, and goes on where one before was stopped.
+    /// The mode of the job that repairs the index, if the configured embedder does not fit the index or chunks wait for
+    /// vectors. A sync starts from scratch if the embedder is another one, and continues a job that was stopped.
     pub async fn mending(&self) -> Option<JobMode> {
         if self.jobs.rests() {
             return None;
@@ -468,12 +468,12 @@ impl Knowledge {
     /// Says that a server runs: stopping will not wait for long jobs.
     pub(crate) fn set_serving(&self) {
         self.index.set_serving();
-        self.noted(|noted| noted.serving = true);
+        self.with_cache(|cache| cache.serving = true);
     }
 
-    /// Waits for the job under way. A server does not wait for ever: the next start goes on where it stopped.
+    /// Waits for the running job, but not forever: the next start continues where it stopped.
     pub async fn close(&self) {
-        let serving = self.noted(|noted| noted.serving);
+        let serving = self.with_cache(|cache| cache.serving);
         if serving && tokio::time::timeout(CLOSE_GRACE, self.jobs.idle()).await.is_err() {
             self.jobs.cancel();
         }

@@ -1,5 +1,6 @@
-//! What a running server does by itself: make the first index, probe every 30 seconds, watch the vault and index what changes, look at all of
-//! it now and then, take up an interrupted job, and mend an index that does not fit the embedder.
+//! What a running server does by itself: builds the first index, probes every 30 seconds, watches the vault and indexes
+//! changes, scans everything periodically, continues an interrupted job, and rebuilds an index that does not fit the
+//! embedder.
 
 use crate::{
     changes::{Changes, News},
@@ -13,17 +14,17 @@ use tokio_util::sync::CancellationToken;
 
 /// How often everything is probed.
 pub const PROBE_EVERY: Duration = Duration::from_secs(30);
-/// After events were lost the vault is looked at, but not again for this long: looking at it makes events too, and in a
-/// huge vault those could be the next to be lost.
+/// How long the vault is not scanned again after events were lost: a scan causes events too, and in a huge vault those
+/// could be lost next.
 const LOST_EVERY: Duration = Duration::from_secs(10);
 
-/// Serves until told to stop.
+/// Serves until `stop` is cancelled.
 pub async fn serve(knowledge: Arc<Knowledge>, stop: CancellationToken) {
     let watches = knowledge.config.indexing.watch;
     serve_and(knowledge, stop, watches).await;
 }
 
-/// The same, and watches the vault whatever the configuration says: for who asked for just that.
+/// The same, and watches the vault regardless of the configuration, for a person who asked for it.
 pub async fn serve_watching(knowledge: Arc<Knowledge>, stop: CancellationToken) {
     serve_and(knowledge, stop, true).await;
 }

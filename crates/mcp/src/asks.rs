@@ -1,8 +1,8 @@
-//! [`Asks`]: how something that runs a call reaches the client that made it: to ask (elicitation, sampling, roots) or to
-//! tell (log messages).
+//! [`Asks`]: how the code that runs a call reaches the client that made it: to ask (elicitation, sampling, roots) or to
+//! notify (log messages).
 //!
-//! The server side opens a way for each call, by the call's run; an upstream server's request finds it there. A call
-//! inside a call has the same run, so it reaches the same client. Who has no way open is told so at once.
+//! The server registers a route for each call, by the call's run, and an upstream server's request looks it up. A
+//! nested call has the same run, so it reaches the same client. If there is no route, the request fails at once.
 
 use crate::{
     jsonrpc::{METHOD_NOT_FOUND, RpcError},
@@ -24,9 +24,9 @@ const WAY_BUFFER: usize = 64;
 pub enum ClientBound {
     /// Wants an answer.
     Ask(Ask),
-    /// Wants none.
+    /// A notification, which has no answer.
     Notification {
-        /// What happened.
+        /// The method.
         method: String,
         /// More about it.
         params: Value,
@@ -40,11 +40,11 @@ pub struct Ask {
     pub key: Option<String>,
     /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
     pub method: String,
-    /// With what.
+    /// The parameters.
     pub params: Value,
-    /// How many questions of the same asker follow at once, to be put together.
+    /// How many questions of the same caller follow at once and can be combined.
     pub more: usize,
-    /// Where the answer goes. Dropped means nobody answered.
+    /// Receives the answer. If it is dropped, nobody answered.
     pub answer: oneshot::Sender<Result<Value, RpcError>>,
 }
 
@@ -89,8 +89,8 @@ impl Asks {
         self.lock().get(&run_id).map(|way| way.capabilities.clone()).unwrap_or_default()
     }
 
-    /// Of several runs the one to ask: the only one, or any if all belong to one session. Otherwise it would be a guess
-    /// whose question it is.
+    /// The run whose client to ask: the only one, or any if all belong to one session. Otherwise it is not known whose
+    /// question it is.
     pub fn only_client(&self, runs: &[RunId]) -> Option<RunId> {
         let ways = self.lock();
         let mut open = runs.iter().filter_map(|run| Some((run, &ways.get(run)?.session)));

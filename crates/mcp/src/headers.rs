@@ -1,5 +1,5 @@
-//! What revision 2026-07-28 mirrors from a request's body into HTTP headers: names, values that need encoding, and tool
-//! arguments marked with `x-mcp-header`. Used by both directions.
+//! The HTTP headers into which revision 2026-07-28 copies parts of a request's body: names, values that need encoding,
+//! and tool arguments marked with `x-mcp-header`. Used in both directions.
 
 use crate::wire::{Arguments, Payload};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -9,7 +9,7 @@ use toolyard_protocol::Schema;
 
 /// Before a value that is encoded.
 const PREFIX: &str = "=?base64?";
-/// After it.
+/// The suffix of an encoded value.
 const SUFFIX: &str = "?=";
 /// Whole numbers beyond this are not the same in every language.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
@@ -35,7 +35,7 @@ impl Mirrored {
         format!("mcp-param-{}", self.header.to_ascii_lowercase())
     }
 
-    /// The argument's value as it stands in a header; `None` when there is none.
+    /// The argument's value as a header value; `None` if there is none.
     pub fn value(&self, arguments: &Arguments) -> Option<String> {
         let (first, rest) = self.path.split_first()?;
         let mut value = arguments.get(first)?;
@@ -51,7 +51,7 @@ impl Mirrored {
     }
 }
 
-/// The arguments of a tool that are mirrored. `Err` says why the schema is not valid in this respect.
+/// The arguments of a tool that are copied to headers. `Err` says why the schema is invalid in this respect.
 pub fn mirrored_in(schema: &Schema) -> Result<Vec<Mirrored>, String> {
     // Asked for every call: nearly every schema says nothing of headers.
     if schema.text().contains(KEYWORD) { mirrored(&schema.parse()) } else { Ok(Vec::new()) }
@@ -61,7 +61,7 @@ pub fn mirrored_in(schema: &Schema) -> Result<Vec<Mirrored>, String> {
 pub fn mirrored(schema: &Payload) -> Result<Vec<Mirrored>, String> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
-    look(schema, &mut Vec::new(), true, 0, &mut |path, header, property| {
+    visit(schema, &mut Vec::new(), true, 0, &mut |path, header, property| {
         let header = header.as_str().ok_or("x-mcp-header must be a string")?;
         if header.is_empty() || !header.bytes().all(is_token) {
             return Err(format!("x-mcp-header {header:?} is not a header name"));
@@ -82,14 +82,14 @@ pub fn mirrored(schema: &Payload) -> Result<Vec<Mirrored>, String> {
     Ok(found)
 }
 
-type Found<'a> = dyn FnMut(Option<Vec<String>>, &Value, &Payload) -> Result<(), String> + 'a;
+type Visitor<'a> = dyn FnMut(Option<Vec<String>>, &Value, &Payload) -> Result<(), String> + 'a;
 
-fn look(
+fn visit(
     schema: &Payload,
     path: &mut Vec<String>,
     reachable: bool,
     depth: usize,
-    found: &mut Found<'_>,
+    found: &mut Visitor<'_>,
 ) -> Result<(), String> {
     if depth > MAX_DEPTH {
         return Ok(());
@@ -103,7 +103,7 @@ fn look(
                 for (name, property) in properties {
                     if let Value::Object(property) = property {
                         path.push(name.clone());
-                        look(property, path, reachable, depth + 1, found)?;
+                        visit(property, path, reachable, depth + 1, found)?;
                         path.pop();
                     }
                 }
@@ -113,7 +113,7 @@ fn look(
             (_, Value::Object(inner)) => look_anywhere(inner, path, depth, found)?,
             (_, Value::Array(list)) => {
                 for inner in list.iter().filter_map(Value::as_object) {
-                    look(inner, path, false, depth + 1, found)?;
+                    visit(inner, path, false, depth + 1, found)?;
                 }
             }
             _ => {}
@@ -123,8 +123,8 @@ fn look(
 }
 
 /// A keyword's value that is a schema (`items`) or a map of them (`$defs`).
-fn look_anywhere(inner: &Payload, path: &mut Vec<String>, depth: usize, found: &mut Found<'_>) -> Result<(), String> {
-    look(inner, path, false, depth + 1, found)
+fn look_anywhere(inner: &Payload, path: &mut Vec<String>, depth: usize, found: &mut Visitor<'_>) -> Result<(), String> {
+    visit(inner, path, false, depth + 1, found)
 }
 
 fn is_token(byte: u8) -> bool {
@@ -148,7 +148,7 @@ pub fn decode(header: &str) -> Option<String> {
     }
 }
 
-/// Whether a header says the same as the body.
+/// Whether a header has the same value as the body.
 pub fn same(header: &str, body: &str, is_integer: bool) -> bool {
     if header == body {
         return true;

@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 as MCP uses it: reading one message, writing answers. Knows no method.
+//! JSON-RPC 2.0 as MCP uses it: parses one message, writes responses. Knows no methods.
 
 use crate::wire::Payload;
 use serde::{Deserialize, Serialize};
@@ -29,11 +29,11 @@ pub const UNSUPPORTED_REVISION: i64 = -32022;
 /// An error answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RpcError {
-    /// What kind.
+    /// The error code.
     pub code: i64,
-    /// One sentence.
+    /// The message.
     pub message: String,
-    /// Structured facts.
+    /// Details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
@@ -43,7 +43,7 @@ impl RpcError {
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
-    /// Adds facts.
+    /// Adds details.
     #[must_use]
     pub fn with(self, data: &impl Serialize) -> Self {
         Self { data: as_data(data), ..self }
@@ -71,7 +71,7 @@ impl From<Failure> for RpcError {
     }
 }
 
-/// The facts of an error. An error whose facts cannot be written is sent without them.
+/// The details of an error. If they cannot be serialised, the error is sent without them.
 fn as_data(data: &impl Serialize) -> Option<Value> {
     serde_json::to_value(data)
         .inspect_err(|error| tracing::error!(%error, "the facts of an error cannot be written"))
@@ -87,26 +87,26 @@ pub enum Incoming {
         id: Value,
         /// What is wanted.
         method: String,
-        /// With what.
+        /// The parameters.
         params: Payload,
     },
-    /// Wants none.
+    /// A notification, which has no answer.
     Notification {
-        /// What happened.
+        /// The method.
         method: String,
         /// More about it.
         params: Payload,
     },
     /// Answers a request of ours.
     Response {
-        /// Our id.
+        /// The id of our request.
         id: Value,
         /// How it went.
         outcome: Result<Value, RpcError>,
     },
 }
 
-/// A text that is no message, with the id it had, where it had one.
+/// A text that is not a message, with its id, if it has one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unreadable {
     /// The id, or null.
@@ -215,7 +215,7 @@ fn text(message: &impl Serialize) -> String {
     })
 }
 
-/// An answer.
+/// A response.
 pub fn answer(id: &Value, outcome: Result<Value, RpcError>) -> String {
     match outcome {
         Ok(result) => result_text(id, &result.to_string()),
@@ -223,7 +223,7 @@ pub fn answer(id: &Value, outcome: Result<Value, RpcError>) -> String {
     }
 }
 
-/// An answer whose result, if there is one, is written already.
+/// A response whose result, if there is one, is already serialised.
 pub fn answer_text(id: &Value, outcome: Result<String, RpcError>) -> String {
     match outcome {
         Ok(result) => result_text(id, &result),
@@ -231,7 +231,7 @@ pub fn answer_text(id: &Value, outcome: Result<String, RpcError>) -> String {
     }
 }
 
-/// An answer whose result is written already.
+/// A response whose result is already serialised.
 pub fn result_text(id: &Value, result: &str) -> String {
     let mut text = String::with_capacity(result.len() + 64);
     text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
@@ -247,12 +247,12 @@ pub fn error_text(id: &Value, error: &RpcError) -> String {
     text(&Refusal { jsonrpc: VERSION, id: Some(id).filter(|id| !id.is_null()), error })
 }
 
-/// A notification.
+/// A notification message.
 pub fn notification(method: &str, params: Option<&impl Serialize>) -> String {
     text(&Outgoing { jsonrpc: VERSION, id: None, method, params })
 }
 
-/// A request.
+/// A request message.
 pub fn request(id: &Value, method: &str, params: &impl Serialize) -> String {
     text(&Outgoing { jsonrpc: VERSION, id: Some(id), method, params: Some(params) })
 }

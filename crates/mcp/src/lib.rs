@@ -1,12 +1,12 @@
 //! The Model Context Protocol in both directions: Toolyard as a server ([`server`]), and upstream servers as tools
 //! ([`client`]).
 //!
-//! Written by hand, without an SDK: one endpoint serves three revisions at once, two of which begin with a handshake and
-//! one of which has none, tool lists of thousands of tools are sent as text that is written once, and a call must add
-//! little to what the upstream server itself takes.
+//! Written without an SDK: one endpoint serves three revisions at the same time, two with a handshake and one without;
+//! lists of thousands of tools are sent as text that is written once; and a call must add little to the time of the
+//! upstream server.
 //!
-//! Knows no socket, no axum and no configuration file: HTTP arrives as an [`http::Request`] whose sender has been
-//! checked, and everything a client wants goes down the engine's road like any other call.
+//! Has no sockets, no axum and no configuration file: HTTP arrives as an [`http::Request`] whose sender has been
+//! checked, and every call passes the engine's pipeline.
 
 pub mod asks;
 pub mod client;

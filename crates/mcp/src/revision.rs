@@ -1,4 +1,4 @@
-//! The protocol's revisions and what differs between them.
+//! The revisions of the protocol and their differences.
 
 use crate::wire::Payload;
 use serde_json::Value;
@@ -12,9 +12,9 @@ pub const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 /// A revision spoken here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Revision {
-    /// 2025-06-18.
+    /// Revision 2025-06-18.
     V20250618,
-    /// 2025-11-25.
+    /// Revision 2025-11-25.
     V20251125,
     /// 2026-07-28: no handshake, every request carries what it needs.
     V20260728,
@@ -35,13 +35,13 @@ impl Revision {
         }
     }
 
-    /// Reads it.
+    /// Parses a revision.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|revision| revision.as_str() == text)
     }
 
-    /// What to answer to `initialize`: the revision asked for where it is spoken and has a handshake, else the newest
-    /// that has one.
+    /// The response to `initialize`: the requested revision if it is supported and has a handshake, otherwise the
+    /// newest that has one.
     pub fn negotiate(asked: &str) -> Self {
         Self::parse(asked).filter(|r| r.has_handshake()).unwrap_or(Self::NEWEST_WITH_HANDSHAKE)
     }
@@ -57,7 +57,7 @@ impl Revision {
     }
 }
 
-/// What a client says it can do. Shown and used to choose how to ask; never to decide what it may do.
+/// The client's capabilities. They are shown and used to choose how to ask, never to decide what the client may do.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClientCapabilities(pub Payload);
 

@@ -1,5 +1,5 @@
 // Runs a plugin written for OpenClaw, unmodified: gives it the `api` it registers its tools and hooks with, and speaks
-// Toolyard's line protocol (docs/plugins.md) on standard input and output. What it registers beside tools, hooks and
+// Toolyard's line protocol (docs/guide/plugins.md) on standard input and output. What it registers beside tools, hooks and
 // services has no place here and is reported, not run.
 import { createInterface } from 'node:readline';
 import { createRequire, register as registerLoader } from 'node:module';

@@ -1,4 +1,5 @@
-//! `before_tool_call` hooks of plugins, as one hook of the engine. A plugin that does not answer lets nothing through.
+//! The `before_tool_call` hooks of plugins, as one hook of the engine. While a plugin does not answer, the calls that
+//! its hook matches fail.
 
 use crate::{host::line_name, manager::Inner};
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ const MAX_DESCRIPTION: usize = 512;
 /// All plugins' hooks.
 pub(crate) struct PluginHooks(pub(crate) Weak<Inner>);
 
-/// What a plugin is told of a call.
+/// The notification of a call to a plugin's hook.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BeforeToolCall<'a> {
@@ -30,7 +31,7 @@ struct BeforeToolCall<'a> {
     session_key: Option<&'a str>,
 }
 
-/// What a plugin says to a call. Null and an empty object mean that it has nothing to say.
+/// A plugin's answer to a call. Null and an empty object mean no objection.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Verdict {
@@ -56,9 +57,9 @@ struct Approval {
     timeout_ms: u64,
 }
 
-/// What has been said so far.
+/// The combined answers so far.
 #[derive(Default)]
-struct Said {
+struct CombinedVerdict {
     params: Option<Arguments>,
     approval: Option<Approval>,
 }
@@ -72,7 +73,7 @@ impl Hook for PluginHooks {
         Box::pin(async move {
             let Some(inner) = self.0.upgrade() else { return HookVerdict::Proceed };
             let tool = call.tool.name().as_str();
-            let mut said = Said::default();
+            let mut said = CombinedVerdict::default();
             for plugin in inner.hooked(tool) {
                 let event = BeforeToolCall {
                     tool_name: tool,
@@ -81,7 +82,7 @@ impl Hook for PluginHooks {
                     session_key: call.caller.session.as_deref(),
                 };
                 let answer = inner.upstreams.line(&line_name(&plugin), "before_tool_call", &event).await;
-                match answer.and_then(understood) {
+                match answer.and_then(parse_verdict) {
                     Ok(verdict) => {
                         if let Some(reason) = take(&mut said, verdict) {
                             let reason =
@@ -105,15 +106,15 @@ impl Hook for PluginHooks {
     }
 }
 
-/// Reads what a plugin says.
-fn understood(answer: Value) -> Result<Verdict, Failure> {
+/// Parses a plugin's answer.
+fn parse_verdict(answer: Value) -> Result<Verdict, Failure> {
     let verdict: Result<Option<Verdict>, _> = serde_json::from_value(answer);
     let broken = |e| Failure::new(ErrorCode::ValidationError, format!("its answer cannot be read: {e}"));
     verdict.map(Option::unwrap_or_default).map_err(broken)
 }
 
-/// Adds one verdict to what was said. `Some` with a reason when the call must not be made.
-fn take(said: &mut Said, verdict: Verdict) -> Option<String> {
+/// Combines one answer with the earlier ones. `Some` with a reason if the call must not be made.
+fn take(said: &mut CombinedVerdict, verdict: Verdict) -> Option<String> {
     if verdict.block == Some(true) {
         return Some(verdict.block_reason.unwrap_or_default());
     }
@@ -132,7 +133,7 @@ fn take(said: &mut Said, verdict: Verdict) -> Option<String> {
     None
 }
 
-fn verdict(said: Said) -> HookVerdict {
+fn verdict(said: CombinedVerdict) -> HookVerdict {
     match (said.params, said.approval) {
         (None, None) => HookVerdict::Proceed,
         (Some(params), None) => HookVerdict::Rewrite(params),
@@ -151,9 +152,9 @@ mod tests {
     use serde_json::json;
 
     fn all(verdicts: &[Value]) -> HookVerdict {
-        let mut said = Said::default();
+        let mut said = CombinedVerdict::default();
         for one in verdicts {
-            if let Some(reason) = take(&mut said, understood(one.clone()).unwrap()) {
+            if let Some(reason) = take(&mut said, parse_verdict(one.clone()).unwrap()) {
                 return HookVerdict::Block { reason };
             }
         }
@@ -173,7 +174,10 @@ mod tests {
         let block = json!({"block": true, "blockReason": "no"});
         assert_eq!(all(&[ask, a, block]), HookVerdict::Block { reason: "no".into() }, "a later hook may still block");
         for unreadable in [json!("fine"), json!({"block": "yes"}), json!({"params": [1]})] {
-            assert!(understood(unreadable.clone()).is_err(), "{unreadable}: what cannot be read lets nothing through");
+            assert!(
+                parse_verdict(unreadable.clone()).is_err(),
+                "{unreadable}: what cannot be read lets nothing through"
+            );
         }
     }
 }

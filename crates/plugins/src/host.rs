@@ -1,4 +1,4 @@
-//! A plugin's processes: what to start, within which walls, and what it may bring.
+//! A plugin's processes: what to start, in which sandbox, and what it may register.
 
 use crate::{
     manifest::Manifest,
@@ -29,19 +29,19 @@ pub(crate) struct Hosting {
     pub(crate) launcher: ConfinedLauncher,
     pub(crate) sandbox: SandboxMode,
     pub(crate) node: Option<PathBuf>,
-    /// Where the Node host and the plugins' own data lie.
+    /// The folder with the Node host and the plugins' data.
     pub(crate) place: PathBuf,
 }
 
-/// A program to start, and what it needs to read beside the system's own files and the package.
+/// A program to start, and what it must read in addition to the system's files and the package.
 struct Executable {
     program: PathBuf,
     reads: Vec<PathBuf>,
 }
 
 impl Executable {
-    /// The program that a manifest names. A name is looked up in PATH, which is the user's, so the program brings the tree
-    /// it was installed in. A path is the package's word: it brings no right to read anything.
+    /// The program that a manifest names. A name is looked up in PATH, which the user controls, so the tree in which
+    /// the program is installed becomes readable. A path comes from the package and makes nothing readable.
     fn of_manifest(folder: &Path, command: &str) -> Result<Self, String> {
         let is_name = !command.contains('/');
         let program = find(&here(folder, command)).ok_or_else(|| format!("the program {command} is not there"))?;
@@ -61,7 +61,7 @@ pub(crate) struct Running<'a> {
     pub(crate) limits: LimitsConfig,
 }
 
-/// What a plugin that speaks the line protocol is told when it starts.
+/// The first message to a plugin that uses the line protocol.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Start<'a> {

@@ -1,12 +1,12 @@
-//! Plugins: `openclaw.plugin.json` manifests, where packages come from, and what runs them.
+//! Plugins: `openclaw.plugin.json` manifests, installation, and processes.
 //!
-//! A plugin is one or more processes. Each speaks MCP, or the line protocol of docs/plugins.md; plugins written against
-//! OpenClaw's `api.registerTool` run in a Node host that speaks the latter. Processes are started, watched and stopped
-//! like upstream MCP servers (`toolyard-mcp`), within walls (`toolyard-sandbox`), and their tools are called down the
-//! engine's road.
+//! A plugin is one or more processes. Each speaks MCP, or the line protocol of docs/guide/plugins.md; plugins written
+//! against OpenClaw's `api.registerTool` run in a Node host that speaks the latter. Processes are started, supervised
+//! and stopped like upstream MCP servers (`toolyard-mcp`), in the sandbox (`toolyard-sandbox`), and calls of their
+//! tools pass the engine's pipeline.
 //!
-//! Nothing of a plugin runs before its manifest and its configuration have been found good. Knows no transport, no command
-//! line and no configuration file.
+//! Nothing of a plugin runs before its manifest and its configuration are valid. Has no transport, command line or
+//! configuration file.
 
 mod hooks;
 mod host;

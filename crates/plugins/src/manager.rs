@@ -1,4 +1,4 @@
-//! [`Plugins`]: which plugins there are, which of them are used, and how they are.
+//! [`Plugins`]: the plugins, which of them are enabled, and their health.
 
 mod info;
 
@@ -29,19 +29,19 @@ use toolyard_sandbox::launch::ConfinedLauncher;
 /// A staging folder that is older than this belongs to no running installation.
 const STALE_STAGING: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
-/// What plugins are managed with.
+/// The parts that plugins are managed with.
 pub struct PluginsParts {
     /// Runs calls; hooks are added to it.
     pub engine: Engine,
-    /// Runs processes.
+    /// Runs the processes.
     pub upstreams: Upstreams,
     /// Takes the plugins' skills.
     pub skills: Arc<Skills>,
     /// Where plugins are kept.
     pub folder: PathBuf,
-    /// What the configuration says.
+    /// The configuration.
     pub config: PluginsConfig,
-    /// Confines processes.
+    /// Starts processes in the sandbox.
     pub launcher: ConfinedLauncher,
 }
 
@@ -85,7 +85,7 @@ struct Loaded {
 pub struct Added {
     /// The plugin, as it is now.
     pub plugin: PluginInfo,
-    /// What it says it needs and was not granted.
+    /// Permissions in its manifest that were not granted.
     pub not_granted: Vec<String>,
 }
 
@@ -135,7 +135,7 @@ impl Plugins {
         }
     }
 
-    /// All plugins.
+    /// Lists all plugins.
     pub fn list(&self) -> Vec<PluginInfo> {
         let loaded = lock(&self.inner.loaded).clone();
         let statuses = self.inner.upstreams.status();
@@ -145,18 +145,18 @@ impl Plugins {
             .collect()
     }
 
-    /// One plugin.
+    /// Returns one plugin.
     pub fn info(&self, id: &str) -> Result<PluginInfo, Failure> {
         self.list().into_iter().find(|plugin| plugin.id == id).ok_or_else(|| self.inner.unknown(id))
     }
 
-    /// Installs a plugin. Its manifest is checked before anything else happens with it.
+    /// Installs a plugin. Its manifest is checked first.
     pub async fn install(&self, source: &Source, grant: Grant) -> Result<Added, Failure> {
         let _one = self.inner.changing.lock().await;
         self.inner.install(source, Some(grant), None).await
     }
 
-    /// Fetches a plugin again from where it came.
+    /// Installs a plugin again from its source.
     pub async fn update(&self, id: &str) -> Result<Added, Failure> {
         let _one = self.inner.changing.lock().await;
         let record = state::read(&self.inner.folder)?.remove(id).ok_or_else(|| self.inner.unknown(id))?;
@@ -232,7 +232,7 @@ impl Inner {
         }
     }
 
-    /// Plugins whose hooks want to see calls of a tool.
+    /// Plugins whose hooks match a tool.
     pub(crate) fn hooked(&self, tool: &str) -> Vec<String> {
         let plugins: Vec<String> = lock(&self.loaded)
             .iter()
@@ -266,7 +266,7 @@ impl Inner {
         self.use_it(id, manifest, record, &folder, &package)
     }
 
-    /// Takes a plugin in that stays where it is.
+    /// Uses a plugin in place, without installing it.
     fn take_in_place(&self, folder: &Path) -> Option<tokio::task::JoinHandle<()>> {
         let manifest = match Manifest::read(folder) {
             Ok(manifest) => manifest,
@@ -448,13 +448,14 @@ impl Inner {
         }
         let statuses = self.upstreams.status();
         let plugin = lock(&self.loaded).get(&id).cloned().ok_or_else(|| self.unknown(&id))?;
-        let not_granted = manifest.permissions.as_ref().map(|asked| lacking(asked, &plugin.grant)).unwrap_or_default();
+        let not_granted =
+            manifest.permissions.as_ref().map(|asked| missing_grants(asked, &plugin.grant)).unwrap_or_default();
         Ok(Added { plugin: plugin.info(&id, &statuses, &self.upstreams, self.hosting.sandbox), not_granted })
     }
 }
 
-/// What a plugin asks for and does not have, in the words of `--grant`.
-fn lacking(asked: &Permissions, grant: &Grant) -> Vec<String> {
+/// The permissions that a plugin asks for and does not have, in the form of `--grant`.
+fn missing_grants(asked: &Permissions, grant: &Grant) -> Vec<String> {
     let mut words = Vec::new();
     if asked.network && !grant.network {
         words.push("network".to_owned());

@@ -1,4 +1,4 @@
-//! `openclaw.plugin.json`: what a plugin says about itself, read and checked before any of its code runs.
+//! `openclaw.plugin.json`: a plugin's manifest, read and checked before any of its code runs.
 
 use crate::install::is_invisible;
 use schemars::JsonSchema;
@@ -29,7 +29,7 @@ pub struct Activation {
     pub on_startup: bool,
 }
 
-/// What a plugin promises to bring.
+/// The tools that a plugin declares.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Contracts {
@@ -75,11 +75,11 @@ pub struct LineProcess {
     pub args: Vec<String>,
 }
 
-/// What a plugin says it needs to touch.
+/// The permissions that a plugin asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Permissions {
-    /// The network.
+    /// Whether it needs the network.
     pub network: bool,
     /// Files and folders to read; `*` for any the user grants.
     pub read: Vec<PathBuf>,
@@ -89,17 +89,17 @@ pub struct Permissions {
     pub env: Vec<String>,
 }
 
-/// What a plugin says about itself. Keys that mean nothing here are let be.
+/// A plugin's manifest. Unknown keys are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Manifest {
-    /// Unique.
+    /// The unique id.
     pub id: String,
-    /// For people.
+    /// The name for people.
     pub name: String,
-    /// For people.
+    /// The description for people.
     pub description: String,
-    /// Its version; the package's where this says none.
+    /// The version; if it is missing, the package's.
     pub version: String,
     /// Whether it is used as soon as it is installed; unset counts as yes.
     pub enabled_by_default: Option<bool>,
@@ -107,7 +107,7 @@ pub struct Manifest {
     pub requires_plugins: Vec<String>,
     /// When it is started.
     pub activation: Activation,
-    /// What it promises to bring.
+    /// The tools that it declares.
     pub contracts: Contracts,
     /// More about its tools, by name.
     pub tool_metadata: BTreeMap<String, ToolMetadata>,
@@ -233,7 +233,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// What people are shown must be what it says: no characters that hide or move text, and permissions that name a place.
+    /// Refuses texts with characters that hide or move text, and permissions that name no place, so that people are
+    /// shown what the manifest says.
     fn check_words(&self) -> Result<(), String> {
         let asked = self.permissions.clone().unwrap_or_default();
         for path in asked.read.iter().chain(&asked.write) {
@@ -272,7 +273,7 @@ impl Manifest {
         })
     }
 
-    /// Whether it is used when nobody has said.
+    /// Whether it is enabled by default.
     pub fn starts_enabled(&self) -> bool {
         self.enabled_by_default.unwrap_or(true)
     }

@@ -1,4 +1,4 @@
-//! What the configuration says about plugins. Doc comments here are the configuration reference.
+//! The configuration of plugins. Doc comments here are the configuration reference.
 
 use crate::manifest::Permissions;
 use schemars::JsonSchema;
@@ -10,18 +10,18 @@ use std::{
 };
 use toolyard_mcp::client::LimitsConfig;
 
-/// Whether plugins run without walls.
+/// Whether plugins may run without the sandbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxMode {
-    /// Never: where they cannot be put up, plugins do not run.
+    /// Plugins run in the sandbox only. If it cannot be set up, they do not run.
     #[default]
     Require,
     /// Always. Only for plugins you wrote yourself.
     Off,
 }
 
-/// Plugins.
+/// The configuration of plugins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PluginsConfig {
@@ -30,13 +30,13 @@ pub struct PluginsConfig {
     /// If set, only these plugins are used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
-    /// These are not used.
+    /// These plugins are not used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
-    /// Folders of plugins that are used where they are, beside those that are installed.
+    /// Folders of plugins that are used in place, in addition to installed plugins.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathBuf>,
-    /// The Node that runs plugins written for OpenClaw. Unset: `node` in PATH.
+    /// The Node program that runs plugins written for OpenClaw. Unset: `node` in PATH.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<PathBuf>,
     /// The registry that `toolyard plugins install npm:NAME` and plugins' dependencies come from, as an https or http address.
@@ -49,7 +49,7 @@ pub struct PluginsConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "url"))]
     pub clawhub: Option<String>,
-    /// `require`: plugins run within walls or not at all. `off`: without walls.
+    /// `require`: plugins run in the sandbox or not at all. `off`: plugins run without the sandbox.
     pub sandbox: SandboxMode,
     /// Each plugin's own settings, by id.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -84,16 +84,16 @@ impl PluginsConfig {
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Entry {
-    /// Whether it is used; unset: as `toolyard plugins enable` and `disable` say.
+    /// Whether the plugin is used. Unset: as set by `toolyard plugins enable` and `disable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// Its configuration, checked against the manifest's configSchema.
     #[serde(skip_serializing_if = "Map::is_empty")]
     #[schemars(extend("x-secret" = "value"))]
     pub config: Map<String, Value>,
-    /// What it may touch, beside its own folder; `toolyard plugins install --grant` adds to it.
+    /// What the plugin may access in addition to its own folder. `toolyard plugins install --grant` adds to it.
     pub grant: Grant,
-    /// How much it may use, with everything it starts.
+    /// Limits for the plugin and every process that it starts.
     #[serde(skip_serializing_if = "LimitsConfig::is_default")]
     pub limits: LimitsConfig,
 }
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Entry {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Grant {
-    /// The network.
+    /// Whether the network is granted.
     pub network: bool,
     /// Files and folders it may read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -117,7 +117,7 @@ pub struct Grant {
     /// Files and folders it may change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<PathBuf>,
-    /// Variables of Toolyard's environment that it gets.
+    /// Variables of Toolyard's environment that are passed to the plugin.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-secret" = "variable"))]
     pub env: Vec<String>,
@@ -160,7 +160,7 @@ impl Grant {
         }
     }
 
-    /// What is left of it for a plugin whose manifest says what it needs: no more than that.
+    /// The part of the grant that the manifest's permissions allow.
     #[must_use]
     pub fn within(&self, asked: Option<&Permissions>) -> Self {
         let Some(asked) = asked else { return self.clone() };

@@ -1,5 +1,4 @@
-//! What is remembered of installed plugins: where each came from, whether it is used, what it was granted. One small file,
-//! written whole.
+//! What is stored about installed plugins: source, whether enabled, grants. One small file, written as a whole.
 
 use crate::settings::Grant;
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! Starts children within walls: plugins' processes, and upstream MCP servers that are configured with a sandbox.
+//! Starts child processes in the sandbox: plugins, and upstream MCP servers with a `sandbox` table.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,11 +10,11 @@ use toolyard_sandbox::launch::{ConfinedLauncher, Confinement, ProcessLimits, Pro
 /// Programs under these need no further rights.
 const SYSTEM: [&str; 6] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/opt/"];
 
-/// Starts a child within walls.
+/// Starts a child process in the sandbox.
 pub(crate) struct Walled {
     pub(crate) launcher: ConfinedLauncher,
     pub(crate) walls: Confinement,
-    /// The files and folders that a person granted, which the walls hold beside those that Toolyard adds.
+    /// The files and folders that a person granted, in addition to those that Toolyard adds.
     pub(crate) granted: Vec<PathBuf>,
 }
 
@@ -36,8 +36,8 @@ pub(crate) fn limits(config: LimitsConfig) -> ProcessLimits {
     ProcessLimits { processes: config.processes, memory_mb: config.memory_mb }
 }
 
-/// A configured upstream server, started within the walls that its configuration names. `expand` turns a configured path
-/// into a full one.
+/// A configured upstream server, started in the sandbox that its configuration describes. `expand` turns a configured
+/// path into an absolute one.
 pub fn server_spec(
     launcher: &ConfinedLauncher,
     name: &str,
@@ -71,8 +71,8 @@ pub fn find(command: &str) -> Option<PathBuf> {
     found.iter().find(|path| !is_shim(path)).or_else(|| found.first()).cloned()
 }
 
-/// What a program that was not installed with the system needs to read: the program itself, or the tree it was installed in.
-/// The program must be one that a person chose: by PATH or by the configuration, never by a package.
+/// What a program that was not installed with the system must be able to read: the program itself, or the tree in which
+/// it is installed. The program must be chosen by a person, through PATH or the configuration, never by a package.
 pub fn prefix(program: &Path) -> Vec<PathBuf> {
     let mut needed = Vec::new();
     // Without links and `..`, because what is granted is the folder that the path leads to. The name that was given counts
@@ -95,8 +95,8 @@ fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from).and_then(|home| home.canonicalize().ok())
 }
 
-/// `…/bin/node` belongs to `…` where libraries lie beside `bin`. The user's own folder (`~/bin`) and the folders of settings
-/// in it (`~/.local/bin`, `~/.cargo/bin`) hold more than programs, so from there a program gets nothing but itself.
+/// `…/bin/node` belongs to `…` if libraries are beside `bin`. The user's home (`~/bin`) and settings folders in it
+/// (`~/.local/bin`, `~/.cargo/bin`) contain more than programs, so only the program itself becomes readable there.
 fn tree(program: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let tree = program.parent().filter(|folder| folder.ends_with("bin"))?.parent()?;
     let has_libraries = ["lib", "lib64", "pyvenv.cfg"].iter().any(|name| tree.join(name).exists());

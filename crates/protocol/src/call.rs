@@ -1,4 +1,4 @@
-//! [`ToolCall`]: one invocation, as the executor hands it to a tool.
+//! [`ToolCall`]: one invocation of a tool, as the executor passes it to the provider.
 
 use crate::{CallId, ConfirmationId, EnvelopeError, PolicySnapshot, RiskLevel, RunId, StepId, ToolName, canonical};
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use std::{ops::Deref, sync::Arc};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Iteration {
-    /// Zero-based position.
+    /// Position in the list, from 0.
     pub index: u64,
     /// The name the plan gave the item.
     pub item_name: String,
@@ -111,8 +111,8 @@ impl ToolCall {
         Ok(Self(parts))
     }
 
-    /// Wraps parts whose `argsHash` the caller has just computed from these very arguments.
-    /// The pipeline hashes once, before hooks and approval need the hash; hashing again here would double that cost.
+    /// Wraps parts whose `argsHash` the caller has just computed from the same arguments. The pipeline computes the
+    /// hash once, because hooks and approval need it earlier; computing it again here would double the cost.
     pub fn with_known_hash(parts: ToolCallParts) -> Result<Self, EnvelopeError> {
         if parts.args_hash.is_none() {
             return Self::new(parts);
@@ -156,7 +156,7 @@ impl Deref for ToolCall {
 impl TryFrom<ToolCallParts> for ToolCall {
     type Error = EnvelopeError;
     fn try_from(parts: ToolCallParts) -> Result<Self, EnvelopeError> {
-        // The specification's own sample has an iteration without a loopId; what others wrote is read as it stands.
+        // The specification's own sample has an iteration without a loopId, so reading accepts it.
         if parts.iteration.is_some() && parts.loop_id.is_none() {
             let loop_id = canonical::sha256_hex(format!("{}/{}", parts.run_id, parts.step_id).as_bytes());
             return Self::new(ToolCallParts { loop_id: Some(loop_id), ..parts });

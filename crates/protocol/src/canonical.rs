@@ -30,14 +30,14 @@ pub fn to_vec<T: Serialize>(value: &T) -> Result<Vec<u8>, CanonicalError> {
     serde_json_canonicalizer::to_vec(value).map_err(|e| CanonicalError::Unrepresentable(e.to_string()))
 }
 
-/// The canonical bytes of a JSON value, as [`to_vec`] makes them, several times as fast for what arguments usually are:
-/// no fractions and no integers beyond 2^53.
+/// The canonical bytes of a JSON value. The result equals that of [`to_vec`], but for typical arguments (no fractions,
+/// no integers beyond 2^53) it is several times as fast.
 pub fn value_to_vec(value: &Value) -> Result<Vec<u8>, CanonicalError> {
     let mut out = Vec::with_capacity(256);
     if write_simple(value, &mut out) { Ok(out) } else { to_vec(value) }
 }
 
-/// Answers false where a number's form needs more thought.
+/// Returns false if the value contains a number that needs the general algorithm.
 fn write_simple(value: &Value, out: &mut Vec<u8>) -> bool {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
@@ -125,7 +125,7 @@ pub fn check_integers(value: &Value) -> Result<(), CanonicalError> {
     walk(value, &mut Vec::new())
 }
 
-/// SHA-256.
+/// The SHA-256 hash of the bytes.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
@@ -135,7 +135,7 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&sha256(bytes))
 }
 
-/// Lowercase hex.
+/// The bytes as lowercase hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut out = String::with_capacity(bytes.len() * 2);

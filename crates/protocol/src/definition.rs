@@ -1,4 +1,4 @@
-//! What a tool says about itself.
+//! [`ToolDefinition`]: a tool's description of itself.
 
 use crate::{Schema, ToolName};
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 /// A tool name is at most this long.
 pub const MAX_TOOL_NAME_BYTES: usize = 128;
-/// A call may take this long unless the tool, the step or the policy says otherwise.
+/// The timeout of a call if the tool, the step and the policy do not set another one.
 pub const DEFAULT_TIMEOUT_MS: u64 = 30_000;
 /// A tool's version when it does not say one.
 const DEFAULT_TOOL_VERSION: &str = "1.0.0";
@@ -25,11 +25,11 @@ pub enum RiskLevel {
     ReadOnly,
     /// Changes files or state that Toolyard can describe and mostly undo.
     Writes,
-    /// Runs commands whose effects Toolyard cannot see.
+    /// Runs commands whose effects Toolyard cannot observe.
     Commands,
 }
 
-/// What may be done with a call whose result is not known after a crash.
+/// How a call whose result is unknown after a crash may be handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Idempotency {
@@ -49,7 +49,7 @@ pub enum Idempotency {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Undo {
-    /// It cannot.
+    /// The call must not be repeated, and its outcome cannot be determined.
     #[default]
     None,
     /// From the effects it observed and the before-images kept by content hash.
@@ -73,7 +73,7 @@ pub struct ToolDefinition {
     pub name: ToolName,
     /// A short name for people.
     pub title: String,
-    /// What it does and when to use it, written for a model.
+    /// What the tool does and when to use it, written for a model.
     pub description: String,
     /// A coarse family: `vault`, `editor`, `util`.
     pub category: Cow<'static, str>,
@@ -104,7 +104,7 @@ pub struct ToolDefinition {
     /// Whether it can predict its effects without having them.
     #[serde(default)]
     pub supports_dry_run: bool,
-    /// Time a call gets when nothing else is said.
+    /// The timeout of a call that does not set one, in milliseconds.
     #[serde(default = "default_timeout")]
     pub default_timeout_ms: u64,
     /// The most time a call may ask for.
@@ -132,7 +132,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("tool {tool}: {problem}")]
 pub struct ToolDefinitionError {
-    /// Which tool.
+    /// The name of the tool.
     pub tool: String,
     /// What is wrong with its definition.
     pub problem: String,

@@ -1,4 +1,4 @@
-//! What a call was seen to change: observed, never intended.
+//! The changes that a call made, as observed. Intended changes are not listed here.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub struct Effects {
     /// Files whose content changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modified: Vec<Modified>,
-    /// Files and folders that are gone from where they were.
+    /// Files and folders that were removed from their place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deleted: Vec<Deleted>,
     /// Files and folders that moved.
@@ -30,7 +30,7 @@ pub struct Effects {
 pub enum EntryKind {
     /// A regular file.
     File,
-    /// A directory.
+    /// A folder.
     Folder,
 }
 
@@ -82,7 +82,7 @@ pub struct Deleted {
     pub trashed: Option<bool>,
 }
 
-/// A move.
+/// A renamed or moved file or folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Renamed {

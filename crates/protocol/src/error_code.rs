@@ -1,4 +1,5 @@
-//! Error codes: what agents branch on. One page each, compiled into the binary for `toolyard explain CODE`.
+//! Error codes. Agents branch on them. Each code has a page that is compiled into the binary for `toolyard explain
+//! CODE`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,9 +8,9 @@ use std::fmt;
 /// A code's documentation.
 #[derive(Debug, Clone, Copy)]
 pub struct ErrorPage {
-    /// The code.
+    /// The error code.
     pub code: ErrorCode,
-    /// The Markdown page from `docs/errors/`.
+    /// The Markdown page from `docs/reference/errors/`.
     pub markdown: &'static str,
 }
 
@@ -25,12 +26,12 @@ macro_rules! error_codes {
             /// All codes, in the order of the documentation.
             pub const ALL: &'static [ErrorCode] = &[ $( ErrorCode::$variant, )* ];
 
-            /// The code as it stands on the wire.
+            /// The code in its wire format.
             pub fn as_str(self) -> &'static str {
                 match self { $( ErrorCode::$variant => $code, )* }
             }
 
-            /// What to do next when nothing more specific is known.
+            /// A suggestion to use when nothing more specific is known.
             pub fn suggestion(self) -> &'static str {
                 match self { $( ErrorCode::$variant => $suggestion, )* }
             }
@@ -38,7 +39,7 @@ macro_rules! error_codes {
             /// The code's page.
             pub fn page(self) -> ErrorPage {
                 let markdown = match self {
-                    $( ErrorCode::$variant => include_str!(concat!("../../../docs/errors/", $code, ".md")), )*
+                    $( ErrorCode::$variant => include_str!(concat!("../../../docs/reference/errors/", $code, ".md")), )*
                 };
                 ErrorPage { code: self, markdown }
             }
@@ -59,7 +60,7 @@ error_codes! {
     PolicyDenied = "POLICY_DENIED", "Ask the operator to allow it in the policy, or use another tool.";
     /// The tool, file, run or key does not exist.
     NotFound = "NOT_FOUND", "Check the name or path; list what exists first.";
-    /// Somebody else changed the target, or something is already there.
+    /// The target was changed by somebody else, or already exists.
     Conflict = "CONFLICT", "Read the current state, then decide again with its etag.";
     /// Something that must be there first is missing.
     PreconditionFailed = "PRECONDITION_FAILED", "Provide what is missing, then call again.";
@@ -71,11 +72,11 @@ error_codes! {
     InternalError = "INTERNAL_ERROR", "Try once more; if it happens again, look at the run's record with `toolyard runs show`.";
     /// A person must approve first.
     ConfirmationRequired = "CONFIRMATION_REQUIRED", "Show the plan to a person and run it with their approval (`--yes` on the command line).";
-    /// A person said no, or nobody answered in time.
+    /// A person denied the call, or nobody answered in time.
     ApprovalDenied = "APPROVAL_DENIED", "Do not try again unchanged; ask the person what they want instead.";
     /// A limit of the policy or of the server was reached.
     LimitExceeded = "LIMIT_EXCEEDED", "Do less in one call or run, or ask the operator to raise the limit named in details.";
-    /// The tool exists, but what runs it is not there now.
+    /// The tool exists, but the program that runs it is not available.
     Unavailable = "UNAVAILABLE", "Wait and try again, or ask the operator to start what the tool needs.";
     /// A run waits for a person to say whether an interrupted call happened.
     InDoubt = "IN_DOUBT", "Check whether the effect happened, then `toolyard runs resume RUN --assume-done | --rerun | --abort`.";

@@ -1,4 +1,4 @@
-//! [`ExecutionEvent`]: what the executor tells whoever watches.
+//! [`ExecutionEvent`]: a notification from the executor to subscribers.
 
 use crate::{CallId, RunId, StepId, ToolName};
 use jiff::Timestamp;
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What happened.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum EventType {
     /// A run began.
@@ -15,7 +15,7 @@ pub enum EventType {
     /// A run waits for a person.
     #[serde(rename = "run.confirmationRequested")]
     RunConfirmationRequested,
-    /// A person said yes.
+    /// A person approved the run.
     #[serde(rename = "run.confirmed")]
     RunConfirmed,
     /// A run was stopped.
@@ -59,15 +59,15 @@ impl EventType {
     }
 }
 
-/// How loud.
+/// The severity of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EventLevel {
-    /// Worth knowing.
+    /// Information.
     Info,
     /// Worth a look.
     Warn,
-    /// Something failed.
+    /// A failure.
     Error,
 }
 
@@ -77,27 +77,27 @@ pub enum EventLevel {
 pub struct ExecutionEvent {
     /// Position in the run's stream, counted from 1. Events that are not part of the record (progress) repeat the last one.
     pub seq: u64,
-    /// The run.
+    /// The run that the event belongs to.
     pub run_id: RunId,
-    /// What happened.
+    /// The kind of the event.
     #[serde(rename = "type")]
     pub event_type: EventType,
-    /// When.
+    /// When the event happened.
     pub timestamp: Timestamp,
-    /// How loud.
+    /// The severity of the event.
     pub level: EventLevel,
     /// One line for people.
     pub message: String,
-    /// The call, where there is one.
+    /// The call that the event belongs to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
-    /// The step, where there is one.
+    /// The step that the event belongs to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_id: Option<StepId>,
-    /// The tool, where there is one.
+    /// The tool that the event belongs to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<ToolName>,
-    /// Structured facts.
+    /// Details, depending on the kind of event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Map<String, Value>>,
 }

@@ -100,7 +100,7 @@ impl StepId {
     pub fn direct() -> Self {
         Self("call".into())
     }
-    /// The text.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -128,11 +128,11 @@ impl ToolName {
             ))
         }
     }
-    /// The name of a tool whose name cannot be told.
+    /// A placeholder for a tool whose name is not known.
     pub fn unknown() -> Self {
         Self("unknown".into())
     }
-    /// The text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

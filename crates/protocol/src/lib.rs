@@ -35,7 +35,7 @@ pub use plan::{
     Step, UiHints,
 };
 pub use policy::{PolicyLimits, PolicySnapshot, Sandbox};
-pub use result::{Failure, ResultStatus, ToolResult, ToolResultParts};
+pub use result::{Failure, ResultStatus, ToolResult, ToolResultParts, cause_chain};
 pub use run::{ApprovedVia, Confirmation, ConfirmationDecision, LogHead, RunManifest, RunStatus};
 pub use schema_text::Schema;
 

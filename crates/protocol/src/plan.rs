@@ -1,4 +1,4 @@
-//! [`ActionPlan`]: what a planner (a model or a person) asks to have done.
+//! [`ActionPlan`]: the steps that a planner (a model or a person) wants to run.
 //!
 //! Strict at every level: an unknown key is an error, because a misspelt `dependsOn` that is quietly ignored changes
 //! what a plan does. What a plan cannot say is as important: it has no conditions, no policy and no confirmation of
@@ -20,7 +20,7 @@ pub struct ActionPlan {
     #[serde(deserialize_with = "plan_version")]
     #[schemars(regex(pattern = r"^[0-9]+\.[0-9]+(\.[0-9]+)?$"))]
     pub version: String,
-    /// What the plan is for.
+    /// The purpose of the plan.
     #[serde(deserialize_with = "non_empty")]
     #[schemars(length(min = 1))]
     pub goal: String,
@@ -33,10 +33,10 @@ pub struct ActionPlan {
     /// What a door must supply before the run starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context_requests: Vec<ContextRequest>,
-    /// Applied where a step says nothing.
+    /// Defaults for steps that do not set these values.
     #[serde(default, skip_serializing_if = "is_default")]
     pub defaults: PlanDefaults,
-    /// The work.
+    /// The steps, at least one.
     #[serde(deserialize_with = "at_least_one_step")]
     #[schemars(length(min = 1))]
     pub steps: Vec<Step>,
@@ -52,7 +52,7 @@ pub struct ActionPlan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContextRequest {
-    /// What is asked for; the answer is `$ctx.<kind>`.
+    /// The requested value; it is available as `$ctx.<kind>`.
     pub kind: ContextKind,
     /// Free options for the client.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -67,7 +67,7 @@ pub enum ContextKind {
     ActiveFilePath,
     /// The selected text.
     Selection,
-    /// The cursor.
+    /// The position of the cursor.
     Cursor,
     /// Open panes and views.
     WorkspaceContext,
@@ -91,7 +91,7 @@ impl ContextKind {
     }
 }
 
-/// Plan-wide fallbacks.
+/// Defaults for all steps of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlanDefaults {
@@ -103,7 +103,7 @@ pub struct PlanDefaults {
     pub retry: Option<RetryPolicy>,
 }
 
-/// What a failed step does to the rest.
+/// What happens to the rest of the plan when a step fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
@@ -139,7 +139,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// One step.
+/// One step of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Step {
@@ -194,11 +194,11 @@ pub struct Foreach {
     #[serde(deserialize_with = "binding_name")]
     #[schemars(regex(pattern = r"^[A-Za-z][A-Za-z0-9_\-]*$"))]
     pub item_name: String,
-    /// The name of the index; `{index}` when not said.
+    /// The name of the index. Default: `index`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "binding_name_option")]
     #[schemars(regex(pattern = r"^[A-Za-z][A-Za-z0-9_\-]*$"))]
     pub index_name: Option<String>,
-    /// Iterations under way at once; one after another when not said.
+    /// Maximum number of iterations in flight. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "positive_u32")]
     #[schemars(range(min = 1))]
     pub concurrency: Option<u32>,
@@ -226,11 +226,11 @@ impl Default for PlanOutputs {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UiHints {
-    /// A heading.
+    /// A heading for display.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "non_empty_option")]
     #[schemars(length(min = 1))]
     pub title: Option<String>,
-    /// A paragraph.
+    /// A paragraph for display.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "non_empty_option")]
     #[schemars(length(min = 1))]
     pub summary: Option<String>,

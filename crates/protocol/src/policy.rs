@@ -1,28 +1,28 @@
-//! The policy as a call saw it: a snapshot that travels on every [`crate::ToolCall`].
+//! A snapshot of the policy that applied to a call. Every [`crate::ToolCall`] contains one.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What was allowed when the call was made.
+/// The policy that applied when the call was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PolicySnapshot {
     /// Whether calls with side effects needed a person's approval.
     pub confirmations_required: bool,
-    /// Where in the vault tools may reach.
+    /// Which paths of the vault tools may access.
     pub sandbox: Sandbox,
-    /// How much a run may do.
+    /// Limits for each run.
     pub limits: PolicyLimits,
     /// Tool names, globs or groups that may be called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_tools: Vec<String>,
-    /// Tool names, globs or groups that may not be called, whatever else is said.
+    /// Tool names, globs or groups that may never be called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denied_tools: Vec<String>,
     /// Whether tools of risk `commands` may run.
     #[serde(default)]
     pub allow_commands: bool,
-    /// Whether files may be removed for good (rather than moved to the trash).
+    /// Whether files may be deleted permanently, instead of being moved to the trash.
     #[serde(default)]
     pub allow_delete: bool,
 }
@@ -31,13 +31,13 @@ pub struct PolicySnapshot {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Sandbox {
-    /// Off means that only the vault's own path safety applies.
+    /// `false` turns these rules off. The vault's own path checks always apply.
     pub enabled: bool,
-    /// Folders (and what is below them) that tools may touch.
+    /// Folders that tools may access, with everything below them.
     pub allowed_roots: Vec<String>,
-    /// `..` is matched as a whole path segment, anything else as a substring.
+    /// Forbidden text in paths. `..` is matched as a whole path segment, anything else as a substring.
     pub deny_patterns: Vec<String>,
-    /// Globs that are never touched.
+    /// Globs for paths that tools may never access.
     pub deny_globs: Vec<String>,
     /// Whether reads may follow links that stay inside the vault. Writes never follow links.
     pub follow_symlinks: bool,
@@ -59,9 +59,9 @@ impl Default for Sandbox {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PolicyLimits {
-    /// Calls of one run that may be under way at once.
+    /// Maximum number of calls of one run in flight at the same time.
     pub max_concurrency: u32,
-    /// Total tries of one call, the first included.
+    /// Maximum number of attempts of one call, the first included.
     pub max_attempts: u32,
     /// Steps in one plan.
     pub max_steps: u32,
@@ -69,18 +69,18 @@ pub struct PolicyLimits {
     pub max_iterations: u32,
     /// Milliseconds a run may take.
     pub max_run_ms: u64,
-    /// Milliseconds one call may take, whatever it asks for.
+    /// Milliseconds that one call may take, even if it asks for more.
     pub max_call_ms: u64,
-    /// Milliseconds between two tries of a call, whatever the failed one asks for. Unset: 300000.
+    /// Maximum milliseconds between two attempts of a call, even if the failed attempt asks for more. Unset: 300000.
     #[serde(skip_serializing_if = "is_default_retry_delay")]
     pub max_retry_delay_ms: u64,
     /// Bytes one run may write.
     pub max_bytes_written: u64,
-    /// Files and folders one run may delete, trash included.
+    /// Files and folders that one run may delete, including those moved to the trash.
     pub max_deletes: u64,
     /// Bytes of one call's arguments, as JSON.
     pub max_args_bytes: u64,
-    /// Bytes of one call's output, as JSON, before it is handed over by reference.
+    /// Bytes of one call's output, as JSON. A larger output is returned by reference.
     pub max_output_bytes: u64,
 }
 

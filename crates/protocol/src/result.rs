@@ -1,4 +1,4 @@
-//! [`ToolResult`]: every outcome of a call in one shape.
+//! [`ToolResult`]: the outcome of a call. Success, failure, timeout and cancellation have the same shape.
 
 use crate::{CallId, Effects, EnvelopeError, ErrorCode, RunId, StepId, ToolName};
 use jiff::Timestamp;
@@ -11,9 +11,9 @@ use std::ops::Deref;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ResultStatus {
-    /// It did what was asked; `data` is there.
+    /// The call succeeded; `data` is set.
     Ok,
-    /// It failed; `error` says how.
+    /// The call failed; `error` is set.
     Error,
     /// It did not finish in time.
     Timeout,
@@ -40,7 +40,7 @@ impl ResultStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Failure {
-    /// What kind of failure; `toolyard explain CODE` has a page for each.
+    /// The kind of failure. `toolyard explain CODE` prints a page for each.
     pub code: ErrorCode,
     /// One sentence, safe to show.
     pub message: String,
@@ -53,6 +53,27 @@ pub struct Failure {
     /// What to do next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
+    /// What lies behind the message, one cause a line. Never written with the failure: it becomes the result's
+    /// `debugMessage`, which models do not see.
+    #[serde(skip)]
+    causes: Option<String>,
+}
+
+/// Causes of causes that are looked at; an error that names itself as its cause would go on for ever.
+const MAX_CAUSES: usize = 16;
+
+/// The texts of an error and of its causes, outermost first, one a line, without those that `said` or the line before
+/// has already. `None` where there is nothing more to say.
+pub fn cause_chain(error: &dyn std::error::Error, said: &str) -> Option<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    for text in chain.take(MAX_CAUSES).map(ToString::to_string) {
+        let is_known = said.contains(&text) || lines.last().is_some_and(|last| last.contains(&text));
+        if !text.trim().is_empty() && !is_known {
+            lines.push(text);
+        }
+    }
+    (!lines.is_empty()).then(|| lines.join("\ncaused by: "))
 }
 
 impl Failure {
@@ -64,7 +85,27 @@ impl Failure {
             details: None,
             retryable: None,
             suggestion: Some(code.suggestion().to_owned()),
+            causes: None,
         }
+    }
+    /// Adds what the error and its causes say and the message does not, for logs.
+    #[must_use]
+    pub fn caused_by(self, error: &dyn std::error::Error) -> Self {
+        let causes = cause_chain(error, &self.message);
+        self.with_causes(causes)
+    }
+    /// Adds what lies behind the message, where that is known as text only.
+    #[must_use]
+    pub fn with_causes(mut self, causes: Option<String>) -> Self {
+        self.causes = match (self.causes, causes) {
+            (Some(known), Some(more)) => Some(format!("{known}\n{more}")),
+            (known, more) => known.or(more),
+        };
+        self
+    }
+    /// Takes out what lies behind the message: for whoever keeps it beside the failure.
+    pub fn take_causes(&mut self) -> Option<String> {
+        self.causes.take()
     }
     /// Replaces the suggestion.
     #[must_use]
@@ -187,8 +228,8 @@ impl ToolResult {
         self
     }
 
-    /// The result of these parts or, where they contradict each other, an `INTERNAL_ERROR` that says how: for whoever has
-    /// to answer with a result whatever happened.
+    /// Builds the result or, if the parts contradict each other, an `INTERNAL_ERROR` that says how. For callers that
+    /// must return a result in any case.
     pub fn or_internal_error(parts: ToolResultParts) -> Self {
         match parts.check() {
             Ok(()) => Self(parts),
@@ -210,7 +251,7 @@ impl ToolResult {
         self.0
     }
 
-    /// The same result with another suggestion for its error; unchanged where it has none.
+    /// The same result with another suggestion in its error. A result without an error is unchanged.
     pub fn with_suggestion(mut self, suggestion: String) -> Self {
         if let Some(error) = &mut self.0.error {
             error.suggestion = Some(suggestion);

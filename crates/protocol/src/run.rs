@@ -1,4 +1,4 @@
-//! What `run.json` holds: the plan, the policy and the approval a run was made under.
+//! The content of `run.json`: the plan, the policy and the approval of a run.
 
 use crate::{ActionPlan, ConfirmationId, PolicySnapshot, RunId};
 use jiff::Timestamp;
@@ -12,13 +12,13 @@ use serde_json::{Map, Value};
 pub enum RunStatus {
     /// Waits for a person's approval.
     Pending,
-    /// Under way.
+    /// The run is in progress.
     Running,
-    /// Waits for a person to settle a call whose outcome is unknown.
+    /// The run waits until a person decides about a call whose outcome is unknown.
     Paused,
     /// Every step ended as the plan allows.
     Finished,
-    /// A step failed and the plan said stop.
+    /// A step failed, and the plan stops on errors.
     Failed,
     /// Stopped by a person, a deadline or a lost caller.
     Cancelled,
@@ -46,9 +46,9 @@ impl RunStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ConfirmationDecision {
-    /// Go ahead.
+    /// The run or call may proceed.
     Approved,
-    /// Do not.
+    /// The run or call may not proceed.
     Denied,
     /// The plan was changed instead; the change needs its own approval.
     Edited,
@@ -61,7 +61,7 @@ pub enum ApprovedVia {
     /// Somebody who showed Toolyard a credential with the right to approve.
     #[default]
     Operator,
-    /// The user of the client that made the call, as that client says. There is only the client's word for it.
+    /// The user of the client that made the call, as reported by that client. Toolyard cannot verify it.
     ClientUser,
 }
 
@@ -82,17 +82,17 @@ pub struct Confirmation {
     pub plan_hash: String,
     /// Hash of the policy in force.
     pub policy_hash: String,
-    /// Hash of the dry run that was shown, where there was one.
+    /// The hash of the dry run that was shown, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview_hash: Option<String>,
     /// What was decided.
     pub decision: ConfirmationDecision,
-    /// Who decided.
+    /// The name of the person or device that decided.
     pub by: String,
     /// How that is known; absent means that an operator's credential was checked.
     #[serde(default, skip_serializing_if = "ApprovedVia::is_operator")]
     pub via: ApprovedVia,
-    /// When.
+    /// When the decision was made.
     pub at: Timestamp,
     /// Until when it may be used to start the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,11 +111,11 @@ pub struct LogHead {
     pub hash: String,
 }
 
-/// `run.json`.
+/// The content of `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RunManifest {
-    /// The run.
+    /// The id of the run.
     pub run_id: RunId,
     /// Hash of the plan; a direct call has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

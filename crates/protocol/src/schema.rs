@@ -1,6 +1,7 @@
 //! JSON Schemas of the public shapes, generated from the types so that they cannot drift.
 //!
-//! `schema/` at the top of the repository holds what [`all`] produces; a test in `tests/` compares the two.
+//! The folder `schema/` at the root of the repository contains the output of [`all`]; a test in `tests/` compares the
+//! two.
 
 use crate::{
     ActionPlan, ErrorCode, ExecutionEvent, PLAN_SCHEMA_ID, PolicySnapshot, RunManifest, ToolCallParts, ToolDefinition,

@@ -1,7 +1,7 @@
 //! [`Schema`]: a tool's JSON Schema, kept as text.
 //!
-//! Parsed, a schema takes some five times the memory of its text, and most tools of a large catalog are never called: so
-//! the text is what is kept, and whoever looks inside parses it.
+//! A parsed schema takes about five times the memory of its text, and most tools of a large catalog are never called.
+//! Therefore only the text is kept, and code that needs the content parses it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,8 +1,8 @@
-//! How git is called on repositories of strangers: it fetches files and runs nothing of them.
+//! Runs git on untrusted repositories: it fetches files and runs nothing of them.
 //!
-//! No configuration of the system, the user or the repository is read; hooks, filters (LFS among them), file system monitors,
-//! credential helpers, submodules and every transport but one are off; symbolic links become text files. To be run with
-//! [`crate::tool::Tool`], inside walls.
+//! Configuration of the system, the user and the repository is not read. Hooks, filters (including LFS), file system
+//! monitors, credential helpers, submodules and all transports but one are off. Symbolic links become text files. Use
+//! it with [`crate::tool::Tool`], in the sandbox.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ const SETTINGS: [&str; 20] = [
     "advice.detachedHead=false",
 ];
 
-/// What a clone is made of.
+/// The parameters of a clone.
 #[derive(Debug, Clone)]
 pub struct Clone<'a> {
     /// The repository. The caller has checked that it is an address of the scheme below, and no option.
@@ -73,7 +73,7 @@ impl Clone<'_> {
     }
 }
 
-/// All of git's environment. `home` is a folder of ours in which no configuration lies.
+/// The complete environment of git. `home` is a folder without configuration.
 pub fn environment(home: &Path) -> Vec<(String, String)> {
     let home = home.display().to_string();
     [

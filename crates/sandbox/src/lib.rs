@@ -1,13 +1,13 @@
-//! Runs code we did not write: the code-mode script, a short JavaScript body that finds and calls tools; and plugins,
-//! whole programs that are confined before they start ([`launch`]); and git and npm on files of strangers ([`tool`], [`git`]).
+//! Runs untrusted code: code-mode scripts (short JavaScript bodies that find and call tools), plugins (whole programs
+//! that are confined before they start, [`launch`]), and git and npm on untrusted files ([`tool`], [`git`]).
 //!
-//! A script runs in a child process of its own, which is this program again or a small one beside it (see [`child`]). Before
-//! the first line of script the child gives up everything it does not need: files, network, processes, environment and
-//! descriptors, by Landlock, seccomp and resource limits. QuickJS runs inside, with its own limits. All the child can do
-//! is compute, and speak the protocol of [`wire`] over its two pipes. The parent ([`ScriptRunner`]) holds the clock, counts
-//! and measures everything that comes over, and answers what the script asks through a [`Bridge`].
+//! A script runs in a separate child process, which is this program or a small one beside it (see [`child`]). Before
+//! the first line of the script, the child gives up everything that it does not need: files, network, processes,
+//! environment and descriptors, with Landlock, seccomp and resource limits. QuickJS runs inside, with its own limits.
+//! The child can only compute and use the protocol of [`wire`] over its two pipes. The parent ([`ScriptRunner`])
+//! measures time, limits everything that arrives, and answers the script's requests through a [`Bridge`].
 //!
-//! This crate knows no tools, no policy and no engine: what `search`, `describe` and `call` mean is the bridge's business.
+//! This crate does not know tools, policy or the engine: the bridge implements `search`, `describe` and `call`.
 
 pub mod child;
 pub mod git;

@@ -1,4 +1,4 @@
-//! Every number that bounds a script, in one place.
+//! All limits of a script.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +10,13 @@ pub const MAX_FRAME_BYTES: usize = 2 << 20;
 pub(crate) const CHILD_DATA_BYTES: u64 = 192 << 20;
 /// Address space of the child, its program included.
 pub(crate) const CHILD_ADDRESS_BYTES: u64 = 2 << 30;
-/// Processor seconds the child gets beyond its wall-clock time; only matters if the parent is gone.
+/// Processor seconds that the child gets beyond its wall-clock time; only used if the parent is gone.
 pub(crate) const CHILD_EXTRA_CPU_SECONDS: u64 = 1;
 
 /// What one script may use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Milliseconds of wall-clock time for everything, the tools it calls included.
+    /// Milliseconds of wall-clock time for everything, including the tools that the script calls.
     pub time_ms: u64,
     /// Bytes the interpreter may hold.
     pub memory_bytes: usize,

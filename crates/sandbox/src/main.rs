@@ -1,4 +1,5 @@
-//! The script child alone: starts faster than Toolyard itself, which is its own child where this is not beside it.
+//! The script child as a separate program. It starts faster than Toolyard itself, which is used as the child if this
+//! program is missing.
 
 use std::process::ExitCode;
 

@@ -1,15 +1,14 @@
-//! Which program a child is: the small script child if one built from the same sources lies beside this program, else
-//! this program again.
+//! Chooses the child program: the small script child if one built from the same sources is beside this program,
+//! otherwise this program itself.
 //!
-//! Either does the same. The small one starts faster, because the loader has less to relocate; a program that is
-//! installed without it, or beside an older one, loses that and nothing else.
+//! Both behave in the same way. The small one starts faster, because the loader has less to relocate.
 
 use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
-/// Stands in every program that holds the child's side, so that a file can be told to have been built from these sources.
+/// A marker in every program that contains the child's code, to check that a file was built from the same sources.
 pub(crate) static STAMP: &str = concat!("toolyard-script-stamp:", env!("TOOLYARD_SCRIPT_STAMP"));
 /// The file name of the small one.
 const COMPANION: &str = "toolyard-script";

@@ -1,4 +1,4 @@
-//! The parent's side: start a child, hold the clock, answer what the script asks, and say how it ended.
+//! The parent's side: starts a child, measures time, answers the script's requests, and reports the outcome.
 
 use crate::{
     child::CHILD_NAME,
@@ -26,7 +26,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How long a child that has said its result may take to end.
+/// How long a child may take to exit after it has sent its result.
 const EXIT_GRACE: Duration = Duration::from_millis(250);
 /// Bytes of the child's standard error that are kept.
 const MAX_STDERR_BYTES: usize = 2_048;
@@ -45,7 +45,7 @@ pub trait Bridge: Send + Sync + 'static {
     /// One request. An error becomes an exception in the script.
     fn ask(&self, method: Method, args: Vec<Value>) -> BoxFuture<'_, Result<Value, Thrown>>;
 
-    /// The script was stopped: requests under way should end soon. They are waited for.
+    /// The script was stopped: requests in flight should end soon. They are waited for.
     fn stop(&self) {}
 }
 
@@ -69,7 +69,7 @@ pub enum Cause {
     /// Its time was up.
     #[error("tool_search_code timed out after {0} ms")]
     TimedOut(u64),
-    /// Whoever started it does not want it any more.
+    /// The caller cancelled the script.
     #[error("tool_search_code aborted")]
     Aborted,
     /// The child ended without a result.
@@ -80,7 +80,7 @@ pub enum Cause {
         /// The beginning of what it wrote to standard error.
         stderr: String,
     },
-    /// The child said something it must not say; it was killed.
+    /// The child violated the protocol and was killed.
     #[error("tool_search_code child was stopped: {0}")]
     Misbehaved(String),
     /// A script cannot be isolated on this machine; nothing ran.
@@ -94,7 +94,7 @@ pub enum Cause {
 /// A script that did not run to its end, with what it had written by then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptFailure {
-    /// Why.
+    /// The cause.
     pub cause: Cause,
     /// What it wrote to the console.
     pub logs: Vec<String>,
@@ -102,7 +102,7 @@ pub struct ScriptFailure {
     pub requests: u32,
 }
 
-/// Starts children.
+/// Starts script children.
 #[derive(Debug, Clone)]
 pub struct ScriptRunner {
     program: Option<PathBuf>,
@@ -115,7 +115,7 @@ impl Default for ScriptRunner {
 }
 
 impl ScriptRunner {
-    /// Children are this very program, or the small script child built with it, where that lies beside it.
+    /// Uses this program as the child, or the small script child beside it if it was built from the same sources.
     pub fn new() -> Self {
         Self { program: None }
     }
@@ -324,7 +324,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Tells the child when a time is over. What lies beyond the script's own time need not be waited for exactly.
+    /// Notifies the child when a time has passed. A time beyond the script's own limit is not measured exactly.
     fn wait(&mut self, id: u32, ms: u32) -> Result<(), Cause> {
         if id != self.waits_made + 1 {
             return Err(Cause::Misbehaved(format!("wait {id} after wait {}", self.waits_made)));
@@ -344,7 +344,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Waits for what is still under way; after a stop it is told to end first.
+    /// Waits for requests in flight; after a stop, they are cancelled first.
     async fn close(&mut self, stopped: bool) {
         self.waits.abort_all();
         if self.requests.is_empty() {

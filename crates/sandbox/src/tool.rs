@@ -1,7 +1,7 @@
-//! Runs a program of the system (git, npm) to its end on files that strangers wrote: inside the walls of [`crate::launch`],
-//! with a folder as the only place to write, a time limit and a limit for the size of that folder.
+//! Runs a system program (git, npm) to its end on untrusted files: in the sandbox of [`crate::launch`], with one
+//! writable folder, a time limit, and a size limit for that folder.
 //!
-//! Knows neither git nor npm; which arguments keep them from running what they fetch is the caller's business.
+//! Does not know git or npm; the caller chooses the arguments that prevent them from running what they fetch.
 
 use crate::launch::{ConfinedLauncher, Confinement, ProcessLimits, Program};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -29,15 +29,15 @@ const SHOWN_CHARS: usize = 600;
 pub struct Tool<'a> {
     /// Its name or path.
     pub program: &'a str,
-    /// Its arguments.
+    /// The arguments.
     pub args: &'a [String],
     /// All of its environment.
     pub env: &'a [(String, String)],
     /// Where it starts.
     pub cwd: &'a Path,
-    /// The only folder it can write to; nothing but this program's work lies in it.
+    /// The only folder that the program can write to; it contains only this program's files.
     pub folder: &'a Path,
-    /// Files and folders it may read beside the system's own.
+    /// Files and folders that the program may read, in addition to the system's.
     pub read: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: bool,
@@ -79,7 +79,7 @@ impl Tool<'_> {
         let _group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).map(Group);
         let stderr = child.stderr.take();
         let finished = async {
-            let message = kept(stderr).await;
+            let message = read_tail(stderr).await;
             (child.wait().await, message)
         };
         tokio::pin!(finished);
@@ -118,7 +118,7 @@ impl Drop for Group {
 }
 
 /// Reads a stream to its end and keeps the beginning.
-async fn kept(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+async fn read_tail(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
         let read = (&mut stream).take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes).await;
@@ -130,7 +130,7 @@ async fn kept(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     bytes
 }
 
-/// What a program said, for one line of an error message: without control characters, and not long.
+/// A program's output for one line of an error message: short and without control characters.
 fn shown(message: &[u8]) -> String {
     let text = String::from_utf8_lossy(message);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(SHOWN_LINES).collect();

@@ -1,8 +1,8 @@
-//! What parent and child say to each other: JSON messages behind a length of four bytes, little end first.
+//! The messages between parent and child: JSON, preceded by a length of four bytes in little-endian order.
 //!
-//! A message is an object with one key, its kind: values inside are carried as the text they came as.
+//! A message is an object with one key, its kind. Values inside are passed on as the original text.
 //!
-//! The parent takes nothing the child says on trust: sizes, counts, ids and order are checked where they arrive.
+//! The parent does not trust the child: sizes, counts, ids and order are checked on arrival.
 
 use crate::limits::{Limits, MAX_FRAME_BYTES};
 use serde::{Deserialize, Serialize};
@@ -13,11 +13,11 @@ use std::io::{self, Read, Write};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// `openclaw.tools.search(query, options?)`.
+    /// The request `openclaw.tools.search(query, options?)`.
     Search,
-    /// `openclaw.tools.describe(id)`.
+    /// The request `openclaw.tools.describe(id)`.
     Describe,
-    /// `openclaw.tools.call(id, args)`.
+    /// The request `openclaw.tools.call(id, args)`.
     Call,
 }
 
@@ -34,21 +34,21 @@ pub enum ToChild {
     },
     /// The answer to a bridge call.
     Answer {
-        /// Which call.
+        /// The id of the request.
         id: u32,
         /// What was answered.
         value: Box<RawValue>,
     },
     /// A wait is over.
     Elapsed {
-        /// Which wait.
+        /// The id of the timer.
         id: u32,
     },
     /// A bridge call that failed.
     Failure {
-        /// Which call.
+        /// The id of the request.
         id: u32,
-        /// Why.
+        /// The error.
         error: Thrown,
     },
 }
@@ -61,16 +61,16 @@ pub enum FromChild {
     Bridge {
         /// Chosen by the child: 1, 2, 3.
         id: u32,
-        /// What.
+        /// The method.
         method: Method,
-        /// With what.
+        /// The arguments.
         args: Vec<Box<RawValue>>,
     },
     /// The script waits for a time: the parent holds the clock.
     Wait {
         /// Chosen by the child, apart from those of calls: 1, 2, 3.
         id: u32,
-        /// Milliseconds.
+        /// The time in milliseconds.
         ms: u32,
     },
     /// A line of console output.
@@ -85,7 +85,7 @@ pub enum FromChild {
     },
     /// The script ended with an exception.
     Threw {
-        /// Which.
+        /// The error.
         error: Thrown,
     },
     /// The child cannot confine itself here, and has run nothing.
@@ -100,12 +100,12 @@ pub enum FromChild {
 pub struct Thrown {
     /// For example `TypeError`.
     pub name: String,
-    /// What it says.
+    /// The message.
     pub message: String,
     /// Where it was thrown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<String>,
-    /// A code to branch on, where a tool gave one.
+    /// An error code, if a tool returned one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
 }

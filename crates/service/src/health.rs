@@ -28,9 +28,9 @@ const FRESH_WITHIN: Duration = Duration::from_millis(20);
 const PROBE: (&str, &str) = ("gateway", "probe");
 
 methods! {
-    /// Says how this gateway is.
+    /// Reports the health of this gateway.
     Health = "health", Terms::open().role(Role::Any).lane(Lane::Express), HealthParams => HealthAnswer;
-    /// Says what this gateway is doing: agents, sessions, runs, connections, tools.
+    /// Reports the state of this gateway: agents, sessions, runs, connections, tools.
     Status = "status", Terms::read(), StatusParams => StatusAnswer;
     /// Lists this gateway and the clients that are connected to it.
     SystemPresence = "system-presence", Terms::read(), NoParams => Vec<Present>;
@@ -171,7 +171,11 @@ pub struct StatusParams {
 #[serde(rename_all = "camelCase")]
 pub struct StatusAnswer {
     runtime_version: &'static str,
+    /// The agent that is meant where none is named, as in `heartbeat`.
+    default_agent_id: &'static str,
     main_heartbeat_enabled: bool,
+    /// The same as `eventLoop.degraded`, for scripts that look at one word.
+    event_loop_degraded: bool,
     heartbeat: Heartbeats,
     tasks: Tasks,
     sessions: SessionsStatus,
@@ -283,6 +287,7 @@ impl Handle<Status> for Hub {
             Ok::<_, MethodError>((sessions::open_runs(&store)?, sessions::current(&store, &sessions)?))
         })
         .await?;
+        let event_loop = self.pulse().report();
         Ok(StatusAnswer {
             runtime_version: env!("CARGO_PKG_VERSION"),
             main_heartbeat_enabled: true,
@@ -295,7 +300,9 @@ impl Handle<Status> for Hub {
                 recent,
                 by_agent,
             },
-            event_loop: self.pulse().report(),
+            default_agent_id: sessions::DEFAULT_AGENT,
+            event_loop_degraded: event_loop.degraded,
+            event_loop,
             process_memory: ProcessMemory { rss_bytes: pulse::rss_bytes() },
             connections: self.count(),
             tools: ToolsStatus { count: tools.snapshot.len(), registry_version: tools.snapshot.version().to_owned() },

@@ -18,21 +18,21 @@ use toolyard_protocol::{ErrorCode, Failure, RiskLevel, Schema, ToolDefinition, T
 const MAX_SHOWN: usize = 80;
 
 methods! {
-    /// Says which Toolyard this process is and what it is doing.
+    /// Reports the version, home, vault and activity of this process.
     YardStatus = "yard.status", Terms::read().local(), YardStatusParams => YardState;
     /// Lists the tools that the caller may see.
     ToolsList = "tools.list", Terms::read().local(), ToolsListParams => ToolList;
-    /// Describes one tool: its definition, its source, and what the policy says of it.
+    /// Describes one tool: its definition, its source, and the policy's decision.
     ToolsDescribe = "tools.describe", Terms::read().local(), ToolNameParams => ToolDescription;
-    /// Calls a tool and answers with its result.
+    /// Calls a tool and returns its result.
     ToolsCall = "tools.call", Terms::run().local(), ToolsCallParams => ToolCallAnswer;
-    /// Lists paired devices and those that wait to be paired.
+    /// Lists paired devices and pairing requests.
     DevicesList = "devices.list", Terms::new(Some(Scope::Pairing), Effect::None).local(), NoParams => DevicesAnswer;
-    /// Lets a device in that waits to be paired.
+    /// Approves a pairing request.
     DevicesApprove = "devices.approve", Terms::pair().local(), IdParams => ApprovedDevice;
-    /// Turns a device away that waits to be paired.
+    /// Rejects a pairing request.
     DevicesReject = "devices.reject", Terms::pair().local(), IdParams => RejectedDevice;
-    /// Forgets a paired device and closes its connections.
+    /// Removes a paired device and closes its connections.
     DevicesRevoke = "devices.revoke", Terms::pair().local(), IdParams => RevokedDevice;
 }
 

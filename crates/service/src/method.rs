@@ -274,7 +274,7 @@ impl Terms {
 ///
 /// ```ignore
 /// methods! {
-///     /// Lists the nodes that are connected.
+///     /// Lists the connected nodes.
 ///     NodeList = "node.list", Terms::read(), NoParams => Nodes;
 /// }
 /// ```

@@ -17,11 +17,11 @@ use toolyard_engine::authority::Effect;
 const ANSWER: Terms = Terms::new(None, Effect::State).role(Role::Node).lane(Lane::Express);
 
 methods! {
-    /// Lists the nodes that are connected.
+    /// Lists the connected nodes.
     NodeList = "node.list", Terms::read(), NoParams => Nodes;
-    /// Shows one node and what it says it can do.
+    /// Shows one node and what it announced.
     NodeDescribe = "node.describe", Terms::read(), NodeParams => DescribedNode;
-    /// Takes a node's answer to a command that it was asked to run.
+    /// Accepts a node's answer to a command.
     NodeInvokeResult = "node.invoke.result", ANSWER, NodeResultParams => Taken;
 }
 

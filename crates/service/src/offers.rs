@@ -21,9 +21,9 @@ const MAX_TIMEOUT_MS: u64 = 600_000;
 const MAX_WORDS: usize = 500;
 
 methods! {
-    /// Offers tools of the client's own for a session, in place of those it offered before.
+    /// Offers the client's own tools for a session, replacing those it offered before.
     ToolsOffer = "tools.offer", Terms::write(), OfferParams => Offered;
-    /// Takes a client's answer to a call of one of its tools.
+    /// Accepts a client's answer to a call of one of its tools.
     ToolsResult = "tools.result", Terms::write().lane(Lane::Express), ToolResultParams => Taken;
 }
 

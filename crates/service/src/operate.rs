@@ -12,21 +12,21 @@ use serde::{Deserialize, Serialize};
 use toolyard_engine::authority::{Effect, Scope};
 
 methods! {
-    /// Shows the configuration, secrets hidden.
+    /// Shows the configuration; secrets are hidden.
     ConfigGet = "config.get", Terms::read(), NoParams => ConfigAnswer;
     /// Shows the last log lines, or those after a cursor.
     LogsTail = "logs.tail", Terms::read(), TailParams => LogTail;
-    /// Lists paired devices and those that wait to be paired.
+    /// Lists paired devices and pairing requests.
     DevicePairList = "device.pair.list", Terms::new(Some(Scope::Pairing), Effect::None), NoParams => DevicesAnswer;
-    /// Lets a device in that waits to be paired.
+    /// Approves a pairing request.
     DevicePairApprove = "device.pair.approve", Terms::pair(), RequestParams => ApprovedPairing;
-    /// Turns a device away that waits to be paired.
+    /// Rejects a pairing request.
     DevicePairReject = "device.pair.reject", Terms::pair(), RequestParams => RejectedPairing;
-    /// Forgets a paired device and closes its connections.
+    /// Removes a paired device and closes its connections.
     DevicePairRemove = "device.pair.remove", Terms::pair(), DeviceParams => RemovedDevice;
-    /// Gives a device a new token, for all it was given or for less.
+    /// Issues a new token for a device, with the same or fewer scopes.
     DeviceTokenRotate = "device.token.rotate", Terms::pair(), RotateParams => RotatedToken;
-    /// Makes a device's token worthless.
+    /// Invalidates a device's token.
     DeviceTokenRevoke = "device.token.revoke", Terms::pair(), RevokeParams => RevokedToken;
 }
 

@@ -19,15 +19,15 @@ use toolyard_protocol::{ActionPlan, ContextKind, Effects, ErrorCode, Failure, Ru
 methods! {
     /// Checks a plan without running it.
     PlansCheck = "plans.check", Terms::read().everywhere(), PlanParams => CheckReport;
-    /// Predicts what a plan would change, step by step.
+    /// Predicts the effects of a plan, step by step.
     PlansDryRun = "plans.dryRun", Terms::new(Some(Scope::Write), Effect::None).everywhere(), PlanParams => DryRunReport;
     /// Runs a plan.
     PlansRun = "plans.run", Terms::run().everywhere().may_use(&[Power::Approve]), PlanParams => PlanRun;
     /// Resolves the arguments of a recorded run again and compares them with the record.
     PlansReplay = "plans.replay", Terms::read().everywhere(), RunParams => ReplayReport;
-    /// Runs a recorded plan again from one step on, with the results of the steps before it.
+    /// Starts a new run from one step of a recorded run, with the results of the earlier steps.
     PlansFork = "plans.fork", Terms::run().everywhere().may_use(&[Power::Approve]), ForkParams => PlanRun;
-    /// Takes back what a run changed, with a plan of inverse calls.
+    /// Undoes a run with a plan of inverse calls.
     PlansUndo = "plans.undo", Terms::run().everywhere().may_use(&[Power::Approve]), UndoParams => UndoAnswer;
 }
 

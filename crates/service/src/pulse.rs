@@ -87,7 +87,7 @@ impl Pulse {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventLoop {
-    degraded: bool,
+    pub(crate) degraded: bool,
     degraded_since_ms: Option<u64>,
     reasons: Vec<&'static str>,
     interval_ms: u64,

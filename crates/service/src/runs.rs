@@ -21,21 +21,21 @@ const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 10_000;
 
 methods! {
-    /// Lists runs, the newest first.
+    /// Lists runs, newest first.
     RunsList = "runs.list", Terms::read().everywhere(), RunsListParams => RunList;
     /// Shows a run: its manifest, calls and results.
     RunsGet = "runs.get", Terms::read().everywhere(), RunParams => RunDetail;
-    /// Shows a run with its events, as the four files of the specification hold it.
+    /// Shows a run with its calls, results and events, as in its four files.
     RunsExport = "runs.export", Terms::read().local(), RunParams => ExportedRun;
-    /// Shows a run as the messages of a conversation.
+    /// Shows the calls and results of a run as messages.
     RunsTranscript = "runs.transcript", Terms::read().local(), RunParams => Transcript;
-    /// Verifies the hashes and signatures of one run, or of the whole ledger.
+    /// Verifies the hashes and signatures of one run, or of the ledger and every run.
     RunsVerify = "runs.verify", Terms::read().everywhere(), VerifyParams => Verified;
-    /// Takes up a run that waits or was interrupted.
+    /// Resumes a run that is paused or was interrupted.
     RunsResume = "runs.resume", Terms::run().everywhere().may_use(&[Power::Approve]), ResumeParams => RunReport;
-    /// Stops a run.
+    /// Cancels a run.
     RunsCancel = "runs.cancel", Terms::write().everywhere().lane(Lane::Express), RunParams => CancelledRun;
-    /// Stops a plan's run.
+    /// Cancels the run of a plan.
     PlansCancel = "plans.cancel", Terms::write().takes_session().lane(Lane::Express), RunParams => CancelledRun;
 }
 

@@ -22,7 +22,7 @@ use toolyard_engine::{
 use toolyard_protocol::RunStatus;
 
 methods! {
-    /// Creates a session, or finds the one that is there under the same key.
+    /// Creates a session, or returns the existing one with the same key.
     SessionsCreate = "sessions.create", Terms::write(), CreateParams => CreatedSession;
     /// Lists sessions, filtered and sorted.
     SessionsList = "sessions.list", Terms::read(), ListParams => SessionList;
@@ -30,7 +30,7 @@ methods! {
     SessionsGet = "sessions.get", Terms::read(), SessionParams => FoundSession;
     /// Changes a session's label, name, category or flags.
     SessionsPatch = "sessions.patch", Terms::write(), PatchParams => PatchedSession;
-    /// Forgets a session. The records of its runs stay.
+    /// Deletes a session. The records of its runs are kept.
     SessionsDelete = "sessions.delete", Terms::write(), DeleteParams => DeletedSession;
 }
 
@@ -271,7 +271,7 @@ pub struct CreatedSession {
 pub struct Resolved {}
 
 impl Hub {
-    /// Creates a session, or finds the one that is there under the same key.
+    /// Creates a session, or returns the existing one with the same key.
     pub(crate) async fn create_session(&self, params: CreateParams) -> Result<Session, MethodError> {
         let new_id = uuid::Uuid::new_v4().to_string();
         // With an idempotency key the name follows from it, so that a repeated request finds the same session.

@@ -21,7 +21,7 @@ const DEFAULT_EVENTS: u64 = 1000;
 const MAX_EVENTS: u64 = 10_000;
 
 methods! {
-    /// Shows the events of a run that are on record, page by page.
+    /// Shows the recorded events of a run, page by page.
     RunsEvents = "runs.events", Terms::read(), EventsParams => EventPage;
     /// Sends the events of a run, or of a session's runs, until the connection ends or unsubscribes.
     RunsSubscribe = "runs.subscribe", Terms::read(), SubscribeParams => Subscribed;

@@ -28,7 +28,7 @@ const MAX_SHOWN: usize = 200;
 methods! {
     /// Calls a tool.
     ToolsInvoke = "tools.invoke", Terms::run(), InvokeParams => InvokeAnswer;
-    /// Stops a call: by its own id, its run's, or the id of the request that made it on this connection.
+    /// Cancels a call, by its id, its run's id, or the id of the request that made it on this connection.
     ToolsCancel = "tools.cancel", Terms::write().lane(Lane::Express), CancelParams => Cancelled;
 }
 

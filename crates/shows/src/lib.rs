@@ -1,14 +1,14 @@
 //! The attribute that ties a test to the specification: `#[shows("002-3.1-04")]` above a test says that the test shows that
-//! row of `docs/specification.tsv`. The attribute leaves the test as it is. It refuses to compile for a row that does not
+//! row of `docs/reference/specification.tsv`. The attribute leaves the test as it is. It refuses to compile for a row that does not
 //! exist, for a function that is not a test, and for a test that no `make` target runs. `scripts/specification` reads the
-//! same attributes and writes `docs/specification.md`.
+//! same attributes and writes `docs/reference/specification.md`.
 //!
 //! This crate knows nothing about what the rows say.
 
 use proc_macro::{Delimiter, TokenStream, TokenTree};
 use std::str::FromStr;
 
-const ROWS: &str = include_str!("../../../docs/specification.tsv");
+const ROWS: &str = include_str!("../../../docs/reference/specification.tsv");
 
 /// Names the rows of the specification that the test below shows.
 #[proc_macro_attribute]
@@ -36,7 +36,7 @@ fn problem(rows: TokenStream, test: &TokenStream) -> Option<String> {
         return Some("name at least one row, such as #[shows(\"002-3.1-04\")]".to_owned());
     }
     if let Some(unknown) = rows.iter().find(|row| !is_row(row)) {
-        return Some(format!("docs/specification.tsv has no row {unknown}"));
+        return Some(format!("docs/reference/specification.tsv has no row {unknown}"));
     }
     let attributes = attributes(test);
     if !attributes.iter().any(|attribute| is_test(attribute)) {

@@ -1,7 +1,7 @@
 //! One queued change as SQL, inside the writer's transaction.
 //!
-//! Tells a change that cannot be made (a frame that exists already) from a database that does not work: the first
-//! concerns one batch, the second everybody.
+//! Distinguishes a change that cannot be made (a frame that already exists), which affects one batch, from a database
+//! failure, which affects all.
 
 use crate::{
     failed, limits,
@@ -92,10 +92,10 @@ pub(crate) fn apply(db: &Connection, numbers: &mut RunNumbers, op: &Op) -> Resul
     }
 }
 
-/// Sends the answer of a change that is committed (and synced, where that was promised).
+/// Sends the answer of a committed change (and of a synced one, if a sync was requested).
 pub(crate) fn keep(op: Op, pledge: Pledge) {
     fn answer<T>(reply: &Reply<T>, value: T) {
-        // Whoever asked may have gone; the change stands all the same.
+        // The caller may have gone away; the change is made in any case.
         drop(reply.send(Ok(value)));
     }
     match (op, pledge) {

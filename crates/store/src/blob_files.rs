@@ -1,8 +1,8 @@
-//! Blobs on their way in and out: compression, and files for those too large for the database.
+//! Reading and writing blobs: compression, and files for blobs that are too large for the database.
 //!
-//! A file is written under a temporary name, synced and renamed before the transaction that refers to it begins, so a
-//! row never points at a file that is not there. A crash in between leaves a file nobody refers to, which the next
-//! batch with the same content takes up again.
+//! A file is written under a temporary name, synced and renamed before the transaction that refers to it begins, so
+//! that a row never refers to a missing file. A crash in between leaves an unreferenced file, which the next batch with
+//! the same content reuses.
 
 use crate::{failed, limits, schema::sync_dir};
 use std::{
@@ -22,11 +22,11 @@ pub(crate) struct StoredBlob {
     pub(crate) sha256: [u8; 32],
     pub(crate) len: usize,
     pub(crate) is_zstd: bool,
-    /// `None` when the bytes lie in a file.
+    /// `None` if the bytes are in a file.
     pub(crate) bytes: Option<Vec<u8>>,
 }
 
-/// Reads a hash as it is written: 64 lowercase hexadecimal digits, nothing else. It becomes part of a path.
+/// Parses a hash: exactly 64 lowercase hexadecimal digits, because it becomes part of a path.
 pub(crate) fn parse_hash(text: &str) -> Option<[u8; 32]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -76,7 +76,7 @@ pub(crate) fn prepare(dir: &Path, blob: &Blob) -> Result<StoredBlob, StoreError>
     Ok(StoredBlob { sha256, len, is_zstd, bytes: None })
 }
 
-/// Where a large blob lies.
+/// The path of a large blob.
 pub(crate) fn file_path(dir: &Path, sha256: &str, is_zstd: bool) -> PathBuf {
     let shelf = sha256.get(..2).unwrap_or("00");
     dir.join("blobs").join(shelf).join(if is_zstd { format!("{sha256}.zst") } else { sha256.to_owned() })
@@ -91,7 +91,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         sync_dir(shelves.parent().unwrap_or(shelves))?;
     }
     if path.metadata().is_ok_and(|file| file.len() == bytes.len() as u64) {
-        // Whoever wrote it may not have come as far as syncing its name.
+        // The process that wrote the file may have died before it synced the folder.
         return sync_dir(shelf);
     }
     let number = TEMPORARIES.fetch_add(1, Ordering::Relaxed);

@@ -1,13 +1,13 @@
-//! The journal's file: appends as entries in a file filled beforehand, and how they come back after a crash.
+//! The journal file: entries appended to a preallocated file, and their recovery after a crash.
 //!
-//! A commit of the database touches several pages and two locks; an entry here is one write. So what must be on the disk
-//! at once is written here, and the database takes it up a little later, many at a time. Each process has a journal of
-//! its own, locked while it lives; one that nobody locks belongs to a process that is gone, and whoever opens the store
-//! next, or claims a run, moves what is left in it into the database.
+//! A commit of the database changes several pages and takes two locks; an entry of the journal is one write. Data that
+//! must be durable at once is therefore written to the journal, and the database takes it over a little later, in
+//! groups. Each process has its own journal, which it locks. An unlocked journal belongs to a dead process; the next
+//! process that opens the store or claims a run moves its entries into the database.
 //!
-//! An entry names its generation and its number in it. A journal begins anew with the next generation once the database
-//! is synced, so what an older generation left behind the last entry is never taken for one. How far the database has
-//! come is written down in the same transaction (table `journals`): nothing is moved twice.
+//! An entry contains its generation and its number in the generation. When the database is synced, the journal starts
+//! again with the next generation, so that old entries behind the last new one are ignored. The position that the
+//! database has reached is written in the same transaction (table `journals`), so that nothing is moved twice.
 
 use crate::{
     apply::{self, RunNumbers, Trouble},
@@ -31,7 +31,7 @@ use toolyard_protocol::RunId;
 const PREFIX: &str = "toolyard.journal-";
 const HEADER: usize = 24;
 
-/// Where an entry stands: its generation, and its number in it.
+/// The position of an entry: its generation and its number in the generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Place {
     pub(crate) generation: u64,
@@ -161,7 +161,7 @@ pub(crate) fn entries(bytes: &[u8]) -> Vec<(Place, Append)> {
     found
 }
 
-/// Reads what `encode` wrote. `None` for what it cannot have written.
+/// Reads what `encode` wrote. `None` if the bytes are invalid.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -234,7 +234,7 @@ fn decode(body: &[u8]) -> Option<Append> {
     from.0.is_empty().then_some(Append { run_id, frames, blobs: Blobs::Ready(blobs), row })
 }
 
-/// Writes down how far the database has come, inside the transaction that brings it there.
+/// Stores the position that the database has reached, in the same transaction.
 pub(crate) fn mark(db: &Connection, name: &str, place: Place) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO journals (name, generation, number) VALUES (?1, ?2, ?3)
@@ -284,8 +284,8 @@ fn candidates(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Moves what processes that are gone left in their journals into the database, and answers the first of these journals
-/// for this process to use. `log` is synced before a journal is used again or removed.
+/// Moves the entries of dead processes' journals into the database, and returns the first of these journals for reuse.
+/// `log` is synced before a journal is reused or removed.
 pub(crate) fn adopt(dir: &Path, db: &mut Connection, log: &File, keep: bool) -> Result<Option<Journal>, StoreError> {
     let doing = "cannot take up the journal of a process that is gone";
     let mut adopted = None;

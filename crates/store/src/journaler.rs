@@ -1,4 +1,4 @@
-//! The thread that writes the journal: one write and one sync for everybody who waits.
+//! The thread that writes the journal: one write and one sync for all waiting callers.
 
 use crate::{failed, journal::Journal, journaling::Piece, queue::Queue};
 use std::{sync::Arc, thread::JoinHandle, time::Instant};
@@ -17,7 +17,7 @@ pub(crate) fn start(journal: Arc<Journal>, queue: Arc<Queue>) -> Result<JoinHand
         .map_err(|e| failed("cannot start the store's journal", e))
 }
 
-/// Poisons the queue if the thread panics: nobody may wait for ever.
+/// Poisons the queue if the thread panics, so that nobody waits forever.
 struct Guard<'a>(&'a Queue);
 
 impl Drop for Guard<'_> {
@@ -36,7 +36,7 @@ fn work(journal: &Journal, queue: &Queue) {
     }
 }
 
-/// Writes one piece, tells those who waited for it, and gives its buffer back.
+/// Writes one piece, notifies the callers that wait for it, and returns its buffer.
 ///
 /// A failed sync is never tried again: the kernel may have dropped what it could not write.
 pub(crate) fn write(journal: &Journal, queue: &Queue, piece: Piece) -> Result<Vec<u8>, StoreError> {

@@ -1,10 +1,10 @@
-//! Which changes go by way of the journal, and what of it waits to be written. Lies inside the queue, under its lock;
-//! does no I/O.
+//! Decides which changes go through the journal, and tracks which of them are not written. Part of the queue, under its
+//! lock; does no I/O.
 //!
-//! The journal is on as long as everything not yet synced in the database is in it, in order: then a sync of the journal
-//! makes the same promise as one of the database. The first change that cannot go by it (a fact, a claim, a run nobody
-//! here has seen, something too large) turns it off; a sync of the database that covers that change turns it on again,
-//! from its beginning.
+//! The journal is on while it contains, in order, every change that the database has not synced. A sync of the journal
+//! then gives the same guarantee as a sync of the database. The first change that cannot go through the journal (a
+//! fact, a claim, a run that this process has not seen, a large payload) turns it off; a sync of the database that
+//! covers the change turns it on again, from its beginning.
 
 use crate::{
     journal::{self, Place},
@@ -37,9 +37,9 @@ pub(crate) struct Journaling {
     is_busy: bool,
     /// How long the last sync took.
     took: Duration,
-    /// The last frame of runs whose record this process goes on with.
+    /// The last frame of each run that this process continues.
     heads: HashMap<RunId, u32>,
-    /// When somebody was last told that a sync is done.
+    /// When a caller was last notified of a sync.
     pub(crate) synced_at: Option<Instant>,
     /// The last change that had to be synced came within [`limits::SPIN`] of that.
     pub(crate) follows_closely: bool,
@@ -111,7 +111,7 @@ impl Journaling {
         true
     }
 
-    /// A change goes by the database alone.
+    /// Registers a change that goes to the database only.
     pub(crate) fn pass(&mut self, position: u64) {
         self.last_outside = position;
         self.is_on = false;
@@ -137,12 +137,12 @@ impl Journaling {
         }
     }
 
-    /// Until when it is worth looking for a change that follows closely on the last sync.
+    /// Until when to poll for a change that closely follows the last sync.
     pub(crate) fn spin_until(&self) -> Option<Instant> {
         self.synced_at.filter(|_| self.follows_closely).map(|at| at + limits::SPIN)
     }
 
-    /// Everything not yet written, if somebody waits for any of it.
+    /// Everything that is not written, if a caller waits for any of it.
     pub(crate) fn take(&mut self, durable: u64, spare: &mut Vec<u8>) -> Option<Piece> {
         if self.is_busy || self.wanted <= durable || self.buffer.is_empty() {
             return None;
@@ -160,7 +160,7 @@ impl Journaling {
         self.took = took;
     }
 
-    /// Whether somebody waits for more than is durable.
+    /// Whether a caller waits for more than is durable.
     pub(crate) fn is_wanted(&self, durable: u64) -> bool {
         self.wanted > durable && !self.buffer.is_empty()
     }

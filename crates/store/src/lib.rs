@@ -1,17 +1,17 @@
-//! Durable state behind the engine's [`Store`](toolyard_engine::Store) trait: [`SqliteStore`], one SQLite database and
-//! a directory of large blobs.
+//! Durable state behind the engine's [`Store`](toolyard_engine::Store) trait: [`SqliteStore`], one SQLite database with
+//! a journal for each process and a directory of large blobs.
 //!
-//! Knows bytes, files and SQL. Does not know what a record means, how records are chained or who may see them: the
-//! engine decides that. The promises every store keeps are tested in `tests/contract.rs`.
+//! Handles bytes, files and SQL. Does not know what a record means, how records are chained, or who may see them; the
+//! engine decides that. `tests/contract.rs` tests the guarantees of every store.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `sqlite` | [`SqliteStore`]: checks what comes in, hands it to the writer or a reader |
-//! | `queue` | what lies between callers and the writer: order, waiting, back-pressure, pending facts |
+//! | `sqlite` | [`SqliteStore`]: checks input and passes it to the writer or a reader |
+//! | `queue` | the queue between callers and the writer: order, waiting, back-pressure, pending facts |
 //! | `writer` | the one thread that writes: group commit, sync, checkpoint |
-//! | `journaling` | which changes go by way of the journal, and what of it waits to be written |
+//! | `journaling` | which changes go through the journal |
 //! | `journaler` | the thread that writes the journal |
-//! | `journal` | the journal's file, and how it comes back after a crash |
+//! | `journal` | the journal file and its recovery after a crash |
 //! | `sync` | the log's sync, and a second thread for it under load |
 //! | `apply` | one queued change as SQL |
 //! | `reader` | read-only connections and the queries |

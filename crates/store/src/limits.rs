@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long SQLite waits for another process's transaction before it says busy.
+/// How long SQLite waits for another process's transaction before it returns busy.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the writer goes on trying while other processes keep the database busy; then the store gives up.
 pub const BUSY_PATIENCE: Duration = Duration::from_secs(60);
@@ -21,8 +21,8 @@ pub const MAX_RIDE_DELAY: Duration = Duration::from_millis(50);
 pub const RIDE_DELAY: Duration = Duration::from_millis(20);
 /// With this much queued there is no point in waiting for more.
 pub const EARLY_COMMIT_BYTES: usize = 256 << 10;
-/// After a sync the writer looks this long for the next change before it sleeps, where the last one came as soon: then
-/// waking it would take longer than the work in between.
+/// How long the writer polls for the next change after a sync before it sleeps, if the previous change came as quickly:
+/// waking the thread would take longer than the work in between.
 pub const SPIN: Duration = Duration::from_micros(150);
 /// Most that goes into one transaction, so that a flood of `Ride` batches does not hold up a `Sync` one for long.
 pub const TRANSACTION_BYTES: usize = 2 << 20;
@@ -30,24 +30,24 @@ pub const TRANSACTION_BYTES: usize = 2 << 20;
 pub const WAL_BYTES: u64 = 4 << 20;
 /// Pages in the log at which the writer moves them to the database between two commits.
 pub const WAL_PAGES_HARD: i32 = 1000;
-/// Pages in the log worth moving when there is nothing else to do.
+/// Number of pages in the log that are moved when there is nothing else to do.
 pub const WAL_PAGES_IDLE: i32 = 64;
 /// How long nothing must have happened before the writer calls itself idle.
 pub const IDLE_AFTER: Duration = Duration::from_millis(250);
 
 /// A sync that takes longer than this is not done on a thread of the caller's.
 pub const SYNC_HERE: Duration = Duration::from_millis(1);
-/// Size of a process's journal. When it is full one commit is synced in the database, and it begins anew: about every
-/// 1,500 steps.
+/// Size of a process's journal. When it is full, one commit is synced in the database, and the journal starts again:
+/// about every 1,500 steps.
 pub const JOURNAL_BYTES: u64 = 2 << 20;
 /// Largest entry of the journal; what is larger goes to the database at once.
 pub const JOURNAL_ENTRY_BYTES: usize = 128 << 10;
-/// Entries nobody has asked to be durable, in bytes: with more the database is quicker than the journal.
+/// Bytes of entries for which nobody waits. Beyond this, the database is faster than the journal.
 pub const JOURNAL_IDLE_BYTES: usize = 256 << 10;
 
 /// Largest frame payload.
 pub const MAX_FRAME_BYTES: usize = 64 << 20;
-/// Largest blob.
+/// Maximum size of a blob.
 pub const MAX_BLOB_BYTES: usize = 512 << 20;
 /// Largest fact value.
 pub const MAX_FACT_BYTES: usize = 16 << 20;
@@ -62,12 +62,12 @@ pub const MAX_SEQ: u64 = u32::MAX as u64;
 pub const COMPRESS_FROM: usize = 2048;
 /// Frame payloads over this size are kept as they are: compressing them would hold up the caller.
 pub const COMPRESS_FRAME_TO: usize = 256 << 10;
-/// Blobs in a batch of more than this many bytes are compressed and written on a thread of their own.
+/// If the blobs in a batch have more than this many bytes, they are compressed and written on a separate thread.
 pub const BLOB_INLINE_BYTES: usize = 64 << 10;
 /// Blobs over this size become files.
 pub const BLOB_FILE_BYTES: usize = 1 << 20;
 
-/// Rejected batches remembered, so that whoever waits for one hears of it. With more the store gives up.
+/// Maximum number of rejected batches that are remembered for waiting callers. Beyond it, the store fails.
 pub const MAX_REJECTED: usize = 10_000;
 /// How long the writer waits for a ledger maker, while other processes wait for the writer.
 pub const LEDGER_MAKER_PATIENCE: Duration = Duration::from_secs(2);
@@ -84,5 +84,5 @@ pub const IDLE_READERS: usize = 2;
 pub const PRUNE_ROWS: i64 = 1000;
 /// How often expired facts are removed.
 pub const PRUNE_EVERY: Duration = Duration::from_secs(60);
-/// Runs whose number the writer remembers.
+/// Maximum number of runs whose number the writer caches.
 pub const RUN_NUMBERS: usize = 4096;

@@ -1,5 +1,5 @@
-//! What lies between callers and the writer thread: the order of changes, who waits for what, back-pressure, and the
-//! facts that are already set but not yet written. Knows no SQL.
+//! The queue between callers and the writer thread: the order of changes, waiting callers, back-pressure, and facts
+//! that are set but not written. Contains no SQL.
 
 mod changes;
 mod journal_side;
@@ -28,7 +28,7 @@ pub(crate) struct Queued {
     pub(crate) op: Op,
     pub(crate) bytes: usize,
     pub(crate) urgency: Urgency,
-    /// Where it stands in the journal, if it does.
+    /// The position in the journal, if the change is there.
     pub(crate) place: Option<Place>,
     at: Instant,
 }
@@ -49,8 +49,8 @@ enum Writer {
     Working,
     /// Asleep until something happens.
     Parked,
-    /// Asleep until the oldest change has waited long enough. Also when there is none yet: just after some work the
-    /// writer sleeps no longer than a change may wait, so that a change nobody waits for need not wake it.
+    /// The writer sleeps until the oldest change has waited long enough. Just after some work it sleeps no longer than
+    /// a change may wait, even if there is none, so that a change for which nobody waits need not wake it.
     Gathering,
 }
 
@@ -61,12 +61,12 @@ struct State {
     last: u64,
     visible: u64,
     durable: u64,
-    /// What the database has synced; the journal may be further.
+    /// The position that the database has synced; the journal may be ahead.
     database_durable: u64,
     journaling: Journaling,
     /// The journal's thread sleeps.
     journal_parked: bool,
-    /// Up to where a sync is under way or done.
+    /// The position up to which a sync is in progress or done.
     sync_begun: u64,
     wanted_visible: u64,
     wanted_durable: u64,
@@ -78,11 +78,11 @@ struct State {
     stopped_runs: HashMap<RunId, StoreError>,
     poisoned: Option<StoreError>,
     closing: bool,
-    /// When somebody was last told that a sync is done.
+    /// When a caller was last notified of a sync.
     synced_at: Option<Instant>,
     /// The last change that had to be synced came within [`limits::SPIN`] of that.
     follows_closely: bool,
-    /// How many threads wait for progress: waking nobody costs a system call as well.
+    /// Number of threads that wait for progress: a wake-up without waiters would still cost a system call.
     watchers: usize,
 }
 
@@ -347,7 +347,7 @@ impl Queue {
         self.lock().visible
     }
 
-    /// Whether changes are being written: the store was not poisoned, and what was queued first has not waited for long.
+    /// Whether changes are being written: the store is not poisoned, and the first queued change has not waited long.
     pub(crate) fn writable(&self) -> Answer<()> {
         let state = self.lock();
         state.check()?;
@@ -388,7 +388,7 @@ impl Queue {
         if more {
             self.journal_work.notify_one();
         }
-        // Outside the lock: whoever wakes up here will want it.
+        // Outside the lock, because the woken threads will take it.
         for (waiter, answer) in answers {
             // Whoever asked may have gone; what was written stands.
             drop(waiter.send(answer));
@@ -401,7 +401,7 @@ impl State {
         self.poisoned.clone().map_or(Ok(()), Err)
     }
 
-    /// What `durable` answers, if that is known already.
+    /// The answer of `durable`, if it is known.
     fn settled(&self, position: u64) -> Option<Answer<()>> {
         if let Some(error) = &self.poisoned {
             return Some(Err(error.clone()));

@@ -1,4 +1,4 @@
-//! Reading: a few read-only connections and every query. A read sees what was committed when it began and never waits
+//! Reads: a few read-only connections and every query. A read sees what was committed when it began, and never waits
 //! for the writer.
 
 use crate::{apply::first_key, blob_files, failed, limits, rows, schema};
@@ -39,7 +39,7 @@ impl Reader {
         }
     }
 
-    /// Runs a query on a connection of its own. One on which something failed is not used again.
+    /// Runs a query on a separate connection. A connection on which a query failed is not used again.
     fn with<T>(&self, query: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {

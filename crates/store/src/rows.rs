@@ -1,4 +1,4 @@
-//! Run rows, times and states as columns and back. Pure; knows no connection.
+//! Converts run rows, times and states to columns and back. Pure; uses no connection.
 
 use crate::failed;
 use jiff::Timestamp;

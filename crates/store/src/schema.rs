@@ -1,7 +1,7 @@
-//! The files of a store: how they are made, which version they have, and how an older one becomes the present one.
+//! The files of a store: creation, version, and migration of an older version.
 //!
-//! Opening for writing happens under a file lock, so that two processes that start at once do not both create the
-//! database. Knows nothing of what is written later.
+//! A store is opened for writing under a file lock, so that two processes that start at the same time do not both
+//! create the database.
 
 use crate::{
     failed,
@@ -25,8 +25,8 @@ const OPEN_LOCK: &str = "toolyard.lock";
 
 /// Schema changes in order: the first makes version 1 of nothing. Never edited once released, only added to.
 ///
-/// - A frame's key is `run number << 32 | seq`: one integer instead of a UUID and a number, so that a run's frames lie
-///   side by side, pages fill up, and a payload of nearly a page needs no overflow page.
+/// - A frame's key is `run number << 32 | seq`: one integer instead of a UUID and a number, so that the frames of a run
+///   are adjacent, pages fill up, and a payload of nearly a page needs no overflow page.
 /// - `frames.kind` has 256 added when the payload is zstd (the first four bytes are then its real length).
 /// - A run that has frames but no row yet has `kind IS NULL`.
 const MIGRATIONS: &[&str] = &[
@@ -254,8 +254,9 @@ fn log_path(database: &Path) -> PathBuf {
 /// Fills the log up with zeros: commits then overwrite blocks that exist instead of growing the file, which a sync would
 /// have to write down as well. SQLite takes zeros for the end of the log.
 ///
-/// To be called inside a write transaction that has written nothing yet: nobody else adds to the log meanwhile. Before
-/// the database is in WAL mode it would be of no use, because SQLite deletes a log that it finds beside an empty database.
+/// Call this inside a write transaction that has written nothing, so that nobody else adds to the log. Before the
+/// database is in WAL mode it would have no effect, because SQLite deletes a log that it finds beside an empty
+/// database.
 fn fill_log(log: &Path) -> std::io::Result<()> {
     let mut file = OpenOptions::new().append(true).open(log)?;
     let missing = limits::WAL_BYTES.saturating_sub(file.metadata()?.len());

@@ -1,4 +1,4 @@
-//! [`SqliteStore`]: checks what comes in, and hands it to the writer thread or to a reader.
+//! [`SqliteStore`]: checks its input, and passes it to the writer thread or to a reader.
 
 use crate::{
     blob_files,
@@ -45,7 +45,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// A store in one SQLite database (`toolyard.db`) and a directory of large blobs beside it.
+/// A store in one SQLite database (`toolyard.db`) with a directory of large blobs.
 ///
 /// Several processes may have the same store open. Dropping it writes everything that is queued.
 ///
@@ -72,7 +72,7 @@ struct BlobJob {
 }
 
 impl SqliteStore {
-    /// Opens the store in this directory; creates it when it is not there and brings an older one up to date.
+    /// Opens the store in this directory. Creates it if it does not exist, and migrates an older version.
     pub fn open(dir: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         let opened = schema::open_writer(dir)?;
         let journaling = Journaling::new(opened.journal.as_ref().map(|journal| journal.generation));
@@ -99,7 +99,7 @@ impl SqliteStore {
         Ok(Self { dir: dir.to_owned(), reader, writing: None })
     }
 
-    /// What is durable can be read, although the database takes up the journal a little later.
+    /// Makes durable records readable, although the database takes over the journal a little later.
     fn catch_up(&self) -> Result<(), StoreError> {
         self.writing.as_ref().map_or(Ok(()), |writing| writing.queue.catch_up())
     }
@@ -110,7 +110,7 @@ impl SqliteStore {
             .ok_or_else(|| StoreError(format!("the store in {} was opened for reading only", self.dir.display())))
     }
 
-    /// Compresses blobs and writes large ones: here if that is quick, otherwise on a thread of its own.
+    /// Compresses blobs and writes large ones: on the calling thread if that is fast, otherwise on a separate thread.
     fn blobs(&self, writing: &Writing, blobs: Vec<Blob>) -> Result<Blobs, StoreError> {
         let prepare = |dir: &Path, blobs: &[Blob]| {
             blobs.iter().map(|blob| blob_files::prepare(dir, blob)).collect::<Result<Vec<_>, _>>()
@@ -350,7 +350,7 @@ fn check_fact_name(space: &str, key: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Checks a batch before it is queued and says what it weighs.
+/// Checks a batch before it is queued, and returns its size.
 fn check_batch(batch: &Batch) -> Result<usize, StoreError> {
     let run_id = batch.run_id;
     let mut bytes = OP_BYTES;

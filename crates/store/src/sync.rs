@@ -1,7 +1,7 @@
-//! Syncing the log, and telling those who waited for it.
+//! Syncs the write-ahead log and notifies the callers that wait for it.
 //!
-//! Under load a helper thread does it, so that the next transaction is made while the last one reaches the disk. What
-//! comes in while it syncs is put together: one sync covers everything committed before it began.
+//! Under load a helper thread performs the sync, so that the next transaction can be made in the meantime. One sync
+//! covers everything that was committed before it began.
 
 use crate::{
     apply::{self, Pledge},
@@ -15,13 +15,13 @@ use std::{
 };
 use toolyard_engine::store::StoreError;
 
-/// What is owed once everything up to a position is on the disk.
-pub(crate) struct Owed {
+/// The notifications that are due when everything up to a position is durable.
+pub(crate) struct PendingSync {
     pub(crate) upto: u64,
     pub(crate) replies: Vec<(Op, Pledge)>,
 }
 
-impl Owed {
+impl PendingSync {
     /// Syncs and answers. A failed sync is never tried again: the kernel may have dropped what it could not write.
     pub(crate) fn pay(self, log: &File, queue: &Queue) -> Result<(), StoreError> {
         if let Err(error) = log.sync_data() {
@@ -49,7 +49,7 @@ struct Desk {
 
 #[derive(Default)]
 struct State {
-    owed: Option<Owed>,
+    owed: Option<PendingSync>,
     busy: bool,
     closing: bool,
 }
@@ -79,7 +79,7 @@ impl SyncHelper {
         state.busy || state.owed.is_some()
     }
 
-    pub(crate) fn take_over(&self, new: Owed) {
+    pub(crate) fn take_over(&self, new: PendingSync) {
         let mut state = self.desk.lock();
         match &mut state.owed {
             Some(owed) => {
@@ -106,7 +106,7 @@ impl Drop for SyncHelper {
     }
 }
 
-/// Poisons the queue if the thread ends before it is told to: nobody may wait for ever.
+/// Poisons the queue if the thread ends unexpectedly, so that nobody waits forever.
 struct Guard<'a>(&'a Queue, bool);
 
 impl Drop for Guard<'_> {

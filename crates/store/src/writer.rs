@@ -1,8 +1,8 @@
-//! The one thread that writes. It takes everything queued, makes it one transaction, and syncs the log once for all who
-//! asked: while it does, the next group gathers. There is no timer, except for changes nobody waits for.
+//! The writer thread. It takes all queued changes, writes them in one transaction, and syncs the log once for all
+//! callers that asked; meanwhile the next group collects. There is no timer, except for changes that nobody waits for.
 //!
-//! A transaction is first tried as a whole. When one batch in it cannot be written, it is rolled back and done again
-//! batch by batch under savepoints, so that the price of telling them apart is paid only then.
+//! A transaction is first tried as a whole. If one batch in it cannot be written, the transaction is rolled back and
+//! repeated batch by batch with savepoints, so that the cost of separating them arises only in this case.
 
 use crate::{
     apply::{self, Pledge, RunNumbers, Trouble},
@@ -11,7 +11,7 @@ use crate::{
     journaler, limits,
     queue::{Blobs, Op, Queue, Queued, Urgency, Work, Written},
     schema::Opened,
-    sync::{Owed, SyncHelper},
+    sync::{PendingSync, SyncHelper},
 };
 use rusqlite::{Connection, ErrorCode};
 use std::{
@@ -34,11 +34,11 @@ pub(crate) struct Writer {
     helper: Option<SyncHelper>,
     queue: Arc<Queue>,
     numbers: RunNumbers,
-    /// Runs that lost a batch. Their later ones are refused until somebody claims the run.
+    /// Runs that lost a batch. Their later batches are refused until somebody claims the run.
     stopped: HashMap<RunId, StoreError>,
     /// Pages in the log after the last commit, as SQLite reports them.
     log_pages: Arc<AtomicI32>,
-    /// Pages at which the next checkpoint between commits is worth trying.
+    /// Number of pages at which the next checkpoint between commits is tried.
     checkpoint_at: i32,
     /// An idle checkpoint was tried since the last write: trying again at once would change nothing.
     rested: bool,
@@ -50,8 +50,8 @@ pub(crate) struct Writer {
 
 type Outcome = Result<Pledge, StoreError>;
 
-/// What a try at a transaction came to.
-enum Tried {
+/// The result of an attempted transaction.
+enum Attempt {
     All(Vec<Outcome>),
     /// Somebody's change was refused; nothing was committed.
     OneRefused,
@@ -95,7 +95,7 @@ pub(crate) fn start(
     Ok((writer, journaler))
 }
 
-/// Poisons the queue if the writer ends in any other way than by being closed: nobody may wait for ever.
+/// Poisons the queue if the writer ends in any other way than by being closed, so that nobody waits forever.
 struct Guard(Arc<Queue>);
 
 impl Drop for Guard {
@@ -123,7 +123,7 @@ impl Writer {
                         self.checkpoint()?;
                     }
                 }
-                Work::Sync { upto } => self.sync(Owed { upto, replies: Vec::new() })?,
+                Work::Sync { upto } => self.sync(PendingSync { upto, replies: Vec::new() })?,
                 Work::Rest => {
                     self.rested = true;
                     if self.log_pages.load(Ordering::Relaxed) >= limits::WAL_PAGES_IDLE {
@@ -139,7 +139,7 @@ impl Writer {
                     if self.queue.is_poisoned() {
                         return Ok(());
                     }
-                    self.sync(Owed { upto: self.queue.visible(), replies: Vec::new() })?;
+                    self.sync(PendingSync { upto: self.queue.visible(), replies: Vec::new() })?;
                     if let Some(journal) = &self.journal {
                         journal::retire(&journal.file);
                     }
@@ -164,7 +164,7 @@ impl Writer {
             }
         }
         if ops.iter().any(|queued| matches!(queued.op, Op::Claim { .. })) {
-            // Whoever is claimed from is gone, and may have left the end of the run's record in its journal.
+            // The previous holder is dead and may have left the end of the run's record in its journal.
             journal::adopt(&self.dir, &mut self.db, &self.log, false)?;
         }
         let outcomes = match self.commit(&ops) {
@@ -206,7 +206,8 @@ impl Writer {
                     list.push((queued.op, pledge));
                 }
                 Err(error) if queued.place.is_some() => {
-                    // Somebody was told that it is durable. Only another process writing to the same run can do this.
+                    // A caller was already notified that it is durable. Only another process that writes to the same
+                    // run can cause this.
                     return Err(failed("the database refuses what the journal holds", error));
                 }
                 Err(error) => {
@@ -223,7 +224,7 @@ impl Writer {
         self.queue.written(written);
         committed.into_iter().for_each(|(op, pledge)| apply::keep(op, pledge));
         if sync {
-            self.sync(Owed { upto, replies: after_sync })?;
+            self.sync(PendingSync { upto, replies: after_sync })?;
         }
         if any_rejected && self.queue.rejected() > limits::MAX_REJECTED {
             return Err(StoreError(format!("the store refused more than {} batches", limits::MAX_REJECTED)));
@@ -233,21 +234,21 @@ impl Writer {
 
     fn commit(&mut self, ops: &[Queued]) -> rusqlite::Result<Vec<Outcome>> {
         match self.try_commit(ops, false)? {
-            Tried::All(outcomes) => Ok(outcomes),
-            Tried::OneRefused => match self.try_commit(ops, true)? {
-                Tried::All(outcomes) => Ok(outcomes),
+            Attempt::All(outcomes) => Ok(outcomes),
+            Attempt::OneRefused => match self.try_commit(ops, true)? {
+                Attempt::All(outcomes) => Ok(outcomes),
                 // Under savepoints a refusal is an outcome.
-                Tried::OneRefused => Err(rusqlite::Error::InvalidQuery),
+                Attempt::OneRefused => Err(rusqlite::Error::InvalidQuery),
             },
         }
     }
 
-    fn try_commit(&mut self, ops: &[Queued], one_by_one: bool) -> rusqlite::Result<Tried> {
+    fn try_commit(&mut self, ops: &[Queued], one_by_one: bool) -> rusqlite::Result<Attempt> {
         self.begin()?;
         let tried = self.apply_all(ops, one_by_one);
         match tried {
-            Ok(Tried::All(outcomes)) => match self.execute("COMMIT") {
-                Ok(()) => Ok(Tried::All(outcomes)),
+            Ok(Attempt::All(outcomes)) => match self.execute("COMMIT") {
+                Ok(()) => Ok(Attempt::All(outcomes)),
                 Err(error) => {
                     self.roll_back();
                     Err(error)
@@ -260,7 +261,7 @@ impl Writer {
         }
     }
 
-    fn apply_all(&mut self, ops: &[Queued], one_by_one: bool) -> rusqlite::Result<Tried> {
+    fn apply_all(&mut self, ops: &[Queued], one_by_one: bool) -> rusqlite::Result<Attempt> {
         let mut outcomes = Vec::with_capacity(ops.len());
         // Runs that lose a batch in this very transaction; they count only if it is committed.
         let mut stopped_now: HashMap<RunId, StoreError> = HashMap::new();
@@ -285,7 +286,7 @@ impl Writer {
                     self.numbers.forget();
                 } else if !matches!(op, Op::Ledger(_)) {
                     // A ledger entry is refused before anything is written, and its maker should not be asked twice.
-                    return Ok(Tried::OneRefused);
+                    return Ok(Attempt::OneRefused);
                 }
                 if let Op::Append(append) = op {
                     stopped_now.insert(append.run_id, error.clone());
@@ -306,7 +307,7 @@ impl Writer {
             apply::prune(&self.db)?;
             self.last_prune = Some(Instant::now());
         }
-        Ok(Tried::All(outcomes))
+        Ok(Attempt::All(outcomes))
     }
 
     /// Begins, however long other processes keep the database busy, within reason.
@@ -339,9 +340,9 @@ impl Writer {
         self.db.prepare_cached(sql)?.execute([]).map(|_| ())
     }
 
-    /// Syncs the log: here when there is nothing else to do (waking another thread would take longer), otherwise on the
-    /// helper's thread, while the next transaction is made here.
-    fn sync(&mut self, owed: Owed) -> Result<(), StoreError> {
+    /// Syncs the log: on this thread if there is nothing else to do (waking another thread would take longer),
+    /// otherwise on the helper's thread, while the next transaction is made here.
+    fn sync(&mut self, owed: PendingSync) -> Result<(), StoreError> {
         if self.helper.as_ref().is_some_and(SyncHelper::is_busy) || self.queue.has_more() {
             let helper = match &self.helper {
                 Some(helper) => helper,
@@ -353,7 +354,8 @@ impl Writer {
         owed.pay(&self.log, &self.queue)
     }
 
-    /// Moves what the log holds into the database, as far as readers allow; the next commit then begins the log anew.
+    /// Moves the content of the log into the database, as far as readers allow; the next commit then starts the log
+    /// again.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         let result = self.db.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)").and_then(|mut statement| {
             statement.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i32>(1)?, row.get::<_, i32>(2)?)))

@@ -1,5 +1,5 @@
-//! What models send, read generously: aliases, arguments beside the id instead of under `args`, dotted keys, JSON in a
-//! string. What could mean two things is refused.
+//! Reads the arguments that models send, with common variations: aliases, arguments beside the id instead of under
+//! `args`, dotted keys, JSON in a string. An ambiguous request is refused.
 
 use serde_json::{Map, Value};
 use toolyard_catalog::search::MAX_BATCH_QUERIES;
@@ -7,7 +7,7 @@ use toolyard_protocol::{ErrorCode, Failure};
 
 /// Characters of one query of a batch.
 const MAX_BATCH_QUERY_CHARS: usize = 512;
-/// Bytes of a model's whole batch, as JSON: a step is said in a few words.
+/// Maximum bytes of a model's batch, as JSON: a step is described in a few words.
 const MAX_BATCH_BYTES: usize = 512;
 /// Tools a batch asks for, all queries together.
 pub(crate) const MAX_BATCH_RESULTS: usize = 50;
@@ -34,13 +34,18 @@ pub(crate) enum Asker {
 
 /// What to search for.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Wanted {
+pub(crate) enum SearchRequest {
     One(Query),
     Batch(Vec<Query>),
 }
 
 /// Reads the arguments of `tool_search`.
-pub(crate) fn search(args: &Map<String, Value>, default: usize, most: usize, asker: Asker) -> Result<Wanted, Failure> {
+pub(crate) fn search(
+    args: &Map<String, Value>,
+    default: usize,
+    most: usize,
+    asker: Asker,
+) -> Result<SearchRequest, Failure> {
     let limit_value = args.get("limit").or_else(|| args.get("options").and_then(|options| options.get("limit")));
     let top = limit_value.filter(|limit| !limit.is_null()).map(|limit| positive(limit, most)).transpose()?;
     let single = match args.get("query") {
@@ -52,11 +57,13 @@ pub(crate) fn search(args: &Map<String, Value>, default: usize, most: usize, ask
     };
     match args.get("queries") {
         None | Some(Value::Null) => match single {
-            Some(text) => Ok(Wanted::One(Query { text, limit: top.unwrap_or(default) })),
+            Some(text) => Ok(SearchRequest::One(Query { text, limit: top.unwrap_or(default) })),
             None => Err(invalid("query must be a string.")),
         },
         Some(Value::Array(list)) => batch(single, list, top, (default, most), asker),
-        Some(Value::String(text)) => Ok(Wanted::One(Query { text: text.clone(), limit: top.unwrap_or(default) })),
+        Some(Value::String(text)) => {
+            Ok(SearchRequest::One(Query { text: text.clone(), limit: top.unwrap_or(default) }))
+        }
         Some(_) => Err(invalid("queries must be a list of {query, limit}.")),
     }
 }
@@ -67,7 +74,7 @@ fn batch(
     top: Option<usize>,
     (default, most): (usize, usize),
     asker: Asker,
-) -> Result<Wanted, Failure> {
+) -> Result<SearchRequest, Failure> {
     let first = first.filter(|text| !text.trim().is_empty());
     if top.is_some() && first.is_none() {
         return Err(invalid("limit belongs into each entry of queries."));
@@ -110,7 +117,7 @@ fn batch(
             "the limits of a batch add up to {total}; at most {MAX_BATCH_RESULTS} are answered."
         )));
     }
-    Ok(Wanted::Batch(queries))
+    Ok(SearchRequest::Batch(queries))
 }
 
 fn positive(limit: &Value, most: usize) -> Result<usize, Failure> {
@@ -145,7 +152,7 @@ fn given_selector(args: &Map<String, Value>) -> Result<Option<String>, Failure> 
     Ok(found.map(str::to_owned))
 }
 
-/// Reads the arguments of `tool_call`: the tool, and what it is called with.
+/// Reads the arguments of `tool_call`: the tool, and its arguments.
 pub(crate) fn call(args: &Map<String, Value>) -> Result<(String, Map<String, Value>), Failure> {
     let mut inner = match args.get("args").or_else(|| args.get("input")).or_else(|| args.get("arguments")) {
         None | Some(Value::Null) => None,
@@ -204,7 +211,7 @@ pub(crate) fn call(args: &Map<String, Value>) -> Result<(String, Map<String, Val
     Ok((id, collected))
 }
 
-/// Whether a key names the tool, rather than being an argument of it that happens to be called `name` or the like.
+/// Whether a key selects the tool, and is not an argument of the tool with a name such as `name`.
 fn is_selector_for(key: &str, value: &Value, id: &str) -> bool {
     SELECTORS.contains(&key) && value.as_str().is_some_and(|text| text.trim() == id)
 }
@@ -282,14 +289,14 @@ mod tests {
     #[test]
     fn limits_are_clipped_and_shared() {
         let one = |given: Value| match search(&map(given), 8, 20, Asker::Model).unwrap() {
-            Wanted::One(query) => query.limit,
-            Wanted::Batch(_) => 0,
+            SearchRequest::One(query) => query.limit,
+            SearchRequest::Batch(_) => 0,
         };
         assert_eq!(one(json!({"query": "x"})), 8);
         assert_eq!(one(json!({"query": "x", "limit": 500})), 20);
         assert_eq!(one(json!({"query": "x", "options": {"limit": 3}})), 3);
         let args = map(json!({"query": "first", "queries": vec!["x"; 15]}));
-        let Wanted::Batch(batch) = search(&args, 8, 20, Asker::Model).unwrap() else { panic!() };
+        let SearchRequest::Batch(batch) = search(&args, 8, 20, Asker::Model).unwrap() else { panic!() };
         assert_eq!((batch.len(), batch[0].text.as_str(), batch[0].limit), (16, "first", 3));
     }
 }

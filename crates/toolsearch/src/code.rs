@@ -1,7 +1,7 @@
-//! `tool_search_code`: a script in the sandbox, and the bridge that answers what it asks.
+//! `tool_search_code`: a script in the sandbox, and the bridge that answers its requests.
 
 use crate::{
-    arguments::{self, Asker, Wanted},
+    arguments::{self, Asker, SearchRequest},
     entries::DescribedTool,
     lookup,
     provider::{Room, SCRIPT_DOOR, ToolSearch, called, report, told, unwritable},
@@ -105,7 +105,7 @@ impl Bridge for Relay {
     }
 }
 
-/// Answers requests.
+/// Answers the script's requests.
 struct Server<'a> {
     search: &'a ToolSearch,
     calls: NestedCalls,
@@ -141,8 +141,10 @@ impl Server<'_> {
             arguments::search(&search_arguments(args), settings.default_limit, settings.max_limit, Asker::Script)?;
         self.note(|telemetry| telemetry.search_count += 1);
         match &wanted {
-            Wanted::One(query) => serde_json::to_value(self.search.hits(&catalog, &query.text, query.limit, false)),
-            Wanted::Batch(queries) => {
+            SearchRequest::One(query) => {
+                serde_json::to_value(self.search.hits(&catalog, &query.text, query.limit, false))
+            }
+            SearchRequest::Batch(queries) => {
                 serde_json::to_value(self.search.batch(&catalog, queries, Room::Any, false).results)
             }
         }

@@ -1,4 +1,4 @@
-//! `tools.toolSearch`: what may be written, and what it means.
+//! `tools.toolSearch`: the configuration as written, and as resolved.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,18 +9,18 @@ use toolyard_catalog::{
     surface::{CONTROL_NAMES, Mode, SurfaceSettings},
 };
 
-/// Where it stands in the configuration.
+/// The configuration key.
 const KEY: &str = "tools.toolSearch";
 
-/// Milliseconds a script gets when nothing else is said.
+/// Default timeout of a script, in milliseconds.
 pub(crate) const DEFAULT_CODE_TIMEOUT_MS: u64 = 10_000;
 /// The least a script gets.
 pub(crate) const MIN_CODE_TIMEOUT_MS: u64 = 1_000;
 /// The most a script gets.
 pub(crate) const MAX_CODE_TIMEOUT_MS: u64 = 60_000;
-/// Tools a search returns when nothing else is said.
+/// Default number of tools that a search returns.
 pub(crate) const DEFAULT_SEARCH_LIMIT: u64 = 8;
-/// The most a search returns, unless the configuration says otherwise.
+/// Default maximum number of tools that a search returns.
 pub(crate) const DEFAULT_MAX_SEARCH_LIMIT: u64 = 20;
 /// The most the configuration may say.
 pub(crate) const MAX_SEARCH_LIMIT: u64 = 50;
@@ -60,7 +60,7 @@ pub struct Options {
     /// Milliseconds a script gets, the tools it calls included: 1000 to 60000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code_timeout_ms: Option<NonZeroU64>,
-    /// Tools a search returns when nothing else is said: 1 to `maxSearchLimit`.
+    /// Default number of tools that a search returns: 1 to `maxSearchLimit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search_default_limit: Option<NonZeroU64>,
     /// The most a search returns: 1 to 50.
@@ -71,11 +71,11 @@ pub struct Options {
 /// What the configuration means, every number within its bounds.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What models are shown.
+    /// The settings of what models are shown.
     pub surface: SurfaceSettings,
     /// Milliseconds a script gets.
     pub code_timeout_ms: u64,
-    /// Tools a search returns when nothing else is said.
+    /// Default number of tools that a search returns.
     pub default_limit: usize,
     /// The most a search returns.
     pub max_limit: usize,
@@ -124,7 +124,7 @@ fn admit(allow: &mut Option<Vec<String>>, also_allow: &mut Vec<String>, has_prof
 }
 
 impl ToolSearchConfig {
-    /// What small local models get where nothing is configured: the three tools, and short answers.
+    /// The settings for small local models without configuration: `tools` mode with short answers.
     pub fn lean() -> Self {
         Self::Keys(Options {
             enabled: Some(true),

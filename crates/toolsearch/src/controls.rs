@@ -9,7 +9,7 @@ use toolyard_catalog::{
 use toolyard_engine::BuiltIn;
 use toolyard_protocol::{ToolDefinition, ToolDefinitionError};
 
-/// The time a control call gets beyond what it calls: scripts are held by their own clock.
+/// The timeout of a control call. Scripts have their own timeout.
 const CONTROL_TIMEOUT_MS: u64 = 120_000;
 
 const SEARCH_TEXT: &str = "Search the tool catalog. Ask in English, one short query per step of the task, and send all of them at once in `queries`: \
@@ -73,8 +73,8 @@ struct CallArgs {
     args: Option<Map<String, Value>>,
 }
 
-/// The definitions to register. Reading and calling through them changes nothing by itself: what is called is judged,
-/// recorded and counted as itself.
+/// The definitions to register. The control tools themselves change nothing: the tools that they call are decided,
+/// recorded and counted separately.
 ///
 /// # Errors
 /// The first tool that is described wrongly.

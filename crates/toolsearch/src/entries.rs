@@ -1,4 +1,4 @@
-//! How a tool is told to a model: short in a search, whole in a description.
+//! Descriptions of a tool for a model: short in a search result, complete in `tool_describe`.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -18,7 +18,7 @@ const MAX_SIGNATURE_CHARS: usize = 240;
 /// Parameters named in a signature.
 const MAX_SIGNATURE_PARAMETERS: usize = 12;
 
-/// A tool as a search tells it. Where room is short, everything but the id may be left out.
+/// A tool in a search result. If space is short, everything except the id may be left out.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FoundTool {
@@ -100,7 +100,7 @@ impl FoundTool {
         Self { id: entry.id().to_owned(), about: Some(about), reasons: None }
     }
 
-    /// The compact form as a search shows it, with a signature where the schema can be trusted.
+    /// The compact form in a search result, with a signature if the schema is trusted.
     pub(crate) fn found(hit: Hit, explain: bool) -> Self {
         let mut found = Self::compact(&hit.entry);
         if let Some(about) = &mut found.about {
@@ -110,8 +110,8 @@ impl FoundTool {
         found
     }
 
-    /// Cuts it down to what it is chosen and called by: id, and a description of so many characters. Signatures go with
-    /// the last of the description: by then `tool_describe` is needed anyway.
+    /// Reduces the entry to its id and a description of this many characters. The signature is removed with the last of
+    /// the description, because the model then needs `tool_describe` anyway.
     pub(crate) fn shortened(&self, chars: usize) -> Self {
         let mut short = self.clone();
         match &mut short.about {

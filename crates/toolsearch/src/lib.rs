@@ -1,16 +1,16 @@
 //! Tool Search: how a model uses a catalog of thousands of tools without being shown them all.
 //!
-//! Four control tools (`tool_search`, `tool_describe`, `tool_call`, `tool_search_code`) stand in for the catalog. They
-//! are tools like any other, run by [`ToolSearch`]; what they call goes down the same road as a direct call, for the
-//! same caller. What a model is shown in each mode is `toolyard_catalog::surface`'s.
+//! Four control tools (`tool_search`, `tool_describe`, `tool_call`, `tool_search_code`) replace the catalog. They are
+//! ordinary tools, run by [`ToolSearch`]; their calls pass the same pipeline as direct calls, for the same caller.
+//! `toolyard_catalog::surface` defines what a model is shown in each mode.
 //!
-//! A door that serves models asks [`ToolSearch`] for what to list (`toolyard_engine::ModelView`), with the caller the
-//! model acts for: it follows `tools.toolSearch`, falls back where scripts cannot be isolated (the notice says so), and
-//! counts bytes. The gateway does so for `tools.effective` with `forModel`, MCP for `tools/list`. Calls need nothing
-//! special: a name that was not listed is found by the engine as long as the caller may use it.
+//! A door that serves models asks [`ToolSearch`] what to list (`toolyard_engine::ModelView`), for the caller that the
+//! model acts for. It follows `tools.toolSearch`, falls back if scripts cannot be isolated (with a notice), and counts
+//! bytes. The gateway uses it for `tools.effective` with `forModel`, MCP for `tools/list`. A tool that was not listed
+//! can be called by name if the caller may use it.
 //!
-//! Knows no door and no transport, and no ranking: that is `toolyard_catalog::search`. What a caller may find is what the
-//! policy lets them call, by the same predicate.
+//! Has no door, transport or ranking; the ranking is in `toolyard_catalog::search`. A caller finds exactly the tools
+//! that the policy lets it call.
 
 mod arguments;
 mod code;

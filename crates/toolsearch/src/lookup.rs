@@ -1,4 +1,4 @@
-//! From what a model calls a tool to the tool: an exact id, an exact name, or a helpful refusal.
+//! Finds the tool that a model names: by exact id or exact name; otherwise an error with suggestions.
 
 use std::sync::Arc;
 use toolyard_catalog::{Resolution, ToolEntry, surface::EffectiveCatalog};
@@ -7,7 +7,7 @@ use toolyard_protocol::{ErrorCode, Failure};
 /// What to do about an unknown tool.
 const RECOVERY: &str = "Use tool_search to find the tool, then pass its exact id.";
 
-/// The tool that an id or name stands for, in this caller's catalog.
+/// Finds a tool by id or name in this caller's catalog.
 pub(crate) fn find(catalog: &EffectiveCatalog, wanted: &str) -> Result<Arc<ToolEntry>, Failure> {
     match catalog.snapshot().resolve_visible(wanted, |entry| catalog.contains(entry)) {
         Resolution::Found(entry) => Ok(entry.clone()),

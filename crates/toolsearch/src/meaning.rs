@@ -1,4 +1,4 @@
-//! [`StaticMeaning`]: the embedding that is part of the program, as the ranking's model of meaning.
+//! [`StaticMeaning`]: the built-in embedding as the model of meaning for the ranking.
 
 use toolyard_catalog::search::{Meaning, MeaningModel};
 use toolyard_text::embedding::{Quantised, StaticEmbedder, VectorTable};

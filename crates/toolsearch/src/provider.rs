@@ -1,7 +1,7 @@
 //! [`ToolSearch`]: runs the control tools.
 
 use crate::{
-    arguments::{self, Asker, Query, Wanted},
+    arguments::{self, Asker, Query, SearchRequest},
     code,
     config::Settings,
     controls,
@@ -37,7 +37,7 @@ const BATCH_DESCRIPTIONS: [usize; 4] = [160, 80, 40, 0];
 pub(crate) enum Room {
     /// As long as it is.
     Any,
-    /// At most so many characters.
+    /// Maximum number of characters.
     Chars(usize),
 }
 
@@ -125,12 +125,12 @@ pub struct ToolSearch {
     pub(crate) effectives: Effectives,
     pub(crate) runner: ScriptRunner,
     pub(crate) counters: Arc<Counters>,
-    /// Whether scripts can be isolated here; found out once, at the first need.
+    /// Whether scripts can be isolated on this machine; determined once, when first needed.
     isolation: tokio::sync::OnceCell<Result<(), String>>,
 }
 
 impl ToolSearch {
-    /// `model` adds meaning to the ranking, where there is one; usually [`crate::StaticMeaning`].
+    /// `model` adds meaning to the ranking, if given; usually [`crate::StaticMeaning`].
     pub fn new(settings: Settings, runner: ScriptRunner, model: Option<Arc<dyn MeaningModel>>) -> Self {
         Self {
             settings,
@@ -183,7 +183,8 @@ impl ToolSearch {
         Surface::of(catalog, &settings, turn)
     }
 
-    /// What a model is shown at first that uses a control tool of this mode: directory mode has the same tools as `tools`.
+    /// What a model that uses a control tool of this mode is shown at first. Directory mode has the same tools as
+    /// `tools`.
     pub(crate) fn first_surface(&self, catalog: &Arc<EffectiveCatalog>, mode: Mode) -> Surface {
         let configured = self.settings.surface.mode;
         let mode = if mode == Mode::Tools && configured == Mode::Directory { configured } else { mode };
@@ -238,12 +239,12 @@ impl ToolSearch {
             None => None,
         };
         let (output, count) = match &wanted {
-            Wanted::One(query) => {
+            SearchRequest::One(query) => {
                 let tools = self.hits(&catalog, &query.text, query.limit, explain);
                 let count = tools.len();
                 (Output::of(&SearchAnswer { tools, surface })?, count)
             }
-            Wanted::Batch(queries) => {
+            SearchRequest::Batch(queries) => {
                 // Reasons are for people, who may read as much as they asked for.
                 let room = if explain { Room::Any } else { Room::Chars(MAX_BATCH_ANSWER_CHARS) };
                 let batch = Batch { surface, ..self.batch(&catalog, queries, room, explain) };
@@ -279,7 +280,7 @@ impl ToolSearch {
         })
     }
 
-    /// One query's tools, as they are told.
+    /// The tools found for one query.
     pub(crate) fn hits(&self, catalog: &EffectiveCatalog, query: &str, limit: usize, explain: bool) -> Vec<FoundTool> {
         Counters::add(&self.counters.searches);
         catalog.search(query, limit, explain).into_iter().map(|hit| FoundTool::found(hit, explain)).collect()
@@ -337,7 +338,7 @@ impl ToolSearch {
         Ok(Output { user_message: answer.result.user_message.clone(), ..Output::of(&told)? })
     }
 
-    /// Calls a tool of the catalog down the one road.
+    /// Calls a tool of the catalog through the pipeline.
     pub(crate) async fn dispatch(
         &self,
         calls: &NestedCalls,
@@ -405,8 +406,8 @@ impl ModelView for ToolSearch {
     }
 }
 
-/// A batch's answer with so many candidates for each query and descriptions of so many characters. Short ones leave out
-/// all but what a tool is chosen and called by.
+/// The answer to a batch, with this many candidates for each query and descriptions of this many characters. Short
+/// answers contain only what is needed to choose and call a tool.
 fn answer(queries: &[Query], found: &[Vec<FoundTool>], kept: usize, description: usize) -> Batch {
     let results: Vec<BatchResult> = queries
         .iter()
@@ -425,7 +426,7 @@ fn answer(queries: &[Query], found: &[Vec<FoundTool>], kept: usize, description:
     Batch { results, truncated, surface: None }
 }
 
-/// Puts what was done into the run's record, and tells its watchers.
+/// Adds the telemetry to the run's record and notifies subscribers.
 pub(crate) fn report(context: &CallContext, telemetry: &Telemetry) -> Result<(), Failure> {
     context.progress.keep("tool search", Output::of(telemetry)?.data);
     Ok(())
@@ -443,7 +444,7 @@ pub(crate) fn called(entry: &ToolEntry, answer: &NestedAnswer) -> Called {
     }
 }
 
-/// A call's answer: `{tool, result: {content, details}}`. A call that was blocked or failed is told as that failure.
+/// A call's answer: `{tool, result: {content, details}}`. A call that was blocked or failed returns that failure.
 pub(crate) fn told(entry: &ToolEntry, answer: &NestedAnswer) -> Result<ToolAnswer, Failure> {
     let result: &ToolResult = &answer.result;
     let Some(details) = result.data.clone() else {
@@ -451,7 +452,7 @@ pub(crate) fn told(entry: &ToolEntry, answer: &NestedAnswer) -> Result<ToolAnswe
         let failure = result.error.clone().unwrap_or_else(|| Failure::new(ErrorCode::PreconditionFailed, why));
         return Err(failure.detail("tool", entry.id()).detail("callId", result.call_id.to_string()));
     };
-    // A tool that speaks MCP's form says its own content; anything else is told as its JSON.
+    // A tool with a result in MCP's form provides its own content; any other result is shown as JSON.
     let own = details.get("content").filter(|content| content.is_array() && entry.source().kind == SourceKind::Mcp);
     let content = match own {
         Some(own) => own.clone(),
@@ -464,7 +465,7 @@ pub(crate) fn told(entry: &ToolEntry, answer: &NestedAnswer) -> Result<ToolAnswe
     Ok(ToolAnswer { tool: FoundTool::compact(entry), result })
 }
 
-/// JSON that cannot be written: a defect, told as one.
+/// The failure for JSON that cannot be written, which is a defect.
 pub(crate) fn unwritable(error: serde_json::Error) -> Failure {
     Failure::new(ErrorCode::InternalError, format!("the answer cannot be written: {error}")).retryable(false)
 }

@@ -1,4 +1,4 @@
-//! How good a ranking is on a labelled set: what `toolyard eval tools` and the benchmarks measure with.
+//! Measures the quality of a ranking on labelled queries, for `toolyard eval tools` and the benchmarks.
 //!
 //! A catalog line is `{"name", "description", "parameters", "category"}`, a query line
 //! `{"query", "gold": [names], "steps": [queries]}`.
@@ -41,7 +41,7 @@ pub struct LabelledQuery {
 pub struct Quality {
     /// Normalised discounted cumulative gain of the first ten.
     pub ndcg10: f64,
-    /// Part of the right tools that stand first.
+    /// Share of the relevant tools in the first position.
     pub recall1: f64,
     /// Part of them among the first five.
     pub recall5: f64,
@@ -109,8 +109,8 @@ impl LabelledCatalog {
         Ok(Self { registry, names })
     }
 
-    /// Searches every query and compares with its labels. With `steps`, a query that has steps is searched as a batch of
-    /// them; the second figure says how many were.
+    /// Searches every query and compares the results with its labels. With `steps`, a query with steps is searched as a
+    /// batch; the second result is the number of such queries.
     pub fn measure(&self, index: &SearchIndex, queries: &[LabelledQuery], steps: bool) -> (Quality, usize) {
         let mut sum = Quality::default();
         let mut times = Vec::with_capacity(queries.len());
@@ -172,7 +172,7 @@ impl Quality {
     }
 }
 
-/// A name the registry takes, made of what the set's name is made of.
+/// A name that the registry accepts, derived from the name in the dataset.
 fn spelled(name: &str) -> Option<String> {
     let safe = |c: char| if c.is_ascii_alphanumeric() || "_.:/-".contains(c) { c } else { '_' };
     let spelled: String = name.chars().map(safe).collect();

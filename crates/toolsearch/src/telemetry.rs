@@ -1,4 +1,4 @@
-//! What Tool Search saved and did: for one script ([`Telemetry`]) and since the start ([`Counters`]).
+//! Telemetry of Tool Search: for one script ([`Telemetry`]) and since the start ([`Counters`]).
 
 use serde::Serialize;
 use std::{
@@ -25,11 +25,11 @@ pub struct Telemetry {
     pub catalog_size: usize,
     /// Where they come from.
     pub sources: Sources,
-    /// Searches made.
+    /// Number of searches.
     pub search_count: u32,
-    /// Descriptions read.
+    /// Number of descriptions.
     pub describe_count: u32,
-    /// Tools called.
+    /// Number of calls.
     pub call_count: u32,
     /// Bytes of tools and prompt a model is shown, directly and in this mode.
     pub bytes: Bytes,
@@ -53,10 +53,10 @@ pub struct Bytes {
     pub compact: usize,
 }
 
-/// A tool that was looked at or called.
+/// A tool that was described or called.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Selected {
-    /// Its id.
+    /// The id of the tool.
     pub id: String,
     /// `openclaw`, `mcp` or `client`.
     pub source: &'static str,

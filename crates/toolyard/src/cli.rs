@@ -27,13 +27,13 @@ pub use vault::{FileStateArg, IndexArgs, SearchArgs, VaultCommand};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
-/// The place where AI agents keep their tools.
+/// Registers, checks, runs and records the tools of AI agents.
 ///
-/// Without a command it prints where it stands: whether it runs, its address, the vault, the index, open questions and what to
+/// Without a command it prints its status: whether it is running, its address, the vault, the index, open questions and what to
 /// do next.
 ///
-/// Data goes to standard output, everything else to standard error. Exit codes: 0 it worked; 1 it failed; 2 the command
-/// line was wrong; 3 a person's approval is needed; 4 a run waits for a person to settle a call; 130 it was interrupted.
+/// Data goes to standard output, everything else to standard error. Exit codes: 0 success; 1 failure; 2 the command
+/// line was wrong; 3 a person's approval is needed; 4 a run waits until a person decides about a call; 130 interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "toolyard", version, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
@@ -51,13 +51,13 @@ pub struct Global {
     /// Where Toolyard keeps its state [default: ~/.toolyard]
     #[arg(long, global = true, env = "TOOLYARD_HOME", value_name = "DIR")]
     pub home: Option<PathBuf>,
-    /// The folder of notes that the vault tools work on [default: the one in config.toml, else HOME/vault]
+    /// The folder of notes that the vault tools use [default: the one in config.toml, otherwise HOME/vault]
     #[arg(long, global = true, env = "TOOLYARD_VAULT", value_name = "DIR")]
     pub vault: Option<PathBuf>,
     /// Print JSON, and nothing else, on standard output
     #[arg(long, global = true)]
     pub json: bool,
-    /// Say less on standard error
+    /// Write less to standard error
     #[arg(long, short, global = true)]
     pub quiet: bool,
     /// Run in this process even if a Toolyard is running
@@ -70,53 +70,53 @@ pub struct Global {
 pub enum Command {
     /// Start Toolyard and serve until stopped
     Up(UpArgs),
-    /// Print where it stands: running or not, address, vault, index, session key, open questions, what to do next
+    /// Print the status: running or not, address, vault, index, session key, open questions, what to do next
     Status,
     /// Call one tool
     Call(CallArgs),
-    /// Look at the tools
+    /// List, describe and search tools
     #[command(subcommand)]
     Tools(ToolsCommand),
-    /// Check, predict, run, replay, fork and take back plans
+    /// Check, predict, run, replay, fork and undo plans
     #[command(subcommand)]
     Plan(PlanCommand),
-    /// Look at runs and their records
+    /// List, show, export, verify, resume and cancel runs
     #[command(subcommand)]
     Runs(RunsCommand),
-    /// Talk to a running gateway over its WebSocket
+    /// Call a running gateway over its WebSocket
     #[command(subcommand)]
     Gateway(GatewayCommand),
-    /// Messages to a joined Claude Code, what it says, and answers to its permission questions
+    /// Send messages to a connected Claude Code, read its replies, and answer its permission questions
     #[command(subcommand)]
     Bridge(BridgeCommand),
-    /// Start Claude Code joined to a session
+    /// Start Claude Code connected to a session
     #[command(subcommand)]
     Claude(ClaudeCommand),
-    /// The MCP server that Claude Code starts, joined to the bridge by the SYNTHESIS_* variables
+    /// The MCP server that Claude Code starts; it connects to the bridge with the SYNTHESIS_* variables
     ClaudePlugin(ClaudePluginArgs),
     /// Serve MCP on standard input and output, for a client that starts this command
     Mcp(McpArgs),
-    /// Install, look after and remove plugins
+    /// Install, list, update and remove plugins
     #[command(subcommand)]
     Plugins(PluginsCommand),
-    /// Devices that may connect: list, let in, turn away, forget
+    /// List, approve, reject and revoke devices
     #[command(subcommand)]
     Devices(DevicesCommand),
-    /// Look at the configuration
+    /// Show and check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Index and search the notes of the vault
     #[command(subcommand)]
     Vault(VaultCommand),
-    /// What agents remember: list, read, search, bring in and remove what lies in viking://
+    /// List, read, search, import and remove what agents remember (viking://)
     #[command(subcommand)]
     Ctx(CtxCommand),
-    /// Measure on your own data
+    /// Measure search quality on your own data
     #[command(subcommand)]
     Eval(EvalCommand),
     /// Explain an error code
     Explain(ExplainArgs),
-    /// Find out what is wrong with this installation
+    /// Check this installation and report problems
     Doctor,
     /// Print a completion script for a shell
     Completions {

@@ -1,5 +1,5 @@
 //! Configuration in stages: what the file says ([`Config`], in `config/file.rs`), then what it means with the command line
-//! on top ([`Resolved`]). `docs/configuration.md` is generated from the types (`config/page.rs`).
+//! on top ([`Resolved`]). `docs/reference/configuration.md` is generated from the types (`config/page.rs`).
 
 mod file;
 mod page;

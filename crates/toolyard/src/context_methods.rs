@@ -24,19 +24,19 @@ use toolyard_protocol::{ErrorCode, Failure};
 use toolyard_service::{AnyJson, Call, Handle, MethodError, Methods, NoParams, Object, Terms, methods};
 
 methods! {
-    /// Says which of the context store's tools and commands can be used.
+    /// Reports which tools and commands of the context store are enabled.
     FeatureGates = "openviking.feature.gates", Terms::read().everywhere(), NoParams => Gates;
     /// Runs a slash command of the context store.
     ContextCommand = "context.command", Terms::run().everywhere().may_use(&[Power::HostPaths]), CommandParams => commands::Reply;
     /// Captures the messages of a turn.
     ContextCapture = "context.capture", Terms::write().everywhere(), CaptureParams => turns::Captured;
-    /// Puts together what a model is told before a turn.
+    /// Assembles the context for a model's turn.
     ContextAssemble = "context.assemble", Terms::write().everywhere(), AssembleParams => turns::Assembled;
-    /// Compacts a session's captured messages.
+    /// Archives the captured messages of a session.
     ContextCompact = "context.compact", Terms::write().everywhere(), CompactParams => turns::Compacted;
-    /// Brings in what lies on this machine.
+    /// Imports a path of this machine.
     ContextAdd = "context.add", Terms::administer().uses(&[Power::HostPaths]), AddParams => ImportShape;
-    /// Makes a request to the store's own HTTP interface.
+    /// Sends a request to the context store's HTTP interface.
     ContextRequest = "context.request", Terms::administer(), RequestParams => AnyJson;
 }
 

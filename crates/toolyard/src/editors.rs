@@ -1,4 +1,4 @@
-//! [`Editors`]: the tools that need an editor, answered by a node that is one. `docs/editors.md` says how an editor
+//! [`Editors`]: the tools that need an editor, answered by a node that is one. `docs/guide/editors.md` says how an editor
 //! becomes one.
 
 use serde_json::Value;

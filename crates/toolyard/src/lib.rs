@@ -11,6 +11,7 @@ pub mod config;
 mod context;
 pub mod context_methods;
 mod editors;
+pub mod error_reference;
 pub mod home;
 mod index_program;
 pub mod mcp;

@@ -10,9 +10,9 @@ use toolyard_service::{Definitions, Entry, MethodSchemas, Methods, SharedSchemas
 
 const HEAD: &str = "# Methods\n\n\
     <!-- Written by `make docs` from the list of methods in crates/service. -->\n\n\
-    Every method of every door. The WebSocket door carries those whose doors include `gateway`, the local socket and the command\n\
-    line those with `local`. The JSON Schemas of parameters and answers are in\n\
-    [schema/methods.schema.json](../../schema/methods.schema.json); [the authority page](../authority.md) says who may call what.\n";
+    This page lists every method. Methods with the door `gateway` are available over the WebSocket; methods with the door `local` over\n\
+    the local socket, which the command line uses. [schema/methods.schema.json](../../schema/methods.schema.json) has the JSON Schemas of\n\
+    parameters and results, and [authority](authority.md) says who may call which method.\n";
 
 /// The schemas of all methods. Definitions stand once, however many methods refer to them.
 #[derive(Serialize)]

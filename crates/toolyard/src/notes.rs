@@ -162,7 +162,8 @@ fn unescaped(path: &str) -> PathBuf {
 
 /// Adds the four tools, run by the notes, or by nobody while tools are only looked at.
 pub(crate) fn register(engine: &Engine, provider: Arc<dyn Provider>) -> Result<(), Failure> {
-    crate::wiring::register(engine, toolyard_knowledge::definitions(), provider)
+    let entries = toolyard_knowledge::entries().map_err(crate::wiring::refused)?;
+    engine.register(entries, provider).map_err(crate::wiring::refused)
 }
 
 /// The tools' provider.

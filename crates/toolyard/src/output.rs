@@ -141,6 +141,11 @@ pub fn startup_error(global: &Global, error: &std::io::Error) -> ExitCode {
     failure(global, &Failure::new(ErrorCode::InternalError, format!("cannot start: {error}")))
 }
 
+/// Whether standard error is a terminal that wants colours: a log in a file has none.
+pub(crate) fn colours_on_stderr() -> bool {
+    std::io::stderr().is_terminal() && colours()
+}
+
 /// Colours where they are wanted: on a terminal, unless NO_COLOR is set.
 #[derive(Clone, Copy)]
 pub struct Paint(bool);
@@ -152,7 +157,7 @@ impl Paint {
     }
     /// For standard error.
     pub fn stderr() -> Self {
-        Self(std::io::stderr().is_terminal() && colours())
+        Self(colours_on_stderr())
     }
     fn code(self, code: &str, text: &str) -> String {
         if self.0 { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }

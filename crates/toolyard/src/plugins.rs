@@ -14,17 +14,17 @@ methods! {
     PluginsList = "plugins.list", Terms::read().local(), NoParams => PluginList;
     /// Shows one plugin.
     PluginsInfo = "plugins.info", Terms::read().local(), PluginParams => PluginInfo;
-    /// Looks every plugin over, starting those that do not run.
+    /// Checks every plugin, starting those that do not run.
     PluginsDoctor = "plugins.doctor", Terms::read().local(), NoParams => PluginList;
     /// Installs a plugin from a folder, an archive, npm or Git.
     PluginsInstall = "plugins.install", Terms::administer().uses(&[Power::Grant, Power::HostPaths]), InstallParams => Installed;
-    /// Installs the newest version of a plugin from where it came from.
+    /// Installs the newest version of a plugin from its source.
     PluginsUpdate = "plugins.update", Terms::administer().uses(&[Power::Grant]), PluginParams => Added;
-    /// Uses a plugin, with what it is granted.
+    /// Enables a plugin, optionally with more grants.
     PluginsEnable = "plugins.enable", Terms::administer().uses(&[Power::Grant]), EnableParams => PluginInfo;
-    /// Uses a plugin no more.
+    /// Disables a plugin.
     PluginsDisable = "plugins.disable", Terms::administer(), PluginParams => PluginInfo;
-    /// Removes a plugin, with its data where that is asked for.
+    /// Removes a plugin, optionally with its data.
     PluginsRemove = "plugins.remove", Terms::administer(), RemoveParams => RemovedPlugin;
 }
 

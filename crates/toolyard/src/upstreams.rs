@@ -19,9 +19,9 @@ methods! {
     McpStart = "mcp.start", OPERATE, ServerParams => ServerStatus;
     /// Stops an upstream MCP server.
     McpStop = "mcp.stop", OPERATE, ServerParams => ServerStatus;
-    /// Approves definitions of an upstream server's tools that are held back, each by the hash that was shown.
+    /// Approves withheld tool definitions of an upstream server, each by the hash that was shown.
     McpApprove = "mcp.approve", Terms::administer().uses(&[Power::Grant]), ApproveParams => ApprovedDefinitions;
-    /// Forgets what was approved of an upstream server.
+    /// Forgets the approved tool definitions of an upstream server.
     McpForget = "mcp.forget", Terms::administer(), ServerParams => Forgotten;
 }
 

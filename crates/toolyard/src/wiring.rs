@@ -212,7 +212,7 @@ impl Yard {
             if config.enabled && config.command.is_some() && config.sandbox.is_none() {
                 tracing::warn!(
                     server = name,
-                    "this MCP server runs without walls: set mcp.servers.{name}.sandbox, see docs/mcp.md"
+                    "this MCP server runs without walls: set mcp.servers.{name}.sandbox, see docs/guide/mcp.md"
                 );
             }
             specs.push(server_spec(&launcher, name, config, crate::config::expand));

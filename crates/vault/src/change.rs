@@ -1,5 +1,5 @@
-//! [`Change`] and [`Planned`]: what a write tool is going to do, as data. The real vault stages and commits it, an
-//! overlay applies it in memory; the tool does not know which.
+//! [`Change`] and [`Planned`]: the intended changes of a write tool, as data. The real vault stages and commits them,
+//! an overlay applies them in memory; the tool does not know which.
 
 use crate::path::VaultPath;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub(crate) enum MoveRole {
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     MakeFolder(VaultPath),
-    /// A file gets this content; `before` is what it has now, `None` when it must not exist.
+    /// Writes this content to a file; `before` is its current content, `None` if it must not exist.
     Put {
         path: VaultPath,
         before: Option<Arc<[u8]>>,
@@ -37,7 +37,7 @@ pub(crate) enum Change {
         /// Files and folders that move with it, itself included.
         count: u64,
     },
-    /// Gone for good.
+    /// Deletes permanently.
     Remove {
         path: VaultPath,
         kind: EntryKind,
@@ -47,12 +47,12 @@ pub(crate) enum Change {
         count: u64,
         /// A folder goes only if nothing is in it when it comes to that.
         only_empty: bool,
-        /// What is needed to bring it back: every file and its bytes, and every folder. `None` when it is too much.
+        /// What is needed to restore it: every file with its bytes, and every folder. `None` if that is too much.
         keep: Option<Kept>,
     },
 }
 
-/// The content of something that is removed for good.
+/// The content of something that is deleted permanently.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kept {
     pub(crate) files: Vec<(VaultPath, Arc<[u8]>)>,
@@ -66,13 +66,13 @@ pub(crate) struct Planned {
     pub(crate) changes: Vec<Change>,
     /// The output; modification times are filled in afterwards.
     pub(crate) data: Map<String, Value>,
-    /// The file whose modification time belongs in the output.
+    /// The file whose modification time is part of the output.
     pub(crate) stat: Option<VaultPath>,
     pub(crate) message: String,
 }
 
 impl Change {
-    /// Notes in `effects` what this change does when it is done.
+    /// Adds the effects of this change to `effects`.
     pub(crate) fn report(&self, effects: &mut Effects) {
         match self {
             Change::MakeFolder(path) => report_folder(effects, path),
@@ -85,7 +85,7 @@ impl Change {
     }
 }
 
-/// The trash is not part of what the user sees, so making folders in it is no effect.
+/// Reports a created folder, except in the trash, which is not part of what the user sees.
 pub(crate) fn report_folder(effects: &mut Effects, path: &VaultPath) {
     if !path.is_trash() {
         effects.created(path.as_str(), EntryKind::Folder);

@@ -1,14 +1,13 @@
-//! [`EditorClients`]: whatever editor is connected, as far as the tools need it. How it is connected is a door's
-//! business.
+//! [`EditorClients`]: the connected editors, as far as the tools need them. A door handles the connection.
 
 use serde_json::{Map, Value};
 use std::time::Duration;
 use toolyard_engine::{BoxFuture, Caller, Failed};
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// Passes a call on to a connected editor and brings back its answer.
+/// Passes a call to a connected editor and returns its answer.
 pub trait EditorClients: Send + Sync {
-    /// The editor's answer, which must fit the tool's output schema. `args` fit its input schema. Whoever asks stops
+    /// The editor's answer, which must fit the tool's output schema. `args` fit its input schema. The caller stops
     /// waiting after `timeout`.
     fn request<'a>(
         &'a self,
@@ -36,7 +35,7 @@ impl EditorClients for NoClients {
                 ErrorCode::PreconditionFailed,
                 format!("{tool} needs a connected editor that answers it, and there is none"),
             )
-            .suggest("Connect the editor as a node (see docs/editors.md), or use the vault.* tools, which work on the files themselves.");
+            .suggest("Connect the editor as a node (see docs/guide/editors.md), or use the vault.* tools, which work on the files themselves.");
             Err(failure.into())
         })
     }

@@ -1,15 +1,15 @@
-//! Staging and committing: how planned changes reach the disk.
+//! Stages and commits planned changes to the disk.
 //!
-//! `stage` writes and syncs every new content under a hidden name next to its target; the record of what will happen
-//! ([`Commit`]) becomes part of the durable intent; `run` then only makes folders, renames and syncs. What happens
-//! after a crash is in [`crate::reconcile`].
+//! `stage` writes and syncs every new content under a hidden name next to its target. The description of the changes
+//! ([`Commit`]) becomes part of the durable intent. `run` then only creates folders, renames and syncs.
+//! [`crate::reconcile`] handles a crash.
 //!
-//! Between the last look at a target and the rename that replaces it, another program can still write: a window of
-//! microseconds that no file system call closes. The content is hashed again afterwards, so that at least nothing
-//! else is reported as done.
+//! Between the last check of a target and the rename that replaces it, another program can still write: a window of
+//! microseconds that no file system call closes. The content is hashed again afterwards, so that at least nothing wrong
+//! is reported as done.
 //!
 //! A replaced file keeps its permissions. It is a new inode: hard links to the old one, extended attributes and another
-//! owner are not carried over.
+//! owner are lost.
 
 use crate::{
     change::{Change, MoveRole, Planned, add_mtime, report_folder, report_move, report_put},
@@ -31,7 +31,7 @@ use toolyard_protocol::{Effects, EntryKind, ErrorCode, Failure};
 /// The form of the record in `Intent.state`.
 const COMMIT_VERSION: u32 = 1;
 
-/// One thing to do, as it stands in the intent.
+/// One action, as it is recorded in the intent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(crate) enum Step {
@@ -57,7 +57,7 @@ pub(crate) enum Step {
         inode: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         etag: Option<String>,
-        /// Stop on the way for a case-only rename where letter case does not tell names apart.
+        /// An intermediate name for a case-only rename on a file system that ignores letter case.
         via: VaultPath,
     },
     Remove {
@@ -67,7 +67,7 @@ pub(crate) enum Step {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         etag: Option<String>,
         only_empty: bool,
-        /// What was in it, for undo; `None` when that was too much to keep.
+        /// The removed content, for undo; `None` if it was too much to keep.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept: Option<KeptRecord>,
         /// A folder is first moved here, so that it goes all at once.
@@ -83,7 +83,7 @@ pub(crate) struct KeptRecord {
     pub(crate) folders: Vec<VaultPath>,
 }
 
-/// The record of a write call: what `execute` does and what it will answer.
+/// The record of a write call: what `execute` does, and its output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Commit {
@@ -121,7 +121,7 @@ impl Commit {
         if let Some(stat) = self.stat.as_ref().and_then(|path| vault.stat(path, Purpose::Write).ok().flatten()) {
             add_mtime(&mut data, stat.mtime_ms);
         }
-        Output { data, effects, user_message: Some(self.message.clone()) }
+        Output { data, effects, user_message: Some(self.message.clone()), ..Output::default() }
     }
 
     pub(crate) fn remove_leftovers(&self, vault: &Vault) {
@@ -138,7 +138,7 @@ impl Commit {
     }
 }
 
-/// Writes and syncs the new contents where nobody looks, and describes what is going to happen.
+/// Writes and syncs the new contents under hidden names, and describes what is going to happen.
 pub(crate) fn stage(vault: &Arc<Vault>, planned: Planned, tag: &str) -> Fallible<(Staged, Intent, Vec<Blob>)> {
     let mut intent = Intent::default();
     let mut blobs = Vec::new();
@@ -242,10 +242,10 @@ impl Staged {
     pub(crate) fn run(self) -> Result<Output, Failed> {
         let mut effects = Effects::default();
         if let Err(failure) = self.commit.steps.iter().try_for_each(|step| run_step(&self.vault, step, &mut effects)) {
-            return Err(Failed { failure, effects, debug_message: None });
+            return Err(Failed::after(failure, effects));
         }
         if let Err(failure) = self.settle() {
-            return Err(Failed { failure, effects, debug_message: None });
+            return Err(Failed::after(failure, effects));
         }
         Ok(self.commit.output(&self.vault, effects))
     }
@@ -374,7 +374,8 @@ fn other_file_system(path: &VaultPath) -> Failure {
         .detail("path", path.as_str())
 }
 
-/// The case-only rename where the file system takes both names for one: away first, then back under the new name.
+/// A case-only rename on a file system that treats both names as one: first to an intermediate name, then to the new
+/// name.
 fn rename_by_way_of(vault: &Vault, from: &VaultPath, via: &VaultPath, to: &VaultPath) -> Result<(), Errno> {
     vault.dir.rename_new(from, via)?;
     vault.dir.rename_new(via, to).inspect_err(|_| {

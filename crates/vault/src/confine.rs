@@ -1,7 +1,7 @@
 //! [`Confined`]: a view that hides what the policy's path rules do not allow.
 //!
-//! Paths that a call names are checked before it comes here. Tools that find paths by themselves look through this, so
-//! that a list, a search or a rename never comes across what the call could not have named.
+//! Paths that a call names are checked earlier. Tools that find paths themselves read through this view, so that a
+//! list, a search or a rename never shows a path that the call may not name.
 
 use crate::{
     error::Fallible,

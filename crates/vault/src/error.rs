@@ -1,4 +1,4 @@
-//! How trouble with files becomes a [`Failure`] an agent can act on.
+//! Turns file errors into a [`Failure`] that an agent can act on.
 
 use crate::path::VaultPath;
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ pub enum VaultError {
     Root {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The lock folder cannot be made or used.
@@ -24,14 +24,17 @@ pub enum VaultError {
     Locks {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
 
 /// A system error on a path.
 pub(crate) fn system(action: &str, path: &str, errno: Errno) -> Failure {
-    let failure = |code, why: &str| Failure::new(code, format!("cannot {action} {path:?}: {why}")).detail("path", path);
+    let cause = std::io::Error::from(errno);
+    let failure = |code, why: &str| {
+        Failure::new(code, format!("cannot {action} {path:?}: {why}")).detail("path", path).caused_by(&cause)
+    };
     match errno {
         Errno::NOENT => failure(ErrorCode::NotFound, "it does not exist"),
         Errno::EXIST => failure(ErrorCode::Conflict, "something is already there"),
@@ -50,7 +53,7 @@ pub(crate) fn system(action: &str, path: &str, errno: Errno) -> Failure {
             failure(ErrorCode::PreconditionFailed, "the disk is full").suggest("Free some space, then call again.")
         }
         Errno::MFILE | Errno::NFILE => failure(ErrorCode::Unavailable, "too many open files").retryable(true),
-        other => failure(ErrorCode::InternalError, &std::io::Error::from(other).to_string()),
+        _ => failure(ErrorCode::InternalError, &cause.to_string()),
     }
 }
 
@@ -64,7 +67,7 @@ pub(crate) fn validation(message: impl Into<String>) -> Failure {
     Failure::new(ErrorCode::ValidationError, message)
 }
 
-/// Somebody else's content is there.
+/// The conflict when the file has another content than expected.
 pub(crate) fn etag_conflict(path: &VaultPath, expected: &str, current: &str) -> Failure {
     Failure::new(ErrorCode::Conflict, format!("{path} has changed: expected etag {expected}, found {current}"))
         .suggest("Read the file again and decide with its current etag.")
@@ -77,7 +80,7 @@ pub(crate) fn is_folder(path: &VaultPath) -> Failure {
     Failure::new(ErrorCode::Conflict, format!("{path} is a folder, not a file")).detail("path", path.as_str())
 }
 
-/// A file stands where a folder would have to be.
+/// The conflict when a file exists where a folder is needed.
 pub(crate) fn in_the_way(file: &VaultPath, path: &VaultPath) -> Failure {
     Failure::new(ErrorCode::Conflict, format!("{file} is a file, so {path} cannot lie below it"))
         .detail("path", file.as_str())

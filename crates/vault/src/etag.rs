@@ -1,4 +1,4 @@
-//! Etags: the first 16 hex digits of SHA-256 over a file's content. Content, never modification time.
+//! Etags: the first 16 hex digits of the SHA-256 of a file's content. The modification time is not used.
 
 use sha2::{Digest, Sha256};
 use toolyard_protocol::canonical;

@@ -1,13 +1,16 @@
-//! Files the user owns: path rules, etags, atomic writes, links, patches, trash; and the tools that work on them
+//! The user's files: path rules, etags, atomic writes, links, patches, trash; and the tools that work on them
 //! (`vault.*`, `util.*`) or through a connected editor (`editor.*`, `workspace.*`, `commands.*`).
 //!
-//! A vault is a folder of Markdown notes that other programs write to as well. Nothing here keeps a copy or an index:
-//! every call looks at the files as they are, guards what it changes by content hash, and reports what it saw happen.
+//! A vault is a folder of Markdown notes that other programs change as well. This crate keeps no copy and no index:
+//! every call reads the files as they are, compares content hashes before it changes a file, and reports the changes
+//! that it observed.
 //!
-//! How a write goes: a tool *plans* on a view of the files; the plan is *staged* next to its targets and described in
-//! the intent; once that is durable, the *commit* is a few renames. A dry run plans on an overlay and stops there.
+//! A write has three steps: a tool *plans* on a view of the files; the plan is *staged* next to its targets and
+//! described in the intent; when the intent is durable, the *commit* is a few renames. A dry run plans on an overlay
+//! and stops there.
 //!
-//! Knows nothing of policies, approvals, transports or storage. Linux only, as it leans on `openat2` and `renameat2`.
+//! Does not depend on policies, approvals, transports or storage. Linux only, because it uses `openat2` and
+//! `renameat2`.
 
 // A failure ends a call and is built once; boxing it everywhere would buy nothing.
 #![allow(clippy::result_large_err)]

@@ -1,8 +1,8 @@
-//! Locks on paths: two calls never work on the same note at once, in this process or in another.
+//! Locks on paths: two calls never work on the same note at the same time, in this process or in another.
 //!
-//! A path belongs to one of 64 stripes. A stripe is an async mutex (calls of this process wait without a thread) and a
-//! lock file held with `flock` (other processes). Stripes are always taken in ascending order, so nobody waits in a
-//! circle. The kernel drops `flock` locks when a process dies.
+//! A path belongs to one of 64 stripes. A stripe is an async mutex (for calls of this process) and a lock file held
+//! with `flock` (for other processes). Stripes are always taken in ascending order, which prevents deadlocks. The
+//! kernel drops `flock` locks when a process dies.
 
 use crate::{
     error::{Fallible, VaultError},
@@ -46,20 +46,20 @@ pub(crate) struct Locks {
 
 /// Held locks; dropping it lets go.
 pub(crate) struct LockGuard {
-    /// Declared first so that files are unlocked before the next call of this process is let in.
+    /// Declared first, so that files are unlocked before the next call of this process proceeds.
     _files: Vec<OwnedFd>,
     _stripes: Vec<OwnedMutexGuard<()>>,
 }
 
 impl Locks {
-    /// Lock files lie in a folder of their own for each vault, told apart by device and inode of its root.
+    /// Lock files are in a separate folder for each vault, identified by device and inode of its root.
     pub(crate) fn open(lock_dir: &Path, (device, inode): (u64, u64)) -> Result<Self, VaultError> {
         let folder = lock_dir.join(format!("vault-{device:x}-{inode:x}"));
         std::fs::create_dir_all(&folder).map_err(|source| VaultError::Locks { path: folder.clone(), source })?;
         Ok(Self { folder, stripes: (0..STRIPES).map(|_| Arc::default()).collect() })
     }
 
-    /// Where the lock files of this vault lie.
+    /// The folder of this vault's lock files.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }

@@ -1,4 +1,5 @@
-//! [`Overlay`]: the vault as a dry run sees it. Changes stay in memory, later calls see them, the disk does not.
+//! [`Overlay`]: the vault for a dry run. Changes stay in memory and are visible to later calls; the disk is not
+//! changed.
 
 use crate::{
     change::Change,
@@ -14,14 +15,13 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
+use toolyard_engine::diff;
 use toolyard_protocol::{EntryKind, ErrorCode, Failure};
 
 /// Lines of context in a diff.
 const CONTEXT_LINES: usize = 3;
-/// Comparing one pair of files takes at most this long; after that the diff is coarser, not wrong.
-const DIFF_TIME: Duration = Duration::from_millis(500);
 /// A dry run keeps at most this many bytes in memory.
 const MAX_OVERLAY_BYTES: usize = 256 << 20;
 
@@ -212,9 +212,8 @@ fn file_diff(out: &mut String, old: Side<'_>, new: Side<'_>) {
     let name = |side: &Side<'_>, prefix: &str| {
         side.as_ref().map_or("/dev/null".to_owned(), |(path, _)| format!("{prefix}/{path}"))
     };
-    let diff = similar::TextDiff::configure().timeout(DIFF_TIME).diff_lines(&old_text, &new_text);
-    let _ =
-        write!(out, "{}", diff.unified_diff().context_radius(CONTEXT_LINES).header(&name(&old, "a"), &name(&new, "b")));
+    let names = diff::Names { old: &name(&old, "a"), new: &name(&new, "b") };
+    out.push_str(&diff::unified(&old_text, &new_text, names, CONTEXT_LINES));
 }
 
 impl View for Overlay {

@@ -1,7 +1,7 @@
 //! The patch engine: operations on headings, blocks, front matter keys and text, byte ranges, and unified diffs.
 //!
-//! Works on text in memory and knows no files. A patch applies as a whole or not at all: operations see the result of
-//! those before them, and the first that does not fit ends the patch.
+//! Works on text in memory and does not access files. A patch is applied as a whole or not at all: each operation sees
+//! the result of the previous ones, and the first that does not match ends the patch.
 
 use crate::{
     error::{Fallible, validation},
@@ -40,17 +40,17 @@ pub(crate) struct Patch {
     pub(crate) diff: Option<String>,
 }
 
-/// A stretch of the file, as UTF-8 byte offsets that lie between characters.
+/// A part of the file, as UTF-8 byte offsets between characters.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ReplaceRange {
-    /// First byte.
+    /// The first byte.
     pub(crate) start: usize,
     /// The byte after the last one.
     pub(crate) end: usize,
     /// What to put there.
     pub(crate) text: String,
-    /// What must stand there now; otherwise nothing is changed.
+    /// The current text of this part; if it differs, nothing is changed.
     #[serde(default)]
     pub(crate) expected_text: Option<String>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct ReplaceRange {
 pub(crate) struct Operation {
     /// `insert` adds, `delete` removes the target, `replace` puts `value` in its place.
     pub(crate) op: Op,
-    /// Where.
+    /// What to edit.
     pub(crate) target: Target,
     /// For insert: `start` is right under a heading, before a block, before the text, or first in the front matter;
     /// `end` (the usual) is at the end of what stands under the heading itself, before its first subheading, or after
@@ -82,11 +82,11 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D:
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Op {
-    /// Add.
+    /// Add text.
     Insert,
-    /// Remove.
+    /// Remove the target.
     Delete,
-    /// Put something else in its place.
+    /// Replace the target.
     Replace,
 }
 
@@ -107,8 +107,8 @@ pub(crate) enum Target {
     /// A heading. Replace changes everything below it, subheadings included, and keeps the heading itself; delete
     /// removes the heading too. It is never created.
     Heading {
-        /// The heading's exact text, after the texts of the headings above it as far as needed to tell it from others:
-        /// ["Projects", "Tasks"]. A text may carry its hashes ("## Tasks") to fix the level.
+        /// The heading's exact text, preceded by the texts of its parent headings as far as needed to identify it:
+        /// ["Projects", "Tasks"]. A text may include its hashes ("## Tasks") to fix the level.
         path: Vec<String>,
     },
     /// A block that ends in `^id`. Replace keeps the id.

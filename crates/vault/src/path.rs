@@ -1,7 +1,7 @@
-//! [`VaultPath`]: a path inside the vault that cannot be anything else.
+//! [`VaultPath`]: a valid path inside the vault. An invalid one cannot be constructed.
 //!
-//! Text rules only: nothing here touches a disk. That a well-formed path does not lead out of the vault through a
-//! symlink is the business of [`crate::root`].
+//! Text rules only; no disk access. [`crate::root`] checks that a path does not lead out of the vault through a
+//! symlink.
 
 mod disguise;
 
@@ -18,7 +18,8 @@ pub const MAX_SEGMENT_BYTES: usize = 255;
 pub const MAX_DEPTH: usize = 128;
 /// The folder deleted files go to.
 pub(crate) const TRASH: &str = ".trash";
-/// Percent-decoding is repeated this often to catch double encoding. What is still encoded then is refused from outside.
+/// How often percent-decoding is repeated, to detect double encoding. Input that is still encoded after that is
+/// refused.
 const MAX_DECODES: usize = 8;
 
 /// Names that Windows gives to devices, with any extension.
@@ -116,7 +117,7 @@ impl VaultPath {
         }
     }
 
-    /// The text.
+    /// The path as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -131,7 +132,7 @@ impl VaultPath {
         self.0.rsplit('/').next().unwrap_or_default()
     }
 
-    /// The folder it lies in; `None` at the top level.
+    /// The parent folder; `None` at the top level.
     pub fn parent(&self) -> Option<VaultPath> {
         self.0.rsplit_once('/').map(|(parent, _)| Self(parent.to_owned()))
     }
@@ -159,7 +160,7 @@ impl VaultPath {
         }
     }
 
-    /// Whether it lies below the folder.
+    /// Whether the path is below the folder.
     pub fn is_below(&self, folder: &VaultPath) -> bool {
         self.0.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
     }
@@ -218,8 +219,8 @@ impl VaultPath {
     }
 }
 
-/// Refuses a path that is well formed as it is written and would lead elsewhere once somebody decodes or normalises it.
-/// For outside input only: a folder may hold such names, and they are listed.
+/// Refuses a path that is valid as written but would lead elsewhere after decoding or normalisation. For input only: a
+/// folder may contain such names, and they are listed.
 fn check_disguises(text: &str) -> Result<(), PathError> {
     let bad = |problem| PathError::Malformed { path: cut(text), problem };
     let mut form = text.to_owned();
@@ -287,7 +288,8 @@ fn check_shape(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// `None` when there is nothing to decode. Invalid UTF-8 after decoding is kept as U+FFFD: it is only looked at.
+/// `None` if there is nothing to decode. Invalid UTF-8 after decoding becomes U+FFFD, because the result is only
+/// inspected.
 fn percent_decode(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

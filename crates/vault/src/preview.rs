@@ -1,4 +1,4 @@
-//! [`VaultPreview`]: the provider's twin for dry runs. The same tools on an overlay; effects are predictions.
+//! [`VaultPreview`]: the provider for dry runs. It runs the same tools on an overlay; its effects are predictions.
 
 use crate::{
     change::{Planned, add_mtime},
@@ -55,7 +55,7 @@ impl VaultPreview {
                 }
             }
             drop(turn);
-            Ok((Output { data, effects, user_message: Some(message) }, intent))
+            Ok((Output { data, effects, user_message: Some(message), ..Output::default() }, intent))
         });
         Ok(Some(done.await?))
     }

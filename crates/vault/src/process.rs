@@ -1,5 +1,5 @@
-//! Which process is which. Process ids are used again, and a container's first process always has the same one; together
-//! with the time it started an id names one process.
+//! Identifies processes. A process id can be reused, and the first process of a container always has the same one; an
+//! id together with the start time is unique.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! [`VaultProvider`]: the tools as the engine sees them. All file work runs on blocking threads.
+//! [`VaultProvider`]: the vault tools as an engine provider. All file work runs on blocking threads.
 
 use crate::{
     clients::EditorClients,
@@ -129,14 +129,11 @@ pub(crate) fn predicted(data: Map<String, Value>, message: &str) -> Output {
 }
 
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Fallible<T> + Send + 'static) -> Fallible<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| panicked(error).failure)?
+    tokio::task::spawn_blocking(work).await.map_err(panicked)?
 }
 
-fn panicked(error: tokio::task::JoinError) -> Failed {
-    Failed {
-        debug_message: Some(error.to_string()),
-        ..Failed::new(ErrorCode::InternalError, "the vault tool stopped unexpectedly")
-    }
+fn panicked(error: tokio::task::JoinError) -> Failure {
+    Failure::new(ErrorCode::InternalError, "the vault tool stopped unexpectedly").caused_by(&error)
 }
 
 pub(crate) async fn ask_client(

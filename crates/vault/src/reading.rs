@@ -1,5 +1,5 @@
-//! Reading the vault from outside the tools: what an indexer needs. Paths, links and sizes are handled as they are for
-//! every tool, so nothing is read here that a tool could not read.
+//! Reads the vault for an indexer, outside of tool calls. The same rules for paths, links and sizes apply, so that
+//! nothing is read that a tool could not read.
 
 use crate::{
     error::Fallible,
@@ -18,25 +18,25 @@ use toolyard_protocol::{ErrorCode, Failure};
 pub enum Surveyed {
     /// A file.
     File {
-        /// Where.
+        /// The path.
         path: VaultPath,
-        /// Its bytes.
+        /// The size in bytes.
         size: u64,
         /// When it was last written, in milliseconds since 1970.
         mtime_ms: i64,
     },
-    /// A file that cannot be looked at.
+    /// A file that cannot be read.
     Unreadable {
         /// Where, as well as it can be spelled.
         path: String,
         /// Why, without the content of anything.
         reason: String,
     },
-    /// A folder that cannot be listed: what is below it is not known.
+    /// A folder that cannot be listed; its content is unknown.
     UnreadableFolder {
         /// Where, as well as it can be spelled.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -51,8 +51,8 @@ pub struct NoteContent {
 }
 
 impl Vault {
-    /// Visits every file below the root in the order of names. A folder for which `enter` says no is passed over. One
-    /// entry that cannot be looked at does not end the survey; a root that cannot be listed does.
+    /// Visits every file below the root in the order of names. A folder for which `enter` returns false is skipped. An
+    /// entry that cannot be read does not end the survey; a root that cannot be listed does.
     pub fn survey(
         &self,
         cancel: &CancellationToken,
@@ -143,7 +143,7 @@ fn problem(error: &crate::path::PathError) -> &'static str {
     }
 }
 
-/// Where things stand in a note, in bytes.
+/// The structure of a note, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
     /// The front matter with both its fences.
@@ -160,16 +160,16 @@ pub struct Outline {
     pub links: Vec<String>,
 }
 
-/// A heading.
+/// A heading with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeadingAt {
     /// 1 to 6.
     pub level: u8,
-    /// Its text.
+    /// The text of the heading.
     pub text: String,
     /// Where it begins.
     pub start: usize,
-    /// Where what stands under it begins.
+    /// Where the text below the heading begins.
     pub body: usize,
     /// The headings above it, outermost first, as places in [`Outline::headings`].
     pub parents: Vec<usize>,

@@ -1,5 +1,5 @@
-//! After a crash between `prepare` and the end of `execute`: looks at each step of the recorded [`Commit`] and finishes
-//! what was begun, or says that nothing was. This is what makes a write happen exactly once.
+//! After a crash between `prepare` and the end of `execute`: checks each step of the recorded [`Commit`], and completes
+//! the commit or reports that it was not started. This makes a write happen exactly once.
 
 use crate::{
     change::{report_folder, report_move, report_put},
@@ -17,11 +17,11 @@ use toolyard_protocol::{Effects, ErrorCode, Failure};
 enum Progress {
     Done,
     Pending,
-    /// Neither: somebody else was here.
+    /// The target has neither state: another program changed it.
     Foreign(Box<Failure>),
 }
 
-/// After a crash: finishes what was begun, or says that nothing was. The caller holds every lock of the vault.
+/// After a crash: completes the commit, or reports that it was not started. The caller holds every lock of the vault.
 pub(crate) fn reconcile(vault: &Vault, intent: &Intent) -> Result<Reconciled, Failed> {
     let commit = Commit::from_intent(intent)?;
     let mut effects = Effects::default();
@@ -43,7 +43,7 @@ pub(crate) fn reconcile(vault: &Vault, intent: &Intent) -> Result<Reconciled, Fa
         }
         Progress::Foreign(failure) => {
             commit.remove_leftovers(vault);
-            Ok(Reconciled::Conflict(Failed { failure: *failure, effects, debug_message: None }))
+            Ok(Reconciled::Conflict(Failed::after(*failure, effects)))
         }
         // A folder that was made (or was there already) changes nothing about the call itself, but the steps after
         // it are still to come; they can be done now as well as by a new call.
@@ -63,7 +63,7 @@ pub(crate) fn reconcile(vault: &Vault, intent: &Intent) -> Result<Reconciled, Fa
             commit.remove_leftovers(vault);
             match finished {
                 Ok(()) => Ok(Reconciled::Done(commit.output(vault, effects))),
-                Err(failure) => Ok(Reconciled::Conflict(Failed { failure, effects, debug_message: None })),
+                Err(failure) => Ok(Reconciled::Conflict(Failed::after(failure, effects))),
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Which file a link leads to, the way Obsidian finds it: the exact path, else the shortest path that ends in it. And
-//! how a link must be rewritten so that it still leads to a file that moved.
+//! Resolves a link to a file as Obsidian does: the exact path, otherwise the shortest path that ends with it. Also
+//! computes how a link must be rewritten when its target moved.
 
 use crate::{
     markdown::{
@@ -22,7 +22,7 @@ pub(crate) struct FileIndex {
 enum Manner {
     /// `./x`, `../x`, or in a Markdown link any path from the note's own folder.
     Relative,
-    /// `/x`.
+    /// A path from the root: `/x`.
     FromRoot,
     /// The whole path.
     Path,
@@ -49,7 +49,8 @@ impl FileIndex {
         at(path).or_else(|| at(&format!("{path}.md")))
     }
 
-    /// The best file whose path ends in `end`: in the same folder, else the fewest folders deep, else the first by name.
+    /// The best file whose path ends with `end`: in the same folder, otherwise with the fewest folders, otherwise the
+    /// first by name.
     fn by_end(&self, end: &str, source: &VaultPath) -> Option<&VaultPath> {
         let hits = |end: &str| -> Option<&VaultPath> {
             let folded_end = fold(end);
@@ -120,8 +121,8 @@ pub(crate) struct LinkMove<'a> {
 }
 
 impl LinkMove<'_> {
-    /// The note's new text, or `None` when every link still leads where it led. Links are touched only if they led to
-    /// a moved file, or stand in one, and would now lead elsewhere.
+    /// The note's new text, or `None` if every link still leads to the same file. A link is changed only if it led to a
+    /// moved file, or is in one, and would now lead elsewhere.
     pub(crate) fn rewrite(&self, source: &VaultPath, text: &str) -> Option<String> {
         let scan = Scan::new(text);
         let new_source = self.moved.get(source).unwrap_or(source);

@@ -1,7 +1,7 @@
 //! [`RootDir`]: the vault's folder as an open descriptor, and every system call made below it.
 //!
-//! Paths are resolved by [`toolyard_beneath::Folder`], so neither `..` nor a symlink leads out, however the tree changes in
-//! the meantime. Knows nothing of etags, tools or intents.
+//! Paths are resolved by [`toolyard_beneath::Folder`], so that neither `..` nor a symlink leads out, even if the tree
+//! changes at the same time. Does not know etags, tools or intents.
 
 use crate::{path::VaultPath, view::TRASH_MIRROR_BIT};
 use rustix::{
@@ -19,7 +19,7 @@ use std::{
 use toolyard_beneath::Folder;
 pub(crate) use toolyard_beneath::Links;
 
-/// A folder that is removed for good may be nested this deep.
+/// Maximum depth of a folder that is deleted permanently.
 const MAX_REMOVE_DEPTH: usize = 512;
 
 /// What a path leads to.
@@ -31,13 +31,13 @@ pub(crate) enum NodeKind {
     Other,
 }
 
-/// What the file system says about it.
+/// The metadata of a file or folder.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meta {
     pub(crate) kind: NodeKind,
     pub(crate) size: u64,
     pub(crate) mtime_ms: i64,
-    /// When it was made, where the file system knows.
+    /// When it was created, if the file system knows.
     pub(crate) btime_ms: Option<i64>,
     pub(crate) inode: u64,
     pub(crate) mode: u32,
@@ -46,16 +46,16 @@ pub(crate) struct Meta {
 /// A directory entry.
 #[derive(Debug, Clone)]
 pub(crate) struct RawEntry {
-    /// With replacement characters where it is not UTF-8.
+    /// The name, with replacement characters where it is not UTF-8.
     pub(crate) name: String,
     pub(crate) kind: NodeKind,
     /// Whether the name is UTF-8, so that a path can lead there.
     pub(crate) is_utf8: bool,
-    /// Of a file, where it was asked for.
+    /// The metadata of a file, if it was requested.
     pub(crate) meta: Option<Meta>,
 }
 
-/// Whether files are looked at while their folder is listed: cheaper than asking for each by its path.
+/// Whether metadata is read while a folder is listed, which is cheaper than a query for each path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Metas {
     None,
@@ -91,7 +91,7 @@ impl RootDir {
         self.folder(path.parent().as_ref(), Links::Refuse)
     }
 
-    /// What is there; `None` when nothing is.
+    /// The metadata; `None` if nothing exists there.
     pub(crate) fn meta(&self, path: &VaultPath, links: Links) -> Result<Option<Meta>, Errno> {
         match self.folder.resolve(path.as_str(), OFlags::PATH, links) {
             Ok(fd) => meta_of(&fd).map(Some),
@@ -120,7 +120,7 @@ impl RootDir {
         self.entries_with(folder, links, Metas::None)
     }
 
-    /// The same, with what the file system says about files.
+    /// The same, with the metadata of files.
     pub(crate) fn entries_with(
         &self,
         folder: Option<&VaultPath>,
@@ -158,7 +158,7 @@ impl RootDir {
         Ok(out)
     }
 
-    /// Makes one folder whose parent exists.
+    /// Creates one folder whose parent exists.
     pub(crate) fn make_folder(&self, path: &VaultPath) -> Result<(), Errno> {
         let parent = self.parent(path)?;
         let mark = if path.is_trash() { TRASH_MIRROR_BIT } else { 0 };
@@ -166,7 +166,7 @@ impl RootDir {
         sync_folder(&parent)
     }
 
-    /// Writes a new file and syncs it. `mode` is what the file it will replace has.
+    /// Writes a new file and syncs it. `mode` is that of the file that it will replace.
     pub(crate) fn write_new(&self, path: &VaultPath, content: &[u8], mode: Option<u32>) -> Result<(), Errno> {
         let parent = self.parent(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;

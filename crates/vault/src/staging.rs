@@ -1,9 +1,9 @@
-//! The staging journal: which staged files this process has made, so that they can be removed if it dies.
+//! The staging journal: a list of the staged files of this process, so that they can be removed if it dies.
 //!
 //! A staged file holds new content under a hidden name next to its target. Normally it becomes the target or is removed
-//! within milliseconds. A process killed in between leaves it behind; its journal, a list of names in the lock folder,
-//! tells the next process exactly what to remove, without a walk through the vault. Only files with *new* content are
-//! listed: hidden names that hold the user's own file in the middle of a move are never removed, only moved on.
+//! within milliseconds. If the process is killed in between, its journal, a list of names in the lock folder, lets the
+//! next process remove the file without scanning the vault. Only files with *new* content are listed: hidden names that
+//! hold the user's own file during a move are never removed, only moved on.
 
 use crate::{
     path::VaultPath,
@@ -75,8 +75,8 @@ impl Vault {
         !self.staging.orphans().is_empty()
     }
 
-    /// Removes what processes that are gone have staged and not put in place; answers how many files. Call it only when
-    /// every interrupted call has been reconciled: until then a staged file may be what finishes one.
+    /// Removes the staged files of dead processes; returns their number. Call it only after every interrupted call has
+    /// been reconciled, because until then a staged file may be needed.
     pub fn sweep_leftovers(&self) -> usize {
         let mut removed = 0;
         for journal in self.staging.orphans() {

@@ -1,4 +1,4 @@
-//! The habits of a text file that an edit must keep: byte order mark, line endings, last newline.
+//! The properties of a text file that an edit must keep: byte order mark, line endings, final newline.
 
 use crate::{error::Fallible, path::VaultPath};
 use std::borrow::Cow;
@@ -48,7 +48,7 @@ pub(crate) fn keep_habits(old: &[u8], new: &str) -> String {
     out
 }
 
-/// Adds text at the end as lines of its own, in the file's own line ending.
+/// Appends text as separate lines, with the file's line ending.
 pub(crate) fn append(old: &str, addition: &str) -> String {
     let eol = dominant_eol(old);
     let mut out = old.to_owned();

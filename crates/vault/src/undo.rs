@@ -1,5 +1,5 @@
-//! The calls that take a finished call back, read from its intent and from what was observed. Each is guarded by the
-//! etag the call left behind, so that nothing somebody did since is lost.
+//! The inverse calls of a finished call, computed from its intent and its observed effects. Each is guarded by the etag
+//! that the call left behind, so that later changes by others are not lost.
 
 use crate::{
     change::MoveRole,

@@ -1,4 +1,4 @@
-//! Applies a unified diff, strictly: every context and removed line must match where the hunk header says, or at
+//! Applies a unified diff strictly: every context and removed line must match at the position in the hunk header, or at
 //! exactly one other place. No fuzz.
 
 use crate::{
@@ -146,7 +146,7 @@ fn fits(old: &[&str], at: usize, hunk: &Hunk<'_>) -> bool {
     last_bare.is_none_or(|bare| bare == hunk.old_ends_bare)
 }
 
-/// Where the header says, or the only place from there on where it fits.
+/// The position in the hunk header, or the only position from there on where the hunk matches.
 fn find(old: &[&str], from: usize, hunk: &Hunk<'_>) -> Option<usize> {
     let has_old = hunk.lines.iter().any(|(kind, _)| *kind != b'+');
     // `-0,0` and `-5,0` mean "after that line".
@@ -179,6 +179,7 @@ fn mismatch(old: &[&str], hunk: &Hunk<'_>, number: usize) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolyard_engine::diff::{Names, unified};
 
     #[test]
     fn a_diff_from_the_same_library_applies() {
@@ -189,7 +190,7 @@ mod tests {
             ("a\n", ""),
             ("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n", "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\nxii"),
         ] {
-            let diff = similar::TextDiff::from_lines(a, b).unified_diff().header("a", "b").to_string();
+            let diff = unified(a, b, Names { old: "a", new: "b" }, 3);
             assert_eq!(apply(a, &diff).unwrap().0, b, "{diff}");
         }
         assert_eq!(apply("a\r\nb\r\n", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n").unwrap().0, "a\r\nc\r\n");

@@ -1,4 +1,4 @@
-//! [`Vault`]: the user's folder, opened: its descriptor, its rules and its locks.
+//! [`Vault`]: an open vault: the descriptor of its folder, its rules and its locks.
 
 use crate::{
     confine::Filters,
@@ -18,7 +18,7 @@ use std::{
 };
 use toolyard_protocol::{EntryKind, ErrorCode, Failure};
 
-/// Every staged file's name begins so; what follows is the process, the call id and a number.
+/// The prefix of every staged file's name; the process, the call id and a number follow.
 pub(crate) const STAGED_PREFIX: &str = ".toolyard-tmp-";
 /// Chunk size for hashing files that are not held in memory.
 const HASH_CHUNK: usize = 128 << 10;
@@ -26,13 +26,13 @@ const HASH_CHUNK: usize = 128 << 10;
 /// How a vault is opened.
 #[derive(Debug, Clone)]
 pub struct VaultOptions {
-    /// Where lock files lie. Every process that works on the vault must name the same folder.
+    /// The folder of lock files. Every process that works on the vault must use the same folder.
     pub lock_dir: PathBuf,
     /// Whether reads follow symbolic links that stay inside the vault. Writes never follow any.
     pub follow_symlinks: bool,
     /// Resolve paths segment by segment even where `openat2` exists; links are then never followed.
     pub portable_resolution: bool,
-    /// After creating a file, wait this long and look whether something else (a template plugin) has rewritten it.
+    /// After creating a file, wait this long and check whether another program (a template plugin) has rewritten it.
     pub settle: Duration,
 }
 
@@ -46,7 +46,7 @@ impl VaultOptions {
 /// An entry of a folder, as a survey sees it.
 pub(crate) struct Listed {
     pub(crate) entry: Entry,
-    /// Of a file, where it was asked for.
+    /// The metadata of a file, if it was requested.
     pub(crate) meta: Option<Meta>,
     /// Whether the name is UTF-8, so that a path can lead there.
     pub(crate) is_utf8: bool,
@@ -72,7 +72,7 @@ impl Vault {
         Ok(Vault { path: root.to_owned(), dir, locks, options, filters: Filters::default(), staging })
     }
 
-    /// The folder.
+    /// The path of the folder.
     pub fn root(&self) -> &Path {
         &self.path
     }
@@ -86,8 +86,8 @@ impl Vault {
 }
 
 impl Vault {
-    /// The entries of a folder by name, and of files what the file system says, where that is asked for. Then names that
-    /// are not UTF-8 are listed too, as well as they can be spelled and marked as such: no path leads there.
+    /// The entries of a folder by name, with the metadata of files if requested. In that case names that are not UTF-8
+    /// are listed too, with replacement characters and marked as such, because no path can name them.
     pub(crate) fn listed(&self, folder: Option<&VaultPath>, listing: Listing, metas: Metas) -> Fallible<Vec<Listed>> {
         let name = folder.map_or("/", VaultPath::as_str);
         let raw =

@@ -1,5 +1,5 @@
-//! [`View`]: how tools look at files. The real folder and the in-memory overlay of a dry run both stand behind it, so
-//! that each tool is written once.
+//! [`View`]: the interface through which tools read files. The real folder and the overlay of a dry run implement it,
+//! so that each tool is written once.
 
 use crate::{
     error::{Fallible, in_the_way},
@@ -13,7 +13,7 @@ use toolyard_protocol::{EntryKind, ErrorCode, Failure};
 /// A file that is read into memory is at most this large.
 pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// What a look is for: writes never go through a symbolic link.
+/// The purpose of a read: writes never follow a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Read,
@@ -37,7 +37,7 @@ pub(crate) struct Stat {
     pub(crate) btime_ms: Option<i64>,
     /// 0 in an overlay.
     pub(crate) inode: u64,
-    /// Permission bits; `None` where an overlay has none.
+    /// Permission bits; `None` in an overlay.
     pub(crate) mode: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Entry {
     pub(crate) kind: NodeKind,
 }
 
-/// A file's content and what the file system says about it.
+/// A file's content and metadata.
 #[derive(Debug, Clone)]
 pub(crate) struct Content {
     pub(crate) bytes: Arc<[u8]>,
@@ -68,7 +68,7 @@ pub(crate) struct Content {
 }
 
 pub(crate) trait View: Send + Sync {
-    /// What is there; `None` when nothing is.
+    /// The metadata; `None` if nothing exists there.
     fn stat(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Stat>>;
     /// The whole file, up to [`MAX_FILE_BYTES`]; `None` when nothing is there.
     fn read(&self, path: &VaultPath, purpose: Purpose) -> Fallible<Option<Content>>;

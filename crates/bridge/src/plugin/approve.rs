@@ -1,5 +1,5 @@
-//! The tool `approve`: where Claude Code is started with `--permission-prompt-tool`, its permission questions come as
-//! calls of this tool, and a person's answer goes back as its result. The question itself is that of the channel.
+//! The tool `approve`. If Claude Code is started with `--permission-prompt-tool`, it calls this tool for each
+//! permission question, and the person's answer is the result. The question is handled like one of the channel.
 
 use super::mcp;
 use crate::frames::{Behavior, Question};
@@ -16,9 +16,9 @@ const LETTERS: &[u8; 25] = b"abcdefghijkmnopqrstuvwxyz";
 
 /// A question that was asked by a call of the tool.
 pub(super) struct Waiting {
-    /// The call.
+    /// The id of the call.
     pub(super) id: Value,
-    /// What Claude Code wants to do; it is told again with a yes.
+    /// The input of the action; it is repeated in a positive answer.
     input: Map<String, Value>,
     /// When it is given up.
     pub(super) give_up_at: u64,
@@ -72,17 +72,17 @@ pub(super) fn read(
 /// A person's answer as the call's result.
 pub(super) fn answered(waiting: &Waiting, behavior: Behavior) -> String {
     match behavior {
-        Behavior::Allow => told(waiting, &json!({"behavior": "allow", "updatedInput": waiting.input})),
+        Behavior::Allow => tool_result(waiting, &json!({"behavior": "allow", "updatedInput": waiting.input})),
         Behavior::Deny => refused(waiting, "A person said no."),
     }
 }
 
-/// Nobody answered: that is a no.
+/// The answer if nobody answered, which is a denial.
 pub(super) fn refused(waiting: &Waiting, why: &str) -> String {
-    told(waiting, &json!({"behavior": "deny", "message": why}))
+    tool_result(waiting, &json!({"behavior": "deny", "message": why}))
 }
 
-fn told(waiting: &Waiting, answer: &Value) -> String {
+fn tool_result(waiting: &Waiting, answer: &Value) -> String {
     mcp::response(&waiting.id, json!({"content": [{"type": "text", "text": answer.to_string()}]}))
 }
 

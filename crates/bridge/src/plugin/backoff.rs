@@ -1,9 +1,9 @@
-//! How long to wait before connecting again: 1, 2, 4 … at most 30 seconds, each shortened by up to a quarter, so that
-//! many plugins that lost one server do not come back all at once.
+//! The delay before reconnecting: 1, 2, 4 … at most 30 seconds, each reduced by up to a quarter, so that many plugins
+//! that lost one server do not reconnect at the same time.
 
 /// The first pause.
 const FIRST_MS: u64 = 1_000;
-/// The longest.
+/// The longest delay.
 pub(super) const MAX_MS: u64 = 30_000;
 
 /// The pauses, one after another.
@@ -25,7 +25,7 @@ impl Backoff {
         whole - self.draw() % (whole / 4)
     }
 
-    /// The connection worked: begin anew.
+    /// The connection succeeded: start again with the shortest delay.
     pub(super) fn reset(&mut self) {
         self.next_ms = FIRST_MS;
     }

@@ -1,5 +1,4 @@
-//! Gives a [`Plugin`] its pipes: lines of standard input, lines on standard output, a connection that is dialled again and
-//! again, and the time.
+//! Runs a [`Plugin`]: lines of standard input, lines on standard output, a connection with reconnects, and the clock.
 
 use super::{Identity, Output, Plugin};
 use crate::server::BoxFuture;
@@ -14,7 +13,7 @@ use tokio::{
 
 /// A line from Claude Code is at most this long.
 const MAX_LINE_BYTES: usize = 20 << 20;
-/// How often the plugin is told the time.
+/// How often the plugin receives the time.
 const TICK: Duration = Duration::from_secs(1);
 /// How long one attempt to connect may take.
 const DIAL_WITHIN: Duration = Duration::from_secs(10);
@@ -30,20 +29,20 @@ pub struct Connection {
 /// What comes in on a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Incoming {
-    /// A frame.
+    /// A frame arrived.
     Text(String),
-    /// The end.
+    /// The connection ended.
     Closed {
-        /// The WebSocket's code, where it was closed with one.
+        /// The WebSocket's close code, if any.
         code: Option<u16>,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
 }
 
-/// Makes connections.
+/// Opens connections.
 pub trait Dial: Send + Sync {
-    /// One attempt; the error says why it failed.
+    /// Makes one attempt; the error says why it failed.
     fn dial(&self) -> BoxFuture<'_, Result<Connection, String>>;
 }
 

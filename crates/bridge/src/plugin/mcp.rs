@@ -1,12 +1,12 @@
-//! The plugin's MCP: what it says of itself, the reply tool, and results in MCP's words. Revision 2025-11-25; a channel's
-//! notifications come unasked, which the stateless revision has no place for.
+//! The plugin's MCP messages: server information, the reply tool, and results. Revision 2025-11-25, because the
+//! stateless revision does not support notifications without a request.
 
 use crate::frames::OutboundMessage;
 use serde_json::{Map, Value, json};
 
 /// The revision spoken when the client asks for one that is not known.
 pub const REVISION: &str = "2025-11-25";
-/// Older ones whose handshake and tools are the same.
+/// Older revisions with the same handshake and tools.
 const ALSO: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// The reply tool's name.
@@ -68,7 +68,8 @@ pub(super) fn is_failure(value: &Value) -> bool {
     value.get("isError") == Some(&Value::Bool(true)) && value.get("content").is_some_and(Value::is_array)
 }
 
-/// A successful outcome as CallToolResult: what has that shape stays, anything else becomes text and structure.
+/// A successful outcome as CallToolResult: a value of that shape is returned unchanged, any other becomes text and
+/// structured content.
 pub(super) fn result(value: Value) -> Value {
     let shaped = value
         .get("content")
@@ -90,17 +91,17 @@ pub(super) fn failure(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}], "isError": true})
 }
 
-/// A response.
+/// A response message.
 pub(super) fn response(id: &Value, result: Value) -> String {
     json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()
 }
 
-/// A refusal.
+/// An error response.
 pub(super) fn error(id: &Value, code: i64, message: &str) -> String {
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}).to_string()
 }
 
-/// A notification.
+/// A notification message.
 pub(super) fn notification(method: &str, params: Option<Value>) -> String {
     let mut map = Map::new();
     map.insert("jsonrpc".to_owned(), "2.0".into());

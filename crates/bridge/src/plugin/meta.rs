@@ -1,7 +1,8 @@
-//! A message's description as Claude Code takes it: flat, keys of letters, digits and underscores, values strings.
+//! The metadata of a message in the form that Claude Code accepts: flat, keys of letters, digits and underscores,
+//! values strings.
 //!
-//! Any other key is dropped and never renamed: a renamed key could take the place of another one, so that `user-id`
-//! would speak for `user_id`.
+//! Any other key is dropped and never renamed, because a renamed key could replace another one: `user-id` could be
+//! taken for `user_id`.
 
 use serde_json::{Map, Value};
 

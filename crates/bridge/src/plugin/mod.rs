@@ -1,7 +1,7 @@
 //! Claude's end: an MCP server on standard input and output that Claude Code starts, and a client of the bridge.
 //!
-//! [`Plugin`] is a state machine between the two. It works while the bridge is down: tools that are known stay listed,
-//! and a call says what is wrong. [`drive`] gives it its pipes.
+//! [`Plugin`] is a state machine between the two. It works while the bridge is disconnected: known tools stay listed,
+//! and a call fails with the reason. [`drive`] connects it to its pipes.
 
 mod approve;
 mod backoff;
@@ -22,13 +22,13 @@ use backoff::Backoff;
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Messages whose ids are remembered, so that none is told twice.
+/// Maximum number of message ids that are remembered, so that no message is delivered twice.
 const MAX_REMEMBERED: usize = 10_000;
 /// Messages that wait for Claude Code's `initialized`; beyond it they are left with the server, unconfirmed.
 const MAX_HELD: usize = 1_000;
 /// How long `initialize` and `tools/list` wait for the bridge before they are answered with what is known.
 const BRIDGE_WAIT_MS: u64 = 5_000;
-/// Calls of Claude's under way at once.
+/// Maximum number of Claude's calls in flight.
 const MAX_CALLS: usize = 256;
 /// How long a call may take before it is given up; the server has its own, shorter limits.
 const CALL_WITHIN_MS: u64 = 60 * 60_000;
@@ -48,7 +48,7 @@ pub struct Identity {
     pub openclaw_session: String,
     /// Claude's own session.
     pub claude_session: String,
-    /// This process.
+    /// The id of this process.
     pub pid: u32,
 }
 
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// What to do, in order: a confirmation stands after what it confirms.
+/// The actions, in order: an acknowledgement follows the message that it acknowledges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// A line for Claude Code.
@@ -73,7 +73,7 @@ pub enum Output {
     Hangup,
     /// Connect, after a pause.
     Dial {
-        /// The pause.
+        /// The delay in milliseconds.
         after_ms: u64,
     },
 }
@@ -84,7 +84,7 @@ enum Link {
     Down(String),
     /// Connected, `hello` is on its way.
     Greeting,
-    /// In.
+    /// The connection is established.
     Up,
     /// Not connected, and it will not get better by trying again.
     Refused(String),
@@ -95,7 +95,7 @@ struct Call {
     give_up_at: u64,
 }
 
-/// The plugin.
+/// The state machine of the plugin.
 pub struct Plugin {
     identity: Identity,
     link: Link,
@@ -108,7 +108,7 @@ pub struct Plugin {
     was_welcome: bool,
     /// Whether an attempt to connect has failed or a connection was lost.
     has_failed: bool,
-    /// What the server wants a model to read, beside our own instructions.
+    /// The server's text for the model, in addition to the plugin's instructions.
     instructions: Option<String>,
     /// Requests that wait for the bridge, with the time they are answered anyway.
     early: Vec<(Early, u64)>,
@@ -117,20 +117,20 @@ pub struct Plugin {
     remembered: HashSet<String>,
     order: VecDeque<String>,
     held: VecDeque<InboundMessage>,
-    questions: HashMap<String, Asked>,
+    questions: HashMap<String, QuestionSource>,
 }
 
 /// A request that is better answered once the bridge is joined: Claude Code asks right at its start.
 enum Early {
     /// `initialize`, with its parameters.
     Hello(Value, Option<Value>),
-    /// `tools/list`.
+    /// A `tools/list` request.
     List(Value),
 }
 
 /// Who waits for an answer of a person's.
-enum Asked {
-    /// The channel: Claude Code's dialogue stays open beside it.
+enum QuestionSource {
+    /// The channel: Claude Code also shows its own dialog.
     Channel,
     /// A call of the tool `approve`.
     Call(approve::Waiting),
@@ -174,7 +174,7 @@ impl Plugin {
         }
     }
 
-    /// The connection stands.
+    /// The connection was established.
     pub fn up(&mut self, now: u64) -> Vec<Output> {
         self.attempt += 1;
         self.link = Link::Greeting;
@@ -190,7 +190,7 @@ impl Plugin {
         vec![Output::Frame(frames::write(&FromPlugin::Hello(hello)))]
     }
 
-    /// The connection is gone, or could not be made. `code` is the WebSocket's, where it was closed with one.
+    /// The connection ended, or could not be opened. `code` is the WebSocket's close code, if any.
     pub fn down(&mut self, code: Option<u16>, reason: &str) -> Vec<Output> {
         let mut out = Vec::new();
         if matches!(self.link, Link::Refused(_)) {
@@ -207,7 +207,7 @@ impl Plugin {
             self.backoff.exhaust();
         }
         for (_, asked) in self.questions.drain() {
-            if let Asked::Call(waiting) = asked {
+            if let QuestionSource::Call(waiting) = asked {
                 let why = "The bridge to Toolyard was lost before a person answered.";
                 out.push(Output::Line(approve::refused(&waiting, why)));
             }
@@ -246,11 +246,11 @@ impl Plugin {
         let unanswered: Vec<String> = self
             .questions
             .iter()
-            .filter(|(_, asked)| matches!(asked, Asked::Call(waiting) if waiting.give_up_at <= now))
+            .filter(|(_, asked)| matches!(asked, QuestionSource::Call(waiting) if waiting.give_up_at <= now))
             .map(|(id, _)| id.clone())
             .collect();
         for request_id in unanswered {
-            if let Some(Asked::Call(waiting)) = self.questions.remove(&request_id) {
+            if let Some(QuestionSource::Call(waiting)) = self.questions.remove(&request_id) {
                 out.push(Output::Line(approve::refused(&waiting, "Nobody answered in time.")));
             }
         }
@@ -299,12 +299,14 @@ impl Plugin {
             FromServer::PermissionReply { request_id, behavior } => {
                 // An answer to a question that was not asked on this connection, or was answered, is nobody's.
                 match self.questions.remove(&request_id) {
-                    Some(Asked::Channel) => {
+                    Some(QuestionSource::Channel) => {
                         let params = json!({"request_id": request_id, "behavior": behavior});
                         let method = "notifications/claude/channel/permission";
                         out.push(Output::Line(mcp::notification(method, Some(params))));
                     }
-                    Some(Asked::Call(waiting)) => out.push(Output::Line(approve::answered(&waiting, behavior))),
+                    Some(QuestionSource::Call(waiting)) => {
+                        out.push(Output::Line(approve::answered(&waiting, behavior)))
+                    }
                     None => {}
                 }
             }
@@ -367,7 +369,8 @@ impl Plugin {
 
     fn inbound(&mut self, message: InboundMessage, out: &mut Vec<Output>) {
         if self.remembered.contains(&message.request_id) {
-            // Told already: the confirmation was lost. One that is held is confirmed when it is told.
+            // The message was already delivered, but its acknowledgement was lost. A held message is acknowledged on
+            // delivery.
             if !self.held.iter().any(|held| held.request_id == message.request_id) {
                 out.push(ack(message.request_id));
             }
@@ -448,11 +451,11 @@ impl Plugin {
             }
             "notifications/cancelled" => {
                 let wanted = params.and_then(|p| p.get("requestId"));
-                // Whoever takes a question back wants no answer either.
-                self.questions.retain(|_, asked| !matches!(asked, Asked::Call(w) if Some(&w.id) == wanted));
+                // A cancelled question needs no answer.
+                self.questions.retain(|_, asked| !matches!(asked, QuestionSource::Call(w) if Some(&w.id) == wanted));
                 let call_id = self.calls.iter().find(|(_, call)| Some(&call.id) == wanted).map(|(id, _)| id.clone());
                 if let Some(call_id) = call_id {
-                    // Whoever takes a request back wants no answer.
+                    // A cancelled request needs no answer.
                     self.calls.remove(&call_id);
                     out.push(Output::Frame(frames::write(&FromPlugin::ToolCancel { call_id })));
                 }
@@ -475,7 +478,7 @@ impl Plugin {
             Ok(args) => args,
             Err(_) => Map::new(),
         };
-        self.questions.insert(request_id.clone(), Asked::Channel);
+        self.questions.insert(request_id.clone(), QuestionSource::Channel);
         out.push(Output::Frame(frames::write(&FromPlugin::PermissionRequest(Question {
             request_id,
             tool: text("tool_name"),
@@ -525,7 +528,7 @@ impl Plugin {
         out.push(Output::Frame(text));
     }
 
-    /// A permission question by a call: whoever cannot be asked has not said yes.
+    /// A permission question as a call. If nobody can be asked, the answer is no.
     fn approve(&mut self, id: Value, args: &Map<String, Value>, now: u64, out: &mut Vec<Output>) {
         let mut request_id = approve::request_id(self.backoff.draw());
         while self.questions.contains_key(&request_id) {
@@ -543,7 +546,7 @@ impl Plugin {
             let why = format!("Nobody was asked: {MAX_QUESTIONS} questions are open, or this one is too long.");
             return out.push(Output::Line(approve::refused(&waiting, &why)));
         }
-        self.questions.insert(request_id, Asked::Call(waiting));
+        self.questions.insert(request_id, QuestionSource::Call(waiting));
         out.push(Output::Frame(text));
     }
 

@@ -1,4 +1,4 @@
-//! [`Hub`]: from what happens on connections and in sessions to what must be done.
+//! [`Hub`]: turns events of connections and sessions into actions.
 
 use super::{
     Action, CallFailure, CallOrder, ConnectionId, Offer,
@@ -37,17 +37,17 @@ struct Connection {
     pinged_at: u64,
     /// Pings since the plugin was last heard.
     unanswered: u32,
-    /// Told to close: nothing it says counts any more.
+    /// The connection was asked to close: its further frames are ignored.
     is_closing: bool,
 }
 
-/// What a caller may do about the permission questions of Claude Code. The door decides it from the caller's scopes,
-/// never from what a message says of its sender.
+/// What a caller may do with Claude Code's permission questions. The door decides this from the caller's scopes, never
+/// from the sender in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ApprovalRole {
     /// The caller holds `operator.approvals`: it sees the questions, and a verdict that it passes on counts.
     Approver,
-    /// Everybody else: messages are passed on, verdicts are refused, and questions are not shown.
+    /// Any other client: its messages are passed on, its verdicts are refused, and it is not shown questions.
     Messenger,
 }
 
@@ -63,15 +63,15 @@ pub enum Accepted {
     Verdict(Permitted),
 }
 
-/// What became of an answer in words.
+/// The outcome of an answer in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permitted {
-    /// It counts.
+    /// The answer counts.
     Counted(Behavior),
     /// The sender may not answer.
     NotAllowed,
-    /// Whoever passed the message on may not pass on verdicts. Which question was meant is not looked at, so that ids
-    /// cannot be guessed this way.
+    /// The client that passed the message on may not pass on verdicts. The question is not looked up, so that ids
+    /// cannot be guessed in this way.
     NeedsApprover,
     /// The question is closed.
     TooLate,
@@ -80,7 +80,7 @@ pub enum Permitted {
 /// Why an answer does not count, or a session is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyError {
-    /// Nobody opened the session.
+    /// The session is not open.
     UnknownSession,
     /// It never was open, or is closed: an answer counts once, in time, and while the plugin is connected.
     NotOpen,
@@ -108,14 +108,14 @@ impl Hub {
         }
     }
 
-    /// Puts back what Claude said before the process ended, in order.
+    /// Restores Claude's messages from before a restart, in order.
     pub fn restore_said(&mut self, session: &str, seq: u64, message: OutboundMessage) {
         if let Some(session) = self.sessions.get_mut(session) {
             session.restore_said(seq, message);
         }
     }
 
-    /// Closes a session. Its plugin is told that it is unknown now.
+    /// Closes a session. Its plugin is told that the session is unknown.
     pub fn close(&mut self, session: &str) -> Option<Vec<Action>> {
         let mut gone = self.sessions.remove(session)?;
         self.secrets.remove(&gone.opening.token_sha256);
@@ -148,18 +148,18 @@ impl Hub {
         self.sessions.contains_key(session)
     }
 
-    /// Who may answer a session's questions in words; nobody where the session is not open.
+    /// The users who may answer a session's questions in words; empty if the session is not open.
     pub fn allowed_senders(&self, session: &str) -> Vec<String> {
         self.sessions.get(session).map(|s| s.opening.allowed_senders.clone()).unwrap_or_default()
     }
 
-    /// What a session was opened with: agent, channel, chat, user. Empty where the session is not open.
+    /// The metadata of a session: agent, channel, chat, user. Empty if the session is not open.
     pub fn session_meta(&self, session: &str) -> Map<String, Value> {
         self.sessions.get(session).map(|s| s.opening.meta.clone()).unwrap_or_default()
     }
 
     /// A session, or all of them by name. The questions themselves are shown to approvers alone.
-    pub fn view(&self, session: Option<&str>, to: Standing) -> Vec<SessionView> {
+    pub fn view(&self, session: Option<&str>, to: ApprovalRole) -> Vec<SessionView> {
         let mut views: Vec<SessionView> = self
             .sessions
             .values()
@@ -170,14 +170,14 @@ impl Hub {
         views
     }
 
-    /// What Claude said after a number. Questions that were posted are shown to approvers alone.
-    pub fn said_after(&self, session: &str, seq: u64, to: Standing) -> Option<Vec<(u64, OutboundMessage)>> {
+    /// Claude's messages after a number. Posted questions are shown to approvers only.
+    pub fn said_after(&self, session: &str, seq: u64, to: ApprovalRole) -> Option<Vec<(u64, OutboundMessage)>> {
         let mut said = self.sessions.get(session)?.said_after(seq);
-        said.retain(|(_, message)| to == Standing::Approver || message.permission.is_none());
+        said.retain(|(_, message)| to == ApprovalRole::Approver || message.permission.is_none());
         Some(said)
     }
 
-    /// Somebody connected.
+    /// A plugin connected.
     pub fn connected(&mut self, now: u64) -> ConnectionId {
         self.next += 1;
         let id = ConnectionId(self.next);
@@ -282,7 +282,7 @@ impl Hub {
         self.connections.get(&id).is_some_and(|c| c.session.is_some() && !c.is_closing)
     }
 
-    /// The tools of a session whose plugin said `hello`: it is in, and gets what waits for it.
+    /// The tools of a session whose plugin sent `hello`: accepts it and sends it the waiting messages.
     pub fn welcome(&mut self, id: ConnectionId, offer: Offer) -> Vec<Action> {
         let mut actions = Vec::new();
         let Offer { tools, instructions } = offer;
@@ -329,7 +329,7 @@ impl Hub {
                 if let Some(refused) = refuse_call(session, &call_id) {
                     return actions.push(send(id, &failed(call_id, refused)));
                 }
-                // Sent twice while it runs: it has one result, which is told when it is there.
+                // The call was sent twice while it runs: it has one result, which is sent when it is ready.
                 if session.calls.insert(call_id.clone())
                     && let Some(bound) = &session.bound
                 {
@@ -361,7 +361,7 @@ impl Hub {
         }
     }
 
-    /// What Claude said is durable, or could not be kept: the plugin that said it hears which.
+    /// A message of Claude is durable, or could not be stored: the plugin that sent it is notified.
     pub fn said(&mut self, session: &str, seq: u64, kept: Result<(), String>) -> Vec<Action> {
         let Some(session) = self.sessions.get_mut(session) else { return Vec::new() };
         let Some(call_id) = session.said(seq, kept.is_ok()) else { return Vec::new() };
@@ -373,7 +373,7 @@ impl Hub {
         vec![send(to, &answer)]
     }
 
-    /// How a call ended. Nobody is told when the plugin that made it is gone.
+    /// The outcome of a call. Nobody is notified if the plugin that made it is gone.
     pub fn call_done(&mut self, session: &str, call_id: &str, outcome: Result<Value, CallFailure>) -> Vec<Action> {
         let Some(session) = self.sessions.get_mut(session) else { return Vec::new() };
         if !session.calls.remove(call_id) {
@@ -408,18 +408,18 @@ impl Hub {
         actions
     }
 
-    /// A message for Claude, or an answer in words to one of Claude Code's questions. An answer counts when both may
-    /// give it: whoever passes it on, and the sender it names.
+    /// A message to Claude, or an answer in words to a permission question. An answer counts if both the client that
+    /// passes it on and the sender that it names may answer.
     pub fn inbound(
         &mut self,
         session: &str,
         message: InboundMessage,
-        from: Standing,
+        from: ApprovalRole,
     ) -> Result<(Accepted, Vec<Action>), ReplyError> {
         let held = self.sessions.get_mut(session).ok_or(ReplyError::UnknownSession)?;
         let mut actions = Vec::new();
         let verdict = verdict::read(&message.content);
-        if from == Standing::Messenger {
+        if from == ApprovalRole::Messenger {
             // While nothing is asked, "yes maybe" is chat.
             if verdict.is_some() && held.has_questions() {
                 return Ok((Accepted::Verdict(Permitted::NeedsApprover), actions));
@@ -443,7 +443,7 @@ impl Hub {
         }
         // Questions are posted where somebody wrote who may answer them. Anybody else would have them, with the arguments of
         // Claude's tools, posted in a chat of their own.
-        if from == Standing::Approver
+        if from == ApprovalRole::Approver
             && held.approving_sender(&message.meta).is_some()
             && let Some(chat) = message.meta.get("chat_id").and_then(Value::as_str)
         {
@@ -478,7 +478,7 @@ impl Hub {
         Ok(actions)
     }
 
-    /// Sessions whose plugin is in, to be told of changed tools.
+    /// Sessions with a connected plugin, which are notified of changed tools.
     pub fn connected_sessions(&self) -> Vec<String> {
         let mut names: Vec<String> = self
             .sessions
@@ -524,10 +524,10 @@ impl Hub {
     }
 }
 
-/// Compared with where a session is unknown: no secret has this digest.
+/// The digest that is compared for an unknown session; no secret has it.
 const NO_DIGEST: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Whether two digests are the same, in a time that does not depend on where they differ.
+/// Whether two digests are equal, compared in constant time.
 fn same_digest(shown: &str, known: &str) -> bool {
     shown.as_bytes().ct_eq(known.as_bytes()).into()
 }
@@ -580,7 +580,7 @@ fn refuse_call(session: &Session, call_id: &str) -> Option<String> {
     })
 }
 
-/// What a message may be; the error says what is wrong.
+/// Checks a message; the error says what is wrong.
 pub fn check_message(content: &str, meta: &Map<String, Value>) -> Result<(), String> {
     if content.len() > MAX_CONTENT_BYTES {
         return Err(format!("content has {} bytes; at most {MAX_CONTENT_BYTES} are allowed", content.len()));

@@ -1,11 +1,11 @@
-//! The server's end: [`Hub`] holds every open session and every connection. It is told what happened and what time it
-//! is, and answers with [`Action`]s; whoever drives it brings sockets, tools and people.
+//! The server's end: [`Hub`] holds every open session and every connection. It receives events and the time, and
+//! returns [`Action`]s; the code that drives it provides sockets, tools and people.
 
 mod hub;
 mod session;
 mod tools;
 
-pub use hub::{Accepted, Hub, Permitted, ReplyError, Standing, check_message};
+pub use hub::{Accepted, ApprovalRole, Hub, Permitted, ReplyError, check_message};
 pub use session::{NewSession, Opening, SessionView};
 pub use tools::{BoxFuture, CallFailure, Offer};
 
@@ -18,7 +18,7 @@ pub const QUESTION_OPEN_MS: u64 = 10 * 60_000;
 pub const MAX_QUESTIONS: usize = 32;
 /// Ids of closed questions that are remembered, so that a late answer is not taken for chat.
 pub const MAX_CLOSED: usize = 64;
-/// Messages of Claude's that are kept for whoever asks later.
+/// Maximum number of Claude's messages that are kept for later queries.
 pub const MAX_OUTBOUND: usize = 100;
 /// Sessions open at once.
 pub const MAX_SESSIONS: usize = 10_000;
@@ -32,32 +32,32 @@ pub struct ConnectionId(pub u64);
 pub enum Action {
     /// Send a frame.
     Send {
-        /// To whom.
+        /// The connection.
         to: ConnectionId,
-        /// The text.
+        /// The text of the frame.
         frame: String,
         /// Say [`Hub::written`] with this once it is written.
         receipt: Option<String>,
     },
     /// Close the connection.
     Close {
-        /// Which.
+        /// The connection.
         to: ConnectionId,
         /// The WebSocket's code.
         code: u16,
-        /// Why, in words.
+        /// The reason, in words.
         reason: &'static str,
     },
     /// A plugin is in: list the session's tools and say [`Hub::welcome`].
     Welcome {
-        /// Its connection.
+        /// The connection.
         to: ConnectionId,
-        /// Its session.
+        /// The session.
         session: String,
     },
     /// Run a tool and say [`Hub::call_done`].
     Call(CallOrder),
-    /// Stop a call; its result is still told.
+    /// Cancel a call; its result is still reported.
     Cancel {
         /// The session.
         session: String,
@@ -77,12 +77,12 @@ pub enum Action {
     Settled {
         /// The session.
         session: String,
-        /// The question.
+        /// The id of the question.
         request_id: String,
-        /// How.
+        /// The outcome.
         how: Settled,
     },
-    /// Claude says something to people: keep it, and say [`Hub::said`] once it is durable.
+    /// A message from Claude to people: store it, and call [`Hub::said`] when it is durable.
     Outbound {
         /// The session.
         session: String,
@@ -102,10 +102,10 @@ pub enum Action {
     Forget {
         /// The session.
         session: String,
-        /// The message.
+        /// The id of the message.
         request_id: String,
     },
-    /// What Claude said needs no keeping any more.
+    /// A stored message of Claude can be deleted.
     ForgetSaid {
         /// The session.
         session: String,
@@ -116,7 +116,7 @@ pub enum Action {
     Dropped {
         /// The session.
         session: String,
-        /// The message.
+        /// The id of the message.
         request_id: String,
     },
     /// A plugin came or went.
@@ -139,18 +139,18 @@ pub struct CallOrder {
     pub once: String,
     /// The tool.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments.
     pub args: Map<String, Value>,
 }
 
 /// How a question was closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
-    /// Somebody answered.
+    /// A person answered.
     Answered {
-        /// What.
+        /// The answer.
         behavior: crate::frames::Behavior,
-        /// Who.
+        /// The name of the person.
         by: String,
     },
     /// Nobody answered in time.

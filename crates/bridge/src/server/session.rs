@@ -1,6 +1,8 @@
-//! One open session: its secret, its mailbox, and what its plugin has under way.
+//! One open session: its secret, its mailbox, and its calls and questions in flight.
 
-use super::{Action, ConnectionId, MAX_CLOSED, MAX_OUTBOUND, MAX_QUESTIONS, QUESTION_OPEN_MS, Settled, hub::Standing};
+use super::{
+    Action, ConnectionId, MAX_CLOSED, MAX_OUTBOUND, MAX_QUESTIONS, QUESTION_OPEN_MS, Settled, hub::ApprovalRole,
+};
 use crate::{
     frames::{Behavior, OutboundMessage, Question},
     mailbox::{Mailbox, MailboxLimits},
@@ -13,7 +15,8 @@ use std::collections::{HashSet, VecDeque};
 /// Characters of a question's arguments that are posted in a chat.
 const MAX_POSTED_PREVIEW: usize = 1_000;
 
-/// What is fixed when a session is opened. It can be kept and opened again after a restart: the secret itself is not in it.
+/// The properties of a session that are fixed when it is opened. They can be stored and opened again after a restart:
+/// the secret itself is not among them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Opening {
@@ -23,7 +26,7 @@ pub struct Opening {
     pub token_sha256: String,
     /// Claude's own session.
     pub claude_session: String,
-    /// Who may answer a permission question in words, by `meta.user_id`.
+    /// Users who may answer a permission question in words, by `meta.user_id`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_senders: Vec<String>,
     /// Given to the plugin: agent, channel, chat.
@@ -62,11 +65,11 @@ pub struct SessionView {
     pub pid: Option<u32>,
     /// Messages that wait for Claude.
     pub waiting: usize,
-    /// Their bytes.
+    /// The bytes of the waiting messages.
     pub waiting_bytes: usize,
     /// Messages that were dropped since the session was opened.
     pub dropped: u64,
-    /// Calls under way.
+    /// Number of calls in flight.
     pub calls: usize,
     /// How many questions are open.
     pub open_questions: usize,
@@ -75,12 +78,12 @@ pub struct SessionView {
     pub questions: Option<Vec<Question>>,
 }
 
-/// A plugin that said `hello`.
+/// A connection whose plugin sent `hello`.
 #[derive(Debug, Clone)]
 pub(super) struct Bound {
     pub(super) connection: ConnectionId,
     pub(super) acks: bool,
-    /// Whether it has been welcomed: before that, nothing else is sent.
+    /// Whether the plugin was accepted: before that, nothing else is sent.
     pub(super) is_welcome: bool,
     pub(super) pid: u32,
     pub(super) claude_session: String,
@@ -93,12 +96,12 @@ struct OpenQuestion {
     closes_at: u64,
 }
 
-/// Something Claude said to people.
+/// A message from Claude to people.
 #[derive(Debug)]
-struct Said {
+struct StoredReply {
     seq: u64,
     message: OutboundMessage,
-    /// Whether it is durable: before that nobody is told of it.
+    /// Whether the message is durable: before that, nobody is notified of it.
     is_kept: bool,
 }
 
@@ -107,13 +110,13 @@ pub(super) struct Session {
     pub(super) opening: Opening,
     pub(super) mailbox: Mailbox,
     pub(super) bound: Option<Bound>,
-    /// The chat that the last message of somebody who may answer questions came from.
+    /// The chat of the last message from a sender who may answer questions.
     pub(super) last_chat: Option<String>,
-    /// Calls under way that the plugin still waits for.
+    /// Calls in flight for which the plugin waits.
     pub(super) calls: HashSet<String>,
     questions: Vec<OpenQuestion>,
     closed: VecDeque<String>,
-    outbound: VecDeque<Said>,
+    outbound: VecDeque<StoredReply>,
     next_outbound: u64,
     pub(super) dropped: u64,
 }
@@ -163,7 +166,7 @@ impl Session {
         }
     }
 
-    /// The sender that a message names, where that sender may answer questions.
+    /// The sender that a message names, if that sender may answer questions.
     pub(super) fn approving_sender<'a>(&self, meta: &'a Map<String, Value>) -> Option<&'a str> {
         let sender = meta.get("user_id").and_then(Value::as_str).filter(|sender| !sender.is_empty())?;
         self.opening.allowed_senders.iter().any(|known| known == sender).then_some(sender)
@@ -245,7 +248,7 @@ impl Session {
     pub(super) fn say(&mut self, message: OutboundMessage, actions: &mut Vec<Action>) {
         let seq = self.next_outbound;
         self.next_outbound += 1;
-        self.outbound.push_back(Said { seq, message: message.clone(), is_kept: false });
+        self.outbound.push_back(StoredReply { seq, message: message.clone(), is_kept: false });
         actions.push(Action::Outbound { session: self.name(), seq, message });
         if self.outbound.len() > MAX_OUTBOUND
             && let Some(oldest) = self.outbound.pop_front()
@@ -254,7 +257,7 @@ impl Session {
         }
     }
 
-    /// What was said is durable, or could not be kept and was not said. Gives the call that said it.
+    /// A message is durable, or could not be stored. Returns the call that sent it.
     pub(super) fn said(&mut self, seq: u64, is_kept: bool) -> Option<String> {
         let at = self.outbound.iter().position(|said| said.seq == seq)?;
         let said = self.outbound.get_mut(at)?;
@@ -268,9 +271,9 @@ impl Session {
         Some(call_id).filter(|id| !id.is_empty())
     }
 
-    /// Puts back what was said before this process began, oldest first.
+    /// Restores messages from before this process started, oldest first.
     pub(super) fn restore_said(&mut self, seq: u64, message: OutboundMessage) {
-        self.outbound.push_back(Said { seq, message, is_kept: true });
+        self.outbound.push_back(StoredReply { seq, message, is_kept: true });
         self.next_outbound = self.next_outbound.max(seq + 1);
     }
 
@@ -279,12 +282,12 @@ impl Session {
         kept.map(|said| (said.seq, said.message.clone())).collect()
     }
 
-    /// The numbers of everything that was said and is here.
+    /// The numbers of all stored messages.
     pub(super) fn said_numbers(&self) -> Vec<u64> {
         self.outbound.iter().map(|said| said.seq).collect()
     }
 
-    pub(super) fn view(&self, to: Standing) -> SessionView {
+    pub(super) fn view(&self, to: ApprovalRole) -> SessionView {
         SessionView {
             session_key: self.name(),
             claude_session: self.opening.claude_session.clone(),
@@ -295,7 +298,7 @@ impl Session {
             dropped: self.dropped,
             calls: self.calls.len(),
             open_questions: self.questions.len(),
-            questions: (to == Standing::Approver)
+            questions: (to == ApprovalRole::Approver)
                 .then(|| self.questions.iter().map(|open| open.question.clone()).collect()),
         }
     }

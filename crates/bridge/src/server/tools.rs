@@ -1,5 +1,5 @@
-//! What a bridged session is shown, and how its calls end. Whoever runs the tools makes both; the bridge itself validates,
-//! allows and renders nothing.
+//! The tools that a bridge session is shown, and the form of its results. The code that runs the tools provides both;
+//! the bridge itself validates, allows and renders nothing.
 
 use serde_json::Value;
 use std::{future::Future, pin::Pin};
@@ -7,21 +7,21 @@ use std::{future::Future, pin::Pin};
 /// A future in a box.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What Claude is shown.
+/// The tools that Claude is shown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Offer {
     /// MCP Tool objects.
     pub tools: Vec<Value>,
-    /// What else a model should read before it begins: a directory of tools that are not listed.
+    /// Further text for the model: a directory of tools that are not listed.
     pub instructions: Option<String>,
 }
 
 /// Why a call has no good result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallFailure {
-    /// In words, for plugins that read nothing else.
+    /// The outcome as text, for plugins that read nothing else.
     pub text: String,
-    /// As CallToolResult, where there is one.
+    /// The outcome as CallToolResult, if there is one.
     pub result: Option<Value>,
 }
 

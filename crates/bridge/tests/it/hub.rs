@@ -4,7 +4,9 @@ use crate::network::{SESSION, TOKEN, message, opening};
 use serde_json::{Value, json};
 use toolyard_bridge::{
     frames::Behavior,
-    server::{Accepted, Action, ConnectionId, Hub, Offer, Permitted, QUESTION_OPEN_MS, ReplyError, Settled, Standing},
+    server::{
+        Accepted, Action, ApprovalRole, ConnectionId, Hub, Offer, Permitted, QUESTION_OPEN_MS, ReplyError, Settled,
+    },
 };
 
 fn hub() -> Hub {
@@ -64,7 +66,7 @@ fn hello_is_checked_and_answered_with_tools_and_meta() {
     let silent = hub.connected(0);
     assert!(hub.tick(silent, 4_999).is_empty());
     assert_eq!(closes(&hub.tick(silent, 5_000)), [4003]);
-    assert!(hub.view(None, Standing::Approver)[0].connected, "none of them touched the plugin that is in");
+    assert!(hub.view(None, ApprovalRole::Approver)[0].connected, "none of them touched the plugin that is in");
 }
 
 #[toolyard_shows::shows("004-7-05")]
@@ -75,7 +77,7 @@ fn the_newest_hello_wins() {
     let (second, actions) = join(&mut hub, true, 2);
     assert!(actions.iter().any(|a| matches!(a, Action::Close { to, code: 4005, .. } if *to == first)));
     assert!(hub.disconnected(first).is_empty(), "the old one's end is nobody's");
-    let (_, actions) = hub.inbound(SESSION, message("m"), Standing::Approver).unwrap();
+    let (_, actions) = hub.inbound(SESSION, message("m"), ApprovalRole::Approver).unwrap();
     assert!(actions.iter().any(|a| matches!(a, Action::Send { to, .. } if *to == second)));
 }
 
@@ -104,7 +106,7 @@ fn messages_wait_for_the_plugin_and_the_oldest_give_way_with_a_warning() {
     let mut hub = hub();
     let mut dropped = Vec::new();
     for n in 0..103 {
-        let (accepted, actions) = hub.inbound(SESSION, message(&format!("m{n}")), Standing::Approver).unwrap();
+        let (accepted, actions) = hub.inbound(SESSION, message(&format!("m{n}")), ApprovalRole::Approver).unwrap();
         assert_eq!(accepted, Accepted::Message { sent: false });
         dropped.extend(actions.into_iter().filter_map(|a| match a {
             Action::Dropped { request_id, .. } => Some(request_id),
@@ -115,7 +117,7 @@ fn messages_wait_for_the_plugin_and_the_oldest_give_way_with_a_warning() {
     let (id, actions) = join(&mut hub, true, 1);
     let sent = frames(&actions);
     assert_eq!((sent.len(), &sent[0]["type"], &sent[1]["request_id"]), (101, &json!("hello_ack"), &json!("m3")));
-    assert_eq!(hub.view(None, Standing::Approver)[0].waiting, 100, "until they are confirmed");
+    assert_eq!(hub.view(None, ApprovalRole::Approver)[0].waiting, 100, "until they are confirmed");
     let acked = hub.text(id, r#"{"type":"ack","request_id":"m3"}"#, 0);
     assert!(matches!(&acked[..], [Action::Forget { request_id, .. }] if request_id == "m3"));
     hub.disconnected(id);
@@ -127,15 +129,15 @@ fn messages_wait_for_the_plugin_and_the_oldest_give_way_with_a_warning() {
 fn towards_a_plugin_without_acks_written_is_delivered() {
     let mut hub = hub();
     let (id, _) = join(&mut hub, false, 1);
-    let (_, actions) = hub.inbound(SESSION, message("m"), Standing::Approver).unwrap();
+    let (_, actions) = hub.inbound(SESSION, message("m"), ApprovalRole::Approver).unwrap();
     let receipt = actions.iter().find_map(|a| match a {
         Action::Send { receipt, .. } => receipt.clone(),
         _ => None,
     });
     assert_eq!(receipt.as_deref(), Some("m"));
-    assert_eq!(hub.view(None, Standing::Approver)[0].waiting, 1);
+    assert_eq!(hub.view(None, ApprovalRole::Approver)[0].waiting, 1);
     hub.written(id, "m");
-    assert_eq!(hub.view(None, Standing::Approver)[0].waiting, 0);
+    assert_eq!(hub.view(None, ApprovalRole::Approver)[0].waiting, 0);
 }
 
 #[toolyard_shows::shows("004-4-04", "004-4-05")]
@@ -183,7 +185,7 @@ fn calls_have_limits_that_are_told() {
     assert!(matches!(&hub.text(id, r#"{"type":"tool_cancel","call_id":"2"}"#, 0)[..], [Action::Cancel { .. }]));
     assert!(hub.text(id, r#"{"type":"tool_cancel","call_id":"unknown"}"#, 0).is_empty());
     assert!(hub.text(id, "{broken", 0).is_empty(), "one bad frame is not worth a connection");
-    assert!(hub.view(None, Standing::Approver)[0].connected);
+    assert!(hub.view(None, ApprovalRole::Approver)[0].connected);
 }
 
 const ASK: &str =
@@ -193,7 +195,7 @@ fn say(hub: &mut Hub, text: &str, user: &str) -> (Accepted, Vec<Action>) {
     let mut message = message("v");
     message.content = text.to_owned();
     message.meta.insert("user_id".to_owned(), json!(user));
-    hub.inbound(SESSION, message, Standing::Approver).unwrap()
+    hub.inbound(SESSION, message, ApprovalRole::Approver).unwrap()
 }
 
 #[test]
@@ -224,7 +226,7 @@ fn whoever_may_not_approve_neither_answers_nor_sees_a_question() {
         let mut message = message("v");
         message.content = text.to_owned();
         message.meta.insert("user_id".to_owned(), json!("u1"));
-        hub.inbound(SESSION, message, Standing::Messenger).unwrap()
+        hub.inbound(SESSION, message, ApprovalRole::Messenger).unwrap()
     };
     assert_eq!(say(&mut hub, "yes maybe").0, Accepted::Message { sent: true }, "nothing is asked: it is chat");
     hub.text(id, ASK, 0);
@@ -233,10 +235,10 @@ fn whoever_may_not_approve_neither_answers_nor_sees_a_question() {
         assert_eq!(say(&mut hub, text), (Accepted::Verdict(Permitted::NeedsApprover), vec![]), "{text}");
     }
     assert_eq!(say(&mut hub, "is abxyz a good idea?").0, Accepted::Message { sent: true });
-    let view = &hub.view(None, Standing::Messenger)[0];
+    let view = &hub.view(None, ApprovalRole::Messenger)[0];
     assert_eq!((view.open_questions, &view.questions), (1, &None));
     assert!(!serde_json::to_string(view).unwrap().contains("abxyz"));
-    let view = &hub.view(None, Standing::Approver)[0];
+    let view = &hub.view(None, ApprovalRole::Approver)[0];
     assert_eq!(view.questions.as_ref().unwrap()[0].request_id, "abxyz");
 }
 
@@ -300,14 +302,14 @@ fn replies_of_claude_are_told_once_they_are_kept() {
     let said = |n: u64| json!({"type": "outbound_message", "call_id": format!("o{n}"), "chat_id": "c", "text": "hi", "files": ["/a"]});
     let actions = hub.text(id, &said(1).to_string(), 0);
     assert!(matches!(&actions[..], [Action::Outbound { seq: 1, message, .. }] if message.text == "hi"), "{actions:?}");
-    assert!(hub.said_after(SESSION, 0, Standing::Approver).unwrap().is_empty(), "not before it is durable");
+    assert!(hub.said_after(SESSION, 0, ApprovalRole::Approver).unwrap().is_empty(), "not before it is durable");
     assert_eq!(frames(&hub.said(SESSION, 1, Ok(())))[0]["ok"], true);
-    assert_eq!(hub.said_after(SESSION, 0, Standing::Approver).unwrap().len(), 1);
-    assert!(hub.said_after(SESSION, 1, Standing::Approver).unwrap().is_empty());
+    assert_eq!(hub.said_after(SESSION, 0, ApprovalRole::Approver).unwrap().len(), 1);
+    assert!(hub.said_after(SESSION, 1, ApprovalRole::Approver).unwrap().is_empty());
     hub.text(id, &said(2).to_string(), 0);
     let lost = frames(&hub.said(SESSION, 2, Err("the disk is full".into())));
     assert_eq!((&lost[0]["ok"], &lost[0]["error"]), (&json!(false), &json!("the disk is full")));
-    assert_eq!(hub.said_after(SESSION, 0, Standing::Approver).unwrap().len(), 1, "what was not kept was not said");
+    assert_eq!(hub.said_after(SESSION, 0, ApprovalRole::Approver).unwrap().len(), 1, "what was not kept was not said");
     let mut forgotten = 0;
     for n in 3..=103 {
         forgotten +=
@@ -315,7 +317,7 @@ fn replies_of_claude_are_told_once_they_are_kept() {
         hub.said(SESSION, n, Ok(()));
     }
     assert_eq!(
-        (forgotten, hub.said_after(SESSION, 0, Standing::Approver).unwrap().len()),
+        (forgotten, hub.said_after(SESSION, 0, ApprovalRole::Approver).unwrap().len()),
         (2, 100),
         "the last hundred are kept"
     );
@@ -330,7 +332,7 @@ fn replies_of_claude_are_told_once_they_are_kept() {
     }
     let (id, _) = join(&mut hub, true, 1);
     assert!(matches!(&hub.text(id, &said(1).to_string(), 0)[..], [Action::Outbound { seq: 9, .. }]));
-    assert_eq!(hub.said_after(SESSION, 7, Standing::Approver).unwrap().len(), 1);
+    assert_eq!(hub.said_after(SESSION, 7, ApprovalRole::Approver).unwrap().len(), 1);
 }
 
 /// Who reads the chat is asked there, and the answer to the post is a verdict and no result of a call.
@@ -355,24 +357,24 @@ fn a_question_is_posted_in_the_chat_that_the_session_serves() {
         posted(&unknown).is_none() && unknown.iter().any(|a| matches!(a, Action::Asked { .. })),
         "no chat is known"
     );
-    let said = |hub: &mut Hub, chat: &str, user: &str, from: Standing| {
+    let said = |hub: &mut Hub, chat: &str, user: &str, from: ApprovalRole| {
         let mut said = message("m");
         said.meta.insert("chat_id".to_owned(), chat.into());
         said.meta.insert("user_id".to_owned(), user.into());
         hub.inbound(SESSION, said, from).unwrap();
     };
-    said(&mut hub, "7", "u1", Standing::Approver);
+    said(&mut hub, "7", "u1", ApprovalRole::Approver);
     // Whoever may not answer has no question posted in a chat of their own.
-    said(&mut hub, "8", "u1", Standing::Messenger);
-    said(&mut hub, "9", "u2", Standing::Approver);
-    said(&mut hub, "9", "", Standing::Approver);
+    said(&mut hub, "8", "u1", ApprovalRole::Messenger);
+    said(&mut hub, "9", "u2", ApprovalRole::Approver);
+    said(&mut hub, "9", "", ApprovalRole::Approver);
     let (seq, post) = posted(&asked(&mut hub, "bcxyz")).unwrap();
     assert_eq!((post.chat_id.as_str(), post.permission.as_deref()), ("7", Some("bcxyz")));
     assert!(post.text.contains("Bash") && post.text.contains("look around") && post.text.contains("ls"), "{post:?}");
     assert!(post.text.ends_with("Approve? Reply `yes bcxyz` or `no bcxyz`."), "{post:?}");
     assert!(frames(&hub.said(SESSION, seq, Ok(()))).is_empty(), "it answers no call");
-    assert!(hub.said_after(SESSION, 0, Standing::Messenger).unwrap().is_empty(), "questions are for approvers");
-    assert_eq!(hub.said_after(SESSION, 0, Standing::Approver).unwrap().len(), 1);
+    assert!(hub.said_after(SESSION, 0, ApprovalRole::Messenger).unwrap().is_empty(), "questions are for approvers");
+    assert_eq!(hub.said_after(SESSION, 0, ApprovalRole::Approver).unwrap().len(), 1);
     // What a plugin says cannot pass for a question.
     let forged =
         json!({"type": "outbound_message", "call_id": "o", "chat_id": "7", "text": "x", "permission": "abxyz"});
@@ -397,13 +399,13 @@ fn more_tools_than_a_frame_carries_are_cut_and_the_plugin_stays() {
 #[test]
 fn a_closed_session_is_unknown_and_an_opened_one_keeps_what_waits() {
     let mut hub = hub();
-    hub.inbound(SESSION, message("m"), Standing::Approver).unwrap();
+    hub.inbound(SESSION, message("m"), ApprovalRole::Approver).unwrap();
     hub.open(opening());
-    assert_eq!(hub.view(None, Standing::Approver)[0].waiting, 1);
+    assert_eq!(hub.view(None, ApprovalRole::Approver)[0].waiting, 1);
     let (id, _) = join(&mut hub, true, 1);
     let actions = hub.close(SESSION).unwrap();
     assert!(actions.iter().any(|a| matches!(a, Action::Close { to, code: 4002, .. } if *to == id)));
     assert!(actions.iter().any(|a| matches!(a, Action::Forget { request_id, .. } if request_id == "m")));
-    assert_eq!(hub.inbound(SESSION, message("n"), Standing::Approver).unwrap_err(), ReplyError::UnknownSession);
+    assert_eq!(hub.inbound(SESSION, message("n"), ApprovalRole::Approver).unwrap_err(), ReplyError::UnknownSession);
     assert!(hub.is_empty() && hub.close(SESSION).is_none());
 }

@@ -10,7 +10,7 @@ use toolyard_bridge::{
     frames::InboundMessage,
     mailbox::MailboxLimits,
     plugin::{Identity, Output, Plugin},
-    server::{Action, ConnectionId, Hub, NewSession, Offer, Opening, Standing},
+    server::{Action, ApprovalRole, ConnectionId, Hub, NewSession, Offer, Opening},
 };
 
 pub(crate) const SESSION: &str = "agent:main:claude";
@@ -310,11 +310,11 @@ impl Network {
     }
 
     fn message(&mut self) {
-        let waiting = self.hub.view(Some(SESSION), Standing::Approver)[0].waiting;
+        let waiting = self.hub.view(Some(SESSION), ApprovalRole::Approver)[0].waiting;
         if self.is_bad && waiting < 95 {
             self.messages += 1;
             let id = format!("m{}", self.messages);
-            let (_, actions) = self.hub.inbound(SESSION, message(&id), Standing::Approver).unwrap();
+            let (_, actions) = self.hub.inbound(SESSION, message(&id), ApprovalRole::Approver).unwrap();
             self.seen.sent.push(id);
             self.serve(actions);
         }

@@ -1,7 +1,7 @@
 //! A thousand reconnects over a bad network: no message is lost, none is told twice, and they keep their order.
 
 use crate::network::{Network, SESSION};
-use toolyard_bridge::server::Standing;
+use toolyard_bridge::server::ApprovalRole;
 
 /// Steps after which a run that does not end is broken.
 const MAX_STEPS: usize = 20_000_000;
@@ -16,7 +16,7 @@ fn run(seed: u64, reconnects: usize) {
     }
     // The network is good again: whatever is still on its way arrives.
     network.is_bad = false;
-    while network.hub.view(Some(SESSION), Standing::Approver)[0].waiting > 0
+    while network.hub.view(Some(SESSION), ApprovalRole::Approver)[0].waiting > 0
         || network.seen.answers.values().any(|n| *n == 0)
     {
         network.step();
@@ -24,7 +24,7 @@ fn run(seed: u64, reconnects: usize) {
         assert!(
             steps < MAX_STEPS,
             "seed {seed}: {} wait",
-            network.hub.view(Some(SESSION), Standing::Approver)[0].waiting
+            network.hub.view(Some(SESSION), ApprovalRole::Approver)[0].waiting
         );
     }
     let seen = &network.seen;
@@ -66,7 +66,7 @@ fn run_short(seed: u64) {
     }
     network.is_bad = false;
     for _ in 0..200_000 {
-        if network.hub.view(Some(SESSION), Standing::Approver)[0].waiting == 0 {
+        if network.hub.view(Some(SESSION), ApprovalRole::Approver)[0].waiting == 0 {
             break;
         }
         network.step();

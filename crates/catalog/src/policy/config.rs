@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toolyard_protocol::{PolicyLimits, RiskLevel, Sandbox};
 
-/// How long a person has to answer when nothing else is said.
+/// How long a person has to answer by default, in milliseconds.
 pub const DEFAULT_APPROVAL_TIMEOUT_MS: u64 = 120_000;
 /// The longest a person may be given to answer.
 pub const MAX_APPROVAL_TIMEOUT_MS: u64 = 600_000;
@@ -16,9 +16,9 @@ pub const MAX_APPROVAL_TIMEOUT_MS: u64 = 600_000;
 pub enum Profile {
     /// `group:util` and `session_status`: enough to answer, nothing that reads or writes notes.
     Minimal,
-    /// Files, vault, editor, commands, web, memory, sessions, utilities, and what MCP servers and clients bring.
+    /// Files, vault, editor, commands, web, memory, sessions, utilities, and tools of MCP servers and clients.
     Coding,
-    /// Messages, memory, sessions, utilities, and what MCP servers and clients bring.
+    /// Messages, memory, sessions, utilities, and tools of MCP servers and clients.
     Messaging,
     /// Every tool, optional ones included.
     Full,
@@ -28,7 +28,7 @@ pub enum Profile {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalMode {
-    /// Nobody is asked unless an `ask` rule names the tool. Denials stand.
+    /// Nobody is asked unless an `ask` rule names the tool. Denials still apply.
     Yolo,
     /// The risk rules decide: by default reads run, writes are asked for.
     #[default]
@@ -37,7 +37,7 @@ pub enum ApprovalMode {
     Paranoid,
 }
 
-/// What a rule says about a call.
+/// The decision of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -53,12 +53,12 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RiskRules {
-    /// Tools that only look. Default `allow`.
+    /// Tools that only read. Default `allow`.
     #[serde(alias = "read-only")]
     pub read_only: Verdict,
     /// Tools that change files or state. Default `ask`.
     pub writes: Verdict,
-    /// Tools that run commands. Default `ask`; without `allowCommands` they are denied whatever stands here.
+    /// Tools that run commands. Default `ask`; without `allowCommands` they are always denied.
     pub commands: Verdict,
 }
 
@@ -84,12 +84,12 @@ impl RiskRules {
 pub struct ApprovalConfig {
     /// `ask` (default), `yolo` or `paranoid`.
     pub mode: ApprovalMode,
-    /// Milliseconds a person has to answer; 1 to 600000.
+    /// Milliseconds that a person has to answer; 1 to 600000.
     #[schemars(range(min = 1, max = 600_000))]
     pub timeout_ms: u64,
     /// Tools (names, globs, groups) that need no approval. An `ask` rule that names the tool still asks.
     pub allowed_tools: Vec<String>,
-    /// Globs on vault paths. A call all of whose path arguments match needs no approval, except in `paranoid` mode.
+    /// Globs on vault paths. A call whose path arguments all match needs no approval, except in `paranoid` mode.
     pub allowed_paths: Vec<String>,
 }
 
@@ -108,15 +108,16 @@ impl Default for ApprovalConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AskRule {
-    /// Tools (names, globs, groups) the rule is about.
+    /// Tools (names, globs, groups) that the rule applies to.
     pub tools: Vec<String>,
-    /// Globs on vault paths: with any given, the rule holds only for calls with a path argument that matches one.
+    /// Globs on vault paths. If any are given, the rule applies only to calls with a path argument that matches one of
+    /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
     /// Shown to the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Milliseconds the person has to answer; `approval.timeoutMs` when absent, 600000 at most.
+    /// Milliseconds that the person has to answer; at most 600000. Unset: `approval.timeoutMs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 600_000))]
     pub timeout_ms: Option<u64>,
@@ -126,37 +127,37 @@ pub struct AskRule {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LayerConfig {
-    /// Only tools of this profile.
+    /// Only tools of this profile may be called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// Only these tools; an empty list admits none. Not together with `alsoAllow`.
+    /// Only these tools may be called; an empty list allows none. Cannot be combined with `alsoAllow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
-    /// Tools this layer admits beside those of its own `profile`.
+    /// Tools that this layer allows in addition to those of its own `profile`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also_allow: Vec<String>,
-    /// Never these tools.
+    /// Tools that may never be called.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
-    /// More calls to ask about.
+    /// More calls that need approval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ask: Vec<AskRule>,
     /// A stricter approval mode than the global one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_mode: Option<ApprovalMode>,
-    /// Stricter risk rules; of each pair the stricter holds.
+    /// Stricter risk rules. For each risk level, the stricter of this rule and the global one applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub risk: Option<LayerRiskRules>,
-    /// Only below these folders.
+    /// Tools may access only these folders and everything below them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_roots: Option<Vec<String>>,
-    /// More globs that are never touched.
+    /// More globs for paths that tools may never access.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny_globs: Vec<String>,
-    /// `false` takes `allowCommands` away.
+    /// `false` denies tools that run commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_commands: Option<bool>,
-    /// `false` takes `allowDelete` away.
+    /// `false` denies permanent deletion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_delete: Option<bool>,
 }
@@ -165,7 +166,7 @@ pub struct LayerConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LayerRiskRules {
-    /// Tools that only look.
+    /// Tools that only read.
     #[serde(alias = "read-only", skip_serializing_if = "Option::is_none")]
     pub read_only: Option<Verdict>,
     /// Tools that change files or state.
@@ -186,36 +187,38 @@ pub struct LayerRiskRules {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PolicyConfig {
-    /// Only tools of this profile: `minimal`, `coding`, `messaging` or `full`. Unset admits every tool except optional
-    /// ones, which an allow list has to name.
+    /// Only tools of this profile may be called: `minimal`, `coding`, `messaging` or `full`. Without a profile, every
+    /// tool except optional ones may be called; an allow list must name optional ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// Only these tools; an empty list admits none. Not together with `alsoAllow`.
+    /// Only these tools may be called; an empty list allows none. Cannot be combined with `alsoAllow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
-    /// Tools admitted beside those of `profile`, optional ones included. Not together with `allow`.
+    /// Tools that may be called in addition to those of `profile`, including optional ones. Cannot be combined with
+    /// `allow`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also_allow: Vec<String>,
-    /// Never these tools, whatever else is said and whatever the mode.
+    /// Tools that may never be called, whatever other rules and the mode say.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
     /// Your own groups: `groups.notes = ["vault.*", "editor.*"]` makes `group:notes`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub groups: BTreeMap<String, Vec<String>>,
-    /// When a person is asked.
+    /// When a person must approve a call.
     pub approval: ApprovalConfig,
-    /// Calls that are always asked about, even in `yolo` mode. The first rule that fits sets reason and time.
+    /// Calls that always need approval, even in `yolo` mode. The first matching rule sets the reason and the time to
+    /// answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ask: Vec<AskRule>,
-    /// What happens by risk level.
+    /// The decision for each risk level.
     pub risk: RiskRules,
-    /// Where in the vault tools may reach.
+    /// Which paths of the vault tools may access.
     pub sandbox: Sandbox,
-    /// Whether tools of risk `commands` may run at all.
+    /// Whether tools that run commands may be called at all.
     pub allow_commands: bool,
-    /// Whether files may be removed for good. Moving to the trash is always possible.
+    /// Whether files may be deleted permanently. Moving to the trash is always allowed.
     pub allow_delete: bool,
-    /// How much a run may do.
+    /// Limits for each run.
     pub limits: PolicyLimits,
     /// Layers by agent id; `*` globs are possible.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

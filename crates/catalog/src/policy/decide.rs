@@ -1,8 +1,9 @@
-//! [`EffectivePolicy`]: the one predicate behind lists, searches and calls.
+//! [`EffectivePolicy`]: the predicate that decides lists, searches and calls.
 //!
-//! What depends on the tool alone is worked out once per tool and kept; what depends on the arguments can only turn an
-//! answer towards Deny or Ask (or spare an approval by `approval.allowedPaths`). So whatever is denied without
-//! arguments is denied with any, and a list can never offer what a call would refuse for its name.
+//! The part of a decision that depends on the tool alone is computed once for each tool and cached. Arguments can only
+//! change a decision towards Deny or Ask, or make an approval unnecessary (`approval.allowedPaths`). A tool that is
+//! denied without arguments is therefore denied with any arguments, and a list never contains a tool that a call would
+//! refuse by its name.
 
 use super::{
     config::{ApprovalMode, RiskRules, Verdict},
@@ -18,10 +19,10 @@ use std::{
 };
 use toolyard_protocol::{PolicyLimits, PolicySnapshot, RiskLevel, Sandbox, canonical};
 
-/// Verdicts kept per tool; beyond it they are worked out anew.
+/// Maximum number of tools whose decision is cached; beyond it, decisions are computed each time.
 const MAX_CACHED_TOOLS: usize = 50_000;
 
-/// What the policy says about a call.
+/// The policy's decision about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// It may run.
@@ -65,7 +66,7 @@ pub struct EffectivePolicy {
     global: Arc<Global>,
     layers: Vec<Arc<Layer>>,
     scopes: Vec<String>,
-    /// The session, where it has tools of its own.
+    /// The session, if it has its own tools.
     own: Option<String>,
     mode: ApprovalMode,
     risk: RiskRules,
@@ -174,11 +175,11 @@ impl EffectivePolicy {
     pub fn knows(&self, tool: &ToolEntry) -> bool {
         tool.session().is_none_or(|session| self.own.as_deref() == Some(session))
     }
-    /// The session whose own tools it knows. No part of the hash.
+    /// The session whose own tools are visible. Not part of the hash.
     pub fn own(&self) -> Option<&str> {
         self.own.as_deref()
     }
-    /// How much a run may do.
+    /// Limits for each run.
     pub fn limits(&self) -> &PolicyLimits {
         &self.snapshot.limits
     }
@@ -316,7 +317,7 @@ fn is_permanent_delete(tool: &ToolEntry, args: &Map<String, Value>) -> bool {
     deletes && args.get("trash") == Some(&Value::Bool(false))
 }
 
-/// One sandbox that says what all of them together say.
+/// The intersection of the path rules of all layers.
 fn merged_sandbox(layers: &[Arc<Layer>]) -> Sandbox {
     let mut active = layers.iter().filter_map(|layer| layer.sandbox.as_ref()).filter(|sandbox| sandbox.enabled);
     let Some(first) = active.next() else {

@@ -1,4 +1,4 @@
-//! [`Policy`]: the configuration checked and made ready, and the choice of the layers that hold for a subject.
+//! [`Policy`]: the checked configuration, and the selection of the layers that apply to a subject.
 
 use super::{
     config::{ApprovalMode, AskRule, LayerConfig, MAX_APPROVAL_TIMEOUT_MS, PolicyConfig, Profile, RiskRules, Verdict},
@@ -14,14 +14,14 @@ use toolyard_protocol::Sandbox;
 
 /// The doors a layer can be made for.
 const DOORS: [&str; 8] = ["cli", "gateway", "http", "mcp", "bridge", "script", "console", "internal"];
-/// Effective policies kept for subjects seen before; beyond it they are worked out anew.
+/// Maximum number of subjects whose effective policy is cached; beyond it, policies are computed each time.
 const MAX_CACHED_SUBJECTS: usize = 1_024;
 
 /// A configuration that cannot be a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct PolicyError {
-    /// Where it stands, for example `policy.agents.main.allow`.
+    /// The configuration key, for example `policy.agents.main.allow`.
     pub key: String,
     /// What is wrong there.
     pub problem: String,
@@ -37,9 +37,9 @@ impl PolicyError {
 /// Who asks, as far as the policy cares.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// The agent on whose behalf.
+    /// The agent on whose behalf the request is made.
     pub agent: &'a str,
-    /// The session, where there is one.
+    /// The session, if there is one.
     pub session: Option<&'a str>,
     /// The way in: `gateway`, `mcp`, `cli`.
     pub door: &'a str,
@@ -72,7 +72,7 @@ pub(super) struct Layer {
     pub(super) sandbox: Option<Sandbox>,
 }
 
-/// What holds for everybody, beside the global layer.
+/// The rules that apply to everybody, in addition to the global layer.
 #[derive(Debug)]
 pub(super) struct Global {
     pub(super) config: PolicyConfig,
@@ -80,7 +80,7 @@ pub(super) struct Global {
     pub(super) exempt_paths: PathGlobs,
 }
 
-/// What a layer is for.
+/// To whom a layer applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum For {
     Agent,
@@ -88,8 +88,8 @@ enum For {
     Door,
 }
 
-/// The layers that hold, by position, the scopes, and the session where it has tools of its own: all that tells one
-/// subject's policy from another's.
+/// Everything that distinguishes the policy of one subject from another's: the positions of the layers that apply, the
+/// scopes, and the session if it has its own tools.
 type SubjectKey = (Vec<usize>, Vec<String>, Option<String>);
 
 /// A policy, checked and ready.
@@ -169,8 +169,8 @@ impl Policy {
         self.effective_through(subject, None, false)
     }
 
-    /// The policy that holds for a subject whose request goes through a second door: layers only narrow, so both hold.
-    /// With `owns`, the subject's session has tools of its own.
+    /// The effective policy of a subject whose request passes a second door. Layers only restrict, so the layers of
+    /// both doors apply. With `owns`, the subject's session has its own tools.
     pub fn effective_through(
         &self,
         subject: &Subject<'_>,
@@ -257,7 +257,7 @@ fn ask_rule(
     })
 }
 
-/// The sandbox a layer adds; `None` when it says nothing about paths.
+/// The path rules that a layer adds; `None` if it has none.
 fn layer_sandbox(layer: &LayerConfig) -> Option<Sandbox> {
     (layer.allowed_roots.is_some() || !layer.deny_globs.is_empty()).then(|| Sandbox {
         enabled: true,

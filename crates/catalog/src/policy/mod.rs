@@ -1,8 +1,8 @@
 //! The policy: who may see and call what, decided by one predicate for lists, searches and calls alike.
 //!
-//! A policy is a global layer and, on top of it, layers for agents, sessions and doors. A layer can only narrow what
-//! the ones below it admit, and a deny is a deny in every mode. Nothing here asks a person or touches a file: the
-//! answer is a [`Decision`], and the engine acts on it.
+//! A policy consists of a global layer and of layers for agents, sessions and doors. A layer can only restrict what the
+//! layers below it allow, and a deny applies in every mode. This module neither asks a person nor accesses a file: it
+//! returns a [`Decision`], and the engine acts on it.
 
 mod config;
 mod decide;

@@ -1,4 +1,5 @@
-//! Path rules: which vault-relative paths a call may name. Text only; links and files are the vault's business.
+//! Path rules: which vault-relative paths a call may name. The rules compare text; the vault itself checks links and
+//! files.
 
 use super::layers::PolicyError;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -8,7 +9,7 @@ use unicode_normalization::{UnicodeNormalization, is_nfc};
 /// Why a path is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PathDenial {
-    /// What to tell the caller.
+    /// The reason that is reported to the caller.
     pub(super) reason: String,
     /// The configuration key that refused it.
     pub(super) rule: String,
@@ -106,7 +107,7 @@ impl PathFilter {
     }
 }
 
-/// The roots that lie within both lists.
+/// The roots that are inside both lists.
 pub(super) fn common_roots(a: &[String], b: &[String]) -> Vec<String> {
     let mut common: Vec<String> = Vec::new();
     for (x, y) in a.iter().flat_map(|x| b.iter().map(move |y| (normal(x), normal(y)))) {

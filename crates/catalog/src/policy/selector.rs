@@ -1,4 +1,5 @@
-//! Selectors: the words that stand for tools in allow, deny and ask lists. Knows names and sources, not verdicts.
+//! Selectors: the entries of allow, deny and ask lists, each of which matches some tools. A selector matches names and
+//! sources; it makes no decision.
 
 use super::{Profile, layers::PolicyError};
 use crate::registry::{SourceKind, ToolEntry, safe_name};
@@ -49,12 +50,12 @@ enum Selector {
     Mcp,
 }
 
-/// A list of names, globs and groups that stands for tools, with the words they were written as.
+/// A list of names, globs and groups that matches tools, with the original entries.
 #[derive(Debug, Clone, Default)]
 pub struct Selectors(Vec<(String, Selector)>);
 
 impl Selectors {
-    /// Reads a list. `key` is where it stands in the configuration, `groups` are those that users defined.
+    /// Parses a list. `key` is its configuration key, `groups` are the user-defined groups.
     ///
     /// # Errors
     /// An empty word, a group that does not exist, or one that contains itself.
@@ -66,12 +67,12 @@ impl Selectors {
         Ok(Self(parsed))
     }
 
-    /// Whether the list stands for this tool.
+    /// Whether the list matches this tool.
     pub fn contains(&self, tool: &ToolEntry) -> bool {
         self.matching(tool).is_some()
     }
 
-    /// The word of the list that stands for this tool.
+    /// The entry of the list that matches this tool.
     pub(super) fn matching(&self, tool: &ToolEntry) -> Option<&str> {
         if self.0.is_empty() {
             return None;
@@ -166,7 +167,7 @@ impl Selector {
                     || glob.matches(&spellings.safe)
                     || glob.matches(tool.id())
                     || spellings.with_server.as_deref().is_some_and(|text| glob.matches(text))
-                    // A plugin's id stands for its tools; globs over ids of plugins do not.
+                    // A plugin's id matches its tools; a glob over plugin ids does not.
                     || (kind == SourceKind::Plugin && glob.is_literal() && glob.matches(&tool.source().name))
             }
             Self::Group(index) => GROUPS.get(*index).is_some_and(|group| group.contains(tool)),
@@ -207,7 +208,7 @@ pub(super) fn in_profile(profile: Profile, tool: &ToolEntry) -> bool {
         || GROUPS.iter().any(|group| groups.contains(&group.name) && group.contains(tool))
 }
 
-/// A pattern in which `*` stands for any text; letter case does not matter.
+/// A pattern in which `*` matches any text; letter case does not matter.
 #[derive(Debug, Clone)]
 pub(super) struct Glob(Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! [`ToolEntry`]: one tool with where it comes from. Knows its own schemas, not the other tools.
+//! [`ToolEntry`]: one tool with its source. It has its own schemas and does not know other tools.
 
 use super::{
     paths::PathFinder,
@@ -16,7 +16,7 @@ const MAX_SOURCE_NAME_BYTES: usize = 128;
 /// The name of the one core source.
 const CORE_NAME: &str = "core";
 
-/// What kind of place a tool comes from.
+/// The kind of source that a tool comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
@@ -40,7 +40,7 @@ pub struct ToolSource {
 }
 
 impl ToolSource {
-    /// Toolyard itself.
+    /// The source of built-in tools.
     pub fn core() -> Self {
         Self { kind: SourceKind::Core, name: CORE_NAME.into() }
     }
@@ -64,8 +64,8 @@ impl ToolSource {
             SourceKind::Client => "client",
         }
     }
-    /// Whether what the tool says about itself (schemas, categories) may be shown to models and counted on. What an
-    /// MCP server or a client says was written by somebody the operator never installed.
+    /// Whether the tool's own statements (schemas, categories) may be shown to models and relied upon. Those of an MCP
+    /// server or a client are not trusted, because the operator did not install them.
     pub fn is_trusted(&self) -> bool {
         matches!(self.kind, SourceKind::Core | SourceKind::Plugin)
     }
@@ -95,7 +95,7 @@ pub enum RegistryError {
     /// The definition contradicts itself or is too large.
     #[error(transparent)]
     Definition(#[from] ToolDefinitionError),
-    /// The source's name cannot stand in an id.
+    /// The source's name cannot be used in an id.
     #[error("tool source {name:?}: {problem}")]
     Source {
         /// The name given.
@@ -106,7 +106,7 @@ pub enum RegistryError {
     /// A schema can never be checked against.
     #[error("tool {tool}: {schema} {problem}")]
     Schema {
-        /// Which tool.
+        /// The name of the tool.
         tool: String,
         /// `inputSchema` or `outputSchema`.
         schema: &'static str,
@@ -116,12 +116,12 @@ pub enum RegistryError {
     /// A tool with this id is there already.
     #[error("tool {id} is registered already")]
     Duplicate {
-        /// The id.
+        /// The id of the tool.
         id: String,
     },
 }
 
-/// What tells two entries apart.
+/// A hash that distinguishes two entries.
 pub type Fingerprint = [u8; 32];
 
 /// A tool in the registry. Immutable; shared between snapshots.
@@ -132,6 +132,7 @@ pub struct ToolEntry {
     source: ToolSource,
     optional: bool,
     checks_itself: bool,
+    answers_misfits: bool,
     host_arguments: &'static [HostArgument],
     host_paths_granted: bool,
     session: Option<Box<str>>,
@@ -157,7 +158,7 @@ fn fitted(mut definition: ToolDefinition) -> ToolDefinition {
 }
 
 impl ToolEntry {
-    /// Checks the definition and works out what never changes. Schemas are compiled when first needed: most tools of
+    /// Checks the definition and computes derived values. Schemas are compiled when first needed, because most tools of
     /// a large catalog are never called.
     pub fn new(definition: ToolDefinition, source: ToolSource) -> Result<Self, RegistryError> {
         definition.check()?;
@@ -191,6 +192,7 @@ impl ToolEntry {
             source,
             optional: false,
             checks_itself: false,
+            answers_misfits: false,
             host_arguments: &[],
             host_paths_granted: false,
             session: None,
@@ -220,13 +222,26 @@ impl ToolEntry {
         self
     }
 
-    /// Marks the tool as one whose schema tells models what to send, and that itself answers whatever it is sent: the
-    /// words in which it refuses bad arguments are part of its contract.
+    /// Marks a tool that checks its own arguments: its schema is for models only, because the texts of its error
+    /// messages are part of its contract.
     #[must_use]
     pub fn with_own_checks(mut self, checks_itself: bool) -> Self {
         self.checks_itself = checks_itself;
         self.refresh_fingerprint();
         self
+    }
+
+    /// Marks the tool as one that answers arguments which do not fit its schema itself, in the shape of all its answers. The
+    /// schema stays what plans are checked by before they run.
+    #[must_use]
+    pub fn with_own_answer_to_misfits(mut self) -> Self {
+        self.answers_misfits = true;
+        self
+    }
+
+    /// Whether the tool is called with arguments that do not fit its schema, to answer that itself.
+    pub fn answers_misfits(&self) -> bool {
+        self.answers_misfits
     }
 
     /// Names the arguments that are paths of the host. Agents are refused when they name one, unless `granted` says that
@@ -259,11 +274,11 @@ impl ToolEntry {
     pub fn name(&self) -> &ToolName {
         &self.definition.name
     }
-    /// What the tool says about itself.
+    /// The tool's definition.
     pub fn definition(&self) -> &Arc<ToolDefinition> {
         &self.definition
     }
-    /// The only session that has it; `None` for what all have.
+    /// The only session that has the tool; `None` if all sessions have it.
     pub fn session(&self) -> Option<&str> {
         self.session.as_deref()
     }

@@ -1,7 +1,7 @@
-//! The registry: which tools exist, from which source, under which ids; and what their schemas say of arguments.
+//! The registry: which tools exist, from which source, with which ids, and what their schemas require of arguments.
 //!
-//! [`Registry`] is the mutable side. Everything that answers questions reads a [`Snapshot`], which never changes and
-//! whose version is a fingerprint of all it holds. Neither knows who may call what: that is [`crate::policy`].
+//! [`Registry`] is mutable. Queries read a [`Snapshot`], which is immutable; its version is a fingerprint of its
+//! content. Neither decides who may call a tool; see [`crate::policy`].
 
 mod entry;
 mod names;

@@ -7,9 +7,9 @@ pub const MAX_SAFE_NAME_BYTES: usize = 64;
 /// Hex digits of the hash that keeps shortened names apart.
 const HASH_DIGITS: usize = 8;
 
-/// The name in the alphabet models accept (`[a-zA-Z0-9_-]{1,64}`): other characters become `_`, and a name that is too
-/// long is cut and ends in a hash of the whole. [`super::Snapshot::safe_name`] also keeps two names of one catalog
-/// apart that would be spelled alike.
+/// The name in the alphabet that models accept (`[a-zA-Z0-9_-]{1,64}`): other characters become `_`, and a name that is
+/// too long is cut and ends with a hash. [`super::Snapshot::safe_name`] also distinguishes two names of one catalog
+/// that would become equal.
 pub fn safe_name(name: &ToolName) -> String {
     let spelled = spell(name.as_str());
     if spelled.len() <= MAX_SAFE_NAME_BYTES { spelled } else { with_hash(name.as_str(), name.as_str()) }

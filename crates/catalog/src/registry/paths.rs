@@ -1,20 +1,20 @@
-//! Finds vault paths in arguments: which places of the input schema say `"format":"vault-path"` is worked out once,
-//! as a small graph in which a `$ref` is an edge, so that recursive schemas need no special case.
+//! Finds vault paths in arguments. The places of the input schema with `"format":"vault-path"` are computed once, as a
+//! small graph in which a `$ref` is an edge, so that recursive schemas need no special case.
 //!
-//! Knows nothing of what a path may be; the policy's sandbox and the vault decide that.
+//! Does not decide which paths are allowed; the policy's path rules and the vault do.
 
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
 /// The format that marks a property as a vault path.
 const FORMAT: &str = "vault-path";
-/// A schema that has vault paths may have this many subschemas: each is looked at together with those that apply to the
-/// same value, and a stranger's schema must not make that expensive.
+/// Maximum number of subschemas in a schema with vault paths. Each is combined with those that apply to the same value,
+/// and an untrusted schema must not make that expensive.
 const MAX_NODES: usize = 2_000;
-/// Keywords whose subschemas apply to the very same value.
+/// Keywords whose subschemas apply to the same value.
 const SAME_VALUE: [&str; 7] = ["allOf", "anyOf", "oneOf", "if", "then", "else", "$ref"];
 
-/// One subschema.
+/// A subschema in the graph.
 #[derive(Debug, Default)]
 struct Node {
     is_path: bool,
@@ -22,7 +22,7 @@ struct Node {
     other_properties: Vec<usize>,
     prefix_items: Vec<usize>,
     items: Vec<usize>,
-    /// Other subschemas that apply to the same value; closed over all steps once the graph stands.
+    /// Other subschemas that apply to the same value; transitively closed when the graph is complete.
     same: Vec<usize>,
 }
 

@@ -1,6 +1,6 @@
-//! JSON Schema checks whose answers an agent can act on: where, and what was expected, in few words.
+//! JSON Schema checks. An error says where the problem is and what was expected, so that an agent can correct it.
 //!
-//! Nothing is ever fetched: a `$ref` that leaves the schema makes the schema one that does not compile.
+//! Nothing is fetched: a schema with a `$ref` to another document does not compile.
 
 use crate::suggest::closest;
 use jsonschema::{
@@ -33,8 +33,7 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// How arguments that do not fit a tool are refused, whoever found it: the schema, or the tool where no schema can say
-    /// what it takes.
+    /// The error for arguments that do not fit a tool, found by the schema or by the tool itself.
     pub fn refusal(tool: &str, violations: &[Violation]) -> Failure {
         let place = |v: &Violation| if v.path.is_empty() { "arguments".to_owned() } else { v.path.clone() };
         let first = violations.first().map(|v| format!("{}: {}", place(v), v.message)).unwrap_or_default();
@@ -68,8 +67,8 @@ pub(super) fn check_shape(schema: &Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a value against a schema that is used once: a plugin's configuration, say. `Err` lists what does not fit, or
-/// says that the schema itself cannot be used.
+/// Checks a value against a schema that is used once, such as a plugin's configuration. `Err` lists what does not fit,
+/// or says that the schema is invalid.
 pub fn check_once(schema: &Map<String, Value>, value: &Map<String, Value>) -> Result<(), Vec<Violation>> {
     CompiledSchema::new("config", Value::Object(schema.clone())).check(&Value::Object(value.clone()))
 }
@@ -150,7 +149,7 @@ impl CompiledSchema {
     }
 }
 
-/// What was expected, without repeating what was given.
+/// What was expected, without the given value.
 fn expectation(kind: &Kind, instance: &Value) -> String {
     match kind {
         Kind::Type { kind } => format!("expected {}, got {}", expected_types(kind), type_name(instance)),

@@ -1,4 +1,4 @@
-//! [`Registry`], the mutable side, and [`Snapshot`], the immutable catalog that every question is put to.
+//! [`Registry`], which is mutable, and [`Snapshot`], the immutable catalog that queries read.
 
 use super::{
     entry::{RegistryError, ToolEntry, ToolSource},
@@ -21,7 +21,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Without tools.
+    /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
@@ -67,16 +67,16 @@ impl Registry {
         self.entries.is_empty()
     }
 
-    /// The catalog as it stands now.
+    /// The current catalog.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::new(Snapshot::build(self.entries.clone()))
     }
 }
 
-/// What a name or id stands for.
+/// The result of looking up a name or id.
 #[derive(Debug)]
 pub enum Resolution<'a> {
-    /// This tool.
+    /// Exactly one tool matches.
     Found(&'a Arc<ToolEntry>),
     /// Several tools of that name: their ids.
     Ambiguous(Vec<String>),
@@ -84,8 +84,8 @@ pub enum Resolution<'a> {
     Unknown(Suggestions<'a>),
 }
 
-/// An immutable catalog. Names are found by halving sorted lists of positions: a catalog of thousands is held once more
-/// while it changes, and maps with a copy of each name were most of its weight.
+/// An immutable catalog. Names are found by binary search in sorted lists of positions: during a change, a catalog of
+/// thousands of tools exists twice, and maps with a copy of each name took most of its memory.
 #[derive(Debug)]
 pub struct Snapshot {
     version: String,
@@ -93,9 +93,9 @@ pub struct Snapshot {
     entries: Arc<Vec<Arc<ToolEntry>>>,
     /// Positions, sorted by name.
     by_name: Vec<u32>,
-    /// Positions, sorted by the spelling shown to models; of the tools whose spelling is not their name.
+    /// Positions of the tools whose safe name differs from their name, sorted by safe name.
     by_safe_name: Vec<u32>,
-    /// The spelling shown to models where it is not the name, by position.
+    /// The name shown to models, by position, where it differs from the tool's name.
     safe_names: Vec<Option<Box<str>>>,
 }
 
@@ -135,7 +135,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// The spelling shown to models of each tool whose name is not fit for them, or not its alone.
+    /// Computes the names shown to models for tools whose own name is not acceptable or not unique.
     fn spell(&self) -> Vec<Option<Box<str>>> {
         let plain: Vec<Option<String>> = self
             .entries
@@ -187,7 +187,7 @@ impl Snapshot {
         }
     }
 
-    /// Where in [`Snapshot::iter`] the tool with this id stands.
+    /// The position of the tool with this id in [`Snapshot::iter`].
     pub fn with_id(&self, id: &str) -> Option<usize> {
         position_of(&self.entries, id).ok()
     }
@@ -208,7 +208,7 @@ impl Snapshot {
         self.position(name_or_id).and_then(|index| self.entries.get(index))
     }
 
-    /// Where in [`Snapshot::iter`] the tool stands.
+    /// The position of the tool in [`Snapshot::iter`].
     pub fn position(&self, name_or_id: &str) -> Option<usize> {
         self.with_id(name_or_id).or_else(|| match self.named(name_or_id) {
             [at] => Some(*at as usize),
@@ -217,7 +217,7 @@ impl Snapshot {
         })
     }
 
-    /// What a name or id stands for, and what it may have meant when it stands for nothing.
+    /// Looks up a name or id. If there is no match, the result contains suggestions.
     pub fn resolve(&self, name_or_id: &str) -> Resolution<'_> {
         self.resolve_visible(name_or_id, |_| true)
     }

@@ -1,16 +1,16 @@
-//! Words the catalog does not know: which known terms share most of their character n-grams.
+//! Finds similar terms for words that the catalog does not contain, by shared character n-grams.
 
 /// A term must share at least this part of its n-grams (Dice coefficient).
 const LEAST_SIMILARITY: f32 = 0.65;
 /// Terms taken for one unknown word.
 const MAX_MATCHES: usize = 3;
-/// Shorter words have too few n-grams to tell anything.
+/// Minimum length of a word. Shorter words have too few n-grams for a comparison.
 const LEAST_CHARS: usize = 4;
 
 /// Finds terms by their character n-grams.
 #[derive(Debug, Default)]
 pub(super) struct FuzzyTerms {
-    /// N-grams with the terms that have them, sorted: one allocation where a map of lists would make thousands.
+    /// N-grams with the terms that contain them, sorted: one allocation, where a map of lists would need thousands.
     grams: Vec<(u64, u32)>,
     /// N-grams of each term, by term number.
     counts: Vec<u16>,

@@ -1,4 +1,5 @@
-//! [`SearchIndex`]: the terms of a catalog with what each is worth in each tool. Built once per snapshot, never changed.
+//! [`SearchIndex`]: the terms of a catalog with their weights in each tool. Built once for each snapshot and never
+//! changed.
 
 use super::{
     fuzzy::FuzzyTerms,
@@ -10,7 +11,7 @@ use serde_json::{Map, Value};
 use std::{collections::HashMap, sync::Arc};
 use toolyard_text::terms::{Side, TOOLS, written_words};
 
-/// Parameters are read this deep; what lies deeper is seldom what a tool is about.
+/// Maximum depth of parameters that are indexed. Deeper ones rarely describe the tool.
 const MAX_PARAMETER_DEPTH: usize = 4;
 /// Characters of a tool's description that a model of meaning reads.
 const MAX_MEANT_CHARS: usize = 1_000;
@@ -48,11 +49,11 @@ pub struct Weights {
     pub saturation: f32,
     /// What a word of the thesaurus counts, against the word itself.
     pub thesaurus: f32,
-    /// What a word that only looks alike counts, times its likeness.
+    /// The weight of a term that is only similar, multiplied by its similarity.
     pub fuzzy: f32,
     /// What it counts that the query covers the whole of a tool's name.
     pub coverage: f32,
-    /// What it counts that two words stand side by side in the query and in a tool's name or description.
+    /// The weight of two words that are adjacent both in the query and in a tool's name or description.
     pub neighbours: f32,
     /// What the tool nearest in meaning gets for it; the one with the best words gets 1 for them.
     pub meaning: f32,
@@ -77,9 +78,9 @@ impl Default for Weights {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Posting {
     pub(super) tool: u32,
-    /// What the term is worth in this tool.
+    /// The weight of the term in this tool.
     pub(super) impact: f32,
-    /// How often it stands in each field.
+    /// How often the term occurs in each field.
     pub(super) counts: [u8; 4],
 }
 
@@ -103,7 +104,7 @@ pub struct SearchIndex {
     /// By tool, field lengths against the average.
     pub(super) lengths: Vec<[f32; 4]>,
     pub(super) fuzzy: FuzzyTerms,
-    /// Terms that stand side by side, with the tools they do so in; sorted.
+    /// Pairs of adjacent terms with the tools that contain them, sorted.
     pub(super) neighbours: Vec<(u64, u32)>,
     /// Names and ids in lower case, to find exact ones whatever their case.
     pub(super) exact: HashMap<String, Vec<u32>>,
@@ -173,7 +174,7 @@ impl SearchIndex {
     /// Lets a model read the tools. Searches then rank by meaning as well.
     #[must_use]
     pub fn with_meaning(mut self, model: &dyn MeaningModel) -> Self {
-        let texts: Vec<String> = self.snapshot.iter().map(|entry| meant(entry)).collect();
+        let texts: Vec<String> = self.snapshot.iter().map(|entry| text_for_model(entry)).collect();
         self.meaning = model.read(&texts);
         self
     }
@@ -318,9 +319,10 @@ fn numbered(word: &str, numbers: &mut HashMap<String, u32>, terms: &mut Vec<Vec<
     found.into_boxed_slice()
 }
 
-/// What a model reads of a tool: its name in words, its title where it says more, its description, and the names of its
-/// parameters. Their descriptions would drown the rest: they speak of formats more than of purposes.
-fn meant(entry: &ToolEntry) -> String {
+/// The text of a tool that a model of meaning reads: its name in words, its title if it adds something, its
+/// description, and the names of its parameters. Descriptions of parameters are left out, because they describe formats
+/// more than purposes.
+fn text_for_model(entry: &ToolEntry) -> String {
     let definition = entry.definition();
     let mut text = String::new();
     spaced(definition.name.as_str(), &mut text);

@@ -1,4 +1,4 @@
-//! Meaning beside words: the traits a model stands behind. This crate holds no model and no vectors.
+//! Traits for ranking by meaning in addition to words. This crate contains no model and no vectors.
 
 /// A model of meaning. Comes from outside.
 pub trait MeaningModel: Send + Sync {
@@ -8,8 +8,8 @@ pub trait MeaningModel: Send + Sync {
 
 /// What a model knows about the tools of one catalog.
 pub trait Meaning: Send + Sync {
-    /// How near each tool is to a query in meaning, -1 to 1, in the catalog's order; `None` when the query says
-    /// nothing to the model.
+    /// The similarity of each tool to a query, -1 to 1, in the catalog's order; `None` if the model has no vector for
+    /// the query.
     fn similarities(&self, query: &str) -> Option<Vec<f32>>;
 }
 

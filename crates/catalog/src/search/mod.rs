@@ -1,12 +1,12 @@
-//! Tool Search: which tools of a catalog fit what an agent asks for.
+//! Tool Search: finds the tools of a catalog that match a query.
 //!
-//! Words first: fielded BM25 over names, descriptions and (of trusted tools) parameters, with stemming, a small
-//! thesaurus, and character n-grams for words the catalog does not know. Meaning second: where a [`MeaningModel`] has
-//! read the catalog, its similarity is added by score. An exact name always comes first, and a query without a usable word finds
-//! nothing: a dump of arbitrary tools helps nobody.
+//! The word score is fielded BM25 over names, descriptions and (for trusted tools) parameters, with stemming, a small
+//! thesaurus, and character n-grams for words that the catalog does not contain. If a [`MeaningModel`] is available,
+//! its similarity is added to the score. A tool that the query names exactly always comes first. A query without a
+//! usable word finds nothing, because a list of arbitrary tools does not help.
 //!
-//! The index knows a [`crate::Snapshot`] and nothing else. Who may see a tool is the caller's filter, asked before a
-//! tool is returned, so that search can never offer what a call would refuse.
+//! The index reads a [`crate::Snapshot`] only. The caller passes a filter that says which tools may be seen, and the
+//! filter is applied before a tool is returned, so that search never offers a tool that a call would refuse.
 
 mod fuzzy;
 mod index;

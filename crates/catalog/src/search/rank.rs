@@ -1,4 +1,4 @@
-//! Searching: from a query to an order of tools, and the reasons for it.
+//! Searching: ranks tools for a query, with the reasons for each position.
 
 use super::{
     index::{Field, SearchIndex, field_shares, pair},
@@ -16,7 +16,7 @@ use toolyard_text::terms::{Side, TOOLS};
 pub const MAX_RESULTS: usize = 50;
 /// Of a longer query only the first characters count.
 pub const MAX_QUERY_CHARS: usize = 8_192;
-/// A batch has at most this many queries; further ones are not looked at.
+/// Maximum number of queries in a batch; further ones are ignored.
 pub const MAX_BATCH_QUERIES: usize = 16;
 /// Different terms of a query that count, the rarest first.
 const MAX_QUERY_TERMS: usize = 128;
@@ -44,12 +44,12 @@ static THESAURUS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
 pub struct SearchOptions {
     /// At most this many tools; [`MAX_RESULTS`] is the most.
     pub limit: usize,
-    /// Whether each hit says why it was found.
+    /// Whether each hit is explained.
     pub explain: bool,
 }
 
 impl SearchOptions {
-    /// Without reasons.
+    /// Options with this limit and without explanations.
     pub fn limit(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
@@ -58,7 +58,7 @@ impl SearchOptions {
 /// A tool that was found.
 #[derive(Debug, Clone)]
 pub struct Hit {
-    /// The tool.
+    /// The tool that was found.
     pub entry: Arc<ToolEntry>,
     /// How well it fits. Comparable within one search only.
     pub score: f32,
@@ -76,9 +76,9 @@ pub struct Explanation {
     pub words: Vec<Contribution>,
     /// What it gave that the query covers much of the tool's name.
     pub coverage: f32,
-    /// What it gave that words stand side by side in the query and in the tool's name or description.
+    /// The score for words that are adjacent both in the query and in the tool's name or description.
     pub neighbours: f32,
-    /// The similarity of meaning, -1 to 1, where a model of meaning took part.
+    /// The similarity of meaning, -1 to 1, if a model of meaning was used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub similarity: Option<f32>,
 }
@@ -89,18 +89,18 @@ pub struct Explanation {
 pub struct Contribution {
     /// The term of the catalog that matched, as a stem.
     pub term: String,
-    /// Where it stands.
+    /// The field that contains the term.
     pub field: Field,
     /// What it gave.
     pub score: f32,
-    /// The term of the query it stands in for, when it is not the same.
+    /// The term of the query that it replaces, if it is not the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
 }
 
 /// A term of the catalog that the query asks for.
 #[derive(Debug)]
-struct Wanted {
+struct QueryTerm {
     number: u32,
     weight: f32,
     /// Whether the query itself has it.
@@ -110,12 +110,12 @@ struct Wanted {
 }
 
 /// What a query asks for.
-struct Asked {
+struct ParsedQuery {
     /// The terms to look for.
-    wanted: Vec<Wanted>,
-    /// The query's own terms that stand side by side.
+    wanted: Vec<QueryTerm>,
+    /// Pairs of adjacent terms of the query.
     pairs: Vec<u64>,
-    /// Whether any of its words says something, known or not.
+    /// Whether the query has a usable word, known or not.
     usable: bool,
 }
 
@@ -128,8 +128,8 @@ struct Scores {
 }
 
 impl SearchIndex {
-    /// The tools that fit a query best, among those the filter lets through. Tools the query names come first; a query
-    /// without a usable word finds nothing else.
+    /// Finds the best tools for a query among those that the filter accepts. Tools that the query names come first. A
+    /// query without a usable word finds nothing else.
     pub fn search(&self, query: &str, options: &SearchOptions, filter: impl Fn(&ToolEntry) -> bool) -> Vec<Hit> {
         let limit = options.limit.min(MAX_RESULTS);
         let query = match query.char_indices().nth(MAX_QUERY_CHARS) {
@@ -139,7 +139,7 @@ impl SearchIndex {
         if limit == 0 || query.trim().is_empty() {
             return Vec::new();
         }
-        let Asked { wanted, pairs, usable } = self.asked(query);
+        let ParsedQuery { wanted, pairs, usable } = self.parse(query);
         let scores = self.score(query, usable, &wanted, &pairs);
         let named = self.named(query);
         let hit = |number: u32, exact: bool| -> Option<Hit> {
@@ -219,9 +219,9 @@ impl SearchIndex {
         named
     }
 
-    /// The terms to look for: the query's own, those the thesaurus puts beside them, and for unknown words those that
-    /// look alike. With them, the query's terms that stand side by side.
-    fn asked(&self, query: &str) -> Asked {
+    /// The terms to search for: those of the query, their synonyms, and similar terms for unknown words; with the pairs
+    /// of adjacent terms of the query.
+    fn parse(&self, query: &str) -> ParsedQuery {
         let mut counts: HashMap<String, u32> = HashMap::new();
         let mut order: Vec<String> = Vec::new();
         let mut previous: Option<u32> = None;
@@ -236,14 +236,14 @@ impl SearchIndex {
                 order.push(term.to_owned());
             }
         });
-        let mut wanted: Vec<Wanted> = Vec::new();
+        let mut wanted: Vec<QueryTerm> = Vec::new();
         let mut unknown: Vec<&String> = Vec::new();
         for term in &order {
             match self.numbers.get(term) {
                 Some(&number) => {
                     let count = counts.get(term).copied().unwrap_or(1) as f32;
                     let weight = (REPETITION + 1.0) * count / (REPETITION + count);
-                    wanted.push(Wanted { number, weight, literal: true, from: term.clone() });
+                    wanted.push(QueryTerm { number, weight, literal: true, from: term.clone() });
                 }
                 None => unknown.push(term),
             }
@@ -253,29 +253,29 @@ impl SearchIndex {
         for term in unknown.into_iter().take(MAX_QUERY_TERMS) {
             for (number, likeness) in self.fuzzy.like(term) {
                 let weight = self.weights.fuzzy * likeness;
-                add(&mut wanted, Wanted { number, weight, literal: false, from: term.clone() });
+                add(&mut wanted, QueryTerm { number, weight, literal: false, from: term.clone() });
             }
         }
         for term in &order {
             for related in THESAURUS.get(term).map(Vec::as_slice).unwrap_or_default() {
                 if let Some(&number) = self.numbers.get(related) {
-                    // A rare word must not count for more than the common one it stands in for.
+                    // A rare word must not count for more than the common word that it replaces.
                     let own = self.numbers.get(term).map_or(f32::MAX, |&own| self.rarity(own));
                     let weight = self.weights.thesaurus * (own / self.rarity(number).max(0.1)).min(1.0);
-                    add(&mut wanted, Wanted { number, weight, literal: false, from: term.clone() });
+                    add(&mut wanted, QueryTerm { number, weight, literal: false, from: term.clone() });
                 }
             }
         }
         pairs.sort_unstable();
         pairs.dedup();
-        Asked { wanted, pairs, usable: !order.is_empty() }
+        ParsedQuery { wanted, pairs, usable: !order.is_empty() }
     }
 
     fn rarity(&self, number: u32) -> f32 {
         self.terms.get(number as usize).map_or(0.0, |term| term.rarity)
     }
 
-    fn score(&self, query: &str, usable: bool, wanted: &[Wanted], pairs: &[u64]) -> Scores {
+    fn score(&self, query: &str, usable: bool, wanted: &[QueryTerm], pairs: &[u64]) -> Scores {
         let mut total = vec![0.0f32; self.lengths.len()];
         let mut coverage = vec![0.0f32; self.lengths.len()];
         for want in wanted {
@@ -305,8 +305,9 @@ impl SearchIndex {
         Scores { total, coverage, neighbours, similarity }
     }
 
-    /// Adds meaning to the words' scores, both measured by the best: a raw cosine says little, as some queries are far
-    /// from everything. A tool that shares no word with the query must be really near to be found.
+    /// Adds the similarity of meaning to the word scores, each divided by its best value, because a raw cosine says
+    /// little: some queries are far from every tool. A tool that shares no word with the query must be very similar to
+    /// be found.
     fn fuse(&self, total: &mut [f32], similarity: &[f32]) {
         let best = total.iter().copied().fold(0.0f32, f32::max).max(f32::MIN_POSITIVE);
         let nearest = similarity.iter().copied().fold(LEAST_NEAREST, f32::max);
@@ -317,7 +318,7 @@ impl SearchIndex {
         }
     }
 
-    /// Rewards tools in which words of the query stand side by side as they do there.
+    /// The scores for words of the query that are also adjacent in a tool.
     fn neighbours(&self, pairs: &[u64]) -> Vec<f32> {
         let mut scores = vec![0.0; self.lengths.len()];
         for &key in pairs {
@@ -332,7 +333,7 @@ impl SearchIndex {
         scores
     }
 
-    fn explain(&self, number: u32, wanted: &[Wanted], scores: &Scores) -> Explanation {
+    fn explain(&self, number: u32, wanted: &[QueryTerm], scores: &Scores) -> Explanation {
         let tool = number as usize;
         let mut words = Vec::new();
         for want in wanted {
@@ -358,7 +359,7 @@ impl SearchIndex {
 }
 
 /// Adds a term, or raises the weight it has already.
-fn add(wanted: &mut Vec<Wanted>, more: Wanted) {
+fn add(wanted: &mut Vec<QueryTerm>, more: QueryTerm) {
     match wanted.iter_mut().find(|known| known.number == more.number) {
         Some(known) => known.weight = known.weight.max(more.weight),
         None => wanted.push(more),

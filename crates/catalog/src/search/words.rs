@@ -1,5 +1,5 @@
-//! Words with which people ask for the same thing. Kept short and general on purpose: they describe how people ask, not
-//! any one catalog.
+//! Synonyms: words with which people ask for the same thing. The list is short and general on purpose; it does not
+//! depend on a particular catalog.
 
 /// Groups of words that ask for the same thing.
 const THESAURUS: &[&str] = &[

@@ -1,5 +1,6 @@
-//! The directory: a bounded list of the tools that are not shown with their schemas. Only what the operator installed
-//! speaks for itself there; of a stranger's tool stands its name and a line of ours.
+//! The directory: a list of limited size of the tools that are not shown with their schemas. Only tools that the
+//! operator installed are listed with their own description; a tool of an untrusted source is listed with its name and
+//! a line written by Toolyard.
 
 use super::one_line;
 use crate::registry::ToolEntry;
@@ -92,7 +93,7 @@ fn line(entry: &ToolEntry, chars: usize) -> String {
     format!("- {name} ({}): {description}", entry.source().name)
 }
 
-/// What can be said of a stranger's tool in our own words.
+/// A summary of an untrusted tool, written by Toolyard.
 fn summary(entry: &ToolEntry) -> String {
     let definition = entry.definition();
     let does = match definition.risk_level {

@@ -1,4 +1,5 @@
-//! [`EffectiveCatalog`]: the tools one caller may use, ready to be searched; kept for callers alike.
+//! [`EffectiveCatalog`]: the tools that one caller may use, prepared for searching and shared by callers with the same
+//! rights.
 
 use super::{ShownTool, is_control_entry, list_bytes};
 use crate::{
@@ -121,7 +122,7 @@ impl EffectiveCatalog {
         self.controls.iter().find(|entry| entry.name().as_str() == name)
     }
 
-    /// The one tool with exactly this name, where a model calls a tool by a name it was not shown.
+    /// The only tool with exactly this name, for a model that calls a tool that it was not shown.
     pub fn named(&self, name: &str) -> Option<&Arc<ToolEntry>> {
         let mut named =
             self.iter().filter(|entry| entry.name().as_str() == name || self.snapshot.safe_name(entry) == name);
@@ -147,7 +148,7 @@ struct Key {
     own: Option<String>,
 }
 
-/// Builds effective catalogs and keeps them for callers alike.
+/// Builds effective catalogs and caches them for callers with the same rights.
 #[derive(Default)]
 pub struct Effectives {
     model: Option<Arc<dyn MeaningModel>>,

@@ -1,5 +1,5 @@
-//! What a model is shown of a catalog, once for every door: MCP, the gateway, the bridge and HTTP list a [`Surface`] and
-//! nothing else.
+//! What a model is shown of a catalog. MCP, the gateway, the bridge and HTTP list a [`Surface`] and nothing else, so
+//! that every door shows the same.
 //!
 //! | mode | tools with their schemas | text for the prompt |
 //! | --- | --- | --- |
@@ -8,10 +8,10 @@
 //! | tools | `tool_search`, `tool_describe`, `tool_call` | none |
 //! | directory | the same three, the client's own tools, and a few for the turn | a bounded list of names |
 //!
-//! In every mode but direct the configuration may name tools that are shown beside these ([`SurfaceSettings`]). What is not
-//! shown can be called all the same, as far as the policy allows it.
+//! In every mode except direct, the configuration may name tools that are shown in addition ([`SurfaceSettings`]). A
+//! tool that is not shown can still be called if the policy allows it.
 //!
-//! Knows no door, no configuration file and no way to run a tool.
+//! Does not depend on doors or configuration files, and cannot run a tool.
 
 mod directory;
 mod effective;
@@ -31,23 +31,23 @@ use toolyard_protocol::{Schema, ToolName};
 
 /// Runs a script that searches and calls.
 pub const CODE: &str = "tool_search_code";
-/// Searches.
+/// Name of the tool that searches.
 pub const SEARCH: &str = "tool_search";
-/// Describes.
+/// Name of the tool that describes a tool.
 pub const DESCRIBE: &str = "tool_describe";
-/// Calls.
+/// Name of the tool that calls a tool.
 pub const CALL: &str = "tool_call";
 /// Calls, under the name newer clients use.
 pub const DISPATCH: &str = "dispatch_action";
 
-/// The control tools: they stand for a catalog and are never part of one.
+/// The control tools. They replace a catalog and are never part of one.
 pub const CONTROL_NAMES: [&str; 5] = [CODE, SEARCH, DESCRIBE, CALL, DISPATCH];
 
 /// Tools that are shown for one turn in directory mode: required and likely ones together.
 pub const MAX_TURN_TOOLS: usize = 4;
 /// Bytes of these tools together, as JSON.
 pub const MAX_TURN_BYTES: usize = 8 << 10;
-/// Search hits looked at to find likely tools: some are strangers', some are too large.
+/// Number of search hits that are considered as likely tools: some belong to untrusted sources, some are too large.
 const LIKELY_HITS: usize = MAX_TURN_TOOLS * 3;
 
 /// Whether a name is a control tool's.
@@ -89,7 +89,7 @@ impl Mode {
         Self::SEARCHING.into_iter().find(|mode| mode.as_str().eq_ignore_ascii_case(word.trim()))
     }
 
-    /// The control tools that stand for the catalog.
+    /// The control tools of the mode.
     fn controls(self) -> &'static [&'static str] {
         match self {
             Self::Direct => &[],
@@ -98,7 +98,7 @@ impl Mode {
         }
     }
 
-    /// The mode that serves where the policy denies this one's control tools.
+    /// The mode to use if the policy denies the control tools of this one.
     fn otherwise(self) -> Self {
         match self {
             Self::Code => Self::Tools,
@@ -112,7 +112,7 @@ impl Mode {
 pub struct ShownTool {
     /// The name to call it by, in the alphabet of models.
     pub name: String,
-    /// What it stands for.
+    /// The tool's catalog entry.
     pub entry: Arc<ToolEntry>,
 }
 
@@ -122,7 +122,7 @@ impl ShownTool {
         Self { name: snapshot.safe_name(entry), entry: entry.clone() }
     }
 
-    /// What it does.
+    /// The tool's description.
     pub fn description(&self) -> &str {
         &self.entry.definition().description
     }
@@ -165,10 +165,10 @@ fn list_bytes(tools: impl Iterator<Item = usize>) -> usize {
     bytes + count.saturating_sub(1) + "[]".len()
 }
 
-/// What is known of the turn that the tools are for.
+/// The turn for which the tools are listed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Turn<'a> {
-    /// What the model is asked to do, to guess which tools it needs.
+    /// The prompt of the turn, from which likely tools are guessed.
     pub prompt: Option<&'a str>,
     /// Tokens of the model's context, to size the directory by.
     pub context_tokens: Option<usize>,
@@ -176,7 +176,7 @@ pub struct Turn<'a> {
     pub required: &'a [String],
 }
 
-/// What the configuration says about it.
+/// The configuration of the surface.
 #[derive(Debug, Clone, Default)]
 pub struct SurfaceSettings {
     /// The mode to use.
@@ -185,7 +185,7 @@ pub struct SurfaceSettings {
     pub always_visible: Selectors,
 }
 
-/// What a model is shown.
+/// The tools and the text that a model is shown.
 #[derive(Debug, Clone)]
 pub struct Surface {
     /// The mode it is for: the configured one, unless the policy denies that mode's control tools.
@@ -206,7 +206,7 @@ impl Surface {
         Self { mode: Mode::Direct, tools, directory: None, required_left_out: Vec::new(), catalog: catalog.clone() }
     }
 
-    /// What a model is shown in this turn.
+    /// Computes what a model is shown in this turn.
     pub fn of(catalog: &Arc<EffectiveCatalog>, settings: &SurfaceSettings, turn: &Turn<'_>) -> Self {
         let (mode, controls) = usable(catalog, settings.mode);
         if mode == Mode::Direct {
@@ -301,7 +301,7 @@ impl TurnRoom {
     }
 }
 
-/// The mode whose control tools the caller may use, and these tools. Where the policy denies `tool_search`, hiding the
+/// The mode whose control tools the caller may use, and these tools. If the policy denies `tool_search`, hiding the
 /// catalog would leave the model without tools.
 fn usable(catalog: &EffectiveCatalog, wanted: Mode) -> (Mode, Vec<Arc<ToolEntry>>) {
     let mut mode = wanted;
@@ -343,8 +343,8 @@ pub struct SurfaceBytes {
     pub shown: usize,
 }
 
-/// Of the names that a client offers, those that cannot be told from somebody else's, or from each other, in the spelling
-/// that models see. `is_own` tells the client's earlier tools, which the offer replaces.
+/// The offered names that are already in use, or used twice, in the spelling that models see. `is_own` identifies the
+/// client's earlier tools, which the offer replaces.
 pub fn taken_names(snapshot: &Snapshot, offered: &[ToolName], is_own: impl Fn(&ToolEntry) -> bool) -> Vec<String> {
     let folded = |name: &ToolName| safe_name(name).to_lowercase();
     let mut alike: BTreeMap<String, usize> = BTreeMap::new();

@@ -455,7 +455,9 @@ impl State {
                 level,
                 ..Document::default()
             };
-            self.index.add(&document);
+            if !place.is_hidden() {
+                self.index.add(&document);
+            }
             self.known.insert(uri, Known { told: text.clone(), own: text.len(), passages: 1 });
         }
     }

@@ -39,12 +39,12 @@ impl HostRoots {
             return if path.exists() { Ok(path.to_owned()) } else { Err(not_there(named)) };
         }
         // Whether a path outside of the granted folders exists is not told.
-        let refused = || Thrown {
-            code: ErrorCode::PolicyDenied,
-            message: format!(
+        let refused = || {
+            let message = format!(
                 "agents may not name paths of this machine ({}); hand over the content, or have the owner name the folder in context.importRoots",
                 crate::store::fs::cut(named, 200)
-            ),
+            );
+            Thrown::new(ErrorCode::PolicyDenied, message)
         };
         if !path.is_absolute() {
             return Err(refused());
@@ -68,7 +68,7 @@ fn climbs(path: &Path) -> bool {
 
 /// The error for a path that is not there, as Node words it.
 fn not_there(path: &str) -> Thrown {
-    Thrown { code: ErrorCode::NotFound, message: format!("ENOENT: no such file or directory, stat '{path}'") }
+    Thrown::new(ErrorCode::NotFound, format!("ENOENT: no such file or directory, stat '{path}'"))
 }
 
 #[cfg(test)]

@@ -99,6 +99,7 @@ fn settled(imported: Imported) -> Parsed {
 fn refused(error: ImportError) -> ApiError {
     let message = error.to_string();
     match error {
+        ImportError::Unreachable { causes, .. } => ApiError { causes, ..ApiError::new(Code::Unavailable, message) },
         ImportError::NotFound(_) => ApiError::new(Code::NotFound, message),
         ImportError::Invalid(_) => ApiError::argument(message),
         ImportError::NotPublic { .. } => ApiError::new(

@@ -195,6 +195,11 @@ impl Place {
         }
     }
 
+    /// Whether it is a folder of a scope that is not shown: neither lists nor searches name it.
+    pub fn is_hidden(&self) -> bool {
+        self.is_fixed() && self.names.first().is_some_and(|scope| !SHOWN_SCOPES.contains(&scope.as_str()))
+    }
+
     /// One name further down. The name has been checked by whoever made it.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {

@@ -8,6 +8,7 @@ mod facts;
 mod http_replay;
 mod model;
 mod place;
+mod roles;
 mod store;
 mod tools_replay;
 mod watches;

@@ -1,15 +1,16 @@
-//! What the client of a waiting call can say about it, and how a no is told to the caller.
+//! Texts about a waiting call for the client that made it, and how a denial is reported to the caller.
 
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// What the client of a waiting call says about it. It holds for this one call: a client cannot say anything lasting.
+/// The answer that the client of a waiting call reports. It is valid for this call only; a client cannot give a lasting
+/// permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientAnswer {
     /// The client's user allows this call.
     AllowOnce,
     /// The client's user does not allow it.
     Deny,
-    /// Nobody was asked; the sentence says why, for the caller.
+    /// Nobody was asked; the text gives the reason to the caller.
     NobodyAsked(String),
 }
 
@@ -19,15 +20,15 @@ pub const CLIENT_USER: &str = "the client's user, as the client says";
 /// Why a question was answered with no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DenialCause {
-    /// Somebody with the right to approve said no.
+    /// A person with the right to approve denied the call.
     User,
-    /// The user of the client that made the call said no, as the client says.
+    /// The client that made the call reports that its user denied it.
     ClientUser,
-    /// The client that made the call was to ask its user, and asked nobody.
+    /// The client that made the call should have asked its user and did not.
     NobodyAsked,
     /// Nobody answered in time.
     Timeout,
-    /// Nobody who can approve is connected.
+    /// Nobody who may approve is connected.
     NoRoute,
 }
 
@@ -44,12 +45,12 @@ impl DenialCause {
     }
 }
 
-/// A no, as the caller is told it.
+/// A denial, as it is reported to the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// A sentence.
+    /// The reason, as a sentence.
     pub reason: String,
-    /// Why.
+    /// The cause, as a code.
     pub cause: DenialCause,
 }
 

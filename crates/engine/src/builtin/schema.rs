@@ -1,4 +1,4 @@
-//! Schemas from types: strict, self-contained, without `null` (an optional argument is left out, not null).
+//! JSON Schemas from Rust types: strict, self-contained, without `null` (an optional argument is left out, not null).
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value};

@@ -19,7 +19,7 @@ use toolyard_protocol::{CallId, Failure, PolicySnapshot, ResultStatus, RunId, Ru
 pub struct CallRequest {
     /// Name or id.
     pub tool: String,
-    /// Arguments.
+    /// The arguments.
     pub args: Map<String, Value>,
     /// How long it may take.
     pub timeout_ms: Option<u64>,
@@ -29,7 +29,7 @@ pub struct CallRequest {
     pub idempotency_key: Option<String>,
     /// Predict instead of doing.
     pub dry_run: bool,
-    /// The run's id, from [`Engine::new_run_id`], for whoever wants to watch it from its first event on.
+    /// The run's id, from [`Engine::new_run_id`], for callers that want to subscribe before the first event.
     pub run_id: Option<RunId>,
     /// What to do when a person must be asked.
     pub asking: Asking,
@@ -37,18 +37,18 @@ pub struct CallRequest {
     pub cancel: Option<CancellationToken>,
 }
 
-/// What a direct call does when policy or a hook wants a person's word.
+/// What a direct call does when the policy or a hook requires approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asking {
     /// Ask, and wait for the answer. `requester` names the connection that waits, so that a door can keep it from
     /// answering its own question.
     Wait {
-        /// The connection.
+        /// The connection that made the call.
         requester: Option<String>,
     },
     /// Do not ask: refuse with `CONFIRMATION_REQUIRED`, so that the caller can decide to ask.
     Report,
-    /// Nobody can be reached who could answer: the question is recorded as denied at once.
+    /// Nobody who could answer can be reached: the question is recorded as denied at once.
     Unreachable,
 }
 
@@ -61,7 +61,7 @@ impl Default for Asking {
 /// The answer to a direct call.
 #[derive(Debug, Clone)]
 pub struct CallAnswer {
-    /// The result.
+    /// The result of the call.
     pub result: ToolResult,
     /// True when it is the recorded result of an earlier call with the same idempotency key.
     pub deduplicated: bool,

@@ -1,4 +1,4 @@
-//! Idempotency keys: a call that is made again with the same key gets the result that was recorded.
+//! Idempotency keys: a second call with the same key gets the recorded result.
 
 use super::{CallAnswer, CallRequest, Engine, lock};
 use crate::Caller;
@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::watch;
 use toolyard_protocol::{ErrorCode, Failure, RunId, canonical};
 
-/// What is kept under a key: the call it was first used for.
+/// What is stored for a key: the call for which it was first used.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct KeyUse {
@@ -19,13 +19,13 @@ struct KeyUse {
     run_id: RunId,
 }
 
-/// Keys that a call is under way for.
+/// Keys with a call in flight.
 #[derive(Default)]
 pub(super) struct Turns(Mutex<HashMap<String, watch::Receiver<()>>>);
 
 impl Turns {
-    /// Waits until nobody else works under an idempotency key. The turn ends when the answer is dropped, also when the
-    /// caller goes away in the middle of it.
+    /// Waits until no other call uses the idempotency key. The turn ends when the returned value is dropped, also if
+    /// the caller goes away.
     async fn take(&self, key: &str) -> Turn<'_> {
         loop {
             let mut other = {

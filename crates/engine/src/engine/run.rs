@@ -40,7 +40,7 @@ impl Engine {
         previews: Option<crate::scope::Previews>,
     ) -> RunScope {
         let policy = self.policy_for(&caller);
-        // What is only imagined is recorded nowhere and told to nobody.
+        // A dry run is not recorded and sends no notifications.
         let (store, bus): (Arc<dyn Store>, Arc<EventBus>) = if previews.is_some() {
             (Arc::new(crate::memory_store::MemoryStore::new()), Arc::default())
         } else {

@@ -1,4 +1,4 @@
-//! Ended runs are sealed into the ledger: by the clock, on demand, and at the start what a dead process left.
+//! Adds ended runs to the ledger: periodically, on demand, and at start for runs that a dead process left.
 
 use super::Engine;
 use crate::ledger::Sealer;
@@ -28,7 +28,7 @@ pub(super) async fn seal_in_background(sealer: Arc<Sealer>, every: Duration, shu
 }
 
 impl Engine {
-    /// Seals what a process that is gone had ended and not sealed, as far as that process is known to have written it.
+    /// Adds the ended runs of a dead process to the ledger, as far as that process is known to have written their ends.
     pub(crate) async fn seal_left_behind(&self) -> Result<(), Failure> {
         let sealer = self.inner.sealer.clone();
         let found = tokio::task::spawn_blocking(move || sealer.seal_found())

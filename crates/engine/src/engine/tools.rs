@@ -1,4 +1,4 @@
-//! The tools of this moment: how they come, how they go, and who may see them.
+//! The current set of tools: registration, removal, and who may see them.
 
 use super::{Engine, lock};
 use crate::{Caller, Provider};
@@ -12,11 +12,11 @@ use toolyard_catalog::{Decision, Registry, RegistryError, Snapshot, ToolEntry, T
 
 /// The tools of one moment: the snapshot that describes them and the providers that run them, always in step.
 pub struct Tools {
-    /// What exists.
+    /// The catalog.
     pub snapshot: Arc<Snapshot>,
     /// What runs each of them, by its position there.
     providers: Vec<Option<Arc<dyn Provider>>>,
-    /// Sessions that have tools of their own.
+    /// Sessions that have their own tools.
     owners: HashSet<Box<str>>,
 }
 
@@ -59,12 +59,12 @@ impl Default for Toolbox {
 }
 
 impl Toolbox {
-    /// Whether a session has tools of its own.
+    /// Whether a session has its own tools.
     pub(super) fn owns(&self, session: &str) -> bool {
         self.published.load().owners.contains(session)
     }
 
-    /// Shows what the registry now holds. Tools that `came` have a provider of their own, the others keep theirs.
+    /// Publishes the registry's current content. Tools in `came` have a new provider; the others keep theirs.
     fn publish(&self, registry: &Registry, came: &HashMap<Arc<str>, Arc<dyn Provider>>) {
         let (snapshot, before) = (registry.snapshot(), self.published.load());
         let provider = |entry: &Arc<ToolEntry>| came.get(entry.id()).or_else(|| before.provider(entry.id())).cloned();

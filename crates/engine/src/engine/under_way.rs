@@ -1,11 +1,11 @@
-//! Runs and calls that are under way here, so that they can be found and stopped.
+//! Runs and calls in flight in this process, so that they can be found and cancelled.
 
 use super::{Engine, lock};
 use std::{collections::HashMap, hash::Hash, sync::Mutex};
 use tokio_util::sync::CancellationToken;
 use toolyard_protocol::{CallId, RunId};
 
-/// What stops each run and each call that is under way.
+/// The cancellation tokens of all runs and calls in flight.
 #[derive(Default)]
 pub(super) struct UnderWay {
     runs: Mutex<HashMap<RunId, CancellationToken>>,
@@ -13,13 +13,13 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// No run is under way.
+    /// Whether no run is in flight.
     pub(super) fn is_idle(&self) -> bool {
         lock(&self.runs).is_empty()
     }
 }
 
-/// Keeps a run or call findable for as long as it is under way.
+/// Keeps a run or call registered while it is in flight.
 pub(crate) struct Registered<'a, K: Hash + Eq> {
     map: &'a Mutex<HashMap<K, CancellationToken>>,
     key: K,
@@ -32,7 +32,7 @@ impl<K: Hash + Eq> Drop for Registered<'_, K> {
 }
 
 impl Engine {
-    /// Stops a run. `false` when it is not under way here.
+    /// Cancels a run. `false` if it is not in flight in this process.
     pub fn cancel_run(&self, run_id: RunId) -> bool {
         let token = lock(&self.inner.under_way.runs).get(&run_id).cloned();
         token.is_some_and(|t| {
@@ -41,7 +41,7 @@ impl Engine {
         })
     }
 
-    /// Stops one call. `false` when it is not under way here.
+    /// Cancels one call. `false` if it is not in flight in this process.
     pub fn cancel_call(&self, call_id: CallId) -> bool {
         let token = lock(&self.inner.under_way.calls).get(&call_id).cloned();
         token.is_some_and(|t| {
@@ -50,7 +50,7 @@ impl Engine {
         })
     }
 
-    /// Runs under way in this process.
+    /// The runs in flight in this process.
     pub fn active_runs(&self) -> Vec<RunId> {
         lock(&self.inner.under_way.runs).keys().copied().collect()
     }

@@ -1,4 +1,4 @@
-//! Checks one run, or every run of a store against the ledger, and names what does not hold and what nothing proves.
+//! Verifies one run, or every run of a store against the ledger, and reports what does not match and what is unproven.
 
 use super::{Body, Payload, RunHead, open};
 use crate::{
@@ -30,7 +30,7 @@ pub struct VerifyReport {
     pub run_id: RunId,
     /// True when everything holds.
     pub ok: bool,
-    /// Records checked.
+    /// Number of records checked.
     pub records: u64,
     /// Chain value of the last record, hex.
     pub head: String,
@@ -39,8 +39,8 @@ pub struct VerifyReport {
     /// The ledger entry that holds this run's head, once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger_entry: Option<u64>,
-    /// Records that no signature covered when the run was taken up after a crash. Nothing contradicts them, and
-    /// nothing proves them.
+    /// Records that no signature covered when the run was resumed after a crash. Nothing contradicts them, and nothing
+    /// proves them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsigned: Vec<UnsignedRecords>,
     /// The first record that does not hold.
@@ -120,8 +120,8 @@ impl Walk<'_> {
     }
 }
 
-/// When a run's id was made. The row says when the run ended, but whoever shortens a record can edit its row as well;
-/// the id is what the ledger knows the run by.
+/// The time in a run's id. The row contains the time when the run ended, but somebody who shortens a record can edit
+/// its row too; the ledger refers to the run by its id.
 fn born(run_id: RunId) -> Option<Timestamp> {
     let (seconds, nanos) = run_id.as_uuid().get_timestamp()?.to_unix();
     Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanos).ok()?).ok()
@@ -198,7 +198,7 @@ pub struct BadRun {
 pub struct UnsignedRun {
     /// The run.
     pub run_id: RunId,
-    /// The records.
+    /// The range of records.
     #[serde(flatten)]
     pub records: UnsignedRecords,
 }
@@ -209,7 +209,7 @@ pub struct UnsignedRun {
 pub struct LedgerReport {
     /// True when everything holds.
     pub ok: bool,
-    /// Entries checked.
+    /// Number of entries checked.
     pub entries: u64,
     /// Runs they name.
     pub runs: u64,
@@ -231,8 +231,8 @@ pub struct LedgerReport {
     /// Those records. Nothing contradicts them, and nothing proves them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsigned_runs: Vec<UnsignedRun>,
-    /// Runs that had no entry when a later process started, and were sealed then because this program had written
-    /// their end. A crash leaves a few; many mean that somebody removed entries.
+    /// Number of runs that had no entry when a later process started, and were added then because this program had
+    /// written their end. A crash leaves a few; a large number means that somebody removed entries.
     pub sealed_at_start: u64,
 }
 
@@ -300,7 +300,7 @@ pub fn verify_ledger(store: &dyn Store, verifier: &Verifier) -> Result<LedgerRep
     Ok(report)
 }
 
-/// Checks the runs that the ledger does not name: those under way, and those that ended and were not sealed.
+/// Checks the runs that are not in the ledger: those in flight, and those that ended and were not added.
 fn verify_unsealed(
     store: &dyn Store,
     verifier: &Verifier,

@@ -1,5 +1,5 @@
-//! Calls that were recorded and have no result, because the process died: what becomes of each. The table is in
-//! docs/durability.md.
+//! Handles calls that were recorded and have no result because the process died. docs/guide/durability.md has the
+//! table.
 
 use super::{
     Settled, look,
@@ -23,7 +23,7 @@ pub(crate) enum Reconciliation {
     Settled(Settled),
     /// It did not happen and can be made.
     NotDone,
-    /// It could not be found out.
+    /// The outcome could not be determined.
     Unknown,
 }
 
@@ -79,7 +79,7 @@ fn note_recovery(engine: &Engine, scope: &RunScope, record: &CallRecord, what: &
     }));
 }
 
-/// Nobody knows whether it happened. Not recorded as a result: the person's answer will be.
+/// The result of a call whose outcome is unknown. It is not recorded; the person's decision will be.
 pub(crate) fn in_doubt(engine: &Engine, scope: &RunScope, record: &CallRecord) -> Settled {
     let failure = doubt(record);
     let outcome = outcome_of(engine, ResultStatus::Error, Some(failure), None);
@@ -87,7 +87,7 @@ pub(crate) fn in_doubt(engine: &Engine, scope: &RunScope, record: &CallRecord) -
     Settled::new(result, Position::default(), false)
 }
 
-/// A person says that it happened.
+/// Records that a person said that the call happened.
 pub(crate) fn assume_done(engine: &Engine, scope: &RunScope, record: &CallRecord, by: &str) -> Settled {
     close(
         engine,
@@ -104,7 +104,7 @@ pub(crate) fn abandon(engine: &Engine, scope: &RunScope, record: &CallRecord, by
     close(engine, scope, record, ResultStatus::Error, Some(doubt(record).detail("abortedBy", by)), None)
 }
 
-/// A direct call that nobody waits for any more.
+/// Closes an interrupted direct call for which nobody waits.
 pub(crate) fn interrupted(engine: &Engine, scope: &RunScope, record: &CallRecord) -> Settled {
     let failure = Failure::new(ErrorCode::Cancelled, "the process ended before the call was made; nothing happened")
         .retryable(true);

@@ -1,4 +1,4 @@
-//! Stages 11 and 12 of the road: whatever happened becomes exactly one [`ToolResult`], recorded.
+//! Stages 11 and 12 of the pipeline: turn any outcome into exactly one [`ToolResult`] and record it.
 
 use super::{Settled, StepCall};
 use crate::{
@@ -33,7 +33,7 @@ pub(super) fn settle(
     let (outcome, apart) = to_record(engine, scope, started, status, outcome);
     let record = Record::Result(ResultRecord { call_id: envelope.call_id, outcome });
     scope.recorder.push(&record);
-    // Ride: the next intent, or whoever depends on this result, makes it durable. That is one sync a step, not two.
+    // Ride: the next intent, or a call that depends on this result, makes it durable. That is one sync a step, not two.
     let position = flush_result(scope);
     let outcome = record.into_outcome().unwrap_or_else(|| OutcomeRecord::new(ResultStatus::Error, started));
     let data_blob = outcome.data_blob.clone();
@@ -54,7 +54,8 @@ fn flush_result(scope: &RunScope) -> Result<Position, StoreError> {
     if scope.is_one_call { Ok(Position::default()) } else { scope.recorder.flush(Durability::Ride) }
 }
 
-/// A tool whose output does not fit its own schema has failed, but what it changed is still reported.
+/// Checks the output against the tool's schema. A tool whose output does not fit has failed, but its effects are still
+/// reported.
 fn check_output(entry: &ToolEntry, mut output: Output) -> Result<Output, Failed> {
     let data = Value::Object(std::mem::take(&mut output.data));
     let checked = entry.check_output(&data);
@@ -72,12 +73,12 @@ fn check_output(entry: &ToolEntry, mut output: Output) -> Result<Output, Failed>
             .suggest("The effects listed did happen. Report this to the tool's author.")
             .detail("errors", errors)
             .retryable(false);
-            Err(Failed { failure, effects: output.effects, debug_message: None })
+            Err(Failed::after(failure, output.effects))
         }
     }
 }
 
-/// The outcome as it is recorded, and the output where that is too large to stand in it.
+/// The outcome as it is recorded, and the output if it is too large to be part of the record.
 fn to_record(
     engine: &Engine,
     scope: &RunScope,
@@ -92,6 +93,7 @@ fn to_record(
         Ok(output) => {
             record.effects = keep(output.effects);
             record.user_message = output.user_message;
+            record.debug_message = output.debug_message.map(|text| redactor().text(&text).into_owned());
             if json_size(&output.data) <= INLINE_BYTES {
                 record.data = Some(output.data);
                 (record, None)
@@ -142,8 +144,8 @@ pub(crate) fn hand_over_by_reference(
     whole
 }
 
-/// The bytes of a JSON object, without building its text. Of a small one this is only a bound, and at most
-/// [`INLINE_BYTES`]; what is larger is counted exactly.
+/// The size of a JSON object in bytes, without building its text. For a small object this is only an upper bound, at
+/// most [`INLINE_BYTES`]; a larger one is counted exactly.
 fn json_size(data: &Map<String, Value>) -> usize {
     struct Counter(usize);
     impl std::io::Write for Counter {
@@ -230,6 +232,7 @@ pub(super) fn to_result(
 
 /// An outcome without a dispatched call: recorded, so that what was refused can be seen afterwards.
 pub(crate) fn refuse(engine: &Engine, scope: &RunScope, call_id: CallId, call: &StepCall, failure: Failure) -> Settled {
+    let Failed { failure, debug_message, .. } = failure.into();
     let status = match failure.code {
         ErrorCode::Cancelled => ResultStatus::Cancelled,
         ErrorCode::Timeout => ResultStatus::Timeout,
@@ -238,7 +241,7 @@ pub(crate) fn refuse(engine: &Engine, scope: &RunScope, call_id: CallId, call: &
     let now = engine.clock().now();
     let args = Value::Object(call.args.clone());
     let asked = (json_size(&call.args) <= INLINE_BYTES).then_some(args);
-    let refusal = Refusal { args: asked, status, error: Some(failure), user_message: None };
+    let refusal = Refusal { args: asked, status, error: Some(failure), debug_message, user_message: None };
     finish_refusal(scope, call_id, call, now, refusal)
 }
 
@@ -264,16 +267,18 @@ pub(super) fn unpredictable(
 
 /// How a call ended that was never dispatched.
 struct Refusal {
-    /// The arguments, where they are small enough to be kept.
+    /// The arguments, if they are small enough to be kept.
     args: Option<Value>,
     status: ResultStatus,
     error: Option<Failure>,
+    /// For logs.
+    debug_message: Option<String>,
     user_message: Option<String>,
 }
 
 impl Refusal {
     fn skipped(why: String) -> Self {
-        Self { args: None, status: ResultStatus::Skipped, error: None, user_message: Some(why) }
+        Self { args: None, status: ResultStatus::Skipped, error: None, debug_message: None, user_message: Some(why) }
     }
 }
 
@@ -282,10 +287,11 @@ fn finish_refusal(
     call_id: CallId,
     call: &StepCall,
     now: Timestamp,
-    Refusal { args, status, error, user_message }: Refusal,
+    Refusal { args, status, error, debug_message, user_message }: Refusal,
 ) -> Settled {
     let tool = tool_name(&call.tool);
-    let outcome = OutcomeRecord { error, user_message, ..OutcomeRecord::new(status, now) };
+    let debug_message = debug_message.map(|text| redactor().text(&text).into_owned());
+    let outcome = OutcomeRecord { error, user_message, debug_message, ..OutcomeRecord::new(status, now) };
     let result = to_result(call_id, scope, &call.step_id, &tool, call.attempt, outcome.clone(), None);
     let index = call.iteration.as_ref().map(|i| i.index);
     scope.recorder.push(&Record::Refused(RefusedRecord {
@@ -301,7 +307,7 @@ fn finish_refusal(
     match flush_result(scope) {
         Ok(position) => Settled::new(result, position, false),
         Err(failure) => {
-            // Nothing was done, so the caller is told why and not that the record of it is missing.
+            // Nothing was done, so the caller gets the reason and not the failure to record it.
             tracing::error!(%failure, run = %scope.run_id, "a refused call could not be recorded");
             Settled::new(result, Position::default(), false)
         }
@@ -338,7 +344,8 @@ pub(super) fn unrecorded(
     Settled::new(result, Position::default(), false)
 }
 
-/// A result that did not reach the disk: the effects stand, but nobody may rely on the record of them.
+/// Adds a store failure to a result that was not made durable: the effects happened, but the record of them cannot be
+/// relied upon.
 pub(crate) fn with_store_failure(result: ToolResult, failure: Failure) -> ToolResult {
     let parts = ToolResultParts {
         status: ResultStatus::Error,

@@ -1,4 +1,4 @@
-//! The static check: everything that can be known to be wrong with a plan before a single step runs.
+//! The static check: finds everything that is known to be wrong with a plan before a step runs.
 
 mod bindings;
 mod compiled;
@@ -35,7 +35,7 @@ pub struct CheckReport {
     pub errors: Vec<Issue>,
     /// What may surprise.
     pub warnings: Vec<Issue>,
-    /// What it would do, as far as can be told.
+    /// What the plan would do, as far as it is known.
     pub summary: PlanSummary,
 }
 
@@ -57,7 +57,7 @@ impl CheckReport {
     }
 }
 
-/// One finding.
+/// One error or warning.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Issue {
@@ -66,7 +66,7 @@ pub struct Issue {
     pub kind: Cow<'static, str>,
     /// JSON Pointer into the plan.
     pub path: String,
-    /// The step.
+    /// The step that it concerns, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// What is wrong, and with what.

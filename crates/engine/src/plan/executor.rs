@@ -1,8 +1,8 @@
-//! Drives a plan: carries out what the scheduler decides, through the one pipeline, and keeps what steps produced.
+//! Runs a plan: carries out the scheduler's actions through the pipeline, and keeps the steps' outputs.
 //!
-//! `drive` is the loop, `act` carries out one decision, `dispatch` makes a call. Beside them: what a call is made with
-//! ([`arguments`]), what a record has already ([`recorded`]), what its result means ([`outcome`]), and steps that repeat
-//! ([`loops`]).
+//! `drive` is the main loop, `act` carries out one action, `dispatch` makes a call. The submodules compute the arguments of a
+//! call ([`arguments`]), look it up in the record ([`recorded`]), apply its result ([`outcome`]), and handle steps that
+//! repeat ([`loops`]).
 
 mod arguments;
 mod loops;
@@ -36,12 +36,12 @@ use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use toolyard_protocol::{CallId, Effects, ErrorCode, Failure, ToolResult};
 
-/// What the memo is for.
+/// The purpose of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Run for real; what the memo has is not done again.
+    /// Execute the plan; calls in the memo are not made again.
     Live,
-    /// Predict: results are not durable, what cannot be predicted is skipped.
+    /// Predict: results are not durable, and steps that cannot be predicted are skipped.
     DryRun,
     /// Call nothing; demand that every argument resolves as recorded.
     Replay,
@@ -51,7 +51,7 @@ pub(super) enum Mode {
 pub(super) enum Ended {
     /// The scheduler is done.
     Run(RunEnd),
-    /// The engine is shutting down; the run can be taken up again.
+    /// The engine is shutting down; the run can be resumed.
     Interrupted,
     /// A replay resolved other arguments than recorded.
     Mismatch(Failure),
@@ -60,10 +60,10 @@ pub(super) enum Ended {
 }
 
 type Work = Pin<Box<dyn Future<Output = Finished> + Send>>;
-/// Work on a task of its own; `None` when it was cut off.
+/// A call in a separate task; `None` if it was aborted.
 type Task = Pin<Box<dyn Future<Output = Option<Finished>> + Send>>;
 
-/// Gives a call a task of its own. It ends with the run, or when it is cut off.
+/// Runs a call in a separate task, which ends with the run or when it is aborted.
 fn task(work: Work, cut_off: CancellationToken) -> Task {
     let task = AbortOnDropHandle::new(tokio::spawn(async move { cut_off.run_until_cancelled(work).await }));
     Box::pin(async move {
@@ -146,12 +146,12 @@ pub(super) struct Executor {
     pub(super) mode: Mode,
     pub(super) context: Map<String, Value>,
     pub(super) started_at: jiff::Timestamp,
-    /// Results of another run that stand for this one's: for a fork.
+    /// Results of another run that are used in this one (a fork).
     pub(super) imported: HashMap<CallKey, ToolResult>,
 
     outputs: HashMap<String, Value>,
     loops: HashMap<usize, Loop>,
-    /// Where the last result with side effects of each step stands; dependents wait for it.
+    /// The position of the last result with side effects of each step; dependent steps wait for it.
     barriers: Vec<Option<Position>>,
     unpredictable: HashSet<usize>,
     pub(super) reports: Vec<StepReport>,
@@ -160,7 +160,7 @@ pub(super) struct Executor {
     in_doubt: Vec<CallId>,
     /// Who gave up a call in doubt, until the run has been stopped for it.
     aborted_by: Option<String>,
-    /// Why the run was stopped, when nobody asked for it.
+    /// The reason why the run was stopped, if nobody cancelled it.
     pub(super) stopped: Option<Failure>,
 }
 

@@ -1,4 +1,4 @@
-//! What a run's record says has happened already. Resuming, replaying and forking all run a plan against a memo.
+//! What the record of a run contains so far. Resume, replay and fork run a plan against such a memo.
 
 use crate::{
     Store,
@@ -45,7 +45,7 @@ pub(crate) struct Memo {
     pub(crate) paused_for: Vec<CallId>,
     pub(crate) finished: Option<FinishedRecord>,
     pub(crate) at: Resumed,
-    /// The records at the end that no signature covers: a process died, or somebody wrote them into the database.
+    /// Records at the end that no signature covers: the process died, or somebody wrote them into the database.
     pub(crate) unsigned: Option<UnsignedRecords>,
     /// The first record that breaks the chain or carries a wrong signature. Such a run can be replayed and forked, and
     /// is not continued.
@@ -175,7 +175,7 @@ impl Memo {
         }
     }
 
-    /// What the run has used of its limits: bytes to be written, deletes.
+    /// What the run has used of its limits: bytes written, deletions.
     pub(crate) fn used(&self) -> (u64, u64) {
         let intents = self.results.values().filter_map(|r| r.call.as_ref()?.intent.as_ref());
         intents.fold((0, 0), |(bytes, deletes), i| {

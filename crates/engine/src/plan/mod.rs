@@ -1,8 +1,8 @@
-//! Plans: checking, scheduling, running, predicting, replaying, forking and taking back.
+//! Plans: check, schedule, run, predict, replay, fork and undo.
 //!
-//! [`check`](check::check) finds what is wrong before anything runs; [`scheduler`] decides, purely, what comes next; the executor carries it
-//! out through the one pipeline. Resuming after a crash, replaying and forking are the same execution against a memo
-//! of what the record says has happened already.
+//! [`check`](check::check) finds errors before anything runs; [`scheduler`] is a pure state machine that decides what
+//! comes next; the executor carries it out through the pipeline. Resume after a crash, replay and fork are the same
+//! execution against a memo of what the record contains.
 
 pub mod check;
 mod executor;

@@ -2,7 +2,7 @@
 
 use toolyard_protocol::{ActionPlan, ErrorCode, Failure, canonical};
 
-/// Reads a plan from JSON text; what is wrong is named with its place.
+/// Parses a plan from JSON text. Errors contain the place.
 pub fn parse_plan(text: &[u8]) -> Result<ActionPlan, Failure> {
     /// A plan larger than this is refused unread.
     const MAX_PLAN_BYTES: usize = 16 << 20;

@@ -1,4 +1,4 @@
-//! Taking runs up again: after a crash, after a restart, after a person has settled a call in doubt.
+//! Resumes runs: after a crash, after a restart, or after a person decided about a call in doubt.
 
 use super::{
     check,
@@ -29,7 +29,7 @@ use toolyard_protocol::{
 pub struct Recovered {
     /// Plans that go on; drive them.
     pub resumed: Vec<RunId>,
-    /// Direct calls whose outcome was settled.
+    /// Direct calls that were completed.
     pub settled_calls: Vec<RunId>,
     /// Runs that wait for a person.
     pub paused: Vec<RunId>,
@@ -38,7 +38,7 @@ pub struct Recovered {
 }
 
 impl Engine {
-    /// Takes up what a process that is gone left behind. Plans are driven in the background; direct calls are settled.
+    /// Resumes the runs of dead processes. Plans run in the background; direct calls are completed.
     pub async fn recover(&self, is_alive: impl Fn(&Lease) -> bool) -> Result<Recovered, Failure> {
         self.seal_left_behind().await?;
         let mut recovered = Recovered::default();
@@ -148,7 +148,7 @@ impl Engine {
         Ok(doubtful)
     }
 
-    /// Claims a run from whoever held it when its row was read, and goes on with its record.
+    /// Claims a run from the holder in its row, and continues its record.
     async fn reopen(&self, memo: &Memo, row: &RunRow) -> Result<Recorder, Failure> {
         let (store, held, lease, run_id) = (self.store().clone(), row.lease.clone(), self.lease().clone(), row.run_id);
         if let Some(bad) = &memo.broken {
@@ -197,8 +197,8 @@ impl Engine {
         Ok(recorder)
     }
 
-    /// The next signature of this run also covers records that this process found and did not write. The note says
-    /// which, so that the signature is not taken as proof of them.
+    /// A note that lists the records that this process found and did not write. The next signature of the run covers
+    /// them too, and the note prevents it from being taken as their proof.
     fn note_of_unsigned(&self, unsigned: UnsignedRecords) -> NoteRecord {
         let UnsignedRecords { from, to } = unsigned;
         NoteRecord {
@@ -211,7 +211,7 @@ impl Engine {
         }
     }
 
-    /// `None` when the record says that the run has ended; its row is put right.
+    /// Resumes one run. `None` if the record says that the run has ended; its row is then corrected.
     async fn take_up(&self, row: RunRow, approved_by: Option<Approver>) -> Result<Option<StartedRun>, Failure> {
         let run_id = row.run_id;
         let memo = self.load_memo(run_id).await?;
@@ -278,7 +278,8 @@ impl Engine {
         Ok(Some(StartedRun::resumed(self.clone(), executor, plan.goal.clone(), started_at)))
     }
 
-    /// A direct call has nobody waiting for it any more: what is not known to have happened is not made to happen.
+    /// Completes an interrupted direct call. Nobody waits for it, so a call that is not known to have happened is not
+    /// made.
     async fn settle_direct(&self, row: RunRow) -> Result<(), Failure> {
         let run_id = row.run_id;
         let memo = self.load_memo(run_id).await?;

@@ -1,4 +1,4 @@
-//! References and templates: how a step's arguments become concrete. Pure: no clock, no store, no tools.
+//! References and templates: how the arguments of a step are computed. Pure: no clock, store or tools.
 //!
 //! ```text
 //! "$steps.<id><path>"  "$vars.<name><path>"  "$run.id"  "$run.startedAt"  "$ctx.<kind><path>"   the whole string: typed value
@@ -8,8 +8,9 @@
 //! "$$steps.x" -> "$steps.x"     "{{" -> "{"     "}}" that closes a "{{" -> "}"
 //! ```
 //!
-//! `{x}` where `x` is not a loop binding stays as it is here: notes and JSON bodies are full of braces. The plan's check
-//! refuses those that look like a binding. For the same reason `}}` is only an escape where a `{{` is open, so that `{"a":{"b":1}}` survives.
+//! `{x}` stays unchanged if `x` is not a loop binding, because notes and JSON often contain braces. The plan's check
+//! refuses those that look like a binding. For the same reason `}}` is an escape only where a `{{` is open, so that
+//! `{"a":{"b":1}}` stays unchanged.
 
 mod resolve;
 mod template;

@@ -1,4 +1,4 @@
-//! What a run did, for whoever asked for it.
+//! The report of a run.
 
 use super::scheduler::StepState;
 use jiff::Timestamp;
@@ -17,7 +17,7 @@ pub struct RunReport {
     pub run_id: RunId,
     /// How it ended.
     pub status: RunStatus,
-    /// What the plan was for.
+    /// The purpose of the plan.
     pub goal: String,
     /// What the plan wants shown of it.
     #[serde(default)]
@@ -34,7 +34,7 @@ pub struct RunReport {
     /// When it ended; absent while it can still go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Where what happened differs from the preview that was approved.
+    /// How the effects differ from the approved preview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<Deviation>,
 }
@@ -53,9 +53,9 @@ pub struct Deviation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepReport {
-    /// The step.
+    /// The id of the step.
     pub id: StepId,
-    /// Its tool.
+    /// The tool of the step.
     pub tool: String,
     /// How it ended; absent when it has not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub struct StepReport {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
-    /// For people.
+    /// A message for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_message: Option<String>,
     /// Milliseconds of the last call.
@@ -83,7 +83,7 @@ pub struct StepReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IterationReport {
-    /// Position.
+    /// The position of the iteration.
     pub index: u64,
     /// How it ended.
     pub status: ResultStatus,

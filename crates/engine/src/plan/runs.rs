@@ -1,4 +1,4 @@
-//! Running plans: the engine's functions for whole runs.
+//! Functions of the engine for whole runs of plans.
 
 use super::{
     check::{self, CheckReport, CompiledPlan},
@@ -39,7 +39,7 @@ pub enum Consent {
     None,
     /// A person approved exactly this.
     Approved {
-        /// Who.
+        /// The person who approved.
         by: Approver,
         /// Hash of the plan they saw; the run is refused when it differs.
         plan_hash: Option<String>,
@@ -48,7 +48,7 @@ pub enum Consent {
         /// Hash of the preview they saw; it is computed again and must be the same.
         preview_hash: Option<String>,
     },
-    /// Ask whoever can approve, and wait.
+    /// Ask connected approvers and wait.
     Ask,
 }
 
@@ -61,7 +61,7 @@ pub struct PlanRequest {
     pub consent: Consent,
     /// The run this one was forked from or takes back.
     pub parent_run_id: Option<RunId>,
-    /// The run's id, from [`Engine::new_run_id`], for whoever wants to watch it from its first event on.
+    /// The run's id, from [`Engine::new_run_id`], for callers that want to subscribe before the first event.
     pub run_id: Option<RunId>,
     /// Version of whatever wrote the plan; it travels on every call.
     pub planner_version: Option<String>,
@@ -89,9 +89,9 @@ pub struct DryRunReport {
     pub policy_hash: String,
     /// Hash of this prediction: an approval is bound to it.
     pub preview_hash: String,
-    /// Each step.
+    /// The outcome of each step.
     pub steps: Vec<StepReport>,
-    /// Predicted effects.
+    /// The predicted effects.
     pub effects: Effects,
     /// Unified diff of everything that would change.
     pub diff: String,
@@ -108,7 +108,7 @@ pub struct ReplayReport {
     pub run_id: RunId,
     /// True when every argument resolved as recorded.
     pub ok: bool,
-    /// Calls whose arguments were resolved again.
+    /// Number of calls whose arguments were resolved again.
     pub calls_checked: u64,
     /// The first difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -362,7 +362,7 @@ impl StartedRun {
         self.executor.scope.run_id
     }
 
-    /// A run taken up again.
+    /// A run that was resumed.
     pub(super) fn resumed(engine: Engine, executor: Executor, title: String, started_at: Timestamp) -> Self {
         Self { engine, executor, title, started_at, consent: Consent::None, predicted: None }
     }
@@ -514,7 +514,7 @@ impl StartedRun {
     }
 }
 
-/// Records that somebody approved the run as a whole.
+/// Records that a person approved the run as a whole.
 fn record_consent(engine: &Engine, scope: &RunScope, plan_hash: &str, by: String, preview_hash: Option<String>) {
     let id = *scope.confirmation.get_or_init(|| ConfirmationId::from_uuid(engine.clock().new_id()));
     scope.recorder.push(&Record::Confirmed(Confirmed(Confirmation {
@@ -591,7 +591,7 @@ fn downstream(plan: &CompiledPlan, mut again: HashSet<usize>) -> HashSet<usize> 
     }
 }
 
-/// A UUID that stands for a plan, for dry runs.
+/// A UUID derived from a plan, for dry runs.
 fn uuid_of(plan_hash: &str) -> uuid::Uuid {
     let hex = plan_hash.trim_start_matches("sha256:");
     u128::from_str_radix(hex.get(..32).unwrap_or("0"), 16).map_or(uuid::Uuid::nil(), uuid::Uuid::from_u128)

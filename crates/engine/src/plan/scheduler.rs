@@ -1,8 +1,8 @@
-//! The plan scheduler: a pure state machine. An event goes in, actions come out; no clock, no tools, no store.
+//! The plan scheduler: a pure state machine. An event goes in, actions come out; it has no clock, tools or store.
 //!
-//! Steps start in a fixed order: the plan's own, bent only where a dependency demands it. A step starts when those
-//! before it have started and what it depends on has ended. Several steps run at once only if all of them are
-//! read-only; a step that writes runs alone, though its foreach iterations may run side by side.
+//! Steps start in a fixed order: the order of the plan, changed only where a dependency requires it. A step starts when
+//! the steps before it have started and its dependencies have ended. Several steps run at the same time only if all of
+//! them are read-only; a step that writes runs alone, but its foreach iterations may run in parallel.
 
 mod order;
 mod retry;

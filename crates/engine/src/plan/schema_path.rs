@@ -1,9 +1,9 @@
-//! Whether a JSON Schema leaves room for a path: how references are checked before anything runs.
+//! Decides whether a JSON Schema allows a path. References are checked with it before anything runs.
 
 use super::reference::Hop;
 use serde_json::{Map, Value};
 
-/// What a schema says about a path.
+/// Whether a schema allows a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PathVerdict {
     /// It can be there.
@@ -15,7 +15,7 @@ pub(crate) enum PathVerdict {
     },
 }
 
-/// How deep `$ref`, `allOf` and the like are followed.
+/// How deep `$ref`, `allOf` and similar keywords are followed.
 const MAX_DEPTH: usize = 32;
 
 /// Follows a path through a schema.

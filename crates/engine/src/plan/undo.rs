@@ -1,4 +1,4 @@
-//! Taking a run back: a plan of inverse calls, guarded by the etags the run left behind.
+//! Undoes a run: a plan of inverse calls, guarded by the etags that the run left behind.
 
 use super::memo::{CallKey, Recorded};
 use crate::{Engine, InverseCall, view};
@@ -25,9 +25,9 @@ pub struct UndoPlan {
 pub struct NotUndoable {
     /// The call.
     pub call_id: CallId,
-    /// Its step.
+    /// The step of the call.
     pub step_id: StepId,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -82,8 +82,8 @@ impl Engine {
     }
 }
 
-/// Calls in the order in which they are taken back, the last one first, in groups that overlapped in time: of those it
-/// is not known whose effect came first.
+/// The calls in the order in which they are undone, the last one first, in groups of calls that overlapped in time: for
+/// these, it is not known whose effect came first.
 fn last_first<'a>(mut done: Vec<(&'a CallKey, &'a Recorded)>) -> Vec<Vec<(&'a CallKey, &'a Recorded)>> {
     // Call ids sort by time.
     done.sort_by_key(|(_, r)| (r.outcome.started, r.call_id));

@@ -223,7 +223,7 @@ fn output_of(path: &str, before: Option<&str>, after: Option<&str>) -> Output {
             json!({"path": path, "etag": after, "created": false})
         }
     };
-    Output { data: data.as_object().unwrap().clone(), effects, user_message: None }
+    Output { data: data.as_object().unwrap().clone(), effects, ..Output::default() }
 }
 
 impl Provider for Files {

@@ -6,7 +6,8 @@ use crate::support::{
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
-use toolyard_protocol::{EventType, ResultStatus, RunStatus};
+use toolyard_engine::Failed;
+use toolyard_protocol::{ErrorCode, EventType, Failure, ResultStatus, RunStatus};
 
 /// A loop over three items of which the second fails.
 fn partly_failing() -> Value {
@@ -148,4 +149,50 @@ async fn a_person_gets_the_debug_message_and_a_model_does_not() {
     assert_eq!((hidden.debug_message.as_deref(), hidden.ok), (None, false));
     let recorded = b.export(hidden.run_id).results.remove(0);
     assert_eq!(recorded.debug_message.as_deref(), Some("the reason behind it"), "the record keeps it");
+}
+
+/// An error with another one behind it.
+#[derive(Debug)]
+struct Layer(&'static str, Option<Box<Layer>>);
+
+impl std::fmt::Display for Layer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Layer {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.1.as_deref().map(|layer| layer as _)
+    }
+}
+
+#[test]
+fn a_failure_brings_its_causes_and_repeats_nothing() {
+    let refused = || Layer("connection refused", None);
+    let chain = Layer("request failed", Some(Box::new(Layer("connect error", Some(Box::new(refused()))))));
+    let failure = || Failure::new(ErrorCode::Unavailable, "the server is away");
+    let debug = |failure: Failure| Failed::from(failure).debug_message;
+    assert_eq!(
+        debug(failure().caused_by(&chain)).as_deref(),
+        Some("request failed\ncaused by: connect error\ncaused by: connection refused")
+    );
+    let said = Failure::new(ErrorCode::Unavailable, "the server is away: connection refused");
+    assert_eq!(debug(said.caused_by(&refused())), None, "there is nothing more to say");
+    assert_eq!(debug(failure()), None);
+    // What a tool adds stands behind the causes, and neither is written with the failure.
+    let both = Failed::from(failure().caused_by(&refused())).debug(Some("its last words".to_owned()));
+    assert_eq!(both.debug_message.as_deref(), Some("connection refused\nits last words"));
+    assert_eq!(both.failure, failure());
+    let written = serde_json::to_string(&failure().caused_by(&chain)).unwrap();
+    assert!(!written.contains("refused"), "{written}");
+    // Without end, only so many are looked at; of what is too long, the end is kept.
+    let mut deep = refused();
+    for _ in 0..100 {
+        deep = Layer("again and again", Some(Box::new(Layer("and", Some(Box::new(deep))))));
+    }
+    assert!(debug(failure().caused_by(&deep)).unwrap().lines().count() <= 16);
+    let long = Failed::from(failure()).debug(Some(format!("{}é{}", "x".repeat(20_000), "y".repeat(8_191))));
+    let kept = long.debug_message.unwrap();
+    assert!(kept.len() <= 8_192 && kept.ends_with('y') && !kept.contains('x'), "{}", kept.len());
 }

@@ -1,8 +1,8 @@
-//! Bodies: read under a size limit and a time limit, with an account of the memory that all of them take.
+//! Reads request bodies with a size limit and a time limit, and limits the memory that all bodies use together.
 //!
-//! Memory is counted as bytes arrive, for each address and in all, and given back when the request has been answered. A
-//! body for which there is no memory is refused, never waited for: half-read bodies that wait for each other would hold
-//! what they have for as long as their time limit allows.
+//! Memory is counted as bytes arrive, for each address and in total, and released when the request has been answered. A
+//! body for which there is no memory is refused and never waits: half-read bodies that wait for each other would keep
+//! their memory until their time limit.
 
 use super::seats::counted_as;
 use crate::{
@@ -157,7 +157,7 @@ mod tests {
         "127.0.0.1".parse().unwrap()
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_body_is_whole_or_refused_and_its_memory_comes_back() {
         let bodies = Arc::new(Bodies { used: Mutex::default(), per_address: 100, in_all: 150 });
         let (bytes, held) = read(&bodies, here(), pieces(&[10, 20, 30]), 60, SOON).await.unwrap();

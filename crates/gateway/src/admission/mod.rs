@@ -1,11 +1,11 @@
-//! Admission: what every HTTP request passes before its handler, or a byte of its body, is touched.
+//! Admission: the checks that every HTTP request passes before its handler runs or its body is read.
 //!
-//! Each route and each mount states a [`Rule`]: who may ask, how large a body may be and within which time it must have
-//! come. [`admit`] checks, in this order, `Host` and forwarding headers, `Origin`, lockout, credential, declared size.
-//! Handlers receive an [`Admitted`] request, which only this module can make; the body is read through it, under the
-//! rule's limits and an account of memory ([`body`]). Sockets are counted for each address ([`seats`]).
+//! Each route and each mount states a [`Rule`]: the required credential, the largest body, and the time within which
+//! the body must arrive. [`admit`] checks, in this order, `Host` and forwarding headers, `Origin`, lockout, credential,
+//! declared size. Handlers receive an [`Admitted`] request, which only this module can create; the body is read through
+//! it, with the rule's limits and a memory limit ([`body`]). Sockets are counted for each address ([`seats`]).
 //!
-//! What a caller may do once it is admitted is not decided here.
+//! What an admitted caller may do is decided elsewhere.
 
 pub(crate) mod body;
 pub(crate) mod seats;
@@ -35,7 +35,7 @@ enum Access {
     FirstFrame,
 }
 
-/// What a route demands of a request. There is no default: a route cannot be added without stating one.
+/// What a route requires of a request. There is no default: a route cannot be added without stating it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     access: Access,
@@ -59,7 +59,7 @@ impl Rule {
         Self { access: Access::CredentialOrApiKey, ..self }
     }
 
-    /// A WebSocket whose first frame carries the credential. It stays unproven until then; no body is taken.
+    /// A WebSocket whose first frame carries the credential. It stays unproven until then; no body is accepted.
     pub(crate) const fn first_frame() -> Self {
         Self { access: Access::FirstFrame, max_body: 0, within: Duration::ZERO }
     }
@@ -113,7 +113,7 @@ impl Admitted {
     }
 }
 
-/// Admits a request, or says why not. Nothing of its body has been read either way.
+/// Admits a request, or returns the refusal. The body has not been read in either case.
 pub(crate) fn admit(gateway: &Gateway, peer: &Peer, rule: Rule, request: Request) -> Result<Admitted, Response> {
     let (parts, body) = request.into_parts();
     let checked = check(gateway, peer, rule, &parts.headers).and_then(|origin| fits(rule, &body).map(|()| origin));
@@ -123,7 +123,7 @@ pub(crate) fn admit(gateway: &Gateway, peer: &Peer, rule: Rule, request: Request
     }
 }
 
-/// A refusal for a request whose body nobody reads: the connection ends with it.
+/// A refusal of a request whose body is not read: the connection is closed.
 fn refuse_unread(peer: &Peer, body: &Body, refused: Response) -> Response {
     if body.is_end_stream() {
         return refused;
@@ -246,7 +246,7 @@ pub(crate) fn refusal(status: StatusCode, message: &str, kind: &str) -> Response
     response
 }
 
-/// The refusal of a request that does not say truthfully where it comes from or whom it wants.
+/// The refusal of a request whose `Host`, `Origin` or forwarding headers are not acceptable.
 fn unattributed(why: &Unattributed) -> Response {
     let (message, kind) = match why {
         Unattributed::Proxy => (
@@ -261,8 +261,8 @@ fn unattributed(why: &Unattributed) -> Response {
     refusal(StatusCode::FORBIDDEN, message, kind)
 }
 
-/// Admits and dismisses a request with the credential so many times, for the benchmark of what admission costs: the head
-/// is checked, a place in the ordinary lane is taken and given back. Says how many were admitted.
+/// Admits a request with the credential this many times, to benchmark admission: checks the head, and takes and
+/// releases a slot in the ordinary lane. Returns the number of admitted requests.
 pub async fn exercise(gateway: &Gateway, peer: SocketAddr, headers: &HeaderMap, times: usize) -> usize {
     let Some(seat) = gateway.inner.seats.take(peer.ip(), true).await else { return 0 };
     let (peer, rule) = (Peer { address: peer, seat }, Rule::credential(1 << 20, Duration::from_secs(1)));

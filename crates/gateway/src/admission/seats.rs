@@ -1,11 +1,12 @@
-//! Seats: how many sockets each address holds, from the accepted TCP connection to the moment it is really closed.
+//! Counts the sockets of each address, from the accepted TCP connection until the socket is closed.
 //!
-//! A connection is *unproven* until it shows a credential. Unproven connections are bounded for each address and in all;
-//! when the bound is reached the oldest one that keeps us waiting is closed, so that idle sockets cannot keep others out. A connection that has
-//! shown a credential is *proven*, leaves the unproven count and is never evicted. The seat travels inside the socket
-//! ([`Seated`]), so that it is given back when the socket is dropped and not before.
+//! A connection is *unproven* until it presents a credential. The number of unproven connections is limited for each
+//! address and in total; when the limit is reached, the oldest one that has kept the gateway waiting is closed, so that
+//! idle sockets cannot lock others out. A connection that has presented a credential is *proven*, is not counted as
+//! unproven, and is never evicted. The seat is stored in the socket ([`Seated`]), so that it is released exactly when
+//! the socket is dropped.
 //!
-//! This module knows addresses and sockets. It knows nothing of HTTP, WebSocket or credentials.
+//! This module handles addresses and sockets. It does not know HTTP, WebSocket or credentials.
 
 use crate::settings::{LINGER, MAX_HTTP_CONNECTIONS, MAX_LINGER_BYTES, MAX_UNPROVEN, MAX_UNPROVEN_PER_ADDRESS, YOUNG};
 use futures_util::task::AtomicWaker;
@@ -19,11 +20,11 @@ use std::{
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::Sleep,
+    time::{Instant, Sleep},
 };
 
 /// When an address has fewer free seats than this, one old connection is closed for each new one, so that a new
@@ -97,7 +98,7 @@ impl Occupant {
         from > 0 && self.since.elapsed() >= Duration::from_millis(from) + YOUNG
     }
 
-    /// Notes whose turn it is after a read or a write.
+    /// Records after a read or a write whether the peer or the gateway must act next.
     fn note<T>(&self, poll: Poll<T>) -> Poll<T> {
         if self.is(PROVEN) {
             return poll;
@@ -148,7 +149,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whoever has one IPv6 address mostly has its /64.
+/// The address under which a peer is counted. A peer with an IPv6 address usually has its whole /64.
 pub(super) fn counted_as(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
@@ -171,8 +172,8 @@ impl Seats {
         Arc::new(Self { state: Mutex::default(), per_address, in_all, proven_http })
     }
 
-    /// A seat for a connection that was just accepted. `limited` is false for a trusted proxy, whose connections belong
-    /// to other addresses. `None` means that the address has too many young connections: this one is to be dropped.
+    /// A seat for a newly accepted connection. `limited` is false for a trusted proxy, whose connections belong to
+    /// other addresses. `None` means that the address has too many young connections, and this one must be dropped.
     pub(crate) async fn take(self: &Arc<Self>, peer: IpAddr, limited: bool) -> Option<Arc<Seat>> {
         let address = counted_as(peer);
         let give_up = Instant::now() + PATIENCE;
@@ -188,8 +189,8 @@ impl Seats {
         }
     }
 
-    /// A seat, or whether waiting for one is worth it: where clients with a credential live, a burst of new connections is
-    /// theirs as likely as not, and they prove themselves within milliseconds.
+    /// A seat, or whether to wait for one: if clients with a credential come from this address, a burst of new
+    /// connections is probably theirs, and they prove themselves within milliseconds.
     fn try_take(self: &Arc<Self>, address: IpAddr, limited: bool) -> Result<Arc<Seat>, bool> {
         let mut state = lock(&self.state);
         if state.unproven + HEADROOM_IN_ALL > self.in_all {
@@ -272,8 +273,8 @@ impl State {
 }
 
 impl Address {
-    /// Closes the connection that has been unproven for longest, unless all of them have just arrived. One whose peer keeps
-    /// us waiting goes before one whose request we have not answered yet.
+    /// Closes the connection that has been unproven for longest, unless all of them have just arrived. A connection
+    /// whose peer keeps the gateway waiting is closed before one whose request is not answered.
     fn evict_oldest(&self) {
         let mut old = self.unproven.values().filter(|occupant| occupant.is_old());
         let idle = old.clone().find(|occupant| occupant.is_idle());
@@ -284,7 +285,7 @@ impl Address {
 }
 
 impl Seat {
-    /// Counts the connection at another address: what a trusted proxy says about its client.
+    /// Counts the connection at another address: that of a trusted proxy's client.
     pub(crate) fn attribute(&self, client: IpAddr) {
         let address = counted_as(client);
         let mut place = lock(&self.place);
@@ -297,7 +298,7 @@ impl Seat {
         if let Some(own) = state.addresses.get(&address)
             && own.unproven.len() > self.seats.per_address
         {
-            // The youngest goes here: whoever is behind a proxy is not waited for by the listener.
+            // The newest connection is dropped here, because the listener does not wait for clients behind a proxy.
             self.occupant.evict();
         }
         place.0 = address;
@@ -329,7 +330,7 @@ impl Seat {
         Ok(())
     }
 
-    /// The connection is a proven WebSocket, which has a limit of its own.
+    /// Marks the connection as a proven WebSocket, which has a separate limit.
     pub(crate) fn prove_socket(&self) -> Result<(), NoSeat> {
         let proven = self.prove();
         // A full house of HTTP connections does not keep WebSockets out.
@@ -373,8 +374,8 @@ pub(crate) struct Seated<S> {
     lingering: Option<Lingering>,
 }
 
-/// What a peer still sends after its request was refused is discarded for a moment: closing with unread bytes would
-/// reset the connection, and the peer might never read the refusal.
+/// Discards for a moment what a peer still sends after its request was refused: closing with unread bytes would reset
+/// the connection, and the peer might never read the refusal.
 struct Lingering {
     until: Pin<Box<Sleep>>,
     left: usize,
@@ -475,7 +476,7 @@ mod tests {
         held
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn an_old_unproven_connection_makes_room_and_a_proven_one_never_does() {
         let seats = Seats::with_limits(32, 1000, 1000);
         let mut held = fill(&seats, HERE, 20).await;
@@ -493,7 +494,7 @@ mod tests {
         assert_eq!(peer.read(&mut [0; 8]).await.unwrap(), 0);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_peer_that_keeps_us_waiting_goes_before_one_that_waits_for_us() {
         let seats = Seats::with_limits(32, 1000, 1000);
         let mut held = fill(&seats, HERE, 20).await;
@@ -507,7 +508,7 @@ mod tests {
         assert_eq!(peer.read(&mut [0; 8]).await.unwrap(), 0);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_socket_is_counted_until_it_is_dropped() {
         let seats = Seats::with_limits(32, 1000, 1000);
         let held = fill(&seats, FAR, 31).await;
@@ -521,7 +522,7 @@ mod tests {
         assert!(lock(&seats.state).addresses.is_empty(), "nothing is remembered about an address that is gone");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_burst_on_loopback_waits_for_those_before_it() {
         let seats = Seats::with_limits(32, 1000, 1000);
         let held = fill(&seats, HERE, 31).await;
@@ -535,7 +536,7 @@ mod tests {
         assert!(held.iter().all(|seat| !seat.occupant.is(EVICTED)));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_most_crowded_address_gives_way_when_all_seats_are_taken() {
         let seats = Seats::with_limits(1000, 200, 1000);
         let crowd = fill(&seats, FAR, 120).await;
@@ -546,7 +547,7 @@ mod tests {
         assert!(few.iter().all(|seat| seat.occupant.is(UNPROVEN)));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_proxys_connection_is_counted_at_its_client() {
         let seats = Seats::with_limits(32, 1000, 1000);
         let mut held = Vec::new();
@@ -564,7 +565,7 @@ mod tests {
         assert_eq!((seats.unproven(), lock(&seats.state).proven_http), (0, 0));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn proven_http_connections_have_a_limit_that_sockets_do_not_share() {
         let seats = Seats::with_limits(32, 1000, 2);
         let held = fill(&seats, HERE, 4).await;

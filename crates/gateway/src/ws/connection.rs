@@ -1,7 +1,7 @@
-//! One connection, one task: the handshake, then reading and writing side by side until either ends.
+//! One connection in one task: the handshake, then concurrent reading and writing until either ends.
 //!
-//! Requests run in tasks of their own and answer through the connection's queue, so that a slow one holds up no other
-//! and a client that goes away does not take its work with it.
+//! Requests run in separate tasks and answer through the connection's queue, so that a slow request does not delay
+//! others and work continues when the client disconnects.
 
 use super::{
     control_frames::ControlFrames,
@@ -45,9 +45,9 @@ use tracing::Instrument;
 const MAX_REASON: usize = 123;
 /// How long a goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// How long a client that was told goodbye may go on sending.
+/// How long a client may continue to send after the gateway closed the connection.
 const DRAIN: Duration = Duration::from_secs(10);
-/// What a client may still send after we said goodbye before we stop listening.
+/// Maximum number of bytes that a client may send after the gateway closed the connection.
 const MAX_DRAIN: usize = 64 << 20;
 /// Messages read in a row before what is to be written gets its turn.
 const MAX_IN_A_ROW: u32 = 16;
@@ -66,14 +66,14 @@ struct Challenge<'a> {
 struct Client {
     connection: Arc<Connection>,
     share: Share,
-    /// Requests under way in the ordinary and the waiting lane, and in the express lane.
+    /// Requests in flight in the ordinary and the waiting lane, and in the express lane.
     in_flight: AtomicUsize,
     express_in_flight: AtomicUsize,
 }
 
 /// Why a connection ends.
 enum End {
-    /// The peer is gone, or broke the protocol and has been told.
+    /// The peer has disconnected, or violated the protocol and was notified.
     Gone,
     /// We end it.
     Close(u16, String),
@@ -243,8 +243,8 @@ async fn read(
     End::Gone
 }
 
-/// What a broken frame leads to. The library has told the peer already, except when a message grew too long piece by
-/// piece; telling it twice is prevented there.
+/// The consequence of a broken frame. The library has already notified the peer, except when a message became too long
+/// in pieces; it also prevents a second notification.
 fn broken(error: &Error) -> End {
     match error {
         Error::PayloadTooLong { .. } => End::Close(1009, String::new()),
@@ -252,8 +252,8 @@ fn broken(error: &Error) -> End {
     }
 }
 
-/// Starts a request, or says that there are too many. One that can be answered at once is; any other goes on in a task
-/// of its own.
+/// Starts a request, or reports that there are too many. A request that can be answered at once is; any other runs in a
+/// separate task.
 fn start(gateway: &Gateway, client: &Arc<Client>, request: frame::Request, bytes: usize) {
     let connection = &client.connection;
     let busy = |what: &str| RpcError::busy(format!("too many requests {what}"), 500);
@@ -305,8 +305,7 @@ impl Drop for QueuedCall<'_> {
     }
 }
 
-/// Waits for a place. A call that is cancelled meanwhile waits no longer: it goes on without one, only to be recorded as
-/// cancelled.
+/// Waits for a slot. A call that is cancelled while it waits continues without a slot, to be recorded as cancelled.
 async fn turn(
     gateway: &Gateway,
     connection: &Connection,
@@ -337,7 +336,7 @@ async fn respond(gateway: &Gateway, connection: &Arc<Connection>, id: &str, requ
     gateway.hub().metrics().answered(method, word, began.elapsed());
 }
 
-/// Counts a request of a connection. A connection full of hung calls can still cancel them and answer approvals.
+/// Counts the requests of a connection. A connection full of hanging calls can still cancel them and answer approvals.
 struct UnderWay {
     client: Arc<Client>,
     lane: Lane,

@@ -14,7 +14,7 @@ impl ControlFrames {
         Self { since: Instant::now(), count: 0 }
     }
 
-    /// Counts one more. False where the peer sends more than any client has a reason to.
+    /// Counts a frame. False if the peer sends more than any client needs to.
     pub(crate) fn take(&mut self) -> bool {
         if self.since.elapsed() > CONTROL_FRAMES_WITHIN {
             *self = Self::new();

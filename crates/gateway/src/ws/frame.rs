@@ -1,4 +1,4 @@
-//! The Gateway's frames: requests in, responses and events out. Plain text work; knows no socket and no method.
+//! The Gateway's frames: requests in, responses and events out. Text processing only; uses no socket and no method.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

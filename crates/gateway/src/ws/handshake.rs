@@ -1,4 +1,4 @@
-//! The first frame: `connect` in, `hello-ok` or a refusal out. Decides who a client is and what it may ask for.
+//! The first frame: `connect` in, `hello-ok` or a refusal out. Determines who a client is and which scopes it has.
 
 mod hello;
 
@@ -24,10 +24,10 @@ const PROTOCOL: u64 = 4;
 const OLDEST_PROTOCOL: u64 = 3;
 /// How long a client waits before it tries to pair again where too many devices wait.
 const PAIRING_RETRY_MS: u64 = 60_000;
-/// How long a client waits before it tries again where the store does not answer.
+/// How long a client should wait before it retries if the store does not answer.
 const STORE_RETRY_MS: u64 = 1000;
 
-/// What `connect` says. Wider than the real gateway's in one way: any client id and mode is taken, since neither gives any
+/// The parameters of `connect`. Unlike the real gateway, any client id and mode is accepted, because neither gives a
 /// right.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -109,12 +109,12 @@ struct AuthParams {
     _agent_runtime_identity_token: Option<String>,
 }
 
-/// A text that says something.
+/// The text, if it is not empty.
 fn given(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
 
-/// Why a client is not let in.
+/// Why a client is refused.
 pub(crate) struct Refusal {
     pub(crate) error: RpcError,
     pub(crate) close: u16,
@@ -141,13 +141,13 @@ impl Refusal {
     }
 }
 
-/// A client that is let in, and what it is told about itself.
+/// An accepted client and its state.
 pub(crate) struct Welcome {
     pub(crate) admitted: Admitted,
     pub(crate) auth: ShownAuth,
 }
 
-/// What a client is told about its credential.
+/// The client's credential, as it is reported to the client.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ShownAuth {
@@ -166,7 +166,7 @@ enum Proof {
     Device(Box<Device>),
 }
 
-/// Reads `connect`.
+/// Handles `connect`.
 pub(crate) async fn connect(
     gateway: &Gateway,
     origin: &Origin,
@@ -401,7 +401,8 @@ fn prove(
     })
 }
 
-/// A device with the shared credential: on this machine it is let in at once, from elsewhere an operator decides.
+/// Pairs a device that presented the shared credential: on this machine at once, otherwise after an operator's
+/// approval.
 async fn pair(gateway: &Gateway, origin: &Origin, device: Device, scopes: &[String]) -> Result<Device, Refusal> {
     let devices = gateway.service().devices();
     let known = devices.get(&device.device_id).map_err(broken)?.filter(|known| known.role == device.role);

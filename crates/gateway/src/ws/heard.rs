@@ -1,5 +1,4 @@
-//! Notes when a peer was last heard, byte by byte: one that is in the middle of a long frame cannot answer a ping, and is
-//! there all the same.
+//! Tracks when a peer last sent a byte. A peer in the middle of a long frame cannot answer a ping but is still alive.
 
 use std::{
     io,

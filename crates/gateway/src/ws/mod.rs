@@ -1,4 +1,4 @@
-//! The WebSocket door: upgrade, handshake, and one task a connection.
+//! The WebSocket door: upgrade, handshake, and one task for each connection.
 
 pub(crate) mod connection;
 pub(crate) mod control_frames;

@@ -1,5 +1,5 @@
-//! A caller's place in its own trace: the W3C `traceparent` that a request may carry. What is logged while the request
-//! runs carries its ids, so that both sides' logs can be put together. One that cannot be read is ignored, as W3C asks.
+//! The W3C `traceparent` of a request. Log lines written while the request runs carry its ids, so that both sides' logs
+//! can be matched. An invalid one is ignored, as the W3C specification requires.
 
 /// Where a request belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]

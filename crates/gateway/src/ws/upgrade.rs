@@ -1,4 +1,4 @@
-//! From an HTTP request to a WebSocket: RFC 6455's opening handshake, and who may try it.
+//! Upgrades an HTTP request to a WebSocket: the opening handshake of RFC 6455, and who may use it.
 
 use super::{connection, heard::Heard};
 use crate::{
@@ -43,8 +43,8 @@ pub(crate) fn accept(gateway: &Gateway, request: Admitted) -> Response {
     open(gateway, request, MAX_PREAUTH_BYTES, move |socket, origin, seat| connection::serve(socket, own, origin, seat))
 }
 
-/// Answers a request for a WebSocket, and hands it over once the connection is ours. Messages are at most `most` bytes
-/// long until whoever serves it says otherwise. The connection stays unproven until then as well.
+/// Answers a WebSocket upgrade, and passes the connection on when it is established. Messages are limited to `most`
+/// bytes until the handler sets another limit, and the connection stays unproven until then.
 pub(crate) fn open<F>(
     gateway: &Gateway,
     request: Admitted,

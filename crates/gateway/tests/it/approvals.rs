@@ -4,8 +4,10 @@ use crate::harness::{PATIENCE, Server, Ws};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long a grant holds that must end: long enough that a call made at once is still covered on a busy machine.
-const GRANT_MS: u64 = 3_000;
+/// How long a grant holds that covers further calls: no machine is so busy that it ends first.
+const LONG_GRANT_MS: u64 = 3_600_000;
+/// How long a grant holds whose end is waited for.
+const SHORT_GRANT_MS: u64 = 1;
 const ALL: [&str; 4] = ["operator.admin", "operator.read", "operator.write", "operator.approvals"];
 
 async fn pair(server: &Server) -> (Ws, Ws) {
@@ -94,22 +96,30 @@ async fn denied_and_timed_out_calls_do_not_run() {
     assert_eq!(told["payload"]["decision"], "deny");
 }
 
-#[tokio::test]
-async fn allow_always_holds_until_it_ends_and_for_that_tool_alone() {
-    let server = Server::start().await;
-    let (mut reviewer, mut invoker) = pair(&server).await;
+/// A call that is allowed, and those after it for so long. Gives the caller.
+async fn granted(server: &Server, grant_ms: u64) -> Ws {
+    let (mut reviewer, mut invoker) = pair(server).await;
     let id = invoker.request("tools.invoke", json!({"name": "bench_ask", "args": {"x": 1}, "confirm": true})).await;
     let approval = reviewer.event("plugin.approval.requested").await["payload"]["id"].clone();
-    let params = json!({"id": approval, "kind": "plugin", "decision": "allow-always", "grantExpiresInMs": GRANT_MS});
+    let params = json!({"id": approval, "kind": "plugin", "decision": "allow-always", "grantExpiresInMs": grant_ms});
     let resolved = reviewer.call("approval.resolve", params).await;
     assert_eq!(
         (&resolved["payload"]["applied"], &resolved["payload"]["approval"]["decision"]),
         (&json!(true), &json!("allow-always"))
     );
     assert_eq!(invoker.response(&id).await["payload"]["ok"], true);
+    invoker
+}
+
+#[tokio::test]
+async fn allow_always_holds_until_it_ends() {
+    let server = Server::start().await;
+    let mut invoker = granted(&server, LONG_GRANT_MS).await;
     let free = invoker.call("tools.invoke", json!({"name": "bench_ask", "args": {"x": 2}})).await;
     assert_eq!(free["payload"]["ok"], true, "no question any more: {free}");
-    tokio::time::sleep(Duration::from_millis(GRANT_MS + 50)).await;
+    let server = Server::start().await;
+    let mut invoker = granted(&server, SHORT_GRANT_MS).await;
+    tokio::time::sleep(Duration::from_millis(10 * SHORT_GRANT_MS)).await;
     let asked = invoker.call("tools.invoke", json!({"name": "bench_ask", "args": {"x": 3}})).await;
     assert_eq!(asked["payload"]["requiresApproval"], true, "the grant has ended");
 }

@@ -1,10 +1,12 @@
-//! Asking embedding servers: one client, no proxies, no redirects, retries for what may pass, and errors in our words.
+//! Requests to embedding servers: one client, no proxies, no redirects, retries for temporary failures, and our own
+//! error messages.
 
 use super::EmbedError;
 use reqwest::{Client, StatusCode, Url};
 use serde_json::Value;
 use std::{net::IpAddr, time::Duration};
 use tokio_rustls::rustls::crypto::ring;
+use toolyard_protocol::cause_chain;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -29,7 +31,7 @@ pub(super) struct Server {
 /// How an answer came out.
 pub(super) enum Answer {
     Ok(Value),
-    /// The status and the server's own word for it, which is looked at but not passed on.
+    /// The status and the server's message, which is inspected but not passed on.
     Refused(StatusCode, String),
     /// A good status with something that is no answer, in our words.
     Unusable(&'static str),
@@ -88,7 +90,7 @@ impl Server {
     }
 
     pub(super) fn url(&self) -> String {
-        // Whatever stands before the host or behind the path is nobody's business: keys are written there.
+        // Everything before the host and after the path is hidden, because it may contain keys.
         let mut shown = self.base.clone();
         shown.set_query(None);
         shown.set_fragment(None);
@@ -98,8 +100,8 @@ impl Server {
         shown.as_str().trim_end_matches('/').to_owned()
     }
 
-    pub(super) fn unreachable(&self) -> EmbedError {
-        EmbedError::Unreachable { service: self.service, url: self.url() }
+    pub(super) fn unreachable(&self, causes: Option<String>) -> EmbedError {
+        EmbedError::Unreachable { service: self.service, url: self.url(), causes }
     }
 
     pub(super) fn refused(&self, reason: impl Into<String>) -> EmbedError {
@@ -107,28 +109,31 @@ impl Server {
     }
 
     pub(super) async fn get(&self, path: &str, limit: Duration) -> Result<Answer, EmbedError> {
-        self.once(path, None, Some(limit)).await.map_err(|_| self.unreachable())
+        self.once(path, None, Some(limit)).await.map_err(|causes| self.unreachable(causes))
     }
 
-    /// Tries again what may pass: no answer, too many requests, trouble on the server's side.
+    /// Sends a request, with retries after temporary failures: no response, too many requests, server errors.
     pub(super) async fn post(&self, path: &str, body: &Value, patient: bool) -> Result<Answer, EmbedError> {
         let mut pause = FIRST_PAUSE;
         let tries = if patient { TRIES } else { 1 };
         for attempt in 1..=tries {
             match self.once(path, Some(body), None).await {
                 Ok(Answer::Refused(status, _)) if attempt < tries && may_pass(status) => {}
-                Err(()) if attempt < tries => {}
+                Err(_) if attempt < tries => {}
                 Ok(answer) => return Ok(answer),
-                Err(()) => return Err(self.unreachable()),
+                Err(causes) => return Err(self.unreachable(causes)),
             }
             tokio::time::sleep(pause).await;
             pause *= 4;
         }
-        Err(self.unreachable())
+        Err(self.unreachable(None))
     }
 
-    async fn once(&self, path: &str, body: Option<&Value>, limit: Option<Duration>) -> Result<Answer, ()> {
-        let url = self.base.join(path).map_err(|_| ())?;
+    /// One request; where there is no answer, what lies behind that.
+    async fn once(&self, path: &str, body: Option<&Value>, limit: Option<Duration>) -> Result<Answer, Option<String>> {
+        // The address may hold a key.
+        let causes = |error: reqwest::Error| cause_chain(&error.without_url(), "");
+        let url = self.base.join(path).map_err(|error| Some(error.to_string()))?;
         let mut request = match body {
             Some(body) => self.client.post(url).json(body),
             None => self.client.get(url),
@@ -139,10 +144,10 @@ impl Server {
         if let Some(limit) = limit {
             request = request.timeout(limit);
         }
-        let mut response = request.send().await.map_err(|_| ())?;
+        let mut response = request.send().await.map_err(causes)?;
         let status = response.status();
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|_| ())? {
+        while let Some(chunk) = response.chunk().await.map_err(causes)? {
             if bytes.len() + chunk.len() > MAX_ANSWER_BYTES {
                 return Ok(Answer::Unusable("its answer is too large"));
             }
@@ -197,7 +202,7 @@ mod tests {
         let server = |url: &str| Server::new("x", url, false, Duration::from_secs(1), Some("secret".to_owned()));
         for url in ["http://user:secret@localhost:5/v1/", "http://localhost:5/v1?api-key=secret#secret"] {
             let server = server(url).unwrap();
-            assert_eq!(server.unreachable().to_string(), "x at http://localhost:5/v1 does not answer");
+            assert_eq!(server.unreachable(None).to_string(), "x at http://localhost:5/v1 does not answer");
             assert!(!format!("{server:?}").contains("secret"));
         }
         for url in ["user:secret@localhost", "htp://user:secret@localhost", "https://user:secret@example.org/secret"] {

@@ -1,10 +1,10 @@
-//! [`Embedder`]: what turns text into vectors. The table that comes with Toolyard, an Ollama server and servers with
-//! OpenAI's interface all stand behind this trait.
+//! [`Embedder`]: turns text into vectors. The static table, Ollama, and servers with OpenAI's interface implement this
+//! trait.
 
-mod asked;
 mod http;
 mod ollama;
 mod openai;
+mod remote;
 mod table;
 
 pub use ollama::{DEFAULT_OLLAMA_MODEL, DEFAULT_OLLAMA_URL, OllamaEmbedder, OllamaProbe};
@@ -16,12 +16,12 @@ use toolyard_engine::BoxFuture;
 
 /// The longest that a search waits for a server: it looks whether it is there, finds out the length of its vectors, and asks
 /// for the question's.
-pub(crate) const LONGEST_WAIT: Duration = http::PROBE.saturating_add(asked::QUERY).saturating_add(asked::QUERY);
+pub(crate) const LONGEST_WAIT: Duration = http::PROBE.saturating_add(remote::QUERY).saturating_add(remote::QUERY);
 
 /// A vector is at most this long: more is a mistake, not a model.
 pub const MAX_DIMENSIONS: usize = 16_384;
 
-/// What an embedder is, exactly enough to tell whether two vectors can be compared.
+/// The identity of an embedder, to decide whether two vectors can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbedderInfo {
     /// Names kind, model and, where known, the model's digest.
@@ -30,25 +30,27 @@ pub struct EmbedderInfo {
     pub dimensions: usize,
 }
 
-/// What a text is embedded for.
+/// The purpose of an embedding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// To be found: part of a job, so it may take its time.
     Passage,
-    /// To find: somebody waits.
+    /// For a query: a caller waits.
     Query,
 }
 
 /// Why there are no vectors. Messages hold no text that was to be embedded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EmbedError {
-    /// Nobody answers, or not in time.
+    /// The server does not answer, or not in time.
     #[error("{service} at {url} does not answer")]
     Unreachable {
         /// Ollama, or the embedding server.
         service: &'static str,
         /// Where it was looked for.
         url: String,
+        /// What lies behind it, for logs.
+        causes: Option<String>,
     },
     /// The server does not have the model.
     #[error("{service} does not have the model {model:?}")]
@@ -58,7 +60,7 @@ pub enum EmbedError {
         /// The model.
         model: String,
     },
-    /// The server answers something else than vectors.
+    /// The server's response contains no vectors.
     #[error("{service} refused: {reason}")]
     Refused {
         /// Ollama, or the embedding server.
@@ -79,14 +81,14 @@ pub trait Embedder: Send + Sync + 'static {
     /// Whether text stays on this machine.
     fn is_local(&self) -> bool;
 
-    /// What it is. Asks the server, if there is one; fails when it cannot be reached.
+    /// The identity of the embedder. Asks the server, if there is one; fails if it cannot be reached.
     fn describe(&self) -> BoxFuture<'_, Result<EmbedderInfo, EmbedError>>;
 
-    /// Embeds.
+    /// Embeds the texts.
     fn embed<'a>(&'a self, texts: &'a [String], purpose: Purpose) -> BoxFuture<'a, Vectors>;
 
-    /// The same embedder, attuned to what the notes say, of which these are samples: its vectors for questions are
-    /// better, those for passages the same. `None` where that means nothing.
+    /// The same embedder, adapted to the notes, of which these are samples: its vectors for queries are better, those
+    /// for passages are the same. `None` if the embedder does not support this.
     fn attuned(&self, samples: &[String]) -> Option<Arc<dyn Embedder>> {
         let _ = samples;
         None

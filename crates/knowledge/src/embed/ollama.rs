@@ -1,9 +1,9 @@
-//! Vectors from an Ollama server: `/api/embed`, or the older `/api/embeddings` where that is all there is.
+//! Vectors from an Ollama server: `/api/embed`, or the older `/api/embeddings` if the server has no other.
 
 use super::{
     EmbedError, Embedder, EmbedderInfo, Purpose, Vectors,
-    asked::{Asked, Interface, Tried, without_vectors},
     http::{Answer, PROBE, Server, numbers},
+    remote::{Attempt, Interface, RemoteEmbedder, without_vectors},
 };
 use crate::config::EmbeddingConfig;
 use reqwest::StatusCode;
@@ -14,9 +14,9 @@ use std::sync::{
 };
 use toolyard_engine::BoxFuture;
 
-/// Where Ollama listens unless told otherwise.
+/// Ollama's default address.
 pub const DEFAULT_OLLAMA_URL: &str = "http://127.0.0.1:11434";
-/// The model unless told otherwise.
+/// The default model.
 pub const DEFAULT_OLLAMA_MODEL: &str = "mxbai-embed-large";
 
 /// How long the server keeps the model loaded after a request.
@@ -26,7 +26,7 @@ const DIGEST_CHARS: usize = 12;
 
 /// Vectors from an Ollama server.
 pub struct OllamaEmbedder {
-    asked: Asked<Api>,
+    asked: RemoteEmbedder<Api>,
     model: String,
     /// Of the model when it was last asked for: vectors of another one may have another length.
     digest: Mutex<Option<String>>,
@@ -34,7 +34,7 @@ pub struct OllamaEmbedder {
 
 struct Api {
     model: String,
-    /// Set once the server said that it knows no `/api/embed`.
+    /// Set when the server reported that it has no `/api/embed`.
     is_old: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ struct Api {
 pub struct OllamaProbe(Option<Server>);
 
 impl OllamaProbe {
-    /// Of the configured server; on this machine only, unless the configuration says otherwise.
+    /// For the configured server; only on this machine, unless the configuration allows another.
     pub fn new(config: &EmbeddingConfig) -> Self {
         let url = match config.kind {
             crate::config::EmbedderKind::Ollama => config.url.as_deref().unwrap_or(DEFAULT_OLLAMA_URL),
@@ -67,11 +67,11 @@ impl OllamaEmbedder {
         let url = config.url.as_deref().unwrap_or(DEFAULT_OLLAMA_URL);
         let model = config.model.clone().unwrap_or_else(|| DEFAULT_OLLAMA_MODEL.to_owned());
         let api = Api { model: model.clone(), is_old: AtomicBool::new(false) };
-        Ok(Self { asked: Asked::new("Ollama", url, config, None, api)?, model, digest: Mutex::default() })
+        Ok(Self { asked: RemoteEmbedder::new("Ollama", url, config, None, api)?, model, digest: Mutex::default() })
     }
 
-    /// The digest of the model as the server lists it: names carry a tag, `:latest` when none is given. `None` only where
-    /// the server never tells: one that cannot tell now must not look like another model.
+    /// The digest of the model in the server's list: names have a tag, `:latest` if none is given. `None` only if the
+    /// server never reports one: a temporary failure must not look like another model.
     async fn digest(&self) -> Result<Option<String>, EmbedError> {
         let server = &self.asked.quick;
         let tags = match server.get("api/tags", PROBE).await? {
@@ -95,7 +95,8 @@ impl OllamaEmbedder {
         Ok((!digest.is_empty()).then(|| digest.chars().take(DIGEST_CHARS).collect()))
     }
 
-    /// The length of the model's vectors. Asked for with a text: what `/api/show` says is not what every model gives.
+    /// The length of the model's vectors. Determined by embedding a text, because the value of `/api/show` is not right
+    /// for every model.
     async fn length(&self, digest: &str) -> Result<usize, EmbedError> {
         {
             let mut known = self.digest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,16 +117,16 @@ fn missing(model: &str) -> EmbedError {
 }
 
 impl Api {
-    async fn ask_new(&self, server: &Server, texts: &[String], patient: bool) -> Result<Tried, EmbedError> {
+    async fn ask_new(&self, server: &Server, texts: &[String], patient: bool) -> Result<Attempt, EmbedError> {
         let body = json!({"model": self.model, "input": texts, "truncate": true, "keep_alive": KEEP_ALIVE});
         match server.post("api/embed", &body, patient).await? {
             Answer::Ok(answer) => {
                 let vectors = answer["embeddings"].as_array().map(Vec::as_slice).unwrap_or_default();
                 if vectors.len() != texts.len() {
                     let reason = format!("it gave {} vectors for {} texts", vectors.len(), texts.len());
-                    return Ok(Tried::Refused(server.refused(reason)));
+                    return Ok(Attempt::Refused(server.refused(reason)));
                 }
-                Ok(Tried::Vectors(vectors.iter().map(numbers).collect()))
+                Ok(Attempt::Vectors(vectors.iter().map(numbers).collect()))
             }
             Answer::Refused(StatusCode::NOT_FOUND, said) if said.contains("model") => Err(missing(&self.model)),
             Answer::Refused(StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => {
@@ -137,7 +138,7 @@ impl Api {
     }
 
     /// The older interface takes one text at a time.
-    async fn ask_old(&self, server: &Server, texts: &[String], patient: bool) -> Result<Tried, EmbedError> {
+    async fn ask_old(&self, server: &Server, texts: &[String], patient: bool) -> Result<Attempt, EmbedError> {
         let mut out = Vec::with_capacity(texts.len());
         for text in texts {
             let body = json!({"model": self.model, "prompt": text, "keep_alive": KEEP_ALIVE});
@@ -147,7 +148,7 @@ impl Api {
                 other => return without_vectors(server, &other),
             }
         }
-        Ok(Tried::Vectors(out))
+        Ok(Attempt::Vectors(out))
     }
 }
 
@@ -157,7 +158,7 @@ impl Interface for Api {
         server: &'a Server,
         texts: &'a [String],
         patient: bool,
-    ) -> BoxFuture<'a, Result<Tried, EmbedError>> {
+    ) -> BoxFuture<'a, Result<Attempt, EmbedError>> {
         Box::pin(async move {
             if self.is_old.load(Ordering::Relaxed) {
                 self.ask_old(server, texts, patient).await
@@ -178,7 +179,7 @@ impl Embedder for OllamaEmbedder {
             // Side by side: somebody may be waiting.
             let (version, digest) = tokio::join!(self.asked.quick.get("api/version", PROBE), self.digest());
             if !matches!(version?, Answer::Ok(_)) {
-                return Err(self.asked.server.unreachable());
+                return Err(self.asked.server.unreachable(None));
             }
             let digest = digest?.unwrap_or_default();
             let dimensions = self.length(&digest).await?;

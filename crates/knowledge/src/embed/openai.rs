@@ -2,8 +2,8 @@
 
 use super::{
     EmbedError, Embedder, EmbedderInfo, Purpose, Vectors,
-    asked::{Asked, Interface, Tried, without_vectors},
     http::{Answer, PROBE, Server, numbers},
+    remote::{Attempt, Interface, RemoteEmbedder, without_vectors},
 };
 use crate::config::EmbeddingConfig;
 use reqwest::StatusCode;
@@ -12,7 +12,7 @@ use toolyard_engine::BoxFuture;
 
 /// Vectors from any server with OpenAI's `/embeddings`.
 pub struct OpenAiEmbedder {
-    asked: Asked<Api>,
+    asked: RemoteEmbedder<Api>,
     model: String,
 }
 
@@ -21,7 +21,7 @@ struct Api {
 }
 
 impl OpenAiEmbedder {
-    /// Of this configuration. The key is read from the environment, where a variable is named.
+    /// For this configuration. The key is read from the environment variable, if one is named.
     pub fn new(config: &EmbeddingConfig) -> Result<Self, EmbedError> {
         let (Some(url), Some(model)) = (&config.url, &config.model) else {
             return Err(EmbedError::NotAllowed("knowledge.embedding needs url and model".to_owned()));
@@ -35,12 +35,12 @@ impl OpenAiEmbedder {
             None => None,
         };
         let api = Api { model: model.clone() };
-        Ok(Self { asked: Asked::new("the embedding server", url, config, key, api)?, model: model.clone() })
+        Ok(Self { asked: RemoteEmbedder::new("the embedding server", url, config, key, api)?, model: model.clone() })
     }
 
-    /// The length of its vectors, and whether it is there. The interface has no other way to tell the length than to embed
-    /// something; once it is known, the list of models tells as well that the server is there, and costs nothing. Where
-    /// that is not to be had, a word is embedded.
+    /// The length of the vectors, which also checks that the server answers. The interface reports the length only by
+    /// embedding something; when it is known, the list of models is requested instead, which costs nothing. If the
+    /// server has no such list, a word is embedded.
     async fn length(&self) -> Result<usize, EmbedError> {
         match self.asked.length() {
             Some(length) if matches!(self.asked.quick.get("models", PROBE).await, Ok(Answer::Ok(_))) => Ok(length),
@@ -55,7 +55,7 @@ impl Interface for Api {
         server: &'a Server,
         texts: &'a [String],
         patient: bool,
-    ) -> BoxFuture<'a, Result<Tried, EmbedError>> {
+    ) -> BoxFuture<'a, Result<Attempt, EmbedError>> {
         Box::pin(async move {
             let body = json!({"model": self.model, "input": texts, "encoding_format": "float"});
             match server.post("embeddings", &body, patient).await? {
@@ -63,7 +63,7 @@ impl Interface for Api {
                     let items = answer["data"].as_array().map(Vec::as_slice).unwrap_or_default();
                     if items.len() != texts.len() {
                         let reason = format!("it gave {} vectors for {} texts", items.len(), texts.len());
-                        return Ok(Tried::Refused(server.refused(reason)));
+                        return Ok(Attempt::Refused(server.refused(reason)));
                     }
                     let mut out: Vec<Option<Vec<f32>>> = vec![None; texts.len()];
                     for (place, item) in items.iter().enumerate() {
@@ -72,7 +72,7 @@ impl Interface for Api {
                             *slot = numbers(&item["embedding"]);
                         }
                     }
-                    Ok(Tried::Vectors(out))
+                    Ok(Attempt::Vectors(out))
                 }
                 Answer::Refused(StatusCode::NOT_FOUND, _) => {
                     Err(EmbedError::ModelMissing { service: server.service, model: self.model.clone() })

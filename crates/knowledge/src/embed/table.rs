@@ -1,5 +1,5 @@
-//! [`StaticTable`]: the table of word vectors that comes with Toolyard. No server, nothing leaves the process, a vector
-//! takes microseconds.
+//! [`StaticTable`]: the built-in table of word vectors. It needs no server, sends no data, and takes microseconds for a
+//! vector.
 
 use super::{EmbedError, Embedder, EmbedderInfo, Purpose, Vectors};
 use std::sync::Arc;

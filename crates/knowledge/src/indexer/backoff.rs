@@ -1,4 +1,4 @@
-//! [`Backoff`]: what did not help is tried again later and later.
+//! [`Backoff`]: growing delays between attempts that did not help.
 
 use std::time::Duration;
 use tokio::time::Instant;

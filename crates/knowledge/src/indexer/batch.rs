@@ -1,5 +1,5 @@
-//! What waits to be written, and how much of it there may be: memory is bounded by it, and so is what a job that is
-//! stopped has to do again.
+//! The batch of rows to be written, with its size limits. They bound the memory, and the work that a cancelled job has
+//! to repeat.
 
 use super::prepare::{Prepared, Room};
 use crate::index::FileRow;
@@ -31,7 +31,7 @@ pub(super) enum Place {
 pub(super) struct Piece {
     pub(super) prepared: Prepared,
     pub(super) place: Place,
-    /// What the index has of it.
+    /// The file's current row in the index.
     pub(super) old: Option<FileRow>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Batch {
     /// Files of which only the row changed.
     pub(super) touched: Vec<FileRow>,
     pub(super) removed: Vec<String>,
-    /// Files that were looked at, to their end.
+    /// Number of files that were processed completely.
     pub(super) looked: u64,
     chunks: usize,
     bytes: usize,

@@ -1,5 +1,5 @@
-//! [`Job`]: one run of the indexer, as it is polled and as it is kept on disk. The record on disk is how a process that
-//! was killed is noticed by the next one.
+//! [`Job`]: one indexing job, as it is polled and as it is stored. The stored record shows the next process that a job
+//! was killed.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -12,36 +12,37 @@ use std::{
 use toolyard_engine::redact::redactor;
 use toolyard_vault::process::start_time;
 
-/// Problems with single files that a job lists; the rest is counted, and stands in the files' own status.
+/// Maximum number of problems with single files that a job lists; the others are counted and recorded in the files' own
+/// status.
 pub(crate) const MAX_LISTED_ERRORS: usize = 50;
 /// Jobs that ended and can still be asked for by their id, the last one aside.
 const MAX_ENDED: usize = 8;
 
-/// What a job does.
+/// The kind of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobMode {
     /// Looks at the content of every note.
     Full,
-    /// Looks at notes whose time or size changed.
+    /// Reads notes whose time or size changed.
     Sync,
     /// Builds a new index from nothing.
     Reindex,
 }
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
-    /// At work.
+    /// The job is running.
     Running,
     /// Done; what it indexed can be searched.
     Done,
-    /// Stopped on request; the next job goes on where it stopped.
+    /// The job was cancelled; the next job continues where it stopped.
     Cancelled,
-    /// Stopped by trouble; the next job goes on where it stopped.
+    /// The job failed; the next job continues where it stopped.
     Failed,
-    /// Its process was killed; the next job goes on where it stopped.
+    /// The process was killed; the next job continues where it stopped.
     Interrupted,
 }
 
@@ -70,15 +71,15 @@ pub struct FileProblem {
 /// One run of the indexer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Job {
-    /// Names it.
+    /// The id of the job.
     pub id: String,
-    /// What it does.
+    /// The kind of the job.
     pub mode: JobMode,
-    /// Where it stands.
+    /// The state of the job.
     pub state: JobState,
     /// Files it has to look at.
     pub total_files: u64,
-    /// Files it has looked at.
+    /// Number of files processed.
     pub done_files: u64,
     /// Files it indexed because they were new or had changed.
     pub indexed_files: u64,
@@ -92,7 +93,7 @@ pub struct Job {
     pub total_chunks: u64,
     /// Trouble with single files, the first of them.
     pub errors: Vec<FileProblem>,
-    /// How many files had trouble.
+    /// Number of files with problems.
     pub error_count: u64,
     /// Why it failed, or what was missing, in our words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,7 +105,7 @@ pub struct Job {
     pub ended_at: Option<Timestamp>,
     /// How long it took so far.
     pub duration_ms: u64,
-    /// How often in a row an interrupted job was taken up again by itself.
+    /// How many times in a row an interrupted job was resumed automatically.
     pub attempt: u32,
     /// The process at work.
     pub pid: u32,
@@ -147,7 +148,7 @@ impl Job {
         }
     }
 
-    /// Notes trouble with a file.
+    /// Records a problem with a file.
     pub fn problem(&mut self, file: &str, message: &str) {
         self.error_count += 1;
         if self.errors.len() < MAX_LISTED_ERRORS {
@@ -183,7 +184,7 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
-    /// Another job begins, so the one before has ended, even where nobody could write that down.
+    /// Starts another job. The previous one has ended, even if that could not be recorded.
     pub fn begin(&mut self, job: Job) {
         if let Some(mut before) = self.last.replace(job) {
             before.interrupt();
@@ -218,7 +219,7 @@ impl JobFile {
         Self(folder.join("job.json"))
     }
 
-    /// What is kept. A job whose process is gone is interrupted. A file that cannot be read holds nothing.
+    /// The stored record. A job whose process is gone is interrupted. An unreadable file counts as empty.
     pub fn read(&self) -> JobRecord {
         let mut record: JobRecord =
             std::fs::read(&self.0).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
@@ -256,7 +257,7 @@ impl CancelFile {
         file.write_all(id.as_bytes())
     }
 
-    /// Whether the end of this job was asked for. What is said about another one does not count.
+    /// Whether the cancellation of this job was requested. A request for another job does not count.
     pub(super) fn asks_for(&self, id: &str) -> bool {
         std::fs::read(&self.0).is_ok_and(|said| said == id.as_bytes())
     }

@@ -1,5 +1,4 @@
-//! Indexing as jobs: one at a time in a process and over processes, polled, cancelled, and taken up again where it
-//! stopped.
+//! Indexing jobs: one at a time, across processes; they can be polled, cancelled, and continued where they stopped.
 
 mod backoff;
 mod batch;
@@ -39,7 +38,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolyard_vault::Vault;
 
-/// An interrupted job is taken up again by itself this often in a row.
+/// How many times in a row an interrupted job is resumed automatically.
 pub const MAX_AUTOMATIC_ATTEMPTS: u32 = 1;
 /// How often the record of a running job is written, at most.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(500);
@@ -49,14 +48,14 @@ const LOOK_FOR_CANCEL_EVERY: Duration = Duration::from_millis(250);
 const MAX_PROGRAM_RESTARTS: u32 = 8;
 /// and the pause before the job goes on, which grows with each time.
 const PROGRAM_PAUSE: Duration = Duration::from_millis(250);
-/// A lock that nobody's job explains is tried this often,
+/// How often a lock is tried that no known job explains,
 const LOCK_TRIES: u32 = 5;
-/// with this pause: whoever has just written the end of a job lets go of it at once.
+/// with this pause: a process that has just recorded the end of a job releases the lock at once.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// What every job of a vault needs.
 pub struct Workshop {
-    /// The notes.
+    /// The vault.
     pub vault: Arc<Vault>,
     /// Where they are indexed.
     pub index: Arc<dyn NoteIndex>,
@@ -64,7 +63,7 @@ pub struct Workshop {
     pub embedder: Option<Arc<dyn Embedder>>,
     /// Why there is no embedder though one is configured: vectors that are there are kept.
     pub embedder_problem: Option<EmbedError>,
-    /// The settings.
+    /// The configuration.
     pub config: Arc<KnowledgeConfig>,
     /// What must not leave the machine.
     pub guard: Arc<Guard>,
@@ -72,7 +71,7 @@ pub struct Workshop {
     pub folder: PathBuf,
 }
 
-/// Starts jobs and tells how they stand.
+/// Starts jobs and reports their state.
 pub struct Jobs {
     workshop: Workshop,
     file: JobFile,
@@ -101,7 +100,7 @@ struct Active {
 /// What came of asking for a job.
 #[derive(Debug, Clone)]
 pub enum Started {
-    /// It runs.
+    /// The job was started.
     New(Job),
     /// Another one runs already.
     Running(Job),
@@ -157,8 +156,8 @@ impl Jobs {
         record
     }
 
-    /// Whether the last job was stopped on request: nothing begins again by itself then, before somebody asks for a job or
-    /// a note changes.
+    /// Whether the last job was cancelled: then nothing starts automatically until somebody requests a job or a note
+    /// changes.
     pub fn rests(&self) -> bool {
         self.state().rests
     }
@@ -187,7 +186,7 @@ impl Jobs {
         }
     }
 
-    /// Notes that the index is again what it was when this version was complete.
+    /// Records that the index was rolled back to the version of this time.
     pub(crate) fn went_back_to(&self, completed_at: Timestamp) {
         let record = JobRecord { last_sync: Some(completed_at), ..self.file.read() };
         if let Err(error) = self.file.write(&record) {
@@ -272,7 +271,7 @@ impl Jobs {
         }
     }
 
-    /// The job ended. The lock is let go of when that is written and before anybody here sees it.
+    /// Ends the job. The lock is released after this is recorded and before anybody in this process sees it.
     fn finish(&self, worked: Result<Outcome, JobError>, mut record: JobRecord, lock: File) {
         let mut state = self.state();
         let Some(active) = state.active.take() else { return };
@@ -346,7 +345,7 @@ impl Jobs {
 }
 
 impl Worker {
-    /// The job, once more from nothing if the embedder's vectors changed their length meanwhile.
+    /// The work of the job; repeated from scratch if the length of the embedder's vectors changed in between.
     async fn work(&self, mode: JobMode) -> Result<Outcome, JobError> {
         match self.run_over_restarts(mode).await {
             Err(JobError::DimensionsChanged) => {
@@ -408,7 +407,7 @@ fn problem_of(error: &JobError) -> Problem {
     }
 }
 
-/// The lock that says who writes; `None` when somebody else has it.
+/// The lock of the writer; `None` if another process holds it.
 fn take_lock(path: &std::path::Path) -> std::io::Result<Option<File>> {
     let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(path)?;
     match file.try_lock() {

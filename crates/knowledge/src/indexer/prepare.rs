@@ -1,4 +1,4 @@
-//! From a note to the rows of the index: its file, its chunks, and what is embedded of each.
+//! Turns a note into the rows of the index: its file, its chunks, and the text that is embedded.
 
 use crate::{
     index::{ChunkRow, FileRow, FileState, hash64},
@@ -10,15 +10,15 @@ use std::ops::Range;
 
 /// Title and aliases are repeated this often among a chunk's terms, so that they count more than a word of the text.
 const TITLE_WEIGHT: usize = 2;
-/// About what a row takes beside its texts and its vector.
+/// Approximate size of a row without its texts and vector.
 const ROW_BYTES: usize = 256;
-/// What is told of a file of which some chunks are written and some are not.
+/// The status of a file of which only some chunks are written.
 const UNFINISHED: &str = "it was not indexed to its end";
 
 /// How much may be made at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
-    /// Chunks.
+    /// Number of chunks.
     pub(super) chunks: usize,
     /// Bytes that their rows take.
     pub(super) bytes: usize,
@@ -31,12 +31,12 @@ impl Room {
     const ANY: Self = Self { chunks: usize::MAX, bytes: usize::MAX, dimensions: 0 };
 }
 
-/// What is known of a file beside what it says.
+/// The metadata of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Stat {
     /// Hash of its bytes.
     pub hash: u64,
-    /// Its size.
+    /// The size in bytes.
     pub size: u64,
     /// When it was last written.
     pub mtime_ms: i64,
@@ -47,11 +47,11 @@ pub struct Stat {
 /// A file that was read and cut, before its vectors.
 #[derive(Debug, Clone)]
 pub struct Prepared {
-    /// The file.
+    /// The row of the file.
     pub file: FileRow,
-    /// Its chunks.
+    /// The rows of its chunks.
     pub chunks: Vec<ChunkRow>,
-    /// What is embedded of each chunk; nothing where it must not leave the machine.
+    /// The text to embed for each chunk; nothing if it must not leave the machine.
     pub inputs: Vec<Option<String>>,
 }
 
@@ -108,7 +108,7 @@ impl Prepared {
     }
 }
 
-/// A note whose rows are made part by part.
+/// A note whose rows are created in parts.
 pub(super) struct Cut {
     file: FileRow,
     note: Note,
@@ -235,7 +235,7 @@ fn rows(
     (rows, inputs)
 }
 
-/// What is embedded of a chunk: where it stands, and what it says. Code is left out.
+/// The text of a chunk that is embedded: its headings and its content, without code.
 fn embedding_input(title: &str, section: Option<&str>, text: &str) -> String {
     match section {
         Some(section) => format!("{title}\n{section}\n{text}"),

@@ -1,10 +1,10 @@
-//! Reads files and cuts them, on a blocking thread, no further than there is room in the batch. A file that is larger
-//! than a batch is given on in pieces, its rows made only when there is room for them.
+//! Reads and splits files on a blocking thread, as far as there is room in the batch. A file that is larger than a
+//! batch is passed on in pieces, and its rows are created only when there is room.
 
 use super::{
     batch::{Batch, Piece, Place},
     prepare::{Cut, Prepared, Room, Stat, blank_file},
-    survey::Seen,
+    survey::NoteFile,
 };
 use crate::{
     config::KnowledgeConfig,
@@ -16,22 +16,22 @@ use std::{sync::Arc, vec};
 use tokio_util::sync::CancellationToken;
 use toolyard_vault::Vault;
 
-/// Files that are looked at in one go, so that progress is told while nothing has to be written.
+/// Number of files that are processed between two progress reports.
 const LOOK_AT: u64 = 256;
 /// A NUL byte this early marks a file as binary.
 const BINARY_PROBE: usize = 8_192;
 
-/// Reads what has to be looked at.
+/// Reads the files of a job.
 pub(super) struct Reader {
     pub(super) vault: Arc<Vault>,
     pub(super) config: Arc<KnowledgeConfig>,
-    /// What keeps chunks from being embedded, where the embedder is on another machine.
+    /// The check that prevents chunks from being embedded on another machine.
     pub(super) guard: Option<Arc<Guard>>,
     pub(super) recipe: u64,
     pub(super) can_embed: bool,
     pub(super) cancel: CancellationToken,
-    /// Files to look at, with what the index has of them.
-    pub(super) work: vec::IntoIter<(Seen, Option<FileRow>)>,
+    /// Files to read, with their current rows in the index.
+    pub(super) work: vec::IntoIter<(NoteFile, Option<FileRow>)>,
     /// A file of which rows are still to be made.
     pub(super) open: Option<Open>,
 }
@@ -46,19 +46,19 @@ pub(super) struct Open {
 /// What came of reading a file.
 enum Read {
     Cut(Box<Cut>, Option<FileRow>),
-    /// There is nothing to cut; the row says why.
+    /// There is nothing to split; the row contains the reason.
     Told(FileRow, Option<FileRow>),
-    /// Its content is what it was.
+    /// The content has not changed.
     Unchanged {
         now: FileRow,
         old: FileRow,
     },
-    /// It went away meanwhile.
+    /// The file was removed in the meantime.
     Gone(String),
 }
 
 impl Reader {
-    /// Whether everything was looked at.
+    /// Whether all files were processed.
     pub(super) fn is_done(&self) -> bool {
         self.open.is_none() && self.work.len() == 0
     }
@@ -110,7 +110,7 @@ impl Reader {
         }
     }
 
-    fn read(&self, seen: &Seen, old: Option<FileRow>) -> Read {
+    fn read(&self, seen: &NoteFile, old: Option<FileRow>) -> Read {
         let path = seen.path.to_string();
         let told = |state: FileState, reason: String| FileRow {
             size: seen.size,

@@ -1,15 +1,16 @@
-//! The work of one job: look at the vault, find what is new, changed or gone, and write it batch by batch. One bad file
-//! never stops the rest.
+//! The work of one job: scan the vault, find new, changed and removed notes, and write them batch by batch. A file that
+//! fails does not stop the others.
 //!
-//! In memory are the list of files, one batch of rows, and the one note that is being cut: so much as the largest note
-//! takes, whatever the size of the vault. What is written stays when the job is stopped; the next one goes on there.
+//! Memory holds the list of files, one batch of rows, and the note that is being split, so memory use depends on the
+//! largest note and not on the size of the vault. Written batches are kept when the job is stopped; the next job
+//! continues from there.
 
 use super::{
     Job, JobMode,
     batch::{Batch, Pace, Piece, Place},
     prepare::{Prepared, unfinished},
     read::Reader,
-    survey::{Seen, Survey},
+    survey::{NoteFile, Survey},
 };
 use crate::{
     config::KnowledgeConfig,
@@ -37,11 +38,11 @@ const RECIPE_VERSION: u32 = 3;
 /// How a job ended, other than well.
 #[derive(Debug)]
 pub enum JobError {
-    /// It was told to stop.
+    /// The job was cancelled.
     Cancelled,
-    /// The index.
+    /// The index failed.
     Index(IndexError),
-    /// The vault.
+    /// The vault failed.
     Vault(Failure),
     /// The vectors have another length than they had at the beginning.
     DimensionsChanged,
@@ -55,7 +56,7 @@ impl From<IndexError> for JobError {
     }
 }
 
-/// What a finished job brought.
+/// The result of a finished job.
 pub struct Outcome {
     /// The version, if there is a new one.
     pub version: Option<VersionInfo>,
@@ -76,19 +77,19 @@ pub struct Worker {
     pub(super) guard: Arc<Guard>,
     pub(super) job: Arc<Mutex<Job>>,
     pub(super) cancel: CancellationToken,
-    /// Whether a writer was begun: what it wrote is there, and a job that starts over goes on with it.
+    /// Whether a writer was opened: what it wrote is kept, and a job that starts over continues with it.
     pub(super) begun: AtomicBool,
     /// Called after every batch, to keep the job's record.
     pub(super) checkpoint: Box<dyn Fn(&Job) + Send + Sync>,
 }
 
-/// Where one run stands.
+/// The progress of one run.
 pub(super) struct Progress {
     pub(super) spec: IndexSpec,
     pub(super) pace: Pace,
     /// Why nothing more is embedded.
     pub(super) down: Option<EmbedError>,
-    /// Chunks without vectors in the file whose pieces are being written.
+    /// Chunks without vectors in the file that is being written in pieces.
     pub(super) waiting: u32,
 }
 
@@ -182,7 +183,7 @@ impl Worker {
         }
     }
 
-    /// What the index is made with. While the embedder cannot be asked, an index that has vectors keeps them.
+    /// The specification of the index. While the embedder cannot be reached, an index with vectors keeps them.
     async fn spec(&self, mode: JobMode, info: Option<&EmbedderInfo>, is_down: bool) -> Result<IndexSpec, JobError> {
         let recipe = Self::recipe(&self.config);
         if let Some(info) = info {
@@ -258,7 +259,7 @@ impl Worker {
     }
 }
 
-/// What is written whatever the notes say, and the files that have to be looked at.
+/// The changes that do not depend on the notes' content, and the files that must be read.
 fn plan(
     survey: Survey,
     mut known: HashMap<String, FileRow>,
@@ -266,7 +267,7 @@ fn plan(
     recipe: u64,
     can_embed: bool,
     progress: &Progress,
-) -> (Batch, Vec<(Seen, Option<FileRow>)>) {
+) -> (Batch, Vec<(NoteFile, Option<FileRow>)>) {
     let mut batch = Batch::default();
     batch.removed = survey.gone(&known);
     for file in survey.unreadable {
@@ -274,7 +275,7 @@ fn plan(
         let piece = Piece { prepared: Prepared::without_chunks(file), place: Place::Whole, old };
         batch.push(piece, progress.pace.room());
     }
-    let is_stale = |seen: &Seen, old: Option<&FileRow>| {
+    let is_stale = |seen: &NoteFile, old: Option<&FileRow>| {
         old.is_none_or(|file| {
             mode != JobMode::Sync
                 || file.size != seen.size

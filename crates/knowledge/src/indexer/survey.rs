@@ -1,4 +1,4 @@
-//! What the vault holds, as far as it can be seen: notes, and what cannot be looked at.
+//! The content of the vault: notes, and files and folders that cannot be read.
 
 use super::prepare::{blank_file, is_unfinished};
 use crate::{
@@ -12,7 +12,7 @@ use toolyard_protocol::Failure;
 use toolyard_vault::{Surveyed, Vault, VaultPath};
 
 /// A file as the survey saw it.
-pub(super) struct Seen {
+pub(super) struct NoteFile {
     pub(super) path: VaultPath,
     pub(super) size: u64,
     pub(super) mtime_ms: i64,
@@ -21,10 +21,10 @@ pub(super) struct Seen {
 /// What the vault holds.
 #[derive(Default)]
 pub(super) struct Survey {
-    pub(super) seen: Vec<Seen>,
-    /// Notes, and folders that may hold some, that cannot be looked at.
+    pub(super) seen: Vec<NoteFile>,
+    /// Notes that cannot be read, and folders that cannot be listed.
     pub(super) unreadable: Vec<FileRow>,
-    /// Those folders: what is below them is not known.
+    /// These folders: their content is unknown.
     unlisted: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Survey {
         let mut survey = Self::default();
         vault.survey(cancel, &mut |folder| scope.enters(folder), &mut |found| match found {
             Surveyed::File { path, size, mtime_ms } if scope.takes(&path) => {
-                survey.seen.push(Seen { path, size, mtime_ms });
+                survey.seen.push(NoteFile { path, size, mtime_ms });
             }
             Surveyed::Unreadable { path, reason } if scope.takes_name(&path) => {
                 survey.unreadable.push(blank_file(path, FileState::Failed, reason));

@@ -1,4 +1,4 @@
-//! Gives chunks their vectors: those that are known already, and new ones from the embedder.
+//! Assigns vectors to chunks: known ones, and new ones from the embedder.
 
 use super::{
     batch::{Piece, Place},
@@ -11,7 +11,7 @@ use std::{collections::HashMap, time::Instant};
 const ASK_FOR: usize = 256;
 
 impl Worker {
-    /// Gives every chunk its vector, or says in its file's row that it waits for one.
+    /// Assigns a vector to every chunk, or records in the file's row that vectors are missing.
     pub(super) async fn add_vectors(
         &self,
         writer: &dyn IndexWriter,

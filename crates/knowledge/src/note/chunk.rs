@@ -1,19 +1,19 @@
-//! Cuts a note into chunks: by headings first, then at paragraphs and sentences, never inside a character. Every chunk
-//! knows its bytes in the file, so that whoever finds it can open it there.
+//! Splits a note into chunks: first at headings, then at paragraphs and sentences, never inside a character. Every
+//! chunk has its byte range in the file, so that a result can be opened there.
 
 use super::{clean, tags::tag_line};
 use std::ops::Range;
 use toolyard_vault::Outline;
 
-/// A chunk is made from at most this many characters of the file, so what is embedded and shown has at most as many.
+/// Maximum number of characters of the file in a chunk, and therefore of the text that is embedded and shown.
 pub const MAX_CHUNK_CHARS: usize = 2_000;
 /// The least a configuration may ask for.
 pub const MIN_CHUNK_CHARS: usize = 200;
-/// What is left at the end of a section is added to the chunk before it if it is smaller than this.
+/// A rest at the end of a section that is smaller than this is added to the previous chunk.
 const SMALL_REST_CHARS: usize = 200;
 /// A chunk's headings have at most this many characters together. A heading that is longer is read as text as well.
 const MAX_SECTION_CHARS: usize = 300;
-/// A note has at most this many sections; what stands under later headings belongs to the last one.
+/// Maximum number of sections of a note; text under later headings belongs to the last one.
 const MAX_SECTIONS: usize = 5_000;
 
 /// How large chunks are.
@@ -30,7 +30,7 @@ pub struct ChunkSizes {
 pub struct Chunk {
     /// Its bytes in the file, headings above its text included.
     pub range: Range<usize>,
-    /// The headings it stands under, ` > ` between them.
+    /// The headings above it, separated by ` > `.
     pub section: Option<String>,
     /// Plain text: what is shown and embedded.
     pub text: String,
@@ -45,7 +45,7 @@ struct Section {
     /// Where the text under it begins.
     body: usize,
     end: usize,
-    /// The headings it stands under and its own, outermost first, cut.
+    /// The headings above it and its own, outermost first, shortened.
     path: Vec<String>,
     /// Its own heading, cut.
     own: Option<String>,
@@ -57,7 +57,7 @@ impl Section {
     }
 }
 
-/// Headings with nothing to show under them: they go with what follows, so that they are found too.
+/// Headings without text: they are added to the chunk that follows, so that they can be found.
 struct Pending {
     start: usize,
     /// The text of each.
@@ -67,7 +67,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// What a chunk with this path does not say already.
+    /// The headings that are not in the given path.
     fn unsaid(&self, path: &[String]) -> String {
         let unsaid: Vec<&str> = self.headings.iter().filter(|h| !path.contains(h)).map(String::as_str).collect();
         unsaid.join("\n")
@@ -157,7 +157,7 @@ fn sections(text: &str, outline: &Outline, is_date_note: bool) -> Vec<Section> {
     all
 }
 
-/// At most so many characters of a text.
+/// At most this many characters of a text.
 fn cut(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }
@@ -232,8 +232,8 @@ fn windows(text: &str, outline: &Outline, body: &Range<usize>, sizes: ChunkSizes
     out.into_iter().map(|range| trimmed(text, &range)).filter(|range| !range.is_empty()).collect()
 }
 
-/// The pieces chunks are made of: lines, cut at ends of sentences where they are long, and anywhere where even that is
-/// not enough. They follow each other without a gap.
+/// The pieces of which chunks consist: lines, split at sentence ends if they are long, and anywhere if that is not
+/// enough. They are contiguous.
 fn atoms(text: &str, outline: &Outline, body: &Range<usize>, limit: usize) -> Vec<Range<usize>> {
     let mut out: Vec<Range<usize>> = Vec::new();
     let mut start = body.start;

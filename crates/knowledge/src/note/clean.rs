@@ -1,10 +1,10 @@
-//! From Markdown to plain text: what is shown and embedded. Never longer than what it was made from.
+//! Converts Markdown to plain text, which is shown and embedded. The result is never longer than the input.
 
 use super::markup;
 use std::ops::Range;
 
-/// Around the number of a piece of inline code, while the text around it is cleaned. They are no characters, so that
-/// nobody misses them where a note has them.
+/// Marks around the number of a piece of inline code while the text around it is cleaned. They are noncharacters, so
+/// that nothing is lost if a note contains them.
 const CODE_MARKS: [char; 2] = ['\u{FDD0}', '\u{FDD1}'];
 
 /// A stretch of a note without its markup.
@@ -12,7 +12,7 @@ const CODE_MARKS: [char; 2] = ['\u{FDD0}', '\u{FDD1}'];
 pub(super) struct Plain {
     /// What is shown and embedded.
     pub(super) text: String,
-    /// What links lead to, where the text does not say it: searched by words only.
+    /// Link targets that the text does not contain: searched by words only.
     pub(super) targets: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ fn push_unmarked(out: &mut String, text: &str) {
     }
 }
 
-/// Puts inline code back where it stood.
+/// Restores inline code.
 fn with_code(text: &str, code: &[String]) -> String {
     let [open, close] = CODE_MARKS;
     let mut out = String::with_capacity(text.len());

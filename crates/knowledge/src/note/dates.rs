@@ -17,7 +17,7 @@ pub fn date_in_name(stem: &str) -> Option<Date> {
         .find_map(|at| date_at(stem, at))
 }
 
-/// A date and nothing else: a day, or a day with a time.
+/// Parses a date without other text: a day, or a day with a time.
 pub fn parse_date(text: &str) -> Option<Date> {
     let text = unwrapped(text);
     let date = date_at(text, 0)?;

@@ -1,4 +1,4 @@
-//! Links and HTML tags: what goes when Markdown becomes plain text, and where their targets stand.
+//! Links and HTML tags: what is removed when Markdown becomes plain text, and the positions of link targets.
 
 use regex::{Captures, Regex};
 use std::{borrow::Cow, ops::Range, sync::LazyLock};

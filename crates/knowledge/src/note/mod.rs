@@ -1,7 +1,7 @@
-//! What a note says about itself: title, aliases, tags, date, links, and its chunks with byte offsets.
+//! The content of a note: title, aliases, tags, date, links, and its chunks with byte offsets.
 //!
-//! Pure: text in, [`Note`] out. Knows nothing of files, indexes or embedders. Any text is a note; what cannot be
-//! understood is left out.
+//! Pure: text in, [`Note`] out. Does not know files, indexes or embedders. Any text is a note; what cannot be parsed is
+//! left out.
 
 mod chunk;
 mod clean;
@@ -28,19 +28,19 @@ const MAX_LIST: usize = 1_000;
 const MAX_NAMES_CHARS: usize = 4_000;
 /// A title is cut to this many characters, for the same reason.
 const MAX_TITLE_CHARS: usize = 300;
-/// Properties that date a note, the one that says it most plainly first.
+/// Properties that contain a note's date, the most explicit first.
 const DATE_KEYS: [&str; 3] = ["date", "day", "created"];
 
 /// A note, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// From front matter, else the name of the file.
+    /// The title from front matter, otherwise the file name.
     pub title: String,
     /// Other names, from front matter.
     pub aliases: Vec<String>,
     /// In lower case, without the hash, sorted.
     pub tags: Vec<String>,
-    /// From the name of the file, else from front matter.
+    /// The date from the file name, otherwise from front matter.
     pub date: Option<Date>,
     /// Names of the notes it links to, without folders and extension, in lower case, sorted.
     pub links: Vec<String>,
@@ -51,7 +51,7 @@ pub struct Note {
 }
 
 impl Note {
-    /// Takes a note apart. `path` is where it lies in the vault.
+    /// Parses a note. `path` is its path in the vault.
     pub fn parse(path: &str, text: &str, sizes: ChunkSizes) -> Note {
         let outline = outline(text);
         let stem = stem(path);

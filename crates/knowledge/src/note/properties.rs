@@ -1,7 +1,7 @@
-//! Reads front matter as far as search needs it: the top-level keys and their values as text. YAML is far larger; what is
-//! not understood is left out, never an error, because a note with odd front matter is still a note.
+//! Reads front matter as far as search needs it: the top-level keys and their values as text. YAML it cannot read is
+//! left out and is not an error, because a note with unusual front matter is still a note.
 
-/// A note has at most this many properties that are looked at.
+/// Maximum number of properties of a note that are read.
 const MAX_PROPERTIES: usize = 200;
 /// A property has at most this many values.
 const MAX_VALUES: usize = 500;
@@ -82,7 +82,7 @@ fn without_comment(value: &str) -> &str {
     value.find(" #").map_or(value, |at| value[..at].trim_end())
 }
 
-/// What stands between the brackets of `[a, b] # comment`. A hash inside them begins a tag or is part of a name.
+/// The text between the brackets of `[a, b] # comment`. A hash inside them begins a tag or is part of a name.
 fn flow_list(value: &str) -> Option<&str> {
     // `[[Note]]` without quotes is a link, though YAML would call it a list in a list.
     let items = value.strip_prefix('[').filter(|items| !items.starts_with('['))?;

@@ -1,4 +1,5 @@
-//! Tags: `#word` in the text and `tags` in front matter. Kept in lower case without the hash; `a/b` lies below `a`.
+//! Tags: `#word` in the text and `tags` in front matter. Stored in lower case without the hash; `a/b` is a subtag of
+//! `a`.
 
 use super::markup;
 use crate::text::nfc;
@@ -29,7 +30,7 @@ fn is_emoji(c: char) -> bool {
     !c.is_ascii() && c.general_category() == GeneralCategory::OtherSymbol || ('\u{1F3FB}'..='\u{1F3FF}').contains(&c)
 }
 
-/// The tags in a line of text, in order, with where they stand. The caller leaves code out.
+/// The tags in a line of text, in order, with their positions. The caller leaves out code.
 pub fn inline_tags(text: &str) -> Vec<(String, Range<usize>)> {
     let mut found = Vec::new();
     let mut hashes = memchr::memchr_iter(b'#', text.as_bytes()).peekable();

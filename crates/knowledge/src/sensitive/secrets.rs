@@ -1,27 +1,32 @@
-//! Secrets in notes: private keys, tokens with a known beginning, `password: …`, card numbers. What only resembles a
-//! secret is left alone: a note about passwords is no password.
+//! Detects secrets in notes: private keys, tokens with a known prefix, `password: …`, card numbers. Text that only
+//! resembles a secret is not reported: a note about passwords is not a password.
 
 use regex::Regex;
 use toolyard_engine::redact::{MARKS, MIN_MARKED};
 
 /// The name before a secret value, as people write it down.
-const NAMES: &str = r"pass(?:word|wort|phrase|wd)|kennwort|pwd|(?:api|access|private|secret|encryption)[ _-]?key|(?:access|auth|api|bearer|refresh)[ _-]?token|client[ _-]?secret|bearer";
+const NAMES: &str = r"pass(?:word|wort|phrase|wd)|kennwort|pwd|(?:api|access|private|secret|encryption)[ _-]?key|(?:access|auth|api|bearer|refresh)[ _-]?token|client[ _-]?secret|bearer|contrase[nñ]a|mot de passe|senha|wachtwoord|l[oö]senord|adgangskode|salasana|has[lł]o|heslo|jelsz[oó]|[sş]ifre|пароль";
+/// The same in scripts that put no space before it.
+const NAMES_WITHOUT_SPACES: &str = "密码|密碼|パスワード|비밀번호";
+/// Words that stand for a password in an example of an address.
+const PLACEHOLDERS: [&str; 6] = ["password", "pass", "pwd", "secret", "passwd", "changeme"];
 /// What may stand between a name and its value besides a colon: spaces, quotes, Markdown's marks, a table's border.
 const AROUND_NAME: &str = r"[\s*_`'\x22|]*";
-/// Quotes and Markdown that may stand around a value.
+/// Quotes and Markdown marks that may surround a value.
 const AROUND: &str = "*_`\"'|()[]<>,;";
 /// A value that is shorter is a word.
 const MIN_VALUE_CHARS: usize = 6;
 /// A value of letters alone is secret from this length on, if upper and lower case alternate.
 const MIN_LETTERS: usize = 10;
 
-/// Finds secrets.
+/// Detects secrets.
 #[derive(Debug)]
 pub(super) struct SecretFinder {
     private_key: Option<Regex>,
     token: Option<Regex>,
     named: Option<Regex>,
     card: Option<Regex>,
+    address: Option<Regex>,
 }
 
 impl SecretFinder {
@@ -32,8 +37,9 @@ impl SecretFinder {
             private_key: rule(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
             token: rule(&format!(r"(?:^|[^A-Za-z0-9])(?:{})[A-Za-z0-9_.~+/=-]{{{MIN_MARKED},}}", marks.join("|"))),
             named: rule(&format!(
-                r"(?i)(?:^|[^\p{{L}}\p{{N}}])(?:{NAMES}){AROUND_NAME}(?:[:=]|is\b)?{AROUND_NAME}(\S+)"
+                r"(?i)(?:(?:^|[^\p{{L}}\p{{N}}])(?:{NAMES})|{NAMES_WITHOUT_SPACES}){AROUND_NAME}(?:[:=：＝]|(?:is|ist|es|est)\b)?{AROUND_NAME}(\S+)"
             )),
+            address: rule(r"(?i)\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]*:([^\s/@]{3,})@"),
             card: rule(r"(?:^|[^\d-])((?:\d{4}[ -]?){3}\d{4}|3[47]\d{2}[ -]?\d{6}[ -]?\d{5})(?:$|[^\d-])"),
         }
     }
@@ -49,6 +55,7 @@ impl SecretFinder {
             || has(&self.token)
             || captured(&self.named, is_secret_value)
             || captured(&self.card, is_card)
+            || captured(&self.address, is_password)
     }
 }
 
@@ -62,6 +69,13 @@ fn is_secret_value(value: &str) -> bool {
     !is_link
         && chars >= MIN_VALUE_CHARS
         && ((has(|c| c.is_ascii_digit()) && has(char::is_alphabetic)) || (is_mixed && chars >= MIN_LETTERS))
+}
+
+/// Whether what stands before the host of an address is a password, and not a place for one.
+fn is_password(text: &str) -> bool {
+    let is_place =
+        text.starts_with(['$', '{', '<', '[', '*', '%']) || text.chars().all(|c| matches!(c, 'x' | 'X' | '.'));
+    !is_place && !PLACEHOLDERS.contains(&text.to_lowercase().as_str())
 }
 
 /// Whether the digits are a card's number: its first digit is an issuer's, and its check digit is right (Luhn).
@@ -100,6 +114,13 @@ mod tests {
             "Visa 4111 1111 1111 1111, 03/29",
             "4111111111111111",
             "amex 3782-822463-10005",
+            "contraseña: perro1234",
+            "mot de passe : chien1234",
+            "das Passwort ist geheim99",
+            "我的密码：abc12345",
+            "パスワード: neko2024",
+            "DB_URL=postgres://app:s3cr3tpass@db.example/x",
+            "git clone https://me:q1w2e3@host.example/r.git",
             token.as_str(),
         ] {
             assert!(finder.finds(text), "{text}");
@@ -120,6 +141,11 @@ mod tests {
             "1234-1234-1234-1234-9",
             "token of appreciation 2024",
             "sk-short",
+            "postgres://user:password@localhost/x",
+            "postgres://user:$PASSWORD@localhost/x",
+            "https://host.example:8080/@name",
+            "redis://localhost:6379",
+            "密码很重要",
             "",
         ] {
             assert!(!finder.finds(text), "{text}");

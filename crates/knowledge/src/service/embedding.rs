@@ -17,13 +17,13 @@ impl Knowledge {
         Weights { vector: vector_weight(&self.config.search, &spec.embedder), links: self.config.search.link_weight }
     }
 
-    /// What the embedder is, or why it cannot be asked. Asked anew after a while.
+    /// The identity of the embedder, or why it cannot be determined. Cached for a while.
     pub async fn embedder_info(&self) -> Option<Result<EmbedderInfo, EmbedError>> {
         if let Some(problem) = &self.embedder_problem {
             return Some(Err(problem.clone()));
         }
         let embedder = self.embedder.as_ref()?;
-        let known = self.noted(|noted| noted.embedder.clone());
+        let known = self.with_cache(|cache| cache.embedder.clone());
         if let Some((at, known)) = known
             && at.elapsed() < EMBEDDER_KNOWN_FOR
         {
@@ -34,7 +34,7 @@ impl Knowledge {
 
     pub(super) async fn ask_embedder(&self, embedder: &dyn Embedder) -> Result<EmbedderInfo, EmbedError> {
         let info = embedder.describe().await;
-        self.noted(|noted| noted.embedder = Some((Instant::now(), info.clone())));
+        self.with_cache(|cache| cache.embedder = Some((Instant::now(), info.clone())));
         info
     }
 
@@ -72,22 +72,23 @@ impl Knowledge {
             Ok(vectors) => match vectors.into_iter().next().flatten() {
                 Some(vector) if vector.len() != spec.dimensions => {
                     // The model changed under its name; what was known of it no longer holds.
-                    self.noted(|noted| noted.embedder = None);
+                    self.with_cache(|cache| cache.embedder = None);
                     none(Some(Problem::other_embedder(self.jobs.active().is_some())))
                 }
                 vector => Embedded { vector, problem: is_down },
             },
             Err(error) => {
-                self.noted(|noted| noted.embedder = Some((Instant::now(), Err(error.clone()))));
+                self.with_cache(|cache| cache.embedder = Some((Instant::now(), Err(error.clone()))));
                 none(Some(Problem::of_embedder(&error)))
             }
         }
     }
 
-    /// The embedder attuned to the notes, where that means anything. A tenth more or less of them makes no difference.
+    /// The embedder adapted to the notes, if it supports that. It is adapted again when their number has changed by
+    /// more than a tenth.
     async fn attuned(&self, embedder: &Arc<dyn Embedder>, reader: &Arc<dyn IndexReader>) -> Arc<dyn Embedder> {
         let info = reader.info();
-        let known = self.noted(|noted| match &noted.attuned {
+        let known = self.with_cache(|cache| match &cache.attuned {
             Some(known)
                 if known.embedder == info.spec.embedder && known.chunks.abs_diff(info.chunks) * 10 <= info.chunks =>
             {
@@ -107,7 +108,7 @@ impl Knowledge {
         };
         let to = to.unwrap_or_else(|| embedder.clone());
         let attuned = Attuned { embedder: info.spec.embedder.clone(), chunks: info.chunks, to: to.clone() };
-        self.noted(|noted| noted.attuned = Some(attuned));
+        self.with_cache(|cache| cache.attuned = Some(attuned));
         to
     }
 

@@ -1,4 +1,4 @@
-//! Looks at the whole vault: which notes are new, and whether the index is stale.
+//! Scans the whole vault: which notes are new, and whether the index is stale.
 
 use super::Knowledge;
 use crate::{
@@ -26,7 +26,7 @@ const LOOK_KNOWN_FOR: Duration = Duration::from_secs(60);
 pub struct VaultLook {
     /// When the newest note was written; 0 without notes.
     pub newest_mtime_ms: i64,
-    /// Notes that would be indexed, and what would be told as unreadable.
+    /// Number of notes that would be indexed or reported as unreadable.
     pub notes: u64,
     /// Names, sizes and times of all of them, to be held against those of an index.
     pub fingerprint: u64,
@@ -36,7 +36,7 @@ impl Knowledge {
     /// Looks at the whole vault.
     pub async fn look(&self) -> Option<VaultLook> {
         let look = self.survey(|_, _, _| {}).await?;
-        self.noted(|noted| noted.look = Some((Instant::now(), look)));
+        self.with_cache(|cache| cache.look = Some((Instant::now(), look)));
         Some(look)
     }
 
@@ -78,7 +78,7 @@ impl Knowledge {
                 }
             })
             .await?;
-        self.noted(|noted| noted.look = Some((Instant::now(), look)));
+        self.with_cache(|cache| cache.look = Some((Instant::now(), look)));
         Some(count.load(Ordering::Relaxed))
     }
 
@@ -88,8 +88,8 @@ impl Knowledge {
         self.look().await.is_some_and(|look| look.fingerprint == library.totals.fingerprint)
     }
 
-    /// Whether the last sync is long ago and the vault has changed since. Only where it is long ago, and nobody looked
-    /// lately, is the vault looked at.
+    /// Whether the last sync is old and the vault has changed since. The vault is scanned only if the sync is old and
+    /// there was no recent scan.
     pub(super) async fn is_stale(&self, last_sync: Option<Timestamp>, library: Option<&Library>) -> bool {
         let Some(library) = library else { return false };
         let last = last_sync.unwrap_or(library.info().completed_at);
@@ -97,7 +97,7 @@ impl Knowledge {
         if age <= i64::try_from(self.config.search.stale_after_secs).unwrap_or(i64::MAX) {
             return false;
         }
-        let known = self.noted(|noted| noted.look).filter(|(at, _)| at.elapsed() < LOOK_KNOWN_FOR);
+        let known = self.with_cache(|cache| cache.look).filter(|(at, _)| at.elapsed() < LOOK_KNOWN_FOR);
         let look = match known {
             Some((_, look)) => Some(look),
             None => self.look().await,

@@ -1,4 +1,4 @@
-//! Words: what full-text search counts of notes ([`toolyard_text::terms::NOTES`]), and what a result shows of a chunk.
+//! Terms of notes for full-text search ([`toolyard_text::terms::NOTES`]), and snippets.
 
 mod snippet;
 
@@ -33,8 +33,8 @@ pub fn query_terms(text: &str) -> Vec<String> {
     found
 }
 
-/// The terms of a question as full text counts them: one that the question repeats stands there as often, at most
-/// [`MAX_REPEATS`] times, because a long question says again what it is about.
+/// The terms of a query for full text: a repeated term is counted up to [`MAX_REPEATS`] times, because a long query
+/// repeats what it is about.
 pub fn counted_terms(text: &str) -> Vec<String> {
     let mut found: Vec<(String, usize)> = Vec::new();
     NOTES.terms(text, Side::Question, |term, _| {

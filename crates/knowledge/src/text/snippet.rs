@@ -1,4 +1,4 @@
-//! The part of a chunk that shows why it was found.
+//! The part of a chunk that shows why it matched.
 
 use super::term_set;
 use toolyard_text::scripts::is_unspaced;
@@ -98,7 +98,7 @@ fn after_space(chars: &[char], from: usize, limit: usize) -> usize {
     chars[from..limit].iter().position(|c| c.is_whitespace()).map_or(from, |space| from + space)
 }
 
-/// The last end of a word between `from` and `to`; `to` itself where there is none.
+/// The last end of a word between `from` and `to`; `to` itself if there is none.
 fn before_space(chars: &[char], from: usize, to: usize) -> usize {
     if chars[to].is_whitespace() {
         return to;

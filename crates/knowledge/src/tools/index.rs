@@ -16,11 +16,11 @@ use toolyard_protocol::Failure;
 
 /// A call waits at most this long for its job.
 const MAX_WAIT_MS: u64 = 300_000;
-/// How often progress is told while a call waits.
+/// How often progress is reported while a call waits.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 /// A call that waits answers this long before its time is over.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
-/// How long a cancelled job has to stop: as long as the write under way takes.
+/// How long a cancelled job has to stop: as long as the current write takes.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
 /// What to do.
@@ -29,7 +29,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(20);
 pub enum Mode {
     /// The first index; later, looks at the content of every note.
     Full,
-    /// Only what changed: the usual.
+    /// Only what changed (default).
     Sync,
     /// Builds a new index from nothing; the old one answers until it is done.
     Reindex,
@@ -73,7 +73,7 @@ pub struct Data {
     pub duration_ms: u64,
     /// Trouble with single notes; the others are indexed all the same.
     pub errors: Vec<FileProblem>,
-    /// How many notes had trouble.
+    /// Number of notes with problems.
     pub error_count: u64,
 }
 
@@ -213,7 +213,7 @@ async fn rollback(call: Call<'_>) -> Result<Output, Failure> {
     answer(health, Some(data), problem, meta, format!("Back at the version of {}", info.completed_at))
 }
 
-/// There is nothing to go back to. That says nothing against the index that is there: the health stays what it is.
+/// There is no earlier version. This does not concern the current index: the health does not change.
 async fn nothing_earlier(call: Call<'_>, problem: Problem) -> Result<Output, Failure> {
     let library = call.knowledge.library().await;
     let meta = call.knowledge.meta(call.started, library.as_deref().ok(), 0);

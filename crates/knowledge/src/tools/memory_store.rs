@@ -1,4 +1,4 @@
-//! `obsidian_rag_memory_store`: remembers a fact, so that searches find it first.
+//! `obsidian_rag_memory_store`: stores a fact, which searches return first.
 
 use super::{Args, Call, Tool, answer, parse, writes};
 use crate::{

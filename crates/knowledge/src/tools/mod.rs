@@ -1,4 +1,5 @@
-//! The four tools: one file each, with the arguments (whose comments are what models read), the data and what it does.
+//! The four tools, one file each, with the arguments (whose comments are the descriptions that models read), the data
+//! and the implementation.
 
 pub mod index;
 mod memory_store;
@@ -12,7 +13,11 @@ use crate::{
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Instant,
+};
+use toolyard_catalog::{RegistryError, ToolEntry, ToolSource};
 use toolyard_engine::{BoxFuture, BuiltIn, CallContext, Output};
 use toolyard_protocol::{ErrorCode, Failure, Idempotency, ToolCall, ToolDefinition, ToolDefinitionError};
 use toolyard_vault::VaultPath;
@@ -36,7 +41,7 @@ pub trait NotesTool {
     type Data: Serialize + DeserializeOwned;
 }
 
-/// What a tool is called with.
+/// The context of a tool call.
 pub(crate) struct Call<'a> {
     pub(crate) knowledge: &'a Arc<Knowledge>,
     pub(crate) context: &'a CallContext,
@@ -57,7 +62,7 @@ fn reads<A: JsonSchema, D: JsonSchema>(title: &'static str, description: &'stati
     notes_tool::<A, D>(BuiltIn::reads(title, description)).permissions(&["vault:read"])
 }
 
-/// Writes to what is kept beside the notes. A second call with the same arguments changes nothing.
+/// A tool that writes Toolyard's own state. A second call with the same arguments changes nothing.
 fn writes<A: JsonSchema, D: JsonSchema>(
     title: &'static str,
     description: &'static str,
@@ -86,6 +91,31 @@ pub(crate) fn find(name: &str) -> Option<&'static Tool> {
 /// The first tool that is described wrongly.
 pub fn definitions() -> Result<Vec<ToolDefinition>, ToolDefinitionError> {
     TOOLS.iter().map(|tool| (tool.define)().build(tool.name)).collect()
+}
+
+/// The same as the registry keeps them: arguments that do not fit are answered in the envelope, as everything is.
+///
+/// # Errors
+/// The first tool that is described wrongly.
+pub fn entries() -> Result<Vec<ToolEntry>, RegistryError> {
+    let entry = |definition| Ok(ToolEntry::new(definition, ToolSource::core())?.with_own_answer_to_misfits());
+    definitions()?.into_iter().map(entry).collect()
+}
+
+/// The tools' schemas, compiled once.
+static CHECKED: LazyLock<Vec<ToolEntry>> = LazyLock::new(|| {
+    entries().unwrap_or_else(|error| {
+        tracing::error!(%error, "the schemas of the notes' tools cannot be used");
+        Vec::new()
+    })
+});
+
+/// What is wrong with a tool's arguments, if anything is.
+pub(crate) fn misfit(tool: &str, args: &Value) -> Option<Problem> {
+    let entry = CHECKED.iter().find(|entry| entry.name().as_str() == tool)?;
+    let violations = entry.check_input(args).err()?;
+    let texts: Vec<String> = violations.iter().map(|v| format!("{}: {}", v.path, v.message)).collect();
+    Some(Problem::argument("", &texts.join("; "), "Correct what is named, then call again."))
 }
 
 /// The whole envelope with this data.
@@ -120,13 +150,14 @@ fn answer<T: Serialize>(
         Some(problem) => format!("{} {}", problem.message, problem.suggestion),
         None => message.into(),
     };
+    let debug_message = error.as_ref().and_then(|problem| problem.causes.clone());
     let data = Envelope { status, data, error, meta }.into_map();
-    Ok(Output { user_message: Some(message), ..Output::data(data) })
+    Ok(Output { user_message: Some(message), debug_message, ..Output::data(data) })
 }
 
 impl Call<'_> {
     /// An answer that is only a problem.
-    async fn refused<T: Serialize>(&self, problem: Problem) -> Result<Output, Failure> {
+    pub(crate) async fn refused<T: Serialize>(&self, problem: Problem) -> Result<Output, Failure> {
         let library = self.knowledge.library().await.ok();
         let meta = self.knowledge.meta(self.started, library.as_deref(), 0);
         answer::<T>(problem.status(), None, Some(problem), meta, "")

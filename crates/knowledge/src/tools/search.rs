@@ -1,4 +1,4 @@
-//! `obsidian_rag_search`: finds what the notes say about something.
+//! `obsidian_rag_search`: searches the notes.
 // A comment on these types is a description in a schema that models read, so not every field has one.
 #![allow(missing_docs)]
 
@@ -33,7 +33,7 @@ pub struct Input {
     /// What to look for, in any language: a question, a phrase or a few words.
     #[schemars(length(min = 1, max = 2000))]
     pub query: String,
-    /// At most this many results (5 is the usual).
+    /// At most this many results (default 5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 50))]
     pub max_results: Option<usize>,
@@ -77,7 +77,7 @@ pub enum Kind {
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub struct Found {
+pub struct ResultItem {
     /// The chunk's plain text; code is left out.
     pub chunk_text: String,
     /// 0 to 1; comparable within one answer.
@@ -131,13 +131,13 @@ pub struct Part {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Data {
-    pub results: Vec<Found>,
+    pub results: Vec<ResultItem>,
     /// Whether any result touches on health, money, relations, commitments or secrets.
     pub sensitive_detected: bool,
     /// A fact worth remembering, for obsidian_rag_memory_store once the user agrees.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_suggestion: Option<Suggestion>,
-    /// How many results are withheld until somebody confirms.
+    /// Number of results that are withheld until the user confirms.
     pub withheld_count: usize,
 }
 
@@ -202,8 +202,8 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let status = if problem.is_some() { Health::Degraded } else { health };
     let meta = knowledge.meta(call.started, Some(&library), found.scanned);
     let explain = input.explain == Some(true);
-    let mut results: Vec<Found> = screened.facts.into_iter().map(|(fact, fit)| remembered(fact, fit)).collect();
-    results.extend(screened.hits.into_iter().map(|hit| told(hit, explain.then_some(&weights))));
+    let mut results: Vec<ResultItem> = screened.facts.into_iter().map(|(fact, fit)| remembered(fact, fit)).collect();
+    results.extend(screened.hits.into_iter().map(|hit| result_item(hit, explain.then_some(&weights))));
     results.truncate(limit);
     let message = format!("{} results", results.len());
     let data = Data {
@@ -236,9 +236,9 @@ async fn understand(call: &Call<'_>, input: &Input) -> Result<(usize, ChunkFilte
     Ok((limit, filter))
 }
 
-/// What was found, without what is withheld.
+/// The results without those that are withheld.
 #[derive(Default)]
-struct Screened {
+struct VisibleResults {
     hits: Vec<Hit>,
     facts: Vec<(Fact, f32)>,
     /// Of everything that was found, withheld or not.
@@ -249,7 +249,7 @@ struct Screened {
     suggestion: Option<Suggestion>,
 }
 
-impl Screened {
+impl VisibleResults {
     fn problem(&self) -> Option<Problem> {
         let word = |c: &Category| serde_json::to_value(c).ok()?.as_str().map(str::to_owned);
         let words: Vec<String> = self.withheld_for.iter().filter_map(word).collect();
@@ -267,10 +267,10 @@ impl Screened {
 }
 
 /// Looks through everything that would be shown and leaves out what must be confirmed first.
-fn screen(knowledge: &Knowledge, hits: Vec<Hit>, facts: Vec<(Fact, f32)>, is_confirmed: bool) -> Screened {
+fn screen(knowledge: &Knowledge, hits: Vec<Hit>, facts: Vec<(Fact, f32)>, is_confirmed: bool) -> VisibleResults {
     let configured = &knowledge.config.sensitive.require_confirmation_for;
     let asked_for: &[Category] = if is_confirmed { &[] } else { configured };
-    let mut screened = Screened::default();
+    let mut screened = VisibleResults::default();
     for hit in hits {
         let own = knowledge.guard.categories_of(Material {
             title: &hit.title,
@@ -282,7 +282,7 @@ fn screen(knowledge: &Knowledge, hits: Vec<Hit>, facts: Vec<(Fact, f32)>, is_con
         if screened.weigh(&own, asked_for) {
             continue;
         }
-        // A secret is nothing to remember, whoever agreed to see it.
+        // A secret is never suggested as a fact, even if the user agreed to see it.
         let is_worth_it = own.iter().any(|c| *c != Category::Relations) && !own.contains(&Category::Secrets);
         if screened.suggestion.is_none() && is_worth_it {
             screened.suggestion = Some(suggest(&hit));
@@ -298,8 +298,8 @@ fn screen(knowledge: &Knowledge, hits: Vec<Hit>, facts: Vec<(Fact, f32)>, is_con
     screened
 }
 
-/// Searches what the caller may see. Where the index program was started again meanwhile and has a newer version, that one
-/// is searched.
+/// Searches what the caller may see. If the index program was restarted in between and has a newer version, that one is
+/// searched.
 async fn ask(call: &Call<'_>, library: &mut Arc<Library>, query: Query<'_>) -> Result<Hits, Problem> {
     let knowledge = call.knowledge;
     let allowed = |library: &Library| knowledge.allowed(library, &call.call.policy.sandbox);
@@ -337,8 +337,8 @@ fn days(range: Option<&DateRange>) -> Result<Option<(i32, i32)>, Problem> {
     }
 }
 
-/// Facts whose source the caller may see. A fact passes a filter where the note does that it was read in. Facts that
-/// cannot be read do not keep notes from being found.
+/// Facts whose source the caller may see. A fact passes a filter if the note in its source does. If the facts cannot be
+/// read, notes are still found.
 fn known_facts(call: &Call<'_>, library: &Library, filter: &ChunkFilter, question: &str) -> Vec<(Fact, f32)> {
     let paths = call.knowledge.paths_of(&call.call.policy.sandbox);
     // Of a note that is not indexed only the place is known.
@@ -357,8 +357,8 @@ fn known_facts(call: &Call<'_>, library: &Library, filter: &ChunkFilter, questio
     })
 }
 
-fn remembered(fact: Fact, fit: f32) -> Found {
-    Found {
+fn remembered(fact: Fact, fit: f32) -> ResultItem {
+    ResultItem {
         chunk_text: format!("{}: {}", fact.key, fact.value),
         score: round(fit),
         source_file: fact.source,
@@ -374,7 +374,7 @@ fn remembered(fact: Fact, fit: f32) -> Found {
     }
 }
 
-fn told(hit: Hit, explain: Option<&Weights>) -> Found {
+fn result_item(hit: Hit, explain: Option<&Weights>) -> ResultItem {
     let fused = hit.fused;
     let explain = explain.map(|weights| {
         let rest = 1.0 - weights.links;
@@ -391,7 +391,7 @@ fn told(hit: Hit, explain: Option<&Weights>) -> Found {
             repeated_terms: hit.repeated,
         }
     });
-    Found {
+    ResultItem {
         score: round(fused.score),
         byte_range: Some([hit.chunk.start, hit.chunk.end]),
         chunk_text: hit.chunk.text,
@@ -407,7 +407,7 @@ fn told(hit: Hit, explain: Option<&Weights>) -> Found {
     }
 }
 
-/// A fact to remember: where it stands names it, what was found says it.
+/// A suggested fact: its key is the location, its value is the text.
 fn suggest(hit: &Hit) -> Suggestion {
     let name = match &hit.chunk.section {
         Some(section) => format!("{} {section}", hit.title),

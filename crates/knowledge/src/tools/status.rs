@@ -1,4 +1,4 @@
-//! `obsidian_rag_status`: how well the notes can be asked, and what became of each of them.
+//! `obsidian_rag_status`: the health of the index and the state of each note.
 // A comment on these types is a description in a schema that models read, so not every field has one.
 #![allow(missing_docs)]
 
@@ -26,8 +26,8 @@ const MAX_FILES: usize = 1_000;
 pub struct Input {
     /// List files in this state too, with the reason: "indexed", "empty", "skipped", "failed", or "all".
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub files: Option<Wanted>,
-    /// At most this many files (100 is the usual).
+    pub files: Option<FileFilter>,
+    /// At most this many files (default 100).
     #[schemars(range(min = 1, max = 1000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
@@ -46,7 +46,7 @@ pub struct Input {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Wanted {
+pub enum FileFilter {
     Indexed,
     Empty,
     Skipped,
@@ -78,7 +78,7 @@ pub struct Data {
     pub embedder: EmbedderData,
     /// Files by what became of them.
     pub files: FileCounts,
-    /// Facts remembered.
+    /// Number of stored facts.
     pub facts: u64,
     /// The files that were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -177,7 +177,7 @@ async fn run(call: Call<'_>, args: Args) -> Result<Output, Failure> {
     let input: Input = parse(args)?;
     let knowledge = call.knowledge;
     let ollama_up = knowledge.ollama_is_up().await;
-    // Before looking at the index: a job that is told as done has its index seen.
+    // Read before the index, so that a job reported as done is visible in the index.
     let asked_for = match &input.job_id {
         Some(id) => knowledge.jobs.record().find(id).cloned(),
         None => None,
@@ -256,13 +256,13 @@ fn last_sync(recorded: Option<Timestamp>, completed: Option<Timestamp>) -> Optio
 }
 
 /// Only files that the caller may see are listed.
-fn list(call: &Call<'_>, files: &[crate::index::FileRow], wanted: Wanted, input: &Input) -> FileList {
+fn list(call: &Call<'_>, files: &[crate::index::FileRow], wanted: FileFilter, input: &Input) -> FileList {
     let state = match wanted {
-        Wanted::Indexed => Some(FileState::Indexed),
-        Wanted::Empty => Some(FileState::Empty),
-        Wanted::Skipped => Some(FileState::Skipped),
-        Wanted::Failed => Some(FileState::Failed),
-        Wanted::All => None,
+        FileFilter::Indexed => Some(FileState::Indexed),
+        FileFilter::Empty => Some(FileState::Empty),
+        FileFilter::Skipped => Some(FileState::Skipped),
+        FileFilter::Failed => Some(FileState::Failed),
+        FileFilter::All => None,
     };
     let filter = call.knowledge.paths_of(&call.call.policy.sandbox);
     let mut found: Vec<_> = Knowledge::in_state(files, state);

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
-use toolyard_catalog::{Policy, ToolEntry, ToolSource};
+use toolyard_catalog::Policy;
 use toolyard_engine::{
     BoxFuture, CallRequest, Caller, Engine, EngineOptions, EngineParts, chain::Signer, memory_store::MemoryStore,
     store::Lease, system_clock,
@@ -167,11 +167,7 @@ impl Lab {
             lease: Lease { boot_id: "boot".into(), pid: 1, started: 1 },
             options: EngineOptions::default(),
         });
-        let entries = toolyard_knowledge::definitions()
-            .unwrap()
-            .into_iter()
-            .map(|definition| ToolEntry::new(definition, ToolSource::core()).unwrap())
-            .collect();
+        let entries = toolyard_knowledge::entries().unwrap();
         engine.register(entries, Arc::new(KnowledgeProvider::new(knowledge.clone()))).unwrap();
         Self { dir, index, knowledge, engine, policy }
     }

@@ -110,8 +110,23 @@ async fn arguments_that_mean_nothing_are_refused_with_what_to_do() {
     }
     let answer = lab.call("obsidian_rag_memory_store", json!({"key": " ", "value": "v", "source": "a.md"})).await;
     assert_eq!((answer["status"].as_str(), code(&answer)), (Some("unavailable"), "VALIDATION_ERROR"), "{answer}");
-    let refused = lab.try_call("obsidian_rag_search", json!({"query": "x", "max_results": 0})).await.unwrap_err();
-    assert!(refused.contains("ValidationError") && refused.contains("/max_results"), "{refused}");
+    // What the schema itself refuses is answered in the same way.
+    for (tool, args, place) in [
+        ("obsidian_rag_search", json!({"query": "x", "max_results": 0}), "/max_results"),
+        ("obsidian_rag_search", json!({"query": ""}), "/query"),
+        ("obsidian_rag_search", json!({"query": 5}), "/query"),
+        ("obsidian_rag_search", json!({}), "/query"),
+        ("obsidian_rag_search", json!({"query": "x", "no_such": 1}), "no_such"),
+        ("obsidian_rag_index", json!({"mode": "sideways"}), "/mode"),
+        ("obsidian_rag_status", json!({"files": 7}), "/files"),
+        ("obsidian_rag_memory_store", json!({"key": "k"}), "/value"),
+    ] {
+        let answer = lab.call(tool, args).await;
+        assert_eq!((answer["status"].as_str(), code(&answer)), (Some("unavailable"), "VALIDATION_ERROR"), "{answer}");
+        assert_eq!((&answer["data"], &answer["error"]["recoverable"]), (&Value::Null, &json!(true)));
+        assert!(answer["error"]["message"].as_str().unwrap().contains(place), "{answer}");
+        assert!(answer["meta"]["vault_mtime"].is_string(), "{answer}");
+    }
     let one_day = json!({"query": "bicycle", "date_range": {"from": "2024-03-05", "to": "2024-03-05"}});
     assert_eq!(files(&lab.call("obsidian_rag_search", one_day).await), ["Journal/2024-03-05.md"; 2]);
 }

@@ -1,5 +1,5 @@
-//! A server as a child process: its own process group, an environment of what is named, its errors kept, and no trace
-//! left when it ends.
+//! A server as a child process, with its own process group, a restricted environment, and the last lines of its
+//! standard error. Nothing is left behind when it ends.
 
 use super::{
     lines::{Lines, TooLong, read_once},
@@ -23,11 +23,11 @@ use toolyard_engine::redact::redactor;
 
 /// Bytes of a server's errors that are kept.
 const KEPT_ERRORS: usize = 4096;
-/// A server whose input has ended gets this long to end by itself,
+/// How long a server whose input was closed has to end by itself,
 const EOF_GRACE: Duration = Duration::from_millis(1500);
 /// and this long after being asked to.
 const TERM_GRACE: Duration = Duration::from_millis(1500);
-/// What a server that has ended said last may take this long to arrive.
+/// How long the last output of an ended server may take to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// What to start.
@@ -37,7 +37,7 @@ pub struct ChildSpec {
     pub name: String,
     /// The program.
     pub program: String,
-    /// Its arguments.
+    /// The arguments.
     pub args: Vec<String>,
     /// Where it starts.
     pub cwd: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub struct ChildSpec {
     pub env: Vec<(String, String)>,
 }
 
-/// Makes the command that starts a child; whoever confines children wraps it.
+/// Builds the command that starts a child; an implementation may add a sandbox.
 pub trait Launcher: Send + Sync + 'static {
     /// The command, without streams.
     fn command(&self, spec: &ChildSpec) -> Result<Command, String>;
@@ -82,6 +82,7 @@ impl ChildLink {
         max_message: usize,
         inbox: Arc<dyn Inbox>,
         counted: Arc<()>,
+        errors: Arc<Errors>,
     ) -> Result<Self, String> {
         let mut command = launcher.command(spec)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
@@ -93,7 +94,6 @@ impl ChildLink {
         };
         let pipe = Pipe::new(stdin).map_err(|e| format!("{} cannot be written to: {e}", spec.program))?;
         let mux = Mux::into_child(pipe.clone());
-        let errors = Arc::new(Errors::default());
         tokio::spawn(keep_errors(spec.name.clone(), stderr, errors.clone()));
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let eof = CancellationToken::new();
@@ -115,7 +115,7 @@ impl ChildLink {
 
     /// What the child wrote to its standard error last, without secrets.
     pub(crate) fn last_errors(&self) -> Option<String> {
-        Some(self.errors.text()).filter(|text| !text.trim().is_empty())
+        self.errors.last()
     }
 
     /// Ends it and everything it started.
@@ -143,7 +143,7 @@ struct Watched {
     _counted: Arc<()>,
 }
 
-/// Waits for a child's end, or brings it about, and reaps the whole group.
+/// Waits for a child's end, or ends it, and reaps the whole group.
 async fn watch(mut watched: Watched, reading: tokio::task::JoinHandle<String>) {
     let mut reading = reading;
     let why = tokio::select! {
@@ -214,8 +214,9 @@ async fn read(mut stdout: impl AsyncRead + Unpin, max_message: usize, mux: Arc<M
     }
 }
 
+/// The end of what a child has written to its standard error.
 #[derive(Default)]
-struct Errors(Mutex<VecDeque<u8>>);
+pub(crate) struct Errors(Mutex<VecDeque<u8>>);
 
 impl Errors {
     fn add(&self, bytes: &[u8]) {
@@ -223,6 +224,11 @@ impl Errors {
         kept.extend(bytes);
         let over = kept.len().saturating_sub(KEPT_ERRORS);
         kept.drain(..over);
+    }
+
+    /// All that is kept, where there is anything; without secrets.
+    pub(crate) fn last(&self) -> Option<String> {
+        Some(self.text()).filter(|text| !text.trim().is_empty())
     }
 
     /// All that is kept.

@@ -1,4 +1,4 @@
-//! What the configuration says about an upstream server. Doc comments here are the configuration reference.
+//! The configuration of an upstream server. Doc comments here are the configuration reference.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,19 +7,19 @@ use toolyard_engine::redact::{self, redactor};
 
 /// A server's name is at most this long.
 pub const MAX_SERVER_NAME: usize = 48;
-/// Variables every child gets if they are set; nothing else of our environment reaches it unless named.
+/// Variables that every child gets if they are set; no other variable is passed unless it is named.
 const ALWAYS_PASSED: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "TZ"];
 
 /// How a server is reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// `stdio` where there is a command; else streamable HTTP, and SSE where the server knows only that.
+    /// `stdio` if there is a command; otherwise streamable HTTP, or SSE if the server supports only that.
     #[default]
     Auto,
     /// A child process, one message a line.
     Stdio,
-    /// Streamable HTTP.
+    /// The streamable HTTP transport.
     #[serde(alias = "streamable-http", alias = "streamableHttp")]
     Http,
     /// HTTP with Server-Sent Events, as before revision 2025-03-26.
@@ -29,29 +29,29 @@ pub enum Transport {
 /// Which revision is spoken with a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Speaks {
-    /// A handshake first; 2026-07-28 where the server has none.
+    /// Starts with a handshake; uses 2026-07-28 if the server has none.
     #[default]
     #[serde(rename = "auto")]
     Auto,
-    /// 2026-07-28 only.
+    /// Revision 2026-07-28 only.
     #[serde(rename = "2026-07-28")]
     V20260728,
-    /// 2025-11-25, or what the server makes of it.
+    /// Revision 2025-11-25, or the one that the server chooses.
     #[serde(rename = "2025-11-25")]
     V20251125,
-    /// 2025-06-18, or what the server makes of it.
+    /// Revision 2025-06-18, or the one that the server chooses.
     #[serde(rename = "2025-06-18")]
     V20250618,
 }
 
-/// What is believed of what a server says about its tools.
+/// Which of a server's statements about its tools are trusted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Trust {
     /// Nothing: every tool counts as one that writes, so people are asked.
     #[default]
     None,
-    /// Its annotations: a tool that says it only reads counts as one.
+    /// Annotations are trusted: a tool that is marked as read-only counts as read-only.
     Annotations,
 }
 
@@ -64,7 +64,7 @@ pub enum Pinning {
     Changed,
     /// New ones as well, except those of the first contact.
     All,
-    /// None.
+    /// No definition needs approval.
     Off,
 }
 
@@ -75,7 +75,7 @@ pub enum GrantKind {
     /// A person agrees once, with `toolyard mcp login`.
     #[default]
     AuthorizationCode,
-    /// The configured client has its own rights, and nobody is asked.
+    /// The configured client has its own rights; nobody logs in.
     ClientCredentials,
 }
 
@@ -84,35 +84,35 @@ pub enum GrantKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct OauthConfig {
-    /// Whether tokens are asked for when the server wants one.
+    /// Whether Toolyard requests a token when the server requires one.
     pub enabled: bool,
-    /// How: `authorization_code` (a person agrees once, with `toolyard mcp login`) or `client_credentials` (the
-    /// configured client has its own rights).
+    /// The grant type: `authorization_code` (a person logs in once with `toolyard mcp login`) or `client_credentials`
+    /// (the configured client has its own rights).
     pub grant: GrantKind,
-    /// The id of a client that was registered beforehand.
+    /// The id of a client that is already registered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// The variable of Toolyard's environment that holds that client's secret, where it has one.
+    /// The variable of Toolyard's environment that holds the client's secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "variable"))]
     pub client_secret_env: Option<String>,
-    /// The file that holds it.
+    /// The file that holds the client's secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "file"))]
     pub client_secret_file: Option<PathBuf>,
-    /// The https address of a client id metadata document of yours; used as the client's id where the authorisation
-    /// server knows such documents.
+    /// The https address of a client id metadata document that you publish. It is used as the client's id if the
+    /// authorisation server supports such documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "url"))]
     pub client_metadata_url: Option<String>,
-    /// The authorisation server to use, where the server names several or none. Any other is refused.
+    /// The authorisation server to use. Any other is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "url"))]
     pub issuer: Option<String>,
-    /// Scopes to ask for, in place of those that the server names.
+    /// Scopes to request instead of those that the server names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// The port of this machine on which `toolyard mcp login` waits for the answer; 0 for a free one. The address is
+    /// The port on which `toolyard mcp login` waits for the redirect; 0 chooses a free one. The redirect address is
     /// `http://127.0.0.1:PORT/callback`.
     pub redirect_port: u16,
 }
@@ -142,7 +142,7 @@ impl OauthConfig {
         self.client_secret_env.is_some() || self.client_secret_file.is_some()
     }
 
-    /// The configured client's secret, where it has one.
+    /// The configured client's secret, if it has one.
     pub(crate) fn secret(&self) -> Result<Option<String>, String> {
         from_outside(self.client_secret_env.as_deref(), self.client_secret_file.as_deref())
     }
@@ -185,17 +185,17 @@ fn from_outside(variable: Option<&str>, file: Option<&std::path::Path>) -> Resul
     Ok(None)
 }
 
-/// Variables that a confined child gets if they are set; nothing else reaches it unless named.
+/// Variables that a sandboxed child gets if they are set; no other variable is passed unless it is named.
 const PASSED_TO_CONFINED: [&str; 5] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ"];
 
 /// How much a program may use, with everything it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// Processes at once. One more fails to start.
+    /// Maximum number of processes at the same time. A further one fails to start.
     #[schemars(range(min = 1, max = 4096))]
     pub processes: u32,
-    /// Memory in MiB that is its own. Above it the program is stopped.
+    /// Maximum memory in MiB. A program that uses more is stopped.
     #[schemars(range(min = 16, max = 1_048_576))]
     pub memory_mb: u64,
 }
@@ -224,11 +224,11 @@ impl LimitsConfig {
     }
 }
 
-/// What a server that is started as a child may touch: the system's programs and libraries, and what is named here.
+/// What a server that is started as a child may access, in addition to the system's programs and libraries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SandboxConfig {
-    /// Whether it runs within walls.
+    /// Whether the program runs in the sandbox.
     pub enabled: bool,
     /// Files and folders it may read and execute.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -238,10 +238,11 @@ pub struct SandboxConfig {
     pub write: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: bool,
-    /// Names of variables of Toolyard's own environment that it gets, beside PATH, HOME, LANG, LC_ALL and TZ.
+    /// Names of variables of Toolyard's environment that are passed to the program, in addition to PATH, HOME, LANG,
+    /// LC_ALL and TZ.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// How much it may use.
+    /// Limits for the program.
     #[serde(skip_serializing_if = "LimitsConfig::is_default")]
     pub limits: LimitsConfig,
 }
@@ -263,12 +264,12 @@ impl Default for SandboxConfig {
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Whether it is used at all.
+    /// Whether the server is used.
     pub enabled: bool,
     /// The program to start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Its arguments.
+    /// The arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-secret" = "argument"))]
     pub args: Vec<String>,
@@ -279,16 +280,16 @@ pub struct ServerConfig {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-secret" = "value"))]
     pub env: BTreeMap<String, String>,
-    /// Names of variables of Toolyard's own environment that it gets, beside PATH, HOME, USER, LOGNAME, SHELL, LANG,
-    /// LC_ALL, TMPDIR and TZ. It gets no others.
+    /// Names of variables of Toolyard's environment that are passed to the program, in addition to PATH, HOME, USER,
+    /// LOGNAME, SHELL, LANG, LC_ALL, TMPDIR and TZ. No other variables are passed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-secret" = "variable"))]
     pub pass_env: Vec<String>,
-    /// The walls around the program: `{read, write, network, env}`. Without this key it runs without walls, and
-    /// Toolyard warns; `toolyard mcp add` writes it.
+    /// The sandbox of the program. Without this table the program runs without a sandbox, and Toolyard warns. `toolyard
+    /// mcp add` writes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxConfig>,
-    /// Where it is, for HTTP.
+    /// The address of a server over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "url"))]
     pub url: Option<String>,
@@ -307,34 +308,34 @@ pub struct ServerConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "file"))]
     pub bearer_token_file: Option<PathBuf>,
-    /// OAuth, where the server asks for it and no credential is configured.
+    /// OAuth settings, used if the server requires it and no credential is configured.
     #[serde(skip_serializing_if = "OauthConfig::is_default")]
     pub oauth: OauthConfig,
-    /// What stands before its tools' and prompts' names. Unset: the server's name and two underscores. Empty: nothing,
-    /// and a tool whose name is taken is refused.
+    /// The prefix of the names of its tools and prompts. Unset: the server's name and two underscores. With an empty
+    /// prefix, a tool whose name is already in use is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Whether its annotations are believed: `none` or `annotations`.
+    /// Whether the server's annotations are trusted: `none` or `annotations`.
     pub trust: Trust,
     /// Which tool definitions need a person's approval: `changed`, `all` or `off`.
     pub pin: Pinning,
-    /// The revision to speak: `auto`, `2026-07-28`, `2025-11-25` or `2025-06-18`.
+    /// The protocol revision to use: `auto`, `2026-07-28`, `2025-11-25` or `2025-06-18`.
     pub protocol: Speaks,
-    /// Milliseconds a call may take unless it says otherwise.
+    /// Milliseconds that a call may take, unless the call sets its own timeout.
     #[schemars(range(min = 1, max = 86_400_000))]
     pub timeout_ms: u64,
-    /// Milliseconds it may take to start and list its tools.
+    /// Milliseconds that the server may take to start and list its tools.
     #[schemars(range(min = 100, max = 600_000))]
     pub start_timeout_ms: u64,
-    /// Seconds without a call after which it is stopped, to be started again with the next one; 0 for never.
+    /// Seconds without a call after which the server is stopped; the next call starts it again. 0 means never.
     pub idle_seconds: u64,
-    /// Calls under way at once; more wait.
+    /// Maximum number of calls in flight; further calls wait.
     #[schemars(range(min = 1, max = 4096))]
     pub max_concurrent: usize,
-    /// Tools it may have; the rest are left out.
+    /// Maximum number of tools; further tools are left out.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_tools: usize,
-    /// Bytes of one message; a longer one ends the connection.
+    /// Maximum number of bytes in a message; a longer one ends the connection.
     #[schemars(range(min = 1024, max = 268_435_456))]
     pub max_message_bytes: usize,
 }
@@ -443,12 +444,12 @@ impl ServerConfig {
         range("maxMessageBytes", self.max_message_bytes as u64, 1024, 268_435_456)
     }
 
-    /// What stands before names.
+    /// The prefix of names.
     pub fn prefix(&self, name: &str) -> String {
         self.prefix.clone().unwrap_or_else(|| format!("{name}__"))
     }
 
-    /// The walls around the child, where they are configured and not switched off.
+    /// The sandbox of the child, if it is configured and enabled.
     pub fn confinement(&self) -> Option<&SandboxConfig> {
         self.sandbox.as_ref().filter(|sandbox| sandbox.enabled)
     }
@@ -466,7 +467,7 @@ impl ServerConfig {
         all.into_iter().collect()
     }
 
-    /// The bearer token, where one is configured.
+    /// The bearer token, if one is configured.
     pub(crate) fn bearer(&self) -> Result<Option<String>, String> {
         from_outside(self.bearer_token_env.as_deref(), self.bearer_token_file.as_deref())
     }

@@ -1,5 +1,5 @@
-//! An upstream server's tool as the catalog takes it: a namespaced name, a schema that can be checked, and no more
-//! harmlessness than the operator grants.
+//! Turns an upstream server's tool into a catalog entry: a name with a prefix, a checkable schema, and a risk level
+//! that the operator's settings allow.
 
 use super::{
     config::{ServerConfig, Trust},
@@ -29,13 +29,13 @@ pub(crate) struct Defined {
     pub(crate) entry: ToolEntry,
     /// The name the server knows it by.
     pub(crate) original: String,
-    /// What the catalog does not hold.
+    /// The parts of the definition that are not in the catalog.
     pub(crate) extras: ToolDetails,
     /// Arguments mirrored into headers.
     pub(crate) mirrored: Vec<Mirrored>,
 }
 
-/// What a definition says that the catalog takes. A value of the wrong type counts as absent.
+/// The parts of a definition that the catalog uses. A value of the wrong type counts as missing.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Offered {
@@ -55,7 +55,7 @@ struct Hints {
     idempotent_hint: Option<Value>,
 }
 
-/// Makes a tool of what a server says. `Err` says why it is left out.
+/// Builds a tool from a server's definition. `Err` says why it is left out.
 pub(crate) fn define(
     source: ToolSource,
     config: &ServerConfig,
@@ -126,7 +126,7 @@ pub(crate) fn define(
     Ok(Defined { entry, original: original.to_owned(), extras: details, mirrored })
 }
 
-/// A plugin's tool always needs a permission: those its manifest names, else to read or write at the plugin.
+/// A plugin's tool always needs a permission: those in its manifest, otherwise to read from or write to the plugin.
 fn permissions(terms: Option<&PluginTerms>, own: Option<&ToolTerms>, reads: bool) -> Vec<String> {
     let Some(terms) = terms else { return Vec::new() };
     match own {
@@ -154,8 +154,8 @@ pub(crate) fn tool_name(prefix: &str, original: &str) -> Option<ToolName> {
     ToolName::parse(&format!("{kept}_{}", &hash[..HASH_DIGITS])).ok()
 }
 
-/// The schema of `{content, structuredContent}` where the server gave one for the latter. References into it still have
-/// to work one level deeper; where they cannot, nothing is checked.
+/// The schema of `{content, structuredContent}`, if the server has one for the latter. References must still work one
+/// level deeper; if they cannot, nothing is checked.
 fn wrapped(schema: &Payload) -> Option<Payload> {
     let mut defs = Payload::new();
     for key in ["$defs", "definitions"] {
@@ -175,7 +175,7 @@ fn wrapped(schema: &Payload) -> Option<Payload> {
     Some(outer)
 }
 
-/// Whether every reference is one that still works when the schema stands one level deeper.
+/// Whether every reference still works when the schema is nested one level deeper.
 fn references(value: &Value) -> bool {
     match value {
         Value::Object(map) => map.iter().all(|(key, value)| match (key.as_str(), value) {

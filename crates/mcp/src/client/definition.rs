@@ -1,12 +1,13 @@
-//! [`Definition`]: what an upstream server says about one tool, in a normal form that is made once.
+//! [`Definition`]: an upstream server's definition of one tool, in a normal form.
 //!
-//! The hash that is approved covers every byte of it, and what models are shown is made from its fields and from nothing
-//! else. So a server cannot change what a model reads, under whichever key, without changing the hash.
+//! The approved hash covers every byte of the definition, and what models are shown is built from its fields only. A
+//! server therefore cannot change what a model reads, under any key, without changing the hash.
 
 use crate::wire::Payload;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Write as _;
+use toolyard_engine::diff::{Names, unified};
 use toolyard_protocol::canonical;
 
 /// Lines of context in a diff.
@@ -20,8 +21,9 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Takes what a server says. Fields that are null are absent, and a schema under `parameters` is the `inputSchema`
-    /// where there is no other; everything else stays, known or not. `Err` says why it cannot be a definition.
+    /// Normalises a server's definition. Fields that are null are removed, and a schema under `parameters` becomes the
+    /// `inputSchema` if there is no other; everything else is kept, known or not. `Err` says why it is not a
+    /// definition.
     pub fn of(tool: &Payload) -> Result<Self, String> {
         let mut fields: Payload =
             tool.iter().filter(|(_, value)| !value.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect();
@@ -106,17 +108,12 @@ fn write_value(value: &Value, out: &mut String) {
     }
 }
 
-/// What a person is shown of a change: a unified diff of two normal forms, one field a line. An absent one is empty.
+/// A change as people are shown it: a unified diff of two normal forms, one field a line. A missing form is empty.
 pub(crate) fn diff(tool: &str, before: Option<&str>, now: &str) -> String {
     let (before, now) = (before.map(lines).unwrap_or_default(), lines(now));
-    let changes = similar::TextDiff::from_lines(&before, &now);
     let shown: String = tool.chars().take(128).collect();
-    let text = changes
-        .unified_diff()
-        .context_radius(CONTEXT)
-        .header(&format!("{shown} (approved)"), &format!("{shown} (now)"))
-        .to_string();
-    visible(&text)
+    let names = Names { old: &format!("{shown} (approved)"), new: &format!("{shown} (now)") };
+    visible(&unified(&before, &now, names, CONTEXT))
 }
 
 /// A normal form over several lines.
@@ -140,7 +137,7 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// Spells out characters that a terminal obeys or does not show: a definition could hide behind them what it says.
+/// Spells out control and invisible characters, which could hide the content of a definition on a terminal.
 fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

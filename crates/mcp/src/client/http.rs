@@ -1,17 +1,18 @@
-//! A server reached by streamable HTTP: every message is a request of its own, answered with JSON or with events. The
-//! older transport with one stream of events for all answers is in `old_sse.rs`.
+//! A server over streamable HTTP: every message is a separate request, answered with JSON or with events. The older
+//! transport with one event stream for all answers is in `old_sse.rs`.
 
 use super::{
     config::ServerConfig,
-    mux::{Inbox, LinkError, TAKEN_BACK},
+    mux::{Gone, Inbox, LinkError, TAKEN_BACK},
     oauth::{Authorizer, Blocked, Challenge, Refused},
     questions::Questions,
+    retry_after,
     sse::SseReader,
 };
 use crate::{
     Revision, RpcError, headers,
     jsonrpc::{self, Incoming},
-    wire::Cancelled,
+    wire::{Cancelled, Payload},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
@@ -32,7 +33,11 @@ use std::{
 };
 use tokio_rustls::rustls::crypto::ring;
 use tokio_util::sync::CancellationToken;
-use toolyard_engine::redact::{self, redactor};
+use toolyard_engine::{
+    Clock, RETRY_AFTER,
+    redact::{self, redactor},
+};
+use toolyard_protocol::cause_chain;
 
 /// How long a connection may take to open.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -40,17 +45,17 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const IDLE_CONNECTIONS: usize = 32;
 /// And for how long: many servers close what was unused for five seconds, and a request that is sent just then is lost.
 const IDLE_FOR: Duration = Duration::from_secs(4);
-/// A stream that broke is taken up again at most so often in a row.
+/// How many times in a row a broken stream is resumed.
 const MAX_RESUMES: u32 = 5;
-/// How long to wait before that, unless the server says.
+/// The delay before that, unless the server sets one.
 const RESUME_AFTER: Duration = Duration::from_millis(1000);
-/// And at most, whatever it says.
+/// The longest such delay.
 const MAX_RESUME_AFTER: Duration = Duration::from_secs(30);
-/// The stream of what belongs to no request is opened again after at most this long.
+/// The longest delay before the stream for messages without a request is opened again.
 const LISTEN_BACKOFF: Duration = Duration::from_secs(60);
 
-/// A start waits this long for the server to have heard that we listen: what it asks during the first call may come
-/// that way, and is lost where nobody listens yet. Some servers answer only with their first event.
+/// How long a start waits until the server knows that the client listens: requests during the first call may come on
+/// this stream, and would be lost. Some servers respond only with their first event.
 pub(crate) const LISTEN_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long the end of a session may take to be taken.
@@ -85,6 +90,7 @@ pub(crate) struct Target {
     pub(crate) max_message: usize,
     /// Brings tokens, where no credential is configured.
     auth: Option<Arc<Authorizer>>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Target {
@@ -92,6 +98,7 @@ impl Target {
         config: &ServerConfig,
         client: HttpClient,
         auth: Option<Arc<Authorizer>>,
+        clock: Arc<dyn Clock>,
     ) -> Result<Self, String> {
         let url = config.url.as_deref().unwrap_or_default();
         let uri: Uri = url.parse().map_err(|e| format!("{:?}: {e}", redact::url(url)))?;
@@ -105,10 +112,10 @@ impl Target {
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }
-        Ok(Self { client, uri, headers, max_message: config.max_message_bytes, auth })
+        Ok(Self { client, uri, headers, max_message: config.max_message_bytes, auth, clock })
     }
 
-    /// Sends a request, with a token where one is needed.
+    /// Sends a request, with a token if one is needed.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -163,30 +170,38 @@ impl Target {
             headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
             headers.extend(extra);
             if let Some(token) = token {
-                let unsendable = |_| LinkError::Gone("the token cannot be sent".to_owned());
+                let unsendable = |_| LinkError::gone("the token cannot be sent".to_owned());
                 let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(unsendable)?;
                 value.set_sensitive(true);
                 headers.insert(header::AUTHORIZATION, value);
             }
         }
         let body = Full::new(body.unwrap_or_default());
-        let request = request.body(body).map_err(|e| LinkError::Gone(e.to_string()))?;
-        self.client
-            .request(request)
-            .await
-            .map_err(|e| LinkError::Gone(format!("{uri} cannot be reached: {}", deepest(&e))))
+        let request = request.body(body).map_err(|e| LinkError::gone(e.to_string()))?;
+        self.client.request(request).await.map_err(|e| {
+            let why = format!("{uri} cannot be reached: {}", deepest(&e));
+            LinkError::Gone(Gone { causes: cause_chain(&e, &why), ..why.into() })
+        })
+    }
+
+    /// How long an answer asks to wait, where it is a refusal.
+    pub(crate) fn asked_wait(&self, response: &Response<Body>) -> Option<Duration> {
+        if response.status().is_success() {
+            return None;
+        }
+        retry_after::asked_wait(response.headers(), self.clock.now())
     }
 
     /// A body that must be short.
     pub(crate) async fn whole(&self, body: Body) -> Result<Bytes, LinkError> {
         let limited = http_body_util::Limited::new(body, self.max_message);
         let collected =
-            limited.collect().await.map_err(|e| LinkError::Gone(format!("the answer cannot be read: {e}")))?;
+            limited.collect().await.map_err(|e| LinkError::gone(format!("the answer cannot be read: {e}")))?;
         Ok(collected.to_bytes())
     }
 }
 
-/// What a message of ours is about.
+/// The subject of a message.
 #[derive(Deserialize)]
 struct Operation {
     method: Option<String>,
@@ -204,7 +219,7 @@ struct WholeError {
     error: RpcError,
 }
 
-/// What a request says in headers of revision 2026-07-28.
+/// The values of the headers of revision 2026-07-28.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Address<'a> {
     /// The tool, prompt or resource that it is about.
@@ -213,7 +228,7 @@ pub(crate) struct Address<'a> {
     pub(crate) mirrored: &'a [(String, String)],
 }
 
-/// What a message is about, for those who count how often it was refused.
+/// The subject of a message, for counting refusals.
 fn operation(body: Option<&[u8]>) -> String {
     let message: Option<Operation> = body.and_then(|body| serde_json::from_slice(body).ok());
     let (method, name) = match message {
@@ -240,7 +255,7 @@ pub(crate) struct HttpLink {
     next: AtomicU64,
     inbox: Arc<dyn Inbox>,
     questions: Arc<Questions>,
-    /// Fires when the server has answered the request to listen, whatever it said.
+    /// Fires when the server has responded to the request to listen.
     pub(crate) listening: CancellationToken,
     pub(crate) closed: CancellationToken,
 }
@@ -248,8 +263,15 @@ pub(crate) struct HttpLink {
 /// How one exchange went.
 enum Exchanged {
     Answer(Result<Value, RpcError>),
-    /// Not a modern error and not an answer: the status, and what was said.
-    Refused(StatusCode, String),
+    /// Not a modern error and not an answer.
+    Refused(Refusal),
+}
+
+/// An HTTP answer that is no answer of the protocol.
+struct Refusal {
+    status: StatusCode,
+    said: String,
+    retry_after: Option<Duration>,
 }
 
 impl HttpLink {
@@ -266,7 +288,7 @@ impl HttpLink {
         })
     }
 
-    /// Sets what every request from now on says it speaks.
+    /// Sets the revision of all further requests.
     pub(crate) fn agree(&self, revision: Revision) {
         *lock(&self.revision) = Some(revision);
     }
@@ -313,11 +335,12 @@ impl HttpLink {
             biased;
             answer = self.exchange(&id, method, params, address) => match answer? {
                 Exchanged::Answer(outcome) => outcome.map_err(LinkError::Rpc),
-                Exchanged::Refused(status, said) => {
+                Exchanged::Refused(Refusal { status, said, retry_after }) => {
                     if status == StatusCode::NOT_FOUND && lock(&self.session).is_some() {
                         return Err(LinkError::Forgotten);
                     }
-                    Err(LinkError::Gone(format!("the server answered {status}{said}")))
+                    let why = format!("the server answered {status}{said}");
+                    Err(LinkError::Gone(Gone { status: Some(status), retry_after, ..why.into() }))
                 }
             },
             () = cancel.cancelled() => {
@@ -332,7 +355,7 @@ impl HttpLink {
                 }
                 Err(LinkError::Cancelled)
             }
-            () = self.closed.cancelled() => Err(LinkError::Gone("the connection was closed".to_owned())),
+            () = self.closed.cancelled() => Err(LinkError::gone("the connection was closed".to_owned())),
         }
     }
 
@@ -358,27 +381,29 @@ impl HttpLink {
         {
             *lock(&self.session) = Some(session.to_owned());
         }
-        let status = response.status();
+        let (status, retry_after) = (response.status(), self.target.asked_wait(&response));
         if is_events(&response) && status.is_success() {
             return self.events(id, response.into_body()).await.map(Exchanged::Answer);
         }
         let body = self.target.whole(response.into_body()).await?;
         if status == StatusCode::NOT_FOUND && !self.is_modern() && lock(&self.session).is_some() {
             // The session is unknown, whatever else the body says of it.
-            return Ok(Exchanged::Refused(status, said(&body)));
+            return Ok(Exchanged::Refused(Refusal { status, said: error_text(&body), retry_after }));
         }
         let body = redactor().known_bytes(&body);
         match Incoming::read(&body) {
-            Ok(Incoming::Response { id: answered, outcome }) if answered == *id => Ok(Exchanged::Answer(outcome)),
+            Ok(Incoming::Response { id: answered, outcome }) if answered == *id => {
+                Ok(Exchanged::Answer(outcome.map_err(|error| with_wait(error, retry_after))))
+            }
             // An error about the request as a whole may lack its id.
             _ => match serde_json::from_slice::<WholeError>(&body) {
-                Ok(WholeError { error }) => Ok(Exchanged::Answer(Err(error))),
-                Err(_) => Ok(Exchanged::Refused(status, said(&body))),
+                Ok(WholeError { error }) => Ok(Exchanged::Answer(Err(with_wait(error, retry_after)))),
+                Err(_) => Ok(Exchanged::Refused(Refusal { status, said: error_text(&body), retry_after })),
             },
         }
     }
 
-    /// Reads events until the answer comes, taking the stream up again where it breaks.
+    /// Reads events until the answer arrives, and resumes the stream if it breaks.
     async fn events(self: &Arc<Self>, id: &Value, body: Body) -> Result<Result<Value, RpcError>, LinkError> {
         let mut body = body;
         let mut last = None;
@@ -394,7 +419,7 @@ impl HttpLink {
             }
             resumes += 1;
             let Some(from) = last.clone().filter(|_| resumes <= MAX_RESUMES && !self.is_modern()) else {
-                return Err(LinkError::Gone("the stream ended before the answer".to_owned()));
+                return Err(LinkError::gone("the stream ended before the answer".to_owned()));
             };
             tokio::time::sleep(wait.min(MAX_RESUME_AFTER)).await;
             let mut extra = self.extra("", Address::default());
@@ -404,7 +429,7 @@ impl HttpLink {
             extra.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
             let response = self.target.send(Method::GET, &self.target.uri, extra, None).await?;
             if !is_events(&response) {
-                return Err(LinkError::Gone(format!("the stream cannot be taken up again: {}", response.status())));
+                return Err(LinkError::gone(format!("the stream cannot be taken up again: {}", response.status())));
             }
             body = response.into_body();
         }
@@ -422,7 +447,7 @@ impl HttpLink {
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else { return Ok(None) };
             let Some(data) = frame.data_ref() else { continue };
-            for event in reader.take(data).map_err(LinkError::Gone)? {
+            for event in reader.take(data).map_err(LinkError::gone)? {
                 if event.id.is_some() {
                     *last = event.id;
                 }
@@ -439,7 +464,7 @@ impl HttpLink {
                     Ok(Incoming::Notification { method, params }) => self.inbox.notified(&method, params),
                     Ok(Incoming::Request { id, method, params }) => {
                         let question = self.questions.take(event.data.len());
-                        let question = question.ok_or_else(|| LinkError::Gone(Questions::TOO_MANY.to_owned()))?;
+                        let question = question.ok_or_else(|| LinkError::gone(Questions::TOO_MANY.to_owned()))?;
                         let link = self.clone();
                         tokio::spawn(async move {
                             let _question = question;
@@ -505,7 +530,7 @@ impl HttpLink {
         }
     }
 
-    /// Says goodbye.
+    /// Ends the session.
     pub(crate) async fn stop(&self) {
         self.closed.cancel();
         if lock(&self.session).is_some() && !self.is_modern() {
@@ -525,8 +550,18 @@ pub(crate) fn is_events(response: &Response<Body>) -> bool {
     kind.is_some_and(|kind| kind.trim_start().starts_with("text/event-stream"))
 }
 
-/// What a server said in plain text, to be added to a sentence.
-fn said(body: &[u8]) -> String {
+/// An error with the wait that the answer's header asks for, unless the error itself names one.
+fn with_wait(mut error: RpcError, wait: Option<Duration>) -> RpcError {
+    let Some(wait) = wait else { return error };
+    let data = error.data.get_or_insert_with(|| Value::Object(Payload::new()));
+    if let Some(facts) = data.as_object_mut() {
+        facts.entry(RETRY_AFTER).or_insert_with(|| retry_after::as_ms(wait).into());
+    }
+    error
+}
+
+/// A server's plain text, for an error message.
+fn error_text(body: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }

@@ -1,6 +1,5 @@
-//! Messages out of a child's stream, a line each. Between two messages nothing is held: what is read lies on the stack,
-//! and only the beginning of a line whose end has not come yet is kept. There may be hundreds of children, most of them
-//! silent.
+//! Reads messages, one a line, from a child's stream. No buffer is kept between messages: data is read to the stack,
+//! and only an incomplete line is stored. There may be hundreds of children, most of them silent.
 
 use std::{
     future::poll_fn,
@@ -14,7 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// Bytes read at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// Reads once and shows what came, which is nothing at the end of the stream.
+/// Reads once and passes on the data, which is empty at the end of the stream.
 pub(super) async fn read_once<T>(
     stream: &mut (impl AsyncRead + Unpin),
     mut take: impl FnMut(&[u8]) -> T,

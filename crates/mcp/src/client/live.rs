@@ -1,13 +1,13 @@
-//! [`Live`]: an upstream server that answers. Opens a connection, agrees on a revision, and asks in its words.
+//! [`Live`]: a connected upstream server. Opens a connection, agrees on a revision, and sends requests.
 
 use super::{
-    child::{ChildLink, ChildSpec, Launcher},
+    child::{ChildLink, ChildSpec, Errors, Launcher},
     config::{ServerConfig, Speaks, Transport},
     http::{Address, HttpClient, HttpLink, LISTEN_WITHIN, Target},
-    mux::{Inbox, LinkError, Mux},
+    mux::{Gone, Inbox, LinkError, Mux},
     oauth::Authorizer,
     old_sse,
-    pins::Seen,
+    pins::ServerCatalog,
     terms::Dialect,
 };
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
         },
     },
 };
+use http::StatusCode;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::{
@@ -31,6 +32,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 use tokio_util::sync::CancellationToken;
+use toolyard_engine::Clock;
 use toolyard_protocol::RunId;
 
 /// Pages of one list; a server that goes on is not believed.
@@ -51,10 +53,10 @@ enum Link {
 pub(crate) struct Live {
     link: Link,
     revision: Revision,
-    /// What it says it can do.
+    /// The server's capabilities.
     capabilities: Payload,
     pub(crate) server: Value,
-    /// What a plugin answered to `start`, where it speaks the line protocol.
+    /// A plugin's answer to `start`, if it uses the line protocol.
     line: Option<LineStarted>,
     max_tools: usize,
 }
@@ -70,9 +72,12 @@ pub(crate) struct Opening<'a> {
     pub(crate) dialect: &'a Dialect,
     /// Counts children.
     pub(crate) children: Arc<()>,
+    /// Takes what a child writes to its standard error.
+    pub(crate) errors: Arc<Errors>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// A call's way to its client, for what a server asks meanwhile.
+/// A call's route to its client, for requests of the server.
 pub(crate) struct Asker<'a> {
     pub(crate) asks: &'a Asks,
     pub(crate) run_id: Option<RunId>,
@@ -81,9 +86,8 @@ pub(crate) struct Asker<'a> {
 
 impl Live {
     /// Connects and agrees on a revision.
-    pub(crate) async fn open(opening: Opening<'_>) -> Result<Self, String> {
+    pub(crate) async fn open(opening: Opening<'_>) -> Result<Self, Gone> {
         let config = opening.config;
-        let said = |error: LinkError| RpcError::from(error).message;
         if let Some(command) = &config.command {
             let spec = ChildSpec {
                 name: opening.name.to_owned(),
@@ -92,34 +96,39 @@ impl Live {
                 cwd: config.cwd.clone(),
                 env: config.environment(),
             };
-            let child =
-                ChildLink::start(&spec, opening.launcher, config.max_message_bytes, opening.inbox, opening.children)?;
+            let child = ChildLink::start(
+                &spec,
+                opening.launcher,
+                config.max_message_bytes,
+                opening.inbox,
+                opening.children,
+                opening.errors,
+            )?;
             if let Dialect::Line { start } = opening.dialect {
-                return Self::begin(child, start, config).await.map_err(said);
+                return Self::begin(child, start, config).await.map_err(LinkError::into_gone);
             }
-            return Self::agree(Link::Child(child), config).await.map_err(|(_, error)| said(error));
+            return Self::agree(Link::Child(child), config).await.map_err(|(_, error)| error.into_gone());
         }
-        let client = opening.client.ok_or("there is no HTTP client")?;
-        let target = || Target::new(config, client.clone(), opening.auth.clone());
+        let client = opening.client.ok_or_else(|| "there is no HTTP client".to_owned())?;
+        let target = || Target::new(config, client.clone(), opening.auth.clone(), opening.clock.clone());
         if config.transport != Transport::Sse {
             let link = Link::Http(HttpLink::new(target()?, opening.inbox.clone()));
             match Self::agree(link, config).await {
                 Ok(live) => return Ok(live),
-                Err((_, LinkError::Gone(why)))
-                    if config.transport == Transport::Auto && ["400", "404", "405"].iter().any(|c| why.contains(c)) => {
+                Err((_, LinkError::Gone(gone))) if config.transport == Transport::Auto && is_other_transport(&gone) => {
                 }
-                Err((_, error)) => return Err(said(error)),
+                Err((_, error)) => return Err(error.into_gone()),
             }
         }
-        let mux = old_sse::open(target()?, opening.inbox).await.map_err(said)?;
-        Self::agree(Link::Sse(mux), config).await.map_err(|(_, error)| said(error))
+        let mux = old_sse::open(target()?, opening.inbox).await.map_err(LinkError::into_gone)?;
+        Self::agree(Link::Sse(mux), config).await.map_err(|(_, error)| error.into_gone())
     }
 
     /// Starts a plugin that speaks the line protocol.
     async fn begin(child: ChildLink, start: &Payload, config: &ServerConfig) -> Result<Self, LinkError> {
         let params = Value::Object(start.clone());
         let answer = child.mux.request("start", &params, &CancellationToken::new()).await?;
-        let line: LineStarted = understood("start", answer)?;
+        let line: LineStarted = parse_answer("start", answer)?;
         Ok(Self {
             link: Link::Child(child),
             revision: Revision::V20251125,
@@ -171,14 +180,14 @@ impl Live {
         };
         let params = wire::value(&hello).map_err(LinkError::Rpc)?;
         let result = self.send("initialize", &params, Address::default(), &CancellationToken::new()).await?;
-        let Initialized { protocol_version, capabilities, server_info } = understood("initialize", result)?;
+        let Initialized { protocol_version, capabilities, server_info } = parse_answer("initialize", result)?;
         let version = protocol_version.as_str();
         // Older ones are close enough for what is asked of them here.
         let is_old = version < Revision::V20250618.as_str() && version.starts_with("202");
         self.revision = match Revision::parse(version).filter(|r| r.has_handshake()) {
             Some(revision) => revision,
             None if is_old => Revision::V20250618,
-            None => return Err(LinkError::Gone(format!("the server speaks {version:?}, which is not spoken here"))),
+            None => return Err(LinkError::gone(format!("the server speaks {version:?}, which is not spoken here"))),
         };
         self.server = server_info.unwrap_or_default();
         self.capabilities = capabilities.unwrap_or_default();
@@ -201,9 +210,9 @@ impl Live {
             link.agree(self.revision);
         }
         let result = self.request("server/discover", &Empty {}, &CancellationToken::new()).await?;
-        let found: Discovered = understood("server/discover", result)?;
+        let found: Discovered = parse_answer("server/discover", result)?;
         if !found.supported_versions.iter().any(|version| version == self.revision.as_str()) {
-            return Err(LinkError::Gone(format!("the server speaks {}", found.supported_versions.join(", "))));
+            return Err(LinkError::gone(format!("the server speaks {}", found.supported_versions.join(", "))));
         }
         self.capabilities = found.capabilities.unwrap_or_default();
         self.server = found.meta.and_then(|meta| meta.server).or(found.server_info).unwrap_or_default();
@@ -251,7 +260,7 @@ impl Live {
         }
     }
 
-    /// The child's process, where there is one.
+    /// The process id of the child, if there is one.
     pub(crate) fn pid(&self) -> Option<u32> {
         match &self.link {
             Link::Child(child) => Some(child.pid),
@@ -263,7 +272,7 @@ impl Live {
         self.revision
     }
 
-    /// Whether it says it can do something.
+    /// Whether the server has a capability.
     pub(crate) fn can(&self, capability: &str) -> bool {
         self.capabilities.contains_key(capability)
     }
@@ -305,7 +314,7 @@ impl Live {
         (!self.revision.has_handshake()).then(meta)
     }
 
-    /// Parameters with what the revision wants in `_meta`. Nobody can be asked anything.
+    /// Parameters with the revision's `_meta`, without a route to a client.
     fn params(&self, params: &impl Serialize) -> Result<Value, LinkError> {
         let nothing = Payload::new();
         let meta = RequestMeta { progress_token: None, modern: self.modern(&nothing) };
@@ -352,15 +361,15 @@ impl Live {
             if self.revision.has_handshake() || !ResultKind::wants_input(&result) {
                 return Ok(result);
             }
-            let wanted: InputRequired = understood(method, result)?;
+            let wanted: InputRequired = parse_answer(method, result)?;
             request_state = wanted.request_state;
             if let Some(requests) = wanted.input_requests {
                 let run_id =
-                    run_id.ok_or_else(|| LinkError::Gone("nobody can answer the server's question".to_owned()))?;
+                    run_id.ok_or_else(|| LinkError::gone("nobody can answer the server's question".to_owned()))?;
                 input_responses = Some(answers(asks, run_id, requests).await.map_err(LinkError::Rpc)?);
             }
         }
-        Err(LinkError::Gone(format!("the server asked for more input {MAX_ROUNDS} times")))
+        Err(LinkError::gone(format!("the server asked for more input {MAX_ROUNDS} times")))
     }
 
     /// A call in the line protocol's words.
@@ -397,7 +406,7 @@ impl Live {
         for _ in 0..MAX_PAGES {
             let listing = Listing { cursor: cursor.take() };
             let page = self.request(list.method(), &listing, &CancellationToken::new()).await?;
-            let mut page: ListPage = understood(list.method(), page)?;
+            let mut page: ListPage = parse_answer(list.method(), page)?;
             items.extend(page.take(list));
             if items.len() >= most {
                 items.truncate(most);
@@ -425,7 +434,7 @@ impl Live {
         items.into_iter().filter_map(entry).collect()
     }
 
-    /// Its tools.
+    /// The server's tools.
     pub(crate) async fn tools(&self) -> Result<Vec<Payload>, LinkError> {
         let tools = match &self.line {
             Some(line) => line.tools.iter().flatten().take(self.max_tools).cloned().collect(),
@@ -437,9 +446,9 @@ impl Live {
     }
 
     /// Everything it offers. Only the tools must come; a server that cannot list the rest has none.
-    pub(crate) async fn look(&self) -> Result<Seen, LinkError> {
+    pub(crate) async fn look(&self) -> Result<ServerCatalog, LinkError> {
         let tools = self.tools().await?;
-        let mut seen = Seen { tools, server: self.server.clone(), ..Seen::default() };
+        let mut seen = ServerCatalog { tools, server: self.server.clone(), ..ServerCatalog::default() };
         self.revision.as_str().clone_into(&mut seen.protocol);
         if let Some(line) = &self.line {
             seen.hooks = line.hooks.clone().unwrap_or_default();
@@ -471,8 +480,8 @@ async fn answers(
 }
 
 /// Reads an answer of a server.
-fn understood<T: DeserializeOwned>(method: &str, answer: Value) -> Result<T, LinkError> {
-    serde_json::from_value(answer).map_err(|e| LinkError::Gone(format!("the answer to {method} cannot be read: {e}")))
+fn parse_answer<T: DeserializeOwned>(method: &str, answer: Value) -> Result<T, LinkError> {
+    serde_json::from_value(answer).map_err(|e| LinkError::gone(format!("the answer to {method} cannot be read: {e}")))
 }
 
 /// Who we are.
@@ -485,7 +494,7 @@ fn client_info() -> &'static Implementation {
     &INFO
 }
 
-/// Whether a server that refused a revision says that it speaks the one we asked for, or ours among others.
+/// Whether a server that refused a revision names it, or names ours among others.
 fn names_ours(error: &RpcError) -> bool {
     let spoken = error.data.as_ref().and_then(|data| RevisionsSpoken::deserialize(data).ok());
     let ours = Revision::V20260728.as_str();
@@ -495,4 +504,9 @@ fn names_ours(error: &RpcError) -> bool {
 /// Whether an answer to `initialize` comes from a server that knows no handshake.
 fn is_without_handshake(error: &RpcError) -> bool {
     matches!(error.code, METHOD_NOT_FOUND | INVALID_PARAMS | INVALID_REQUEST | HEADER_MISMATCH | UNSUPPORTED_REVISION)
+}
+
+/// Whether a server of the older transport answers so where it is asked in the newer one's way.
+fn is_other_transport(gone: &Gone) -> bool {
+    matches!(gone.status, Some(StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED))
 }

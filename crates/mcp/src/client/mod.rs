@@ -1,7 +1,7 @@
 //! Upstream MCP servers as tools, prompts and resources.
 //!
-//! [`Upstreams`] holds them all. Tools come from memory at start and from the servers once they run; a call starts its
-//! server if it does not run. Nothing here waits for one server on behalf of another.
+//! [`Upstreams`] holds all servers. At start, their tools come from the stored catalogs; a call starts its server if it
+//! is not running. No server waits for another.
 
 mod child;
 mod config;
@@ -17,6 +17,7 @@ mod old_sse;
 mod pins;
 mod pipe;
 mod questions;
+mod retry_after;
 mod sse;
 mod status;
 mod terms;
@@ -63,7 +64,7 @@ use upstream::Upstream;
 const LOOK_FOR_IDLE: Duration = Duration::from_secs(1);
 /// How long the last children may take to end.
 const CHILDREN_GO: Duration = Duration::from_secs(5);
-/// Servers that never were seen are met at most so many at once.
+/// Maximum number of new servers that are started at the same time.
 const MEET_AT_ONCE: usize = 4;
 
 /// A server to take in.
@@ -74,7 +75,7 @@ pub struct ServerSpec {
     pub config: ServerConfig,
     /// What starts its process.
     pub launcher: Arc<dyn Launcher>,
-    /// What its plugin's manifest says, where it belongs to one.
+    /// The terms of the plugin's manifest, if the server belongs to one.
     pub terms: Option<PluginTerms>,
 }
 
@@ -167,15 +168,14 @@ impl Upstreams {
         all
     }
 
-    /// Sets who is told of changes.
+    /// Sets the receiver of change notifications.
     pub fn tell_changes(&self, teller: broadcast::Sender<Change>) {
         if self.shared.teller.set(teller).is_err() {
             tracing::warn!("changes of upstream servers are told to the first listener that was set");
         }
     }
 
-    /// Sets the folder where tokens are kept. Without one no server is authorised with. Servers that were added before
-    /// are not told.
+    /// Sets the folder for tokens. Without one, OAuth is off. Servers that were added before are not affected.
     pub fn keep_tokens(&self, folder: PathBuf) {
         if let Err(folder) = self.shared.tokens.set(folder) {
             tracing::warn!(folder = %folder.display(), "tokens are kept in the first folder that was set");
@@ -294,7 +294,7 @@ impl Upstreams {
         })
     }
 
-    /// Starts a server now, and looks at what it offers.
+    /// Starts a server now, and lists what it offers.
     pub async fn start(&self, name: &str) -> Result<ServerStatus, Failure> {
         let upstream = self.named(name)?;
         upstream.live().await?;
@@ -331,7 +331,7 @@ impl Upstreams {
         Ok(upstream.status())
     }
 
-    /// Stops everything.
+    /// Stops all servers.
     pub async fn shutdown(&self) {
         self.shared.stop.cancel();
         let stops: Vec<_> =
@@ -412,7 +412,7 @@ impl Provider for UpstreamTools {
     }
 }
 
-/// A server's result as a call's. What the server itself calls a failure is one.
+/// Converts a server's result to a call's output. A result that the server marks as an error is a failure.
 fn output(upstream: &Upstream, result: Value) -> Result<Output, Failed> {
     let result: CallResult = serde_json::from_value(result).map_err(|error| {
         Failed::new(ErrorCode::InternalError, format!("the answer of {} cannot be read: {error}", upstream.name))

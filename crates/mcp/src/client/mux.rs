@@ -1,4 +1,4 @@
-//! [`Mux`]: many requests over one pair of streams. Answers find their requests by id; everything else goes to an
+//! [`Mux`]: many requests over one pair of streams. Responses are matched to requests by id; everything else goes to an
 //! [`Inbox`].
 
 use super::{oauth::Blocked, pipe::Pipe, questions::Questions};
@@ -8,6 +8,7 @@ use crate::{
     wire::{Cancelled, Payload},
 };
 use futures_util::future::BoxFuture;
+use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 use std::{
@@ -20,7 +21,7 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use toolyard_engine::redact::redactor;
+use toolyard_engine::{RETRY_AFTER, redact::redactor};
 
 /// Messages that wait to be written.
 const WRITE_BUFFER: usize = 256;
@@ -33,10 +34,10 @@ pub(crate) const TAKEN_BACK: &str = "taken back";
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum LinkError {
-    /// The server said no.
+    /// The server responded with an error.
     Rpc(RpcError),
     /// The server is gone, or cannot be reached. Whether it had begun is not known.
-    Gone(String),
+    Gone(Gone),
     /// We took the request back.
     Cancelled,
     /// The server does not know our session any more; it has done nothing.
@@ -45,9 +46,47 @@ pub(crate) enum LinkError {
     Unauthorised(Blocked),
 }
 
-/// Takes what a server sends of its own accord.
+/// Why a server cannot be used, and what else is known of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Gone {
+    /// For people.
+    pub(crate) why: String,
+    /// What lies behind it, for logs.
+    pub(crate) causes: Option<String>,
+    /// The status of its HTTP answer, where there was one.
+    pub(crate) status: Option<StatusCode>,
+    /// How long it asks to wait before the next request.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl From<String> for Gone {
+    fn from(why: String) -> Self {
+        Self { why, ..Self::default() }
+    }
+}
+
+impl LinkError {
+    /// A server that is gone, of which nothing else is known.
+    pub(crate) fn gone(why: impl Into<String>) -> Self {
+        Self::Gone(why.into().into())
+    }
+
+    /// The same as the reason why a server could not be started.
+    pub(crate) fn into_gone(self) -> Gone {
+        match self {
+            Self::Gone(gone) => gone,
+            Self::Rpc(error) => {
+                let wait = error.data.as_ref().and_then(|data| data.get(RETRY_AFTER)?.as_u64());
+                Gone { retry_after: wait.map(Duration::from_millis), ..error.message.into() }
+            }
+            other => RpcError::from(other).message.into(),
+        }
+    }
+}
+
+/// Receives requests and notifications from a server.
 pub(crate) trait Inbox: Send + Sync + 'static {
-    /// Something happened.
+    /// A notification arrived.
     fn notified(&self, method: &str, params: Payload);
     /// Something is wanted.
     fn asked<'a>(&'a self, method: &'a str, params: Payload) -> BoxFuture<'a, Result<Value, RpcError>>;
@@ -55,7 +94,7 @@ pub(crate) trait Inbox: Send + Sync + 'static {
 
 /// Where messages go.
 enum Outgoing {
-    /// To whoever takes them out.
+    /// To a queue.
     Queue(mpsc::Sender<String>),
     /// Into a child.
     Pipe(Arc<Pipe>),
@@ -81,7 +120,7 @@ impl Outgoing {
     }
 }
 
-/// Nobody takes messages any more.
+/// The receiver of messages is gone.
 struct Closed;
 
 /// Requests over one pair of streams.
@@ -161,7 +200,7 @@ impl Mux {
         if self.outgoing.send(message).await.is_ok() {
             return Ok(());
         }
-        // Whoever watches the other side is about to say why.
+        // The task that watches the other side is about to report the reason.
         if tokio::time::timeout(TOLD_WITHIN, self.closed.cancelled()).await.is_err() {
             tracing::debug!("an upstream server takes no messages and has not ended");
         }
@@ -209,7 +248,7 @@ impl Mux {
 
     fn gone(&self) -> LinkError {
         let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        LinkError::Gone(reason.unwrap_or_else(|| "the connection ended".to_owned()))
+        LinkError::gone(reason.unwrap_or_else(|| "the connection ended".to_owned()))
     }
 }
 
@@ -224,7 +263,7 @@ impl Drop for Forget<'_> {
     }
 }
 
-/// A server's wish that nobody here can fulfil.
+/// The error for a server's request with an unknown method.
 pub(crate) fn unknown(method: &str) -> RpcError {
     RpcError::method(method)
 }
@@ -233,9 +272,8 @@ impl From<LinkError> for RpcError {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Rpc(error) => error,
-            LinkError::Gone(reason) | LinkError::Unauthorised(Blocked::Person(reason) | Blocked::Trouble(reason)) => {
-                Self::new(INTERNAL_ERROR, reason)
-            }
+            LinkError::Gone(Gone { why, .. })
+            | LinkError::Unauthorised(Blocked::Person(why) | Blocked::Trouble(why)) => Self::new(INTERNAL_ERROR, why),
             LinkError::Cancelled => Self::new(INTERNAL_ERROR, "the request was taken back"),
             LinkError::Forgotten => Self::new(INTERNAL_ERROR, "the server has forgotten our session"),
         }

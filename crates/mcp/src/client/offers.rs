@@ -1,4 +1,4 @@
-//! Upstream servers' prompts and resources, under names that say whose they are.
+//! The prompts and resources of upstream servers, with names that contain the server's name.
 
 use super::{Upstreams, upstream::Upstream};
 use crate::{
@@ -21,10 +21,11 @@ use toolyard_engine::BoxFuture;
 /// Servers' resources on one page are gathered until there are this many.
 const PAGE: usize = 1000;
 
-/// What stands before a server's own URIs: `mcp-<server>+`, a scheme of its own for each. With an empty prefix, nothing.
+/// The prefix of a server's own URIs: `mcp-<server>+`, a separate scheme for each server. Empty if the configured
+/// prefix is empty.
 fn scheme(upstream: &Upstream) -> String {
     if let Some(terms) = &upstream.terms {
-        // Several processes of one plugin are told apart by nothing a client could see.
+        // Nothing that a client sees distinguishes several processes of one plugin.
         return format!("mcp-plugin-{}+", terms.plugin.replace(['_', '/', '@'], "."));
     }
     if upstream.config.prefix.as_deref() == Some("") {
@@ -120,7 +121,7 @@ impl ResourceSource for Upstreams {
                 let inner = uri.strip_prefix(&scheme).unwrap_or(uri);
                 match self.ask(&upstream, asker, &Question::Resource { uri: inner }).await {
                     Ok(result) => {
-                        let ResourceRead { contents } = understood(&upstream, result)?;
+                        let ResourceRead { contents } = parse_answer(&upstream, result)?;
                         let renamed = contents.into_iter().map(|mut item| {
                             if let Some(Value::String(uri)) = item.get_mut("uri") {
                                 *uri = outer_uri(&upstream, uri);
@@ -223,10 +224,10 @@ impl Upstreams {
         })
     }
 
-    /// Suggestions of a server; none where it has none to give.
+    /// A server's completions; none if it does not support them.
     async fn completion(&self, upstream: &Arc<Upstream>, asker: &Asker, wanted: Complete) -> Completing {
         let answer = self.ask(upstream, asker, &Question::Completion(&wanted)).await;
-        match answer.and_then(|answer| understood::<Completed>(upstream, answer)) {
+        match answer.and_then(|answer| parse_answer::<Completed>(upstream, answer)) {
             Ok(Completed { completion }) => Item::Forwarded(completion),
             Err(error) => {
                 tracing::info!(server = upstream.name, error = error.message, "a server completed nothing");
@@ -253,7 +254,7 @@ impl Upstreams {
 }
 
 /// Reads an answer of a server.
-fn understood<T: DeserializeOwned>(upstream: &Upstream, answer: Value) -> Result<T, RpcError> {
+fn parse_answer<T: DeserializeOwned>(upstream: &Upstream, answer: Value) -> Result<T, RpcError> {
     let broken = |error| format!("the answer of {} cannot be read: {error}", upstream.name);
     serde_json::from_value(answer).map_err(|error| RpcError::new(INTERNAL_ERROR, broken(error)))
 }

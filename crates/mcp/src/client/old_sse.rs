@@ -1,9 +1,9 @@
-//! A server reached as before revision 2025-03-26: one stream of events that brings every answer, and an address, told
-//! on that stream, that takes every message.
+//! A server with the transport from before revision 2025-03-26: one event stream carries every response, and an address
+//! announced on that stream accepts every message.
 
 use super::{
     http::{Target, is_events},
-    mux::{Inbox, LinkError, Mux},
+    mux::{Gone, Inbox, LinkError, Mux},
     sse::SseReader,
 };
 use crate::RpcError;
@@ -17,16 +17,18 @@ pub(crate) async fn open(target: Target, inbox: Arc<dyn Inbox>) -> Result<Arc<Mu
     extra.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
     let response = target.send(Method::GET, &target.uri, extra, None).await?;
     if !response.status().is_success() || !is_events(&response) {
-        return Err(LinkError::Gone(format!("the server answered {} and no stream of events", response.status())));
+        let why = format!("the server answered {} and no stream of events", response.status());
+        let (status, retry_after) = (Some(response.status()), target.asked_wait(&response));
+        return Err(LinkError::Gone(Gone { status, retry_after, ..why.into() }));
     }
     let mut body = response.into_body();
     let mut reader = SseReader::new(target.max_message);
     let mut early = Vec::new();
     let endpoint = 'found: loop {
         let frame = body.frame().await.and_then(Result::ok);
-        let frame = frame.ok_or_else(|| LinkError::Gone("the stream ended before it told its address".to_owned()))?;
+        let frame = frame.ok_or_else(|| LinkError::gone("the stream ended before it told its address".to_owned()))?;
         let Some(data) = frame.data_ref() else { continue };
-        let mut events = reader.take(data).map_err(LinkError::Gone)?.into_iter();
+        let mut events = reader.take(data).map_err(LinkError::gone)?.into_iter();
         for event in events.by_ref() {
             if event.name == "endpoint" {
                 early.extend(events);
@@ -35,7 +37,7 @@ pub(crate) async fn open(target: Target, inbox: Arc<dyn Inbox>) -> Result<Arc<Mu
         }
     };
     let endpoint = resolve(&target.uri, endpoint.trim()).ok_or_else(|| {
-        LinkError::Gone("the server told an address at another place; its credentials are not sent there".to_owned())
+        LinkError::gone("the server told an address at another place; its credentials are not sent there".to_owned())
     })?;
     let (mux, mut outgoing) = Mux::new();
     let target = Arc::new(target);
@@ -74,7 +76,8 @@ pub(crate) async fn open(target: Target, inbox: Arc<dyn Inbox>) -> Result<Arc<Mu
     Ok(mux)
 }
 
-/// The address in full. It must be where the stream is: the credentials are for that place alone.
+/// The complete address. It must have the same origin as the stream, because the credentials are valid for that origin
+/// only.
 fn resolve(base: &Uri, told: &str) -> Option<Uri> {
     if let Ok(uri) = told.parse::<Uri>()
         && uri.scheme().is_some()

@@ -1,5 +1,5 @@
-//! What is remembered of upstream servers: their last catalog, so that tools are there before a server has started, and
-//! the hash of each tool definition that was approved, so that a changed one is noticed.
+//! What is stored about upstream servers: their last catalog, so that tools are available before a server has started,
+//! and the hash of each approved tool definition, so that a change is detected.
 
 use super::terms::HookInterest;
 use crate::wire::{
@@ -18,7 +18,7 @@ const PINS: &str = "mcp-pins";
 /// A server as it was last seen.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Seen {
+pub(crate) struct ServerCatalog {
     pub(crate) tools: Vec<Payload>,
     pub(crate) prompts: Vec<ForwardedPrompt>,
     pub(crate) resources: Vec<ForwardedResource>,
@@ -36,9 +36,9 @@ pub(crate) struct Seen {
 pub(crate) struct Pin {
     pub(crate) hash: String,
     pub(crate) at: Timestamp,
-    /// Who approved it; `first seen` when nobody had to.
+    /// The name of the approver; `first seen` if no approval was needed.
     pub(crate) by: String,
-    /// What it said, to show what changed.
+    /// The approved description, to show what changed.
     pub(crate) description: String,
     /// The whole definition in normal form, to show what changed. Absent in pins of earlier versions: their hash did not
     /// cover titles, schemas under `parameters` and other fields, so they count as no approval of a definition.
@@ -54,7 +54,7 @@ pub(crate) type Pins = BTreeMap<String, Pin>;
 pub(crate) struct Memory(pub(crate) Arc<dyn Store>);
 
 impl Memory {
-    pub(crate) fn seen(&self, server: &str) -> Result<Option<Seen>, StoreError> {
+    pub(crate) fn seen(&self, server: &str) -> Result<Option<ServerCatalog>, StoreError> {
         Ok(self.0.get(CATALOGS, server)?.and_then(|bytes| Self::read_seen(&bytes)))
     }
 
@@ -64,12 +64,12 @@ impl Memory {
     }
 
     /// What [`Self::all_seen`] gave of one.
-    pub(crate) fn read_seen(bytes: &[u8]) -> Option<Seen> {
+    pub(crate) fn read_seen(bytes: &[u8]) -> Option<ServerCatalog> {
         let read = serde_json::from_slice(bytes);
         read.inspect_err(|error| tracing::warn!(%error, "what an upstream server offered before cannot be read")).ok()
     }
 
-    pub(crate) fn keep_seen(&self, server: &str, seen: &Seen) -> Result<(), StoreError> {
+    pub(crate) fn keep_seen(&self, server: &str, seen: &ServerCatalog) -> Result<(), StoreError> {
         let bytes = serde_json::to_vec(seen).map_err(|e| StoreError(e.to_string()))?;
         self.0.put(CATALOGS, server, bytes, None).map(drop)
     }

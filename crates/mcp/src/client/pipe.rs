@@ -1,5 +1,5 @@
-//! [`Pipe`]: a child's input. Whoever has something to say writes it at once, if it fits; what does not fit is written by a
-//! task as the child reads. Handing every message to a task would take longer than writing it.
+//! [`Pipe`]: a child's standard input. A message is written at once if it fits; otherwise a task writes the rest as the
+//! child reads. Passing every message to a task would take longer than writing it.
 
 use bytes::{Buf, BytesMut};
 use std::{
@@ -10,7 +10,7 @@ use std::{
 use tokio::{net::unix::pipe::Sender, process::ChildStdin, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
-/// Bytes that wait for the child to read before whoever sends waits as well.
+/// Bytes that may wait for the child to read before senders wait too.
 const MAX_WAITING: usize = 1 << 20;
 
 /// A child's input.
@@ -56,7 +56,7 @@ impl Pipe {
         }
     }
 
-    /// Sends a line if nobody has to wait for that.
+    /// Sends a line if that needs no waiting.
     pub(crate) fn try_send(&self, line: String) {
         let mut bytes = line.into_bytes();
         bytes.push(b'\n');
@@ -86,7 +86,7 @@ impl Pipe {
         Some(Ok(()))
     }
 
-    /// Writes what waits, until `eof` fires or the child does not read any more; then the input is closed.
+    /// Writes the waiting bytes until `eof` fires or the child stops reading; then closes the input.
     pub(crate) async fn drain(self: Arc<Self>, eof: CancellationToken) {
         loop {
             let written = tokio::select! {
@@ -106,7 +106,7 @@ impl Pipe {
         self.room.notify_waiters();
     }
 
-    /// Writes some of what waits, as soon as something does.
+    /// Writes some of the waiting bytes, when there are any.
     async fn write_waiting(&self) -> io::Result<()> {
         loop {
             let (end, is_empty) = {

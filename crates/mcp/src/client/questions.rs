@@ -1,8 +1,8 @@
-//! How much an upstream server may ask of Toolyard at once.
+//! Limits how many requests an upstream server may have open with Toolyard.
 //!
-//! Each question is kept in memory until it is answered and the server has taken the answer. A server runs within limits of
-//! memory, Toolyard does not: without this account a server that asks and never reads would fill Toolyard's memory instead
-//! of its own.
+//! Each request is kept in memory until it is answered and the server has read the answer. The server has a memory
+//! limit, Toolyard does not: without this limit, a server that sends requests and never reads answers would fill
+//! Toolyard's memory.
 
 use std::sync::{
     Arc,
@@ -28,7 +28,7 @@ pub(crate) struct Question {
 }
 
 impl Questions {
-    /// What a connection is closed with when there is no room for a question.
+    /// The reason for closing a connection when there is no room for a request.
     pub(crate) const TOO_MANY: &str = "it asked for more than Toolyard answers at once";
 
     /// Takes one more question of this size, if there is room for it.

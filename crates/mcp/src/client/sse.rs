@@ -1,6 +1,6 @@
-//! Server-Sent Events as a client reads them: bytes in, events out.
+//! Parses Server-Sent Events: bytes in, events out.
 
-/// One event.
+/// One server-sent event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SseEvent {
     pub(crate) name: String,

@@ -1,4 +1,4 @@
-//! How an upstream server is, as people are shown it.
+//! The status of an upstream server, for people.
 
 use super::upstream::{Upstream, lock};
 use crate::wire::upstream::SaidHealth;
@@ -31,13 +31,13 @@ impl Health {
     }
 }
 
-/// The walls around a server that is a child process.
+/// Whether a server that is a child process runs in the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerWalls {
-    /// It runs within walls.
+    /// It runs in the sandbox.
     On,
-    /// Its configuration says that it runs without.
+    /// The configuration turns the sandbox off.
     Off,
     /// Its configuration does not say; it runs without.
     Unset,
@@ -47,20 +47,20 @@ pub enum ServerWalls {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerStatus {
-    /// Its name.
+    /// The name of the server.
     pub name: String,
     /// `healthy`, `degraded` or `unavailable`.
     pub status: Health,
     /// Whether it runs now.
     pub running: bool,
-    /// The child's process, where there is one.
+    /// The process id of the child, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Tools that can be called.
     pub tools: usize,
-    /// Prompts.
+    /// Number of prompts.
     pub prompts: usize,
-    /// Resources.
+    /// Number of resources.
     pub resources: usize,
     /// Tools held back until a person approves them.
     pub withheld: Vec<Withheld>,
@@ -74,16 +74,16 @@ pub struct ServerStatus {
     pub retry_in_ms: Option<u64>,
     /// Times it was started.
     pub starts: u64,
-    /// The plugin it belongs to, where it does.
+    /// The plugin that it belongs to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<String>,
-    /// What it says about its own health.
+    /// The health that it reports.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub health: Value,
     /// The revision spoken, once it has been.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// `on`, `off` or `unset`: the walls around a child process that is no plugin's.
+    /// `on`, `off` or `unset`: the sandbox of a child process that does not belong to a plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub walls: Option<ServerWalls>,
 }
@@ -96,7 +96,7 @@ pub enum WithheldWhy {
     Changed,
     /// It has never been approved, and the configuration wants that.
     New,
-    /// It was approved by an earlier version of Toolyard, whose hash covered only a part of the definition.
+    /// It was approved by an earlier version of Toolyard, whose hash covered only part of the definition.
     ApprovedInPart,
 }
 
@@ -139,11 +139,11 @@ pub struct Approved {
 pub struct Withheld {
     /// The name the server knows it by.
     pub tool: String,
-    /// Why.
+    /// The reason.
     pub why: WithheldWhy,
-    /// What it says now.
+    /// The current description.
     pub description: String,
-    /// What it said when it was approved.
+    /// The approved description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_description: Option<String>,
     /// The hash to approve.
@@ -158,9 +158,9 @@ pub struct Withheld {
 /// A tool left out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOut {
-    /// Its name.
+    /// The name of the tool.
     pub tool: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 

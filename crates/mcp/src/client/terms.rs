@@ -1,5 +1,5 @@
-//! What a plugin's manifest says about its process and its tools. A configured server has no terms: its tools are all
-//! taken, under its name.
+//! What a plugin's manifest says about its process and its tools. A configured server has no terms: all of its tools
+//! are accepted, with its prefix.
 
 use crate::wire::Payload;
 use serde::{Deserialize, Serialize};
@@ -9,16 +9,16 @@ use toolyard_catalog::Profile;
 /// How a plugin's process speaks.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Dialect {
-    /// MCP.
+    /// The process speaks MCP.
     Mcp,
-    /// The plugins' own line protocol; this is what `start` is told.
+    /// The process speaks the line protocol for plugins; this is the content of `start`.
     Line {
         /// The parameters of `start`.
         start: Payload,
     },
 }
 
-/// What a manifest says about one tool.
+/// A manifest's statements about one tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolTerms {
     /// Whether it changes anything; unknown counts as yes.
@@ -33,14 +33,14 @@ pub struct ToolTerms {
     pub permissions: Vec<String>,
 }
 
-/// What a plugin's manifest says.
+/// A manifest's statements about a process and its tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PluginTerms {
-    /// The plugin.
+    /// The id of the plugin.
     pub plugin: String,
     /// Tools it may have; any other is refused.
     pub declared: BTreeSet<String>,
-    /// Declared tools that this process must have; another process of the plugin may bring the rest.
+    /// Declared tools that this process must register; another process of the plugin may register the rest.
     pub expected: BTreeSet<String>,
     /// More about them.
     pub tools: BTreeMap<String, ToolTerms>,
@@ -54,7 +54,7 @@ pub struct PluginTerms {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HookInterest {
-    /// `before_tool_call`.
+    /// The event, `before_tool_call`.
     pub event: String,
     /// Tools it is about; all when empty.
     pub matcher: Vec<String>,

@@ -1,13 +1,14 @@
-//! [`Upstream`]: one server, started when it is needed, started again (not too often) when it fails, stopped when nobody
-//! needs it. Its tools are there all the while.
+//! [`Upstream`]: one server: started when it is needed, restarted with growing delays when it fails, stopped when it is
+//! idle. Its tools stay in the catalog.
 
 use super::{
     Shared,
-    child::Launcher,
+    child::{Errors, Launcher},
     config::ServerConfig,
     live::{Live, Opening},
-    mux::{Inbox, LinkError, unknown},
+    mux::{Gone, Inbox, LinkError, unknown},
     oauth::{Authorizer, Blocked},
+    retry_after::as_ms,
     terms::{Dialect, PluginTerms},
     weigh::Offers,
 };
@@ -21,6 +22,7 @@ use crate::{
 };
 use arc_swap::ArcSwapOption;
 use futures_util::future::BoxFuture;
+use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 use std::{
@@ -49,20 +51,22 @@ pub(super) struct Attempts {
     failures: u32,
     pub(super) not_before: Option<Instant>,
     pub(super) error: Option<String>,
+    /// What lies behind the error, for logs.
+    causes: Option<String>,
     started: Option<Instant>,
     /// Set when a token was missing: which one there was. With another one there is no need to wait.
     unauthorised: Option<u64>,
 }
 
-/// One server.
+/// The state of one server.
 pub(crate) struct Upstream {
     pub(crate) name: String,
     pub(crate) config: ServerConfig,
     launcher: Arc<dyn Launcher>,
-    /// Brings tokens, where the server is reached over HTTP and no credential is configured.
+    /// Obtains tokens, if the server uses HTTP and no credential is configured.
     pub(super) auth: Option<Arc<Authorizer>>,
     pub(crate) terms: Option<PluginTerms>,
-    /// Where the catalog says its tools come from; they share the name.
+    /// The source of its tools in the catalog; they share the name.
     pub(super) source: ToolSource,
     /// Ids of the tools it has in the catalog.
     published: Mutex<Vec<Arc<str>>>,
@@ -78,11 +82,13 @@ pub(crate) struct Upstream {
     progress: Mutex<HashMap<u64, Progress>>,
     next: AtomicU64,
     pub(super) starts: AtomicU64,
+    /// What its last process has written to its standard error.
+    errors: Mutex<Arc<Errors>>,
     last_used: Mutex<Instant>,
     pub(super) refreshing: AtomicBool,
 }
 
-/// A call under way: a permit, and a place among those that may be asked.
+/// A call in flight: a permit, and an entry in the list of calls whose clients may be asked.
 pub(crate) struct Under<'a> {
     upstream: &'a Upstream,
     pub(crate) token: u64,
@@ -125,6 +131,7 @@ impl Upstream {
             progress: Mutex::default(),
             next: AtomicU64::new(1),
             starts: AtomicU64::new(0),
+            errors: Mutex::default(),
             last_used: Mutex::new(Instant::now()),
             refreshing: AtomicBool::new(false),
         })
@@ -144,7 +151,8 @@ impl Upstream {
             let wait = attempts.not_before.and_then(|at| at.checked_duration_since(Instant::now()));
             if let Some(wait) = wait.filter(|_| !self.has_another_token(&attempts)) {
                 let why = attempts.error.as_deref().unwrap_or("its last start failed");
-                return Err(self.unavailable(why).detail(RETRY_AFTER, wait.as_millis() as u64));
+                let failure = self.unavailable(why).detail(RETRY_AFTER, as_ms(wait));
+                return Err(failure.with_causes(attempts.causes.clone()));
             }
         }
         self.starts.fetch_add(1, Ordering::Relaxed);
@@ -154,8 +162,8 @@ impl Upstream {
         };
         match started {
             Ok(Ok(live)) => Ok(live),
-            Ok(Err(why)) => Err(self.failed(&why)),
-            Err(_) => Err(self.failed(&format!("it did not start within {} ms", self.config.start_timeout_ms))),
+            Ok(Err(gone)) => Err(self.failed(gone)),
+            Err(_) => Err(self.failed(format!("it did not start within {} ms", self.config.start_timeout_ms).into())),
         }
     }
 
@@ -173,7 +181,7 @@ impl Upstream {
         (need == why).then_some(version)
     }
 
-    /// Meets it again when somebody has logged in meanwhile.
+    /// Connects again if somebody has logged in.
     pub(crate) fn meet_if_authorised(&self) {
         let is_now = self.running().is_none() && self.has_another_token(&lock(&self.attempts));
         if let Some(upstream) = self.this.upgrade().filter(|_| is_now) {
@@ -187,8 +195,10 @@ impl Upstream {
         self.live.load_full().filter(|live| !live.closed().is_cancelled())
     }
 
-    async fn start(&self) -> Result<Arc<Live>, String> {
-        let inbox = self.this.upgrade().ok_or("the server is being removed")?;
+    async fn start(&self) -> Result<Arc<Live>, Gone> {
+        let inbox = self.this.upgrade().ok_or_else(|| "the server is being removed".to_owned())?;
+        let errors = Arc::new(Errors::default());
+        *lock(&self.errors) = errors.clone();
         let client = if self.config.url.is_some() { Some(self.shared.http()?) } else { None };
         let live = Live::open(Opening {
             name: &self.name,
@@ -198,11 +208,13 @@ impl Upstream {
             auth: self.auth.clone(),
             inbox: inbox.clone(),
             children: self.shared.children.clone(),
+            errors,
+            clock: self.shared.engine.clock().clone(),
             dialect: self.terms.as_ref().map_or(&Dialect::Mcp, |terms| &terms.dialect),
         })
         .await?;
         let live = Arc::new(live);
-        let seen = live.look().await.map_err(|error| RpcError::from(error).message)?;
+        let seen = live.look().await.map_err(LinkError::into_gone)?;
         self.adopt(seen, false).await.map_err(|failure| failure.message)?;
         self.live.store(Some(live.clone()));
         {
@@ -210,6 +222,7 @@ impl Upstream {
             attempts.started = Some(Instant::now());
             attempts.not_before = None;
             attempts.error = None;
+            attempts.causes = None;
             attempts.unauthorised = None;
         }
         *lock(&self.last_used) = Instant::now();
@@ -235,21 +248,33 @@ impl Upstream {
         attempts.failures = if was_steady { 1 } else { attempts.failures + 1 };
         attempts.not_before = Some(Instant::now() + backoff(attempts.failures));
         attempts.error = Some("the server ended unexpectedly".to_owned());
+        attempts.causes = self.last_errors();
         tracing::warn!(server = self.name, "an upstream server ended unexpectedly");
     }
 
-    fn failed(&self, why: &str) -> Failure {
+    fn failed(&self, gone: Gone) -> Failure {
+        let why = gone.why.as_str();
+        let causes: Vec<String> = gone.causes.into_iter().chain(self.last_errors()).collect();
+        let causes = (!causes.is_empty()).then(|| causes.join("\n"));
         let wait = {
             let mut attempts = lock(&self.attempts);
             attempts.failures += 1;
-            let wait = backoff(attempts.failures);
+            // A server may ask for a longer pause, but not for one that a person would take for a defect.
+            let wait = backoff(attempts.failures).max(gone.retry_after.unwrap_or_default().min(MAX_BACKOFF));
             attempts.not_before = Some(Instant::now() + wait);
             attempts.error = Some(why.to_owned());
+            attempts.causes.clone_from(&causes);
             attempts.unauthorised = self.need(why);
             wait
         };
         tracing::warn!(server = self.name, why, "an upstream server cannot be used");
-        self.unavailable(why).detail(RETRY_AFTER, wait.as_millis() as u64)
+        self.unavailable(why).detail(RETRY_AFTER, as_ms(wait)).with_causes(causes)
+    }
+
+    /// What its process wrote to its standard error last, under a heading.
+    pub(super) fn last_errors(&self) -> Option<String> {
+        let text = lock(&self.errors).last()?;
+        Some(format!("standard error of {}:\n{text}", self.name))
     }
 
     fn unavailable(&self, why: &str) -> Failure {
@@ -267,7 +292,7 @@ impl Upstream {
         lock(&self.published)
     }
 
-    /// What stands before its prompts' names.
+    /// The prefix of its prompts' names.
     pub(crate) fn prefix(&self) -> String {
         match &self.terms {
             Some(terms) => format!("{}__", terms.plugin),
@@ -285,7 +310,7 @@ impl Upstream {
         answer.map_err(|error| failed(&self.name, error).failure)
     }
 
-    /// Lets go of a connection whose session the server has forgotten. The next use opens another; that is no failure.
+    /// Drops a connection whose session the server has forgotten. The next use opens another; this is not a failure.
     pub(crate) fn let_go(&self, live: &Arc<Live>) {
         let ours = self.live.load_full().is_some_and(|now| Arc::ptr_eq(&now, live));
         if ours {
@@ -293,7 +318,7 @@ impl Upstream {
         }
     }
 
-    /// Takes a place among the calls under way.
+    /// Registers a call in flight.
     pub(crate) async fn begin(&self, run_id: Option<RunId>, progress: Option<Progress>) -> Result<Under<'_>, Failed> {
         let permit = self.permits.acquire().await;
         let permit = permit.map_err(|_| Failed::new(ErrorCode::Unavailable, "the server is being removed"))?;
@@ -307,7 +332,7 @@ impl Upstream {
         Ok(Under { upstream: self, token, _permit: permit })
     }
 
-    /// Stops it when nobody has used it for a while.
+    /// Stops the server if it has not been used for a while.
     pub(crate) async fn stop_if_idle(&self) {
         if self.config.idle_seconds == 0 || !lock(&self.in_flight).is_empty() {
             return;
@@ -319,7 +344,7 @@ impl Upstream {
         }
     }
 
-    /// Stops it.
+    /// Stops the server.
     pub(crate) async fn stop(&self) {
         let _starting = self.starting.lock().await;
         if let Some(live) = self.live.swap(None) {
@@ -405,9 +430,25 @@ fn backoff(failures: u32) -> Duration {
     FIRST_BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(MAX_BACKOFF)
 }
 
-/// How long a server asks to wait before the call is made again: `retryAfterMs` beside its error.
+/// The delay that a server asks for before a retry: `retryAfterMs` beside its error.
 pub(super) fn retry_after(said: &Value) -> Option<Value> {
     said.get(RETRY_AFTER).filter(|wait| wait.is_number()).cloned()
+}
+
+/// A server that is gone, as a call's failure. One that was asked too much, or that says when to come back, has done
+/// nothing; of any other that is not known.
+fn gone_failure(server: &str, Gone { why, causes, status, retry_after }: Gone) -> Failure {
+    let failure = Failure::new(ErrorCode::Unavailable, format!("{server}: {why}")).detail("server", server);
+    let failure = match retry_after {
+        Some(wait) => failure.detail(RETRY_AFTER, as_ms(wait)),
+        None => failure,
+    };
+    let failure = if status == Some(StatusCode::TOO_MANY_REQUESTS) || retry_after.is_some() {
+        failure.suggest("The server did nothing and asks to be called later.").retryable(true)
+    } else {
+        failure.suggest("The server may have done part of it; look before trying again.")
+    };
+    failure.with_causes(causes)
 }
 
 /// A link's error as a call's.
@@ -428,10 +469,7 @@ pub(crate) fn failed(server: &str, error: LinkError) -> Failed {
             }
             failure.into()
         }
-        LinkError::Gone(why) => Failure::new(ErrorCode::Unavailable, format!("{server}: {why}"))
-            .suggest("The server may have done part of it; look before trying again.")
-            .detail("server", server)
-            .into(),
+        LinkError::Gone(gone) => gone_failure(server, gone).into(),
         LinkError::Unauthorised(blocked) => {
             let failure =
                 |why| Failure::new(ErrorCode::Unavailable, format!("{server}: {why}")).detail("server", server);

@@ -1,11 +1,11 @@
-//! What an upstream server offers, compared with what was approved: what is taken into the catalog, what is held back
-//! until a person has looked, what is left out.
+//! Compares the tools that an upstream server offers with the approved ones: which are added to the catalog, which are
+//! withheld until a person approves them, and which are left out.
 
 use super::{
     config::Pinning,
     define::{self, Defined},
     definition::{self, Definition, name_of},
-    pins::{Pin, Pins, Seen},
+    pins::{Pin, Pins, ServerCatalog},
     status::{Approved, LeftOut, ShownDefinition, Withheld, WithheldWhy},
     terms::HookInterest,
     upstream::{Upstream, lock},
@@ -31,14 +31,14 @@ use toolyard_protocol::{ErrorCode, Failure, ToolName};
 
 /// A list that changes is asked for again after this long, so that many changes are one.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Lists of prompts and resources older than this are asked for again when somebody looks.
+/// The age after which lists of prompts and resources are requested again.
 const LISTS_FRESH: Duration = Duration::from_secs(30);
 
 /// What is known of a server's offers.
 #[derive(Default)]
 pub(super) struct Offers {
     /// Sorted by the name in the catalog.
-    pub(super) tools: Vec<(ToolName, Kept)>,
+    pub(super) tools: Vec<(ToolName, StoredTool)>,
     pub(super) prompts: Arc<Vec<ForwardedPrompt>>,
     pub(super) resources: Arc<Vec<ForwardedResource>>,
     pub(super) templates: Arc<Vec<ForwardedTemplate>>,
@@ -50,9 +50,9 @@ pub(super) struct Offers {
     pub(super) protocol: Option<String>,
 }
 
-/// What is kept of a tool beside the catalog's entry. There may be thousands.
-pub(super) struct Kept {
-    /// The server's name for it, where that is not the catalog's without the prefix.
+/// What is kept of a tool in addition to its catalog entry. There may be thousands.
+pub(super) struct StoredTool {
+    /// The server's name of the tool, if it is not the catalog's name without the prefix.
     original: Option<Box<str>>,
     mirrored: Arc<[Mirrored]>,
     /// As JSON: it is read when a list is written. Tools that say the same share it.
@@ -60,14 +60,14 @@ pub(super) struct Kept {
 }
 
 /// A tool as calls need it.
-pub(crate) struct Known {
+pub(crate) struct CallableTool {
     pub(crate) original: String,
     pub(crate) mirrored: Arc<[Mirrored]>,
     extras: Option<Arc<str>>,
 }
 
-impl Known {
-    /// What the catalog does not hold.
+impl CallableTool {
+    /// The parts of the definition that are not in the catalog.
     pub(crate) fn extras(&self) -> Option<Arc<ToolDetails>> {
         let read = serde_json::from_str(self.extras.as_ref()?);
         read.inspect_err(|error| tracing::error!(%error, "what a server says of a tool cannot be read back"))
@@ -77,9 +77,9 @@ impl Known {
 }
 
 impl Upstream {
-    /// Takes what a server offers: compares with what was approved, and puts the rest into the catalog.
-    /// `restored` when it comes from memory.
-    pub(crate) async fn adopt(&self, seen: Seen, restored: bool) -> Result<(), Failure> {
+    /// Accepts what a server offers: compares it with what was approved, and adds the rest to the catalog. `restored`
+    /// if it comes from the stored catalog.
+    pub(crate) async fn adopt(&self, seen: ServerCatalog, restored: bool) -> Result<(), Failure> {
         if let Some(batch) = self.weigh(seen, restored).await? {
             self.shared.publish(vec![(self.this.clone(), batch)])?;
         }
@@ -87,13 +87,13 @@ impl Upstream {
     }
 
     /// Compares with what was approved. Gives the tools for the catalog.
-    pub(crate) async fn weigh(&self, seen: Seen, restored: bool) -> Result<Option<Vec<ToolEntry>>, Failure> {
+    pub(crate) async fn weigh(&self, seen: ServerCatalog, restored: bool) -> Result<Option<Vec<ToolEntry>>, Failure> {
         let Some(this) = self.this.upgrade() else { return Ok(None) };
         let broken = || Failure::new(ErrorCode::InternalError, "an upstream server's tools could not be taken in");
         tokio::task::spawn_blocking(move || this.weigh_now(seen, restored)).await.map_err(|_| broken())?.map(Some)
     }
 
-    fn weigh_now(&self, seen: Seen, restored: bool) -> Result<Vec<ToolEntry>, Failure> {
+    fn weigh_now(&self, seen: ServerCatalog, restored: bool) -> Result<Vec<ToolEntry>, Failure> {
         let memory = &self.shared.memory;
         let known = memory.pins(&self.name)?;
         let is_first = known.is_none();
@@ -146,7 +146,7 @@ impl Upstream {
                 leave_out(&mut offers, format!("the name {name} is taken"));
                 continue;
             }
-            let kept = Kept {
+            let kept = StoredTool {
                 original: (self.without_prefix(&name) != Some(&original)).then(|| original.into()),
                 mirrored: if mirrored.is_empty() { Arc::default() } else { mirrored.into() },
                 extras: match extras {
@@ -162,7 +162,7 @@ impl Upstream {
             memory.keep_pins(&self.name, &pins)?;
         }
         if !restored {
-            let seen = Seen { at: Some(Timestamp::now()), ..seen };
+            let seen = ServerCatalog { at: Some(Timestamp::now()), ..seen };
             memory.keep_seen(&self.name, &seen)?;
         }
         offers.tools.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -172,14 +172,14 @@ impl Upstream {
     }
 
     /// Tools that a plugin declares and does not have.
-    fn missing(&self, seen: &Seen) -> Vec<LeftOut> {
+    fn missing(&self, seen: &ServerCatalog) -> Vec<LeftOut> {
         let declared = self.terms.iter().flat_map(|terms| &terms.expected);
         let missing = declared.filter(|name| !seen.tools.iter().any(|tool| name_of(tool) == Some(*name)));
         let reason = "declared in contracts.tools, but the plugin did not register it";
         missing.map(|name| LeftOut { tool: name.clone(), reason: reason.to_owned() }).collect()
     }
 
-    /// Whether a tool must wait for a person. Pins it where nobody has to be asked.
+    /// Whether a tool must be withheld until a person approves it. Stores its hash if no approval is needed.
     fn hold_back(&self, tool: &Definition, is_first: bool, pins: &mut Pins) -> Option<Withheld> {
         if self.config.pin == Pinning::Off {
             return None;
@@ -210,8 +210,8 @@ impl Upstream {
         })
     }
 
-    /// A person approves definitions that are held back, each by the hash of what was shown. None is approved unless all
-    /// are still what was shown.
+    /// Approves withheld definitions, each by the hash that was shown. Nothing is approved unless all definitions are
+    /// still the same.
     pub(crate) async fn approve(&self, shown: &[ShownDefinition], by: &str) -> Result<Vec<Approved>, Failure> {
         if shown.is_empty() {
             let message = "name each definition to approve by its tool and the hash that was shown";
@@ -270,7 +270,7 @@ impl Upstream {
         lock(&self.offers).hooks.clone()
     }
 
-    /// Notes what it says about its health.
+    /// Stores the health that the server reports.
     pub(crate) fn note_health(&self, health: Value) {
         lock(&self.offers).health = health;
     }
@@ -284,13 +284,13 @@ impl Upstream {
     }
 
     /// A tool by its name in the catalog.
-    pub(crate) fn known(&self, name: &str) -> Option<Known> {
+    pub(crate) fn known(&self, name: &str) -> Option<CallableTool> {
         let offers = lock(&self.offers);
         let at = offers.tools.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
         let (name, kept) = offers.tools.get(at)?;
         let original = kept.original.as_deref().or_else(|| self.without_prefix(name))?;
-        let Kept { mirrored, extras, .. } = kept;
-        Some(Known { original: original.to_owned(), mirrored: mirrored.clone(), extras: extras.clone() })
+        let StoredTool { mirrored, extras, .. } = kept;
+        Some(CallableTool { original: original.to_owned(), mirrored: mirrored.clone(), extras: extras.clone() })
     }
 
     /// Lists, as last seen. Old ones are asked for again, for the next time.

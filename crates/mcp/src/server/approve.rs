@@ -1,8 +1,9 @@
-//! Approvals by the client: whether a client's own user may answer what policy asks about the client's calls, and how.
+//! Approvals by the client: whether and how a client's own user may answer approval questions about the client's calls.
 //!
-//! A client that says "my user agreed" may have asked nobody: Toolyard has its word for it and nothing else. So the owner
-//! decides by a setting whether that word counts ([`ClientApprovals`]); it holds for one call and is recorded as what it
-//! is. Anybody else who can approve (the console, another client) still may; the first answer wins.
+//! A client that reports "my user agreed" may not have asked anybody, and Toolyard cannot verify it. The owner
+//! therefore decides with a setting whether such a report counts ([`ClientApprovals`]); it is valid for one call and
+//! recorded as the client's report. Other approvers (the console, another client) may still answer; the first answer
+//! counts.
 
 use crate::{
     RpcError,
@@ -24,32 +25,32 @@ pub(crate) const KEY: &str = "approval";
 const ALLOW_ONCE: &str = "allow-once";
 /// Characters of the description that are shown.
 const MAX_SHOWN: usize = 2000;
-/// No person reads a form and declines it faster than this: a client that does has asked nobody.
+/// The shortest time in which a person can read and decline a form: a client that is faster has not asked anybody.
 const FASTER_THAN_A_PERSON: Duration = Duration::from_millis(500);
-/// What an owner can do about a client that asks nobody.
+/// The advice to an owner whose client does not ask anybody.
 const ADVICE: &str = "Nothing ran. Connect a client that can approve, or, if this client asks its own user before it \
-                      calls a tool (Claude Code does), set mcp.clientApprovals = \"trust\" in config.toml. See docs/mcp.md.";
+                      calls a tool (Claude Code does), set mcp.clientApprovals = \"trust\" in config.toml. See docs/guide/mcp.md.";
 
 /// Whether the user of an MCP client on standard input and output may approve what that client calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientApprovals {
-    /// No. Somebody else has to: a connected client with the right to approve.
+    /// No. A connected client with the right to approve must answer.
     #[default]
     Off,
     /// A client that can show forms is asked (elicitation), and its answer counts for that call.
     Ask,
-    /// The client asks its own user before it calls a tool, so its call is the answer: it counts for that call. What a
-    /// plugin's hook asks is not answered this way.
+    /// The client asks its own user before it calls a tool, so its call counts as approved. A plugin hook's question is
+    /// not answered in this way.
     Trust,
 }
 
-/// Whether the user of an MCP client over HTTP may approve what that client calls. Such a client is never trusted without
+/// Whether the user of an MCP client over HTTP may approve that client's calls. Such a client is never trusted without
 /// being asked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HttpClientApprovals {
-    /// No.
+    /// The client's user cannot approve.
     #[default]
     Off,
     /// A client that can show forms is asked (elicitation), and its answer counts for that call.
@@ -89,7 +90,8 @@ struct FormContent {
     decision: Option<String>,
 }
 
-/// What a client's answer to the form means. Anything but a clear yes is a no. `None` where the client did not answer.
+/// The meaning of a client's answer to the form. Anything except a clear yes is a no. `None` if the client did not
+/// answer.
 pub(crate) fn read(answer: Option<&Value>, after: Duration) -> ClientAnswer {
     let nobody = |why: String| ClientAnswer::NobodyAsked(format!("The client cannot ask anybody: {why}."));
     let Some(answer) = answer else { return nobody("it did not answer the question".to_owned()) };
@@ -107,7 +109,7 @@ pub(crate) fn read(answer: Option<&Value>, after: Duration) -> ClientAnswer {
     }
 }
 
-/// Whether the client may answer this question at all: it is about a call of its own, and no plugin asks it.
+/// Whether the client may answer this question: it concerns the client's own call, and no plugin asks it.
 pub(crate) fn is_for_client(approval: &Approval, setting: ClientApprovals) -> bool {
     let request = &approval.request;
     request.call_id.is_some()
@@ -127,7 +129,7 @@ pub(crate) async fn resolve(engine: Engine, approval: Arc<Approval>, client: Arc
     }
 }
 
-/// Says what to do where an MCP client's call was refused because nobody was asked.
+/// Adds advice if an MCP client's call was refused because nobody was asked.
 pub(crate) fn advise(caller: &Caller, failure: Failure) -> Failure {
     let cause = failure.details.as_ref().and_then(|details| details.get("cause")).and_then(Value::as_str);
     let asked_nobody = [DenialCause::NobodyAsked, DenialCause::NoRoute].iter().any(|c| cause == Some(c.as_str()));

@@ -1,7 +1,7 @@
-//! What each method of the MCP server demands of its caller. [`super::dispatch`] answers no method that is not here.
+//! What each method of the MCP server requires of its caller. [`super::dispatch`] answers only methods listed here.
 //!
-//! An MCP client is an agent, whoever started it: its caller is never a person, and no method of this door approves,
-//! grants, pairs or names a path of the host. A tool call takes the pipeline like any other.
+//! An MCP client is always an agent: its caller is never a person, and no method of this door approves, grants, pairs
+//! or names a path of the host. A tool call passes the pipeline like any other.
 
 use toolyard_engine::authority::{Demand, Effect, Scope};
 
@@ -29,7 +29,7 @@ pub const METHODS: &[(&str, Demand)] = &[
     ("subscriptions/listen", STATE),
 ];
 
-/// What a method demands; `None` for one that is not there.
+/// What a method requires; `None` if the method does not exist.
 pub(crate) fn demand(method: &str) -> Option<&'static Demand> {
     METHODS.iter().find(|(name, _)| *name == method).map(|(_, demand)| demand)
 }

@@ -1,9 +1,9 @@
-//! Runs what may take long or ask the client something: calls, prompts, resources.
+//! Runs requests that may take long or ask the client something: calls, prompts, resources.
 //!
-//! The work outlives its request ([`Carried`]): a client of a revision with sessions that goes away does not take the call
-//! with it, its result is recorded either way. A question that comes up goes to the client: as a request of ours where the
-//! revision has those, else the answer to the request is the question, the work waits here, and the client's next
-//! request brings the answer.
+//! The work continues when its request ends ([`Carried`]): if a client of a revision with sessions disconnects, the
+//! call goes on and its result is recorded. A question goes to the client: as a request if the revision supports that;
+//! otherwise the response to the request is the question, the work waits here, and the client's next request contains
+//! the answer.
 
 use super::{Asker, ClientApprovals, Exchange, Inner, PromptSource, ResourceSource, approve, session::lock, tools};
 use crate::{
@@ -83,14 +83,14 @@ impl InputAnswers {
     }
 }
 
-/// Work under way.
+/// Work in flight.
 struct Running {
     run_id: RunId,
     work: Carried<Result<Outcome, RpcError>>,
     cancel: CancellationToken,
     way: Option<OpenWay>,
     approvals: Option<(broadcast::Receiver<ApprovalEvent>, ApproverPresence)>,
-    /// Approvals that are being asked for; fires when somebody else answered.
+    /// Open approval questions; the token fires when somebody else answers.
     asked: HashMap<String, CancellationToken>,
     progress: Option<(Events, Value)>,
     last_progress: f64,
@@ -121,7 +121,7 @@ impl Inner {
         work: Work,
         input: InputAnswers,
     ) -> Result<Ended, RpcError> {
-        // Only where answers come with another request must that request be told from others.
+        // Only if answers come with another request must that request be identified.
         let digest = if exchange.revision.has_handshake() { String::new() } else { work.digest()? };
         let mut running = match &input.state {
             None => {
@@ -234,7 +234,7 @@ impl Inner {
         }
     }
 
-    /// Waits for the result, passing on what comes up meanwhile. `None` when the client must answer first.
+    /// Waits for the result and passes on questions and notifications. `None` if the client must answer first.
     async fn drive(self: &Arc<Self>, exchange: &Exchange, running: &mut Running) -> Result<Option<Outcome>, RpcError> {
         let mut taken_back = false;
         loop {
@@ -382,7 +382,7 @@ impl Inner {
                 .with(&Suggested { suggestion })
         };
         let mut all = lock(&self.suspended.0);
-        // The state is unguessable; whoever holds it must still be who it was given to, asking for the same.
+        // The state cannot be guessed, but its holder must also be the client that received it, with the same request.
         let fits = |s: &Suspended| s.principal == exchange.caller.principal && s.digest == digest;
         if !all.get(state).is_some_and(fits) {
             return Err(unknown());
@@ -452,7 +452,7 @@ fn shaped(method: &str, mut params: Value, revision: Revision) -> Value {
     params
 }
 
-/// Passes an upstream server's notification on to the client, where it wants it.
+/// Passes an upstream server's notification to the client, if it wants it.
 fn pass_on(exchange: &Exchange, method: &str, params: Value) {
     if method == "notifications/message" {
         let loud = LogMessage::deserialize(&params).ok().and_then(|message| super::session::level(message.level));
@@ -465,7 +465,7 @@ fn pass_on(exchange: &Exchange, method: &str, params: Value) {
     exchange.outlet.tell(method, Some(&params));
 }
 
-/// Gives a question's answer to whoever asked it.
+/// Passes the answer to the party that asked.
 fn answered(asker: oneshot::Sender<Result<Value, RpcError>>, answer: Result<Value, RpcError>) {
     if asker.send(answer).is_err() {
         tracing::debug!("whoever asked the client does not wait for the answer");

@@ -1,4 +1,4 @@
-//! The method table of the MCP server. Answers are JSON texts, because long lists are written once and sent often.
+//! The method table of the MCP server. Responses are JSON texts, because long lists are written once and sent often.
 
 use super::{
     Asker, Change, Exchange, Inner,
@@ -28,14 +28,14 @@ use toolyard_protocol::Failure;
 const LIST_TTL_MS: u64 = 60_000;
 /// Sources' resources on one page are gathered until there are this many.
 const RESOURCES_PAGE: usize = 1000;
-/// A result that says nothing.
+/// An empty result.
 const NOTHING: &str = "{}";
 
-/// Whether an answer may be kept by whoever asked.
+/// Whether a client may cache an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keep {
     Never,
-    /// For this many milliseconds, by nobody else.
+    /// For this many milliseconds, privately.
     For(u64),
 }
 
@@ -129,7 +129,7 @@ impl Inner {
         let tools = list.pages.get(page).ok_or_else(bad_cursor)?;
         let next_cursor = (page + 1 < list.pages.len()).then(|| encoded(&(page + 1).to_string()));
         let rest = self.written(exchange, AfterTools { next_cursor }, Keep::For(LIST_TTL_MS))?;
-        // `{"tools":[…]` and then whatever stands in `rest`, without its opening brace.
+        // `{"tools":[…]`, followed by the members of `rest` without the opening brace.
         let mut text = String::with_capacity(tools.len() + rest.len() + 16);
         text.push_str("{\"tools\":");
         text.push_str(tools);
@@ -348,7 +348,7 @@ fn set_level(exchange: &Exchange, wanted: SetLevel) -> Result<String, RpcError> 
     Ok(NOTHING.to_owned())
 }
 
-/// What a cursor of ours stands for; `None` for the beginning.
+/// The content of our cursor; `None` for the first page.
 fn decoded(listing: Listing) -> Result<Option<String>, RpcError> {
     let Some(cursor) = listing.cursor else { return Ok(None) };
     let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| bad_cursor())?;

@@ -1,7 +1,7 @@
-//! Streamable HTTP. Whoever sends a request has been checked before it comes here (credential, `Host`, `Origin`).
+//! Streamable HTTP. The sender of a request has been checked before (credential, `Host`, `Origin`).
 //!
-//! An answer is plain JSON as long as nothing needs to be said before it; the first message that does turns it into a
-//! stream of events. Revisions with a handshake have sessions; 2026-07-28 has none.
+//! A response is plain JSON unless another message must be sent before it; the first such message turns it into an
+//! event stream. Revisions with a handshake have sessions; 2026-07-28 has none.
 
 use super::{
     Client, Exchange, Inner, McpServer, forward_changes, listen,
@@ -39,9 +39,9 @@ pub const MAX_BODY_BYTES: usize = 16 << 20;
 pub const BODY_WITHIN: Duration = Duration::from_secs(30);
 /// Sessions at once; beyond it the one idle longest ends.
 const MAX_SESSIONS: usize = 10_000;
-/// A session nobody uses ends after this long.
+/// How long a session may be unused before it ends.
 const SESSION_IDLE: Duration = Duration::from_secs(3600);
-/// A stream on which nothing happens says so this often.
+/// How often a keep-alive is sent on an idle stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 const SESSION_HEADER: &str = "mcp-session-id";
@@ -55,7 +55,7 @@ pub enum HttpBody {
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
-/// What a request is for, as far as its place among other requests goes.
+/// The purpose of a request, which determines its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
     /// A request that wants an answer.
@@ -88,9 +88,9 @@ impl McpServer {
 }
 
 impl HttpDoor {
-    /// What a request is for. What cannot be read is a call: it is refused there.
+    /// The purpose of a request. An unreadable request counts as a call, and is refused there.
     pub fn kind(request: &http::Request<Bytes>) -> RequestKind {
-        /// The members that tell messages apart.
+        /// The members that distinguish messages.
         #[derive(serde::Deserialize)]
         struct Shape {
             id: Option<serde::de::IgnoredAny>,
@@ -198,7 +198,7 @@ impl HttpDoor {
         self.respond(exchange, request.method, request.params, messages, None).await
     }
 
-    /// Arguments that the tool's schema mirrors into headers stand there as they stand in the body.
+    /// Checks that arguments which the schema copies to headers have the same value there and in the body.
     fn mirrored(&self, headers: &HeaderMap, params: &Payload) -> Result<(), RpcError> {
         let Some(name) = params.get("name").and_then(Value::as_str) else { return Ok(()) };
         let tools = self.inner.engine.tools();
@@ -402,7 +402,7 @@ impl HttpDoor {
     }
 }
 
-/// Whether a request is of a revision without a handshake: it says so in its body, or in a header that names no other.
+/// Whether a request uses a revision without a handshake: its body says so, or a header that names no other revision.
 fn is_modern(headers: &HeaderMap, meta: &RequestMeta) -> bool {
     let header = text_of(headers, VERSION_HEADER);
     let has_session = headers.contains_key(SESSION_HEADER);

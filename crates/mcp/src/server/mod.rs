@@ -1,7 +1,7 @@
 //! Toolyard as an MCP server: one method table for standard input and output ([`stdio`]) and streamable HTTP
 //! ([`http`]), in three revisions.
 //!
-//! A request is followed in three files: the transport, `dispatch.rs`, and for calls `call.rs`.
+//! To follow a request, read three files: the transport, `dispatch.rs`, and for calls `call.rs`.
 
 mod approve;
 pub mod authority;
@@ -39,10 +39,10 @@ pub use shelf::{
 };
 pub use skills::Skills;
 
-/// Changes a client may miss before it is told of a whole list instead.
+/// Number of changes that a client may miss before it is notified of a changed list instead.
 const CHANGE_BUFFER: usize = 256;
 
-/// What an MCP server is made of.
+/// The parts of an MCP server.
 pub struct ServerParts {
     /// Runs calls.
     pub engine: Engine,
@@ -71,11 +71,11 @@ pub enum Change {
     Prompts,
     /// The list of resources.
     Resources,
-    /// One resource.
+    /// One resource changed.
     Resource(String),
 }
 
-/// Who is at the other end, as the transport found out.
+/// The client at the other end, as identified by the transport.
 #[derive(Debug, Clone)]
 pub struct Client {
     /// A user, device or token name.
@@ -87,7 +87,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// The owner, who started us or showed the token. Its user approves nothing unless [`Self::with_approvals`] says so.
+    /// The owner, who started the server or presented the token. Its user cannot approve unless
+    /// [`Self::with_approvals`] is used.
     pub fn owner(principal: impl Into<String>) -> Self {
         let scopes = vec!["operator.admin".to_owned()];
         Self { principal: principal.into(), scopes, approvals: ClientApprovals::Off }
@@ -172,7 +173,7 @@ impl McpServer {
         tell_all(&self.inner.changes, change);
     }
 
-    /// A way to tell of changes without holding the server.
+    /// A sender of change notifications that does not keep the server alive.
     pub fn teller(&self) -> broadcast::Sender<Change> {
         self.inner.changes.clone()
     }
@@ -190,7 +191,7 @@ impl Inner {
         })
     }
 
-    /// Begins to look at what calls change, once somebody wants to hear of it.
+    /// Starts observing the changes that calls make, when a client subscribes.
     fn watch_notes(self: &Arc<Self>) {
         if self.watches_notes.swap(true, Ordering::AcqRel) {
             return;
@@ -211,7 +212,7 @@ impl Inner {
     }
 }
 
-/// Tells whoever listens of a change.
+/// Notifies all listeners of a change.
 pub(crate) fn tell_all(changes: &broadcast::Sender<Change>, change: Change) {
     if changes.send(change).is_err() {
         tracing::trace!("nobody listens for changes");
@@ -225,7 +226,7 @@ fn touched(effects: &Value) -> Vec<&str> {
     entries.flat_map(|entry| ["path", "from", "to"].into_iter().filter_map(move |k| entry.get(k)?.as_str())).collect()
 }
 
-/// What one request has around it.
+/// The context of one request.
 pub(crate) struct Exchange {
     pub(crate) revision: Revision,
     pub(crate) capabilities: Arc<ClientCapabilities>,
@@ -239,7 +240,7 @@ pub(crate) struct Exchange {
     pub(crate) session: Option<Arc<Session>>,
     /// How loud a log message must be to be sent; `None` for none at all.
     pub(crate) log_level: Option<usize>,
-    /// What progress is reported with, where the client wants to hear of it.
+    /// The token for progress notifications, if the client wants them.
     pub(crate) progress_token: Option<Value>,
     /// The request's id, by which a subscription is known.
     pub(crate) id: Value,
@@ -279,7 +280,7 @@ pub(crate) fn notice(change: &Change) -> &'static str {
     }
 }
 
-/// Sets where a session's client hears what belongs to no request.
+/// Sets where a session's client receives messages without a request.
 pub(crate) fn listen(session: &Session, outlet: Outlet) {
     *lock(&session.listener) = Some(outlet);
 }

@@ -1,5 +1,5 @@
-//! The vault's notes as resources: `vault:///folder/note.md`. Lists and reads by the vault's own tools, so that policy
-//! and record hold here as well.
+//! The vault's notes as resources: `vault:///folder/note.md`. Lists and reads use the vault's own tools, so that policy
+//! and record apply.
 
 use super::shelf::{Asker, ListedTemplate, Page, ReadContents, ResourceSource};
 use crate::{

@@ -1,4 +1,4 @@
-//! MCP's words for other doors: a bridged session is shown its tools, and gets its results, exactly as an MCP client does.
+//! Rendering for other doors: a bridge session is shown its tools, and gets its results, exactly as an MCP client does.
 
 use super::{McpServer, tools};
 use crate::{
@@ -15,7 +15,7 @@ use toolyard_engine::{CallRequest, Caller};
 use toolyard_protocol::{ErrorCode, Failure};
 
 impl McpServer {
-    /// The tools a caller is shown, as `tools/list` lists them, and what a model should read beside them.
+    /// The tools that a caller is shown, as in `tools/list`, and the text for its model.
     pub async fn shown_to(&self, caller: &Caller) -> Result<(Vec<Value>, Option<String>), Failure> {
         let list = self.inner.tool_list(caller).await?;
         let mut tools: Vec<Value> = Vec::new();
@@ -28,8 +28,8 @@ impl McpServer {
         Ok((tools, list.instructions.clone()))
     }
 
-    /// Calls a tool down the engine's road. The answer is a `CallToolResult`, also where an MCP client would be answered
-    /// with an error: whoever asks here has no such thing.
+    /// Calls a tool through the engine's pipeline. The answer is a `CallToolResult`, also where an MCP client would get
+    /// an error response, which the caller here does not have.
     pub async fn call_rendered(&self, caller: Arc<Caller>, request: CallRequest) -> Payload {
         let name = request.tool.clone();
         let engine = &self.inner.engine;

@@ -1,4 +1,4 @@
-//! [`Session`]: one client of a revision with a handshake, and [`Outlet`], where messages to a client go.
+//! [`Session`]: one client of a revision with a handshake, and [`Outlet`], the queue of messages to a client.
 
 use crate::{
     jsonrpc::{self, INTERNAL_ERROR, RpcError},
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Messages that wait to be written to one client; a client that lets them pile up misses notifications.
 pub(crate) const OUTLET_BUFFER: usize = 1024;
-/// Requests of one client under way at once.
+/// Maximum number of requests of one client in flight.
 pub(crate) const MAX_IN_FLIGHT: usize = 512;
 /// Resources one client may subscribe to.
 const MAX_SUBSCRIPTIONS: usize = 1000;
@@ -72,7 +72,7 @@ pub(crate) struct Session {
     state: Mutex<State>,
     /// Questions to the client that wait for an answer.
     pending: Mutex<HashMap<String, oneshot::Sender<Result<Value, RpcError>>>>,
-    /// Requests of the client under way.
+    /// Requests of the client in flight.
     in_flight: Mutex<HashMap<String, CancellationToken>>,
     next_id: AtomicU64,
     /// Fires when the session ends.
@@ -155,7 +155,7 @@ impl Session {
         }
     }
 
-    /// Keeps a request's token findable; `None` when too many are under way.
+    /// Registers a request's token; `None` if too many are in flight.
     pub(crate) fn begin(self: &Arc<Self>, id: &Value, token: CancellationToken) -> Option<InFlight> {
         let mut in_flight = lock(&self.in_flight);
         if in_flight.len() >= MAX_IN_FLIGHT {
@@ -173,7 +173,7 @@ impl Session {
         }
     }
 
-    /// The client says something that wants no answer. Only taking a request back means anything here.
+    /// A notification from the client. Only a cancellation has an effect.
     pub(crate) fn notified(&self, method: &str, params: Payload) {
         if method != "notifications/cancelled" {
             return;
@@ -218,7 +218,7 @@ impl Session {
         Err(RpcError::new(INTERNAL_ERROR, format!("the question was withdrawn: {why}")))
     }
 
-    /// Ends the session and everything under way in it.
+    /// Ends the session and cancels everything in flight.
     pub(crate) fn end(&self) {
         self.ended.cancel();
         for token in lock(&self.in_flight).values() {
@@ -228,7 +228,7 @@ impl Session {
     }
 }
 
-/// A request under way; taken off the list when dropped.
+/// A request in flight; removed from the list when dropped.
 pub(crate) struct InFlight {
     session: Arc<Session>,
     key: String,

@@ -1,5 +1,5 @@
-//! What a client is shown beside its tools: [`ResourceSource`] and [`PromptSource`] bring it, and the binary decides what
-//! stands behind them. The tools are chosen by a `toolyard_engine::ModelView`.
+//! What a client is shown in addition to tools: [`ResourceSource`] and [`PromptSource`] provide it, and the binary
+//! chooses the implementations. A `toolyard_engine::ModelView` chooses the tools.
 
 use crate::{
     RpcError,
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use toolyard_engine::{BoxFuture, CallRequest, Caller, Engine};
 use toolyard_protocol::{Failure, RunId, ToolResult};
 
-/// Knows more about tools than the catalog holds: what an upstream server said of its own.
+/// Additional information about tools that the catalog does not contain, such as an upstream server's own.
 pub trait ToolExtras: Send + Sync + 'static {
     /// What is to be added to the tool with this id on lists.
     fn extras(&self, id: &str) -> Option<Arc<ToolDetails>>;
@@ -26,14 +26,14 @@ pub trait ToolExtras: Send + Sync + 'static {
 pub struct Asker {
     /// The engine.
     pub engine: Engine,
-    /// Who asks.
+    /// The caller.
     pub caller: Arc<Caller>,
     /// Ways to the client, should a question come up.
     pub run_id: Option<RunId>,
 }
 
 impl Asker {
-    /// Calls a tool on the asker's behalf: the road, the policy and the record are those of any call.
+    /// Calls a tool on the caller's behalf, through the same pipeline as any call.
     pub async fn call(&self, tool: &str, args: Arguments) -> Result<ToolResult, Failure> {
         let request = CallRequest { tool: tool.to_owned(), args, run_id: self.run_id, ..CallRequest::default() };
         let result = self.engine.call(self.caller.clone(), request).await.result;
@@ -62,15 +62,15 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-/// Brings resources.
+/// A source of resources.
 pub trait ResourceSource: Send + Sync + 'static {
     /// A short name, unique among sources; part of cursors.
     fn name(&self) -> &str;
-    /// Whether the URI is one of its own.
+    /// Whether the URI belongs to this source.
     fn owns(&self, uri: &str) -> bool;
-    /// A page of what there is.
+    /// A page of resources.
     fn list<'a>(&'a self, asker: &'a Asker, cursor: Option<&'a str>) -> BoxFuture<'a, Result<Page, RpcError>>;
-    /// URI templates.
+    /// The URI templates.
     fn templates<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedTemplate>, RpcError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -83,11 +83,11 @@ pub trait ResourceSource: Send + Sync + 'static {
     }
 }
 
-/// Brings prompts.
+/// A source of prompts.
 pub trait PromptSource: Send + Sync + 'static {
     /// A short name, unique among sources; part of cursors.
     fn name(&self) -> &str;
-    /// What there is.
+    /// The prompts.
     fn list<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<ListedPrompt>, RpcError>>;
     /// The result of `prompts/get`; `None` when there is no such prompt.
     fn get<'a>(

@@ -1,8 +1,8 @@
-//! Skills as prompts: folders with a `SKILL.md` whose front matter gives a name and a description. Read anew for each
-//! list, so that a skill that is added or edited is there at once.
+//! Skills as prompts: folders with a `SKILL.md` whose front matter has a name and a description. They are read for each
+//! list, so that a new or edited skill is available at once.
 //!
-//! A `SKILL.md` is opened beneath the folder it belongs to. In a plugin's package no symbolic link is followed; in a folder
-//! that the configuration names, links are followed that stay in that folder.
+//! A `SKILL.md` is opened beneath its folder. In a plugin's package no symbolic link is followed; in a folder that the
+//! configuration names, links inside that folder are followed.
 
 use super::shelf::{Asker, ListedPrompt, PromptSource};
 use crate::{
@@ -30,7 +30,7 @@ const MAX_SKILLS: usize = 2000;
 const MAX_NAME: usize = 64;
 /// A skill's description is cut here.
 const MAX_DESCRIPTION: usize = 1024;
-/// The one argument every skill takes; `$ARGUMENTS` in its text stands for it.
+/// The one argument of every skill; it replaces `$ARGUMENTS` in the text.
 const ARGUMENT: &str = "arguments";
 
 /// The skills in some folders.
@@ -60,7 +60,7 @@ struct Skill {
 }
 
 impl Skill {
-    /// As it stands on a list of prompts.
+    /// The skill as an entry in a list of prompts.
     fn listed(self) -> ListedPrompt {
         let description = "What to do, in your own words.";
         Item::Own(Prompt {

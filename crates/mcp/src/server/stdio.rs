@@ -1,5 +1,5 @@
-//! Standard input and output: one message a line. A request runs in a task of its own, so that a slow call holds
-//! nothing up; answers leave in the order they are ready.
+//! Standard input and output: one message a line. Each request runs in a separate task, so that a slow call delays no
+//! other; responses are sent in the order in which they are ready.
 
 use super::{
     Client, Exchange, Inner, McpServer, forward_changes, listen,
@@ -35,7 +35,7 @@ const WRITE_BATCH: usize = 64 << 10;
 const LAST_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 impl McpServer {
-    /// Serves one client until its input ends or `stop` fires. What is under way then is stopped.
+    /// Serves one client until its input ends or `stop` fires. Requests in flight are then cancelled.
     pub async fn serve_stdio(
         &self,
         client: Client,
@@ -217,7 +217,7 @@ impl Process {
     }
 }
 
-/// What a request of a revision without a handshake says about itself.
+/// The metadata of a request of a revision without a handshake.
 pub(crate) struct Modern {
     pub(crate) capabilities: ClientCapabilities,
     pub(crate) log_level: Option<usize>,

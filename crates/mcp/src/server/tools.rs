@@ -1,4 +1,5 @@
-//! `tools/list`: the tools as text, written once for callers alike; and a call's result in MCP's words.
+//! `tools/list`: the tools as text, written once for callers with the same rights; and a call's result as an MCP
+//! result.
 
 use super::{Inner, approve, session::lock};
 use crate::{
@@ -24,11 +25,11 @@ use toolyard_catalog::{
 use toolyard_engine::{Caller, Engine};
 use toolyard_protocol::{ErrorCode, Failure, Idempotency, RiskLevel, ToolDefinition, ToolResult, Undo};
 
-/// Tool lists kept for callers alike; beyond it all are forgotten.
+/// Maximum number of cached tool lists; beyond it, all are dropped.
 const MAX_KEPT_LISTS: usize = 64;
-/// A list that nobody asked for this long is written anew.
+/// How long an unused list is cached.
 pub(crate) const LIST_KEPT_FOR: Duration = Duration::from_secs(5);
-/// Tools on one page. Many clients never ask for a second one, so a page holds what people really have.
+/// Number of tools on one page. Many clients never request a second page, so one page holds what people really have.
 pub(crate) const TOOLS_PAGE: usize = 10_000;
 /// A caller's tools, written.
 pub(crate) struct ToolList {
@@ -48,12 +49,13 @@ impl ToolLists {
         Some(list.clone())
     }
 
-    /// Forgets all.
+    /// Drops all lists.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Forgets those nobody asked for lately: a client asks when it starts, and a list of thousands is megabytes.
+    /// Drops lists that were not used recently: a client requests one when it starts, and a list of thousands takes
+    /// megabytes.
     pub(crate) fn forget_unused(&mut self) {
         self.0.retain(|_, (_, asked)| asked.elapsed() < LIST_KEPT_FOR);
         self.0.shrink_to_fit();
@@ -121,8 +123,8 @@ fn shown<'a>(tool: &'a ShownTool, details: Option<&ToolDetails>) -> ListedTool<'
     }
 }
 
-/// The schema of `structuredContent`. A tool whose data is `{content, structuredContent}` already (it came by MCP or from
-/// a plugin) has it inside.
+/// The schema of `structuredContent`. A tool whose data is already `{content, structuredContent}` (from MCP or a
+/// plugin) has it inside.
 fn structured_schema(definition: &ToolDefinition) -> Option<Value> {
     let schema = definition.output_schema.as_ref()?.parse();
     let properties = schema.get("properties").and_then(Value::as_object);

@@ -1,4 +1,4 @@
-//! What we answer clients, and what we tell and ask them.
+//! Our responses, notifications and requests to clients.
 
 use super::{Empty, Implementation, Item, Payload, requests::ListenFilter, upstream};
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub(crate) enum CacheScope {
     Private,
 }
 
-/// `_meta` of a result. Each of our own members replaces one that another server sent under the same key.
+/// `_meta` of a result. Our own members replace those that another server sent under the same key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ResultMeta {
     #[serde(flatten)]
@@ -60,7 +60,7 @@ pub struct ResultMeta {
 }
 
 impl ResultMeta {
-    /// What another server said.
+    /// The metadata of another server.
     pub(crate) fn forwarding(forwarded: Payload) -> Self {
         Self { forwarded, ..Self::default() }
     }
@@ -149,7 +149,7 @@ impl ServerCapabilities {
     }
 }
 
-/// What follows the tools in the result of `tools/list`, whose tools are written apart.
+/// The part after the tools in the result of `tools/list`; the tools are serialised separately.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AfterTools {
@@ -177,7 +177,7 @@ pub(crate) struct ListedTool<'a> {
     pub(crate) meta: Option<Value>,
 }
 
-/// What a tool of ours says about what it does.
+/// The annotations of our own tools.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolAnnotations {
@@ -198,18 +198,18 @@ pub struct ToolAnnotations {
 pub enum Content {
     /// One text of ours.
     Text([TextContent; 1]),
-    /// What a tool, a plugin or another server said, passed on as it came.
+    /// The content of a tool, a plugin or another server, passed on unchanged.
     Forwarded(Value),
 }
 
 impl Content {
-    /// One text.
+    /// A content with one text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text([TextContent { text: text.into() }])
     }
 }
 
-/// A text.
+/// A text content.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename = "text")]
 pub struct TextContent {
@@ -235,12 +235,12 @@ pub struct CallToolResult {
 }
 
 impl CallToolResult {
-    /// A result that says what a model reads.
+    /// A result with content for a model.
     pub(crate) fn of(content: Content) -> Self {
         Self { content, structured_content: None, is_error: None, meta: ResultMeta::default() }
     }
 
-    /// A failure.
+    /// A failed result.
     pub(crate) fn failed(content: Content) -> Self {
         Self { is_error: Some(true), ..Self::of(content) }
     }
@@ -256,7 +256,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Takes `_meta` out, to be completed and written beside the rest.
+    /// Takes `_meta` out, so that it can be completed and serialised separately.
     pub(crate) fn take_meta(&mut self) -> ResultMeta {
         match self {
             Self::Tool(result) => std::mem::take(&mut result.meta),
@@ -297,14 +297,14 @@ pub(crate) struct ResourceList {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
-    /// Its URI.
+    /// The URI.
     pub uri: String,
     /// A name for programs.
     pub name: String,
     /// A name for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Its type.
+    /// The media type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
     /// Its size in bytes.
@@ -323,14 +323,14 @@ pub(crate) struct TemplateList {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Template {
-    /// The template.
+    /// The URI template.
     pub uri_template: String,
     /// A name for programs.
     pub name: String,
     /// A name for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for.
+    /// The description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
@@ -345,11 +345,11 @@ pub(crate) struct ReadResourceResult {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceContents {
-    /// Its URI.
+    /// The URI.
     pub uri: String,
-    /// Its type.
+    /// The media type.
     pub mime_type: String,
-    /// The bytes.
+    /// The content.
     #[serde(flatten)]
     pub body: ResourceBody,
     /// More about it.
@@ -361,13 +361,13 @@ pub struct ResourceContents {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResourceBody {
-    /// As text.
+    /// The content as text.
     Text(String),
-    /// In base64.
+    /// The content in base64.
     Blob(String),
 }
 
-/// What else is known of a resource's contents.
+/// Further metadata of a resource's contents.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ContentsMeta {
     /// The version that was read.
@@ -391,7 +391,7 @@ pub struct Prompt {
     pub name: String,
     /// A name for people.
     pub title: String,
-    /// What it is for.
+    /// The description.
     pub description: String,
     /// What it takes.
     pub arguments: Vec<PromptArgument>,
@@ -400,9 +400,9 @@ pub struct Prompt {
 /// What a prompt takes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PromptArgument {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// What it is.
+    /// The description.
     pub description: &'static str,
     /// Whether it must be given.
     pub required: bool,
@@ -411,9 +411,9 @@ pub struct PromptArgument {
 /// The result of `prompts/get`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PromptResult {
-    /// What the prompt is for.
+    /// The description.
     pub description: String,
-    /// What it says.
+    /// The messages.
     pub messages: Vec<PromptMessage>,
 }
 
@@ -422,7 +422,7 @@ pub struct PromptResult {
 pub struct PromptMessage {
     /// `user` or `assistant`.
     pub role: &'static str,
-    /// What is said.
+    /// The content.
     pub content: TextContent,
 }
 
@@ -457,7 +457,7 @@ pub(crate) struct Acknowledged<'a> {
 pub(crate) struct Changed<'a> {
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub(crate) meta: Option<&'a ResultMeta>,
-    /// The resource, where it is one.
+    /// The URI, if it is a resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) uri: Option<&'a str>,
 }
@@ -484,7 +484,7 @@ pub(crate) struct ElicitationForm {
     pub(crate) requested_schema: Value,
 }
 
-/// Facts of an error that says what to do instead.
+/// The details of an error with a suggestion.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Suggested<'a> {
     pub(crate) suggestion: &'a str,

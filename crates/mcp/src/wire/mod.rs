@@ -1,8 +1,8 @@
-//! MCP's messages as types: what we answer ([`answers`]), what clients ask of us ([`requests`]), and what we ask of upstream
-//! servers and read of their answers ([`upstream`]). JSON-RPC around them is in `jsonrpc.rs`.
+//! MCP's messages as types: our responses ([`answers`]), requests of clients ([`requests`]), and our requests to
+//! upstream servers with the parts of their responses that we read ([`upstream`]). JSON-RPC is in `jsonrpc.rs`.
 //!
-//! A gateway forwards much that it does not understand. Such parts stay open, and their types say so: [`Arguments`] belong
-//! to a tool or prompt, a [`Payload`] is an object of another program that is passed on as it came.
+//! A gateway forwards much that it does not interpret. Such parts stay untyped, and their types say so: [`Arguments`]
+//! belong to a tool or prompt, a [`Payload`] is an object of another program that is passed on unchanged.
 
 pub mod answers;
 pub mod requests;
@@ -23,13 +23,13 @@ pub type Payload = Map<String, Value>;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Item<Own, Theirs = Payload> {
-    /// Ours.
+    /// One of our own.
     Own(Own),
-    /// Another server's, passed on as it came but for names that say whose it is.
+    /// Another server's, passed on unchanged except for names, which get a prefix.
     Forwarded(Theirs),
 }
 
-/// Who a program says it is.
+/// The name and version of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Implementation {
     /// A name for programs.
@@ -40,7 +40,7 @@ pub struct Implementation {
     pub version: String,
 }
 
-/// An object without members: a capability that has no settings, or a result that says nothing.
+/// An empty object: a capability without settings, or an empty result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Empty {}
 

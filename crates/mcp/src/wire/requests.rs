@@ -1,12 +1,11 @@
-//! What clients ask of us: `_meta` and the parameters of each method.
+//! Requests of clients: `_meta` and the parameters of each method.
 
 use super::{Arguments, Payload};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What `_meta` of a request says about the request itself. Values are read later, so that a wrong one is refused with a
-/// message of its own.
+/// The `_meta` of a request. Values are read later, so that a wrong one gets a specific error.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct RequestMeta {
     /// The revision (2026-07-28).
@@ -18,13 +17,13 @@ pub(crate) struct RequestMeta {
     /// How loud a log message must be to be sent (2026-07-28).
     #[serde(rename = "io.modelcontextprotocol/logLevel")]
     pub(crate) log_level: Option<Value>,
-    /// What progress is reported with.
+    /// The token for progress notifications.
     #[serde(rename = "progressToken")]
     pub(crate) progress_token: Option<Value>,
 }
 
 impl RequestMeta {
-    /// Takes `_meta` out of a request's parameters. One that is no object says nothing.
+    /// Takes `_meta` out of a request's parameters. A value that is not an object is ignored.
     pub(crate) fn take(params: &mut Payload) -> Self {
         params.remove("_meta").and_then(|meta| serde_json::from_value(meta).ok()).unwrap_or_default()
     }
@@ -35,7 +34,7 @@ impl RequestMeta {
     }
 }
 
-/// A request, with what its `_meta` says taken apart.
+/// A request with its parsed `_meta`.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) id: Value,
@@ -52,7 +51,7 @@ impl Request {
     }
 }
 
-/// `initialize`.
+/// The parameters of `initialize`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Initialize {
@@ -60,27 +59,27 @@ pub(crate) struct Initialize {
     pub(crate) capabilities: Option<Value>,
 }
 
-/// `notifications/cancelled`.
+/// The parameters of `notifications/cancelled`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CancelledRequest {
     pub(crate) request_id: Value,
 }
 
-/// `logging/setLevel`.
+/// The parameters of `logging/setLevel`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SetLevel {
     pub(crate) level: String,
 }
 
-/// `notifications/message` of an upstream server, as far as it is looked at.
+/// The parts of an upstream server's `notifications/message` that are read.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LogMessage<'a> {
     #[serde(borrow)]
     pub(crate) level: &'a str,
 }
 
-/// `tools/list`, `resources/list` and the like.
+/// The parameters of `tools/list`, `resources/list` and similar methods.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Listing {
     pub(crate) cursor: Option<String>,
@@ -99,7 +98,7 @@ pub(crate) struct NamedCall {
     pub(crate) request_state: Option<String>,
 }
 
-/// `resources/read`.
+/// The parameters of `resources/read`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReadResource {
@@ -158,7 +157,7 @@ pub enum Reference {
     /// A prompt.
     #[serde(rename = "ref/prompt")]
     Prompt {
-        /// Its name.
+        /// The name.
         name: String,
         /// The rest, passed on as it came.
         #[serde(flatten)]
@@ -178,9 +177,9 @@ pub enum Reference {
 /// An argument that can be completed.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 pub struct CompletedArgument {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its value so far and whatever else is said of it, passed on as it came.
+    /// Its current value and other fields, passed on unchanged.
     #[serde(flatten)]
     pub rest: Payload,
 }

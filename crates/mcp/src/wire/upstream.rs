@@ -1,5 +1,5 @@
-//! What we ask of upstream servers, and what is read of their answers. What a server says beyond that is passed on as it
-//! came.
+//! Our requests to upstream servers, and the parts of their responses that we read. The rest of a response is passed on
+//! unchanged.
 
 use super::{Arguments, Empty, Implementation, Payload, answers::Content, requests::Complete};
 use crate::client::HookInterest;
@@ -58,7 +58,7 @@ pub(crate) struct DiscoveredMeta {
     pub(crate) server: Option<Value>,
 }
 
-/// Which revisions a server that refused ours says it speaks.
+/// The revisions that a server supports, in its refusal of ours.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RevisionsSpoken {
     #[serde(default)]
@@ -80,7 +80,7 @@ impl RequestMeta<'_> {
     }
 }
 
-/// What every request of a revision without a handshake says.
+/// The metadata of every request of a revision without a handshake.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct ModernMeta<'a> {
     #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
@@ -126,7 +126,7 @@ impl Question<'_> {
         }
     }
 
-    /// What it is about, for the header `Mcp-Name`.
+    /// The subject of the request, for the header `Mcp-Name`.
     pub(crate) fn subject(&self) -> Option<&str> {
         match self {
             Self::Tool { name, .. } | Self::Prompt { name, .. } => Some(name),
@@ -156,7 +156,7 @@ pub(crate) struct LineStarted {
     pub(crate) health: Value,
 }
 
-/// What a plugin's answer to a call is put into, where it does not know what content is.
+/// The result of a plugin's call, if its answer is not already in MCP's form.
 #[derive(Debug, Serialize)]
 pub(crate) struct LineResult {
     pub(crate) content: Content,
@@ -248,7 +248,7 @@ impl ListPage {
 /// A prompt of another server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ForwardedPrompt {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The rest, passed on as it came.
     #[serde(flatten)]
@@ -258,7 +258,7 @@ pub struct ForwardedPrompt {
 /// A resource of another server, on a list or read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ForwardedResource {
-    /// Its URI.
+    /// The URI.
     pub uri: String,
     /// The rest, passed on as it came.
     #[serde(flatten)]
@@ -269,7 +269,7 @@ pub struct ForwardedResource {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForwardedTemplate {
-    /// The template.
+    /// The URI template.
     pub uri_template: String,
     /// The rest, passed on as it came.
     #[serde(flatten)]
@@ -327,23 +327,23 @@ pub(crate) struct ResourceUpdated {
     pub(crate) uri: String,
 }
 
-/// What we answer to `roots/list` where nobody can be asked.
+/// The answer to `roots/list` if nobody can be asked.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct NoRoots {
     roots: [(); 0],
 }
 
-/// What a server says about a tool beyond what the catalog holds, passed on to clients on lists.
+/// The parts of a server's tool definition that the catalog does not contain; they are passed on to clients in lists.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolDetails {
-    /// Hints about what it does.
+    /// The annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Value>,
     /// Pictures of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icons: Option<Value>,
-    /// Whatever else.
+    /// Other metadata.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
     /// The schema of its structured content.
@@ -363,7 +363,7 @@ pub(crate) struct UpstreamError {
     pub(crate) rpc_data: Option<Value>,
 }
 
-/// What a plugin's process says of itself, as far as it counts here.
+/// The parts of a plugin's health report that are used.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SaidHealth<'a> {
     #[serde(borrow)]

@@ -324,9 +324,10 @@ async fn a_program_that_nobody_uses_is_stopped_and_started_again() {
     };
     tokio::time::timeout(PATIENCE, rests).await.expect("it is stopped, though a reader is open");
     assert!(index.is_resting());
-    assert_eq!(threads.starts.load(Ordering::SeqCst), 1);
+    // On a busy machine it may have rested before, between two uses.
+    let starts = threads.starts.load(Ordering::SeqCst);
     assert_eq!(answer(&library, &question("apple", Some(X))).await.unwrap().hits.len(), 2);
-    assert_eq!(threads.starts.load(Ordering::SeqCst), 2);
+    assert_eq!(threads.starts.load(Ordering::SeqCst), starts + 1);
 }
 
 /// Many at once, while the program ends now and then: each gets an answer or an error, none waits for ever.

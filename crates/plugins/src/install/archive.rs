@@ -1,5 +1,5 @@
-//! Unpacks a tar archive, gzipped or not. Its extension headers are read here rather than by the tar crate, which would hold
-//! a name of any length in memory and let a second size override the first.
+//! Unpacks a tar archive, gzipped or not. Extension headers are read here rather than by the tar crate, which would
+//! hold a name of any length in memory and let a second size override the first.
 
 use super::{
     files::{Budget, is_left_out, write},
@@ -17,7 +17,7 @@ const MAX_ARCHIVE_BYTES: u64 = 512 << 20;
 /// An extension header has at most this many bytes.
 const MAX_HEADER_BYTES: u64 = 64 << 10;
 
-/// What extension headers said about the entry that follows them.
+/// The content of the extension headers before an entry.
 #[derive(Default)]
 struct Extended {
     path: Option<Vec<u8>>,

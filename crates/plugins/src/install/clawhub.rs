@@ -1,10 +1,10 @@
-//! Where a package of ClawHub, OpenClaw's registry, is fetched from: a folder that mirrors it, or its address.
+//! The source of a ClawHub package (OpenClaw's registry): a folder that mirrors it, or its address.
 
 use super::source::name_and_version;
 use std::path::{Path, PathBuf};
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// Where a package lies.
+/// The location of a package.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Folder(PathBuf),

@@ -1,8 +1,8 @@
-//! What a package says it depends on, read and checked before npm runs.
+//! The dependencies of a package, read and checked before npm runs.
 //!
-//! Only packages of the registry are accepted: a repository, an address, a file or a folder is refused. npm never sees the
-//! package's own `package.json`, lockfile or configuration; it gets a `package.json` with nothing but the checked
-//! dependencies, and a lockfile with nothing but names, versions and hashes.
+//! Only packages of the registry are accepted: repositories, addresses, files and folders are refused. npm never sees
+//! the package's own `package.json`, lockfile or configuration; it gets a `package.json` with only the checked
+//! dependencies, and a lockfile with only names, versions and hashes.
 
 use super::source::{is_archive, is_npm_name};
 use serde::{Deserialize, Serialize};
@@ -14,13 +14,13 @@ use toolyard_beneath::{Folder, Links, explained};
 const MAX_PACKAGE_JSON_BYTES: u64 = 1 << 20;
 /// a lockfile this many.
 pub(super) const MAX_LOCK_BYTES: u64 = 32 << 20;
-/// Packages that one plugin brings along at most.
+/// Maximum number of dependencies of one plugin.
 const MAX_DEPENDENCIES: usize = 2_000;
 /// A version or range has at most this many bytes.
 const MAX_RANGE_BYTES: usize = 256;
 /// Names of lockfiles; npm prefers the first.
 const LOCKFILES: [&str; 2] = ["npm-shrinkwrap.json", "package-lock.json"];
-/// What of a lockfile's entry is handed on to npm: no address, no program, no script.
+/// The fields of a lockfile entry that are passed to npm: no address, no program, no script.
 const KEPT: [&str; 14] = [
     "name",
     "version",
@@ -41,7 +41,7 @@ const KEPT: [&str; 14] = [
 /// Dependencies that npm is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Wanted {
+pub(super) struct Dependencies {
     private: bool,
     dependencies: Ranges,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -62,25 +62,25 @@ struct PackageJson {
     optional_dependencies: Ranges,
 }
 
-impl Wanted {
+impl Dependencies {
     /// The `package.json` that npm gets.
     pub(super) fn package_json(&self) -> Result<Vec<u8>, String> {
         serde_json::to_vec(self).map_err(|e| e.to_string())
     }
 
-    /// The lockfile that npm gets, if the package brought one.
+    /// The lockfile for npm, if the package has one.
     pub(super) fn lock(&self) -> Option<Vec<u8>> {
         self.lock.as_ref().map(|lock| lock.to_string().into_bytes())
     }
 }
 
-/// What a package needs and did not bring along; `None` for nothing.
-pub(super) fn wanted(package: &Path) -> Result<Option<Wanted>, String> {
+/// The dependencies that a package needs and does not contain; `None` if there are none.
+pub(super) fn wanted(package: &Path) -> Result<Option<Dependencies>, String> {
     let folder = Folder::open(package).map_err(|e| explained(e).to_string())?;
     let Some(text) = read(&folder, "package.json", MAX_PACKAGE_JSON_BYTES)? else { return Ok(None) };
     let said: PackageJson = serde_json::from_slice(&text).map_err(|e| format!("package.json: {e}"))?;
     let has_modules = folder.folder("node_modules", Links::Refuse).is_ok();
-    let mut wanted = Wanted {
+    let mut wanted = Dependencies {
         private: true,
         dependencies: said.dependencies,
         optional_dependencies: said.optional_dependencies,
@@ -144,7 +144,7 @@ fn is_range(text: &str) -> bool {
 }
 
 /// A lockfile with what npm needs to take the same versions with the same hashes; `None` for a format older than npm 7.
-fn clean_lock(text: &[u8], wanted: &Wanted) -> Result<Option<Value>, String> {
+fn clean_lock(text: &[u8], wanted: &Dependencies) -> Result<Option<Value>, String> {
     let lock: Map<String, Value> = serde_json::from_slice(text).map_err(|e| e.to_string())?;
     let Some(packages) = lock.get("packages").and_then(Value::as_object) else { return Ok(None) };
     let mut cleaned = Map::new();
@@ -190,7 +190,7 @@ pub(super) fn check_lock(text: &[u8]) -> Result<Vec<String>, String> {
             required.push(place.clone());
         }
         if let Some(address) = entry.get("resolved") {
-            // npm was told to leave out addresses of its registry; those that are left lie elsewhere.
+            // npm was configured to leave out addresses of its registry, so any remaining address points elsewhere.
             return Err(format!("{place} comes from {address}; only packages of the registry are installed"));
         }
         let hash = entry.get("integrity").and_then(Value::as_str).unwrap_or_default();
@@ -233,7 +233,7 @@ fn check_entry<'a>(place: &str, entry: &'a Value) -> Result<&'a Map<String, Valu
 mod tests {
     use super::*;
 
-    fn package(files: &[(&str, Value)]) -> Result<Option<Wanted>, String> {
+    fn package(files: &[(&str, Value)]) -> Result<Option<Dependencies>, String> {
         let dir = tempfile::tempdir().unwrap();
         for (name, content) in files {
             std::fs::write(dir.path().join(name), content.to_string()).unwrap();

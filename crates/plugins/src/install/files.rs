@@ -1,4 +1,4 @@
-//! Copies a folder into a package, and measures what a package has become. Only regular files and folders are taken.
+//! Copies a folder into a package, and measures the size of a package. Only regular files and folders are copied.
 
 use super::{
     MAX_PACKAGE_BYTES, MAX_PACKAGE_FILES,

@@ -2,14 +2,14 @@
 //!
 //! The order is fixed, and the same for every source:
 //!
-//! 1. The files are brought into a staging folder: copied ([`files`]), unpacked ([`archive`]), or fetched by git or npm
-//!    ([`tools`]), which run inside walls, write only to a scratch folder and read no configuration but ours.
+//! 1. The files are copied ([`files`]), unpacked ([`archive`]), or fetched by git or npm ([`tools`]) to a staging
+//!    folder. git and npm run in the sandbox, write only to a scratch folder, and read only our configuration.
 //! 2. The manifest is read and checked.
 //! 3. The dependencies that `package.json` and the lockfile name are checked ([`dependencies`]); only then does npm fetch them,
 //!    in a scratch folder that holds nothing of the package.
 //!
-//! No package script, git hook, filter, submodule or binary link is run or made. The caller removes the staging folder when
-//! any step fails.
+//! No package script, git hook, filter or submodule is run, and no binary link is created. The caller removes the
+//! staging folder when a step fails.
 
 mod archive;
 mod clawhub;

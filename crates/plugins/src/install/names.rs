@@ -1,11 +1,11 @@
-//! Names of files in packages: which are refused, and which two would be one file elsewhere.
+//! File names in packages: which are refused, and which pairs would be the same file on another system.
 
 use std::collections::HashMap;
 use unicode_normalization::UnicodeNormalization;
 
 /// A name has at most this many bytes, as file systems have it.
 const MAX_NAME_BYTES: usize = 255;
-/// Folders lie at most this deep.
+/// Maximum depth of folders.
 const MAX_DEPTH: usize = 64;
 
 /// The names of one package so far, as a file system would compare them that ignores case and Unicode's spellings.
@@ -57,7 +57,7 @@ pub(super) fn check(name: &str) -> Result<(), String> {
     }
 }
 
-/// Characters of no width, and those that turn the direction of writing: two names that look alike.
+/// Zero-width characters and characters that change the writing direction: two names could look the same.
 pub(crate) fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }

@@ -1,4 +1,4 @@
-//! Where a plugin comes from, as a person writes it.
+//! The source of a plugin, as a person writes it.
 
 use std::path::PathBuf;
 use toolyard_protocol::{ErrorCode, Failure};
@@ -17,7 +17,7 @@ pub enum Source {
     Tarball(PathBuf),
     /// A package of npm's registry, with a version or tag if wanted.
     Npm(String),
-    /// A repository.
+    /// The URL of a repository.
     Git(String),
     /// A package of ClawHub, OpenClaw's registry, with a version if wanted.
     Clawhub(String),

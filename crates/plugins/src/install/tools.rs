@@ -1,8 +1,8 @@
-//! git and npm, run inside walls and without any configuration but ours. They write to a scratch folder and nowhere else.
+//! Runs git and npm in the sandbox with only our configuration. They write to a scratch folder only.
 
 use super::{
     MAX_PACKAGE_BYTES,
-    dependencies::{MAX_LOCK_BYTES, Wanted, check_lock},
+    dependencies::{Dependencies, MAX_LOCK_BYTES, check_lock},
     refused,
     source::git_scheme,
     unavailable,
@@ -57,11 +57,11 @@ const NPM_OPTIONS: [&str; 17] = [
     "--loglevel=error",
 ];
 
-/// Loaded into npm before its own code. npm that runs as root sets the owner of each file that it unpacks; the walls refuse
-/// that, and npm then leaves the file out without an error. Without `getuid` it does as for every other user.
+/// Loaded into npm before its own code. As root, npm sets the owner of each file that it unpacks; the sandbox refuses
+/// that, and npm then leaves the file out without an error. Without `getuid`, npm behaves as for other users.
 const NO_OWNER: &str = "delete process.getuid;\n";
 
-/// Fetches packages.
+/// Fetches packages with git and npm.
 pub(crate) struct Fetcher {
     launcher: ConfinedLauncher,
     /// The registry to ask instead of npm's own.
@@ -105,7 +105,7 @@ impl Fetcher {
     }
 
     /// Installs checked dependencies. Gives the folder that holds them.
-    pub(super) async fn install(&self, wanted: &Wanted, scratch: &Path) -> Result<PathBuf, Failure> {
+    pub(super) async fn install(&self, wanted: &Dependencies, scratch: &Path) -> Result<PathBuf, Failure> {
         let folder = scratch.join("dependencies");
         let write = || -> Result<(), String> {
             std::fs::create_dir(&folder).map_err(|e| e.to_string())?;
@@ -156,7 +156,7 @@ impl Fetcher {
         self.run(&call, all, env, folder, scratch).await
     }
 
-    /// Runs git or npm; it can write to the scratch folder and nowhere else.
+    /// Runs git or npm, which can write to the scratch folder only.
     async fn run(
         &self,
         call: &Call,

@@ -1,4 +1,4 @@
-//! A plugin as people are shown it: what it is, what it may touch, and how its processes are.
+//! Information about a plugin for people: its manifest, its grants, and the state of its processes.
 
 use super::Loaded;
 use crate::{
@@ -19,17 +19,17 @@ use toolyard_sandbox::launch::{MissingWall, Walls};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginInfo {
-    /// Its id.
+    /// The id of the plugin.
     pub id: String,
-    /// For people.
+    /// The name for people.
     pub name: String,
-    /// For people.
+    /// The description for people.
     pub description: String,
-    /// Its version.
+    /// The version.
     pub version: String,
     /// Where it came from.
     pub source: String,
-    /// Where it lies.
+    /// The folder of the plugin.
     pub folder: PathBuf,
     /// Whether it is used.
     pub enabled: bool,
@@ -45,23 +45,23 @@ pub struct PluginInfo {
     pub left_out: Vec<LeftOut>,
     /// Tools its hooks look at; `*` for all.
     pub hooks: Vec<String>,
-    /// Skills folders.
+    /// Folders with skills.
     pub skills: Vec<String>,
-    /// What it says it needs to touch; absent when it does not say.
+    /// The permissions in its manifest, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<Permissions>,
     /// What it may touch.
     pub grant: Grant,
-    /// Whether its processes run within walls.
+    /// Whether its processes run in the sandbox.
     pub confined: bool,
     /// Walls that this kernel cannot put up, and what follows from that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_walls: Vec<NoWall>,
-    /// Its processes.
+    /// The state of its processes.
     pub processes: Vec<ServerStatus>,
 }
 
-/// A wall that this kernel cannot put up, and what follows from that.
+/// A sandbox feature that this kernel lacks, and the consequence.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct NoWall {
     /// What is missing.
@@ -76,7 +76,7 @@ impl From<&MissingWall> for NoWall {
     }
 }
 
-/// What a plugin's process says of its own health.
+/// The health that a plugin's process reports.
 #[derive(Deserialize)]
 struct ReportedHealth {
     notes: Option<Vec<String>>,

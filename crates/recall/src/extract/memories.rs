@@ -1,6 +1,7 @@
 //! Memories out of messages: what was said about whom, by whom and when, each in the words it was said in.
 
 use super::{
+    phrases::{is_empty_talk, is_event, is_mood, is_no_name, strip_lead, until_clause},
     rules::{self, COMPILED},
     salience,
 };
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use toolyard_text::{
     dates::{self, DaySpan},
     sentences::{clip, collapse, sentences},
-    terms::{self, MEMORIES, Side},
+    terms::{MEMORIES, Side},
 };
 
 /// Memories taken from one set of messages at most.
@@ -265,253 +266,12 @@ fn case_of(message: &Message<'_>, solution: &str, problem: Option<String>) -> Me
     }
 }
 
-/// "Hey Mel, ", "Well, ", "Remember that ", "By the way, " say nothing themselves.
-fn strip_lead(text: &str) -> &str {
-    const LEADS: [&str; 22] = [
-        "remember that ",
-        "remember: ",
-        "please remember that ",
-        "please remember ",
-        "note that ",
-        "by the way, ",
-        "btw, ",
-        "well, ",
-        "so, ",
-        "yes, ",
-        "yeah, ",
-        "no, ",
-        "actually, ",
-        "and ",
-        "but ",
-        "also, ",
-        "oh, ",
-        "honestly, ",
-        "personally, ",
-        "anyway, ",
-        "correction: ",
-        "fyi, ",
-    ];
-    let mut rest = text;
-    loop {
-        let lead =
-            LEADS.iter().find(|lead| rest.get(..lead.len()).is_some_and(|start| start.eq_ignore_ascii_case(lead)));
-        match lead.and_then(|lead| rest.get(lead.len()..)) {
-            Some(after) => rest = after,
-            None => return rest,
-        }
-    }
-}
-
-/// An object ends where the sentence goes on with something else.
-fn until_clause(object: &str) -> &str {
-    const ENDS: [&str; 12] = [
-        " because ",
-        " since ",
-        " but ",
-        " so that ",
-        " although ",
-        " though ",
-        " while ",
-        " and i ",
-        " and we ",
-        " and my ",
-        " - ",
-        " which ",
-    ];
-    let lower = object.to_lowercase();
-    let end = ENDS.iter().filter_map(|end| lower.find(end)).min().unwrap_or(object.len());
-    object.get(..end).unwrap_or(object).trim()
-}
-
-/// Objects that say nothing without what was said before.
-fn is_empty_talk(object: &str) -> bool {
-    let mut telling = false;
-    MEMORIES.terms(object, Side::Question, |_, word| {
-        telling |= !matches!(
-            word,
-            "one"
-                | "thing"
-                | "things"
-                | "lot"
-                | "bit"
-                | "little"
-                | "way"
-                | "sure"
-                | "know"
-                | "think"
-                | "mean"
-                | "idea"
-                | "time"
-        )
-    });
-    !telling
-}
-
-/// "I'm a bit tired" says nothing about who somebody is.
-fn is_mood(object: &str) -> bool {
-    let first = object.split(' ').next().unwrap_or_default().to_lowercase();
-    matches!(
-        first.as_str(),
-        "bit"
-            | "little"
-            | "lot"
-            | "tad"
-            | "while"
-            | "few"
-            | "good"
-            | "bad"
-            | "great"
-            | "big"
-            | "huge"
-            | "fan"
-            | "same"
-            | "one"
-            | "only"
-            | "best"
-    )
-}
-
-/// Words that begin sentences with a capital and are no names.
-fn is_no_name(who: &str) -> bool {
-    if who.eq_ignore_ascii_case("the user") {
-        return false;
-    }
-    let first = who.split(' ').next().unwrap_or_default().trim_end_matches("'s").to_lowercase();
-    matches!(
-        first.as_str(),
-        "it" | "this"
-            | "that"
-            | "there"
-            | "he"
-            | "she"
-            | "they"
-            | "you"
-            | "these"
-            | "those"
-            | "what"
-            | "who"
-            | "here"
-            | "everyone"
-            | "everybody"
-            | "people"
-            | "nobody"
-            | "someone"
-            | "something"
-            | "everything"
-            | "nothing"
-            | "your"
-            | "his"
-            | "her"
-            | "their"
-            | "its"
-            | "how"
-            | "when"
-            | "where"
-            | "why"
-            | "if"
-            | "and"
-            | "but"
-            | "so"
-            | "then"
-            | "now"
-            | "hope"
-            | "glad"
-            | "thanks"
-            | "wow"
-            | "hey"
-            | "hi"
-            | "yes"
-            | "no"
-            | "the"
-            | "a"
-            | "an"
-            | "one"
-            | "some"
-            | "all"
-            | "each"
-            | "most"
-            | "many"
-            | "to"
-            | "in"
-            | "on"
-            | "at"
-            | "for"
-            | "with"
-            | "of"
-            | "let"
-            | "just"
-            | "not"
-            | "maybe"
-            | "perhaps"
-            | "please"
-            | "today"
-            | "yesterday"
-            | "tomorrow"
-    )
-}
-
 fn subject_of(message: &Message<'_>, who: &str) -> String {
     match who.trim_end_matches("'s").to_lowercase().as_str() {
         "" | "i" | "we" | "my" | "our" | "我" => message.speaker.unwrap_or("user").to_owned(),
         "the user" | "user" | "用户" => "user".to_owned(),
         _ => who.trim_end_matches("'s").to_owned(),
     }
-}
-
-/// Whether a sentence reports something that happened or is planned, and is not about the present in general.
-fn is_event(text: &str) -> bool {
-    let mut first_person = false;
-    let mut acts = false;
-    let mut named = text.chars().next().is_some_and(char::is_uppercase);
-    terms::words(text, |word| {
-        first_person |=
-            matches!(word, "i" | "we" | "i'm" | "i've" | "i'll" | "we're" | "we've" | "we'll" | "my" | "our");
-        acts |= matches!(
-            word,
-            "went"
-                | "going"
-                | "was"
-                | "were"
-                | "had"
-                | "did"
-                | "will"
-                | "gonna"
-                | "got"
-                | "took"
-                | "met"
-                | "saw"
-                | "made"
-                | "bought"
-                | "came"
-                | "left"
-                | "won"
-                | "lost"
-                | "ran"
-                | "gave"
-                | "began"
-                | "found"
-                | "held"
-                | "taught"
-                | "wrote"
-                | "read"
-                | "planning"
-                | "scheduled"
-                | "booked"
-                | "i'll"
-                | "we'll"
-                | "attending"
-                | "visiting"
-                | "starting"
-                | "moving"
-                | "meeting"
-                | "deadline"
-                | "due"
-                | "trip"
-                | "appointment"
-        ) || (word.len() > 4 && word.ends_with("ed"));
-    });
-    named &= acts;
-    (first_person && acts) || named || ["了", "将", "要去", "会议", "计划"].iter().any(|word| text.contains(word))
 }
 
 fn days_of(text: &str, time_ms: Option<i64>) -> Option<DaySpan> {

@@ -5,6 +5,7 @@
 
 pub mod memories;
 pub mod outline;
+mod phrases;
 pub mod reconcile;
 mod rules;
 mod salience;

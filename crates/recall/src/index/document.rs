@@ -208,6 +208,10 @@ pub struct Parts {
     pub day: f32,
     /// What was added because it is recent.
     pub recency: f32,
+    /// What was added because the question asks for a name, a number, a reason or a person, and this turn has one.
+    pub shape: f32,
+    /// What was added because the question asks for a kind of things, a sport or a city, and this turn names one of them.
+    pub kind: f32,
     /// What a turn's words, meaning and neighbours add, by the fitted weights; 0 for what is no turn.
     pub turn: f32,
 }
@@ -228,6 +232,8 @@ impl Parts {
             speaker: round(self.speaker),
             day: round(self.day),
             recency: round(self.recency),
+            shape: round(self.shape),
+            kind: round(self.kind),
             turn: round(self.turn),
         }
     }
@@ -241,6 +247,8 @@ impl Parts {
             + self.speaker
             + self.day
             + self.recency
+            + self.shape
+            + self.kind
             + self.turn
     }
 }

@@ -7,24 +7,25 @@ use super::signs::{SIGNS, Sign};
 /// conversations of another kind than those fitted on are better without it; `docs/decisions/2026-11-18-recall-speakers.md`
 /// has the figures. Recency is not fitted: labelled conversations are asked about after they ended, which says nothing about
 /// what is new.
-pub const WEIGHTS: [(Sign, f32); 17] = [
-    (Sign::Window5, 2.994),
-    (Sign::Before, 0.487),
-    (Sign::Overlap, 1.047),
-    (Sign::Pairs, 1.410),
-    (Sign::MeaningWindow, 3.044),
-    (Sign::MeaningWeighted, 3.474),
-    (Sign::Answers, 0.818),
-    (Sign::Topic, 2.588),
-    (Sign::When, 1.622),
-    (Sign::Preference, 0.856),
-    (Sign::Day, 4.515),
-    (Sign::SaidBy, 2.372),
-    (Sign::SaidByFirst, 0.938),
-    (Sign::ToldSecond, -0.804),
-    (Sign::NextSaidBy, 0.610),
-    (Sign::MaxSim, 0.767),
-    (Sign::MaxSimBeside, 0.450),
+pub const WEIGHTS: [(Sign, f32); 18] = [
+    (Sign::Window5, 3.370),
+    (Sign::Before, 0.602),
+    (Sign::Overlap, 0.975),
+    (Sign::Pairs, 1.434),
+    (Sign::MeaningWindow, 3.297),
+    (Sign::MeaningWeighted, 3.461),
+    (Sign::Answers, 0.649),
+    (Sign::Topic, 2.824),
+    (Sign::When, 1.508),
+    (Sign::Preference, 0.740),
+    (Sign::Day, 4.484),
+    (Sign::SaidBy, 1.060),
+    (Sign::SaidByFirst, 1.064),
+    (Sign::ToldSecond, -1.696),
+    (Sign::NextSaidBy, 0.697),
+    (Sign::MaxSim, 0.754),
+    (Sign::Shape, 1.758),
+    (Sign::Kind, 0.752),
 ];
 
 /// What a unit of the fitted sum is worth in a rank. With it turns spread as far as memories do, so that both can stand in

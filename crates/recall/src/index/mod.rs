@@ -16,11 +16,13 @@
 mod admit;
 mod document;
 pub mod fitted;
+mod kinds;
 mod names;
 mod persons;
 mod rank;
 mod read;
 mod search;
+mod shape;
 pub mod signs;
 
 pub use document::{Category, Document, Filter, Hit, Kind, LEAF, Parts, Question, RankingWeights};
@@ -29,6 +31,7 @@ pub use rank::RECENCY_HALF_LIFE_DAYS;
 
 use names::{NONE, Names};
 use persons::Persons;
+use shape::Shape;
 use std::collections::HashMap;
 use toolyard_text::{
     dates::{self, DaySpan},
@@ -106,6 +109,7 @@ struct Marks {
     /// It asks more than it says.
     asks: bool,
     persons: Persons,
+    shape: Shape,
 }
 
 /// Documents in memory that can be asked.
@@ -213,7 +217,7 @@ impl RecallIndex {
             terms: entries.into_boxed_slice(),
             pairs: pairs.into_boxed_slice(),
             days: days.into_boxed_slice(),
-            marks: Marks { tells_when, ..marks_of(&document.text) },
+            marks: Marks { tells_when, ..self.marks_of(&document.text) },
         };
         self.by_id.insert(place.id.clone(), number);
         self.places.push(place);
@@ -331,6 +335,29 @@ impl RecallIndex {
         number
     }
 
+    /// All but whether it tells when, which is known from its days. Speakers are those met so far: whoever is spoken to has
+    /// mostly spoken before.
+    fn marks_of(&self, text: &str) -> Marks {
+        let asked = toolyard_text::sentences::sentences(text);
+        let questions = asked.iter().filter(|sentence| sentence.ends_with(['?', '？'])).count();
+        let mut persons = Persons::default();
+        let mut shape = Shape::of_writing(text, |word| self.speaker_words.contains_key(word));
+        let mut before = String::new();
+        terms::words(text, |word| {
+            persons.read(word);
+            shape.read(word, &before);
+            before.clear();
+            before.push_str(word);
+        });
+        Marks {
+            tells_when: false,
+            prefers: crate::extract::states_preference(text),
+            asks: questions * 2 > asked.len(),
+            persons,
+            shape,
+        }
+    }
+
     /// The neighbours of a document in its group, nearest first on each side: so many before and after it.
     fn neighbours(&self, number: u32, reach: usize) -> (&[Member], &[Member]) {
         let place = &self.places[number as usize];
@@ -364,18 +391,6 @@ fn meaning_of(document: &Document) -> String {
     }
     text.truncate(end);
     text
-}
-
-/// All but whether it tells when, which is known from its days.
-fn marks_of(text: &str) -> Marks {
-    let asked = toolyard_text::sentences::sentences(text);
-    let questions = asked.iter().filter(|sentence| sentence.ends_with(['?', '？'])).count();
-    Marks {
-        tells_when: false,
-        prefers: crate::extract::states_preference(text),
-        asks: questions * 2 > asked.len(),
-        persons: Persons::of(text),
-    }
 }
 
 #[cfg(test)]

@@ -48,12 +48,6 @@ pub(super) struct Persons {
 }
 
 impl Persons {
-    pub(super) fn of(text: &str) -> Self {
-        let mut persons = Self::default();
-        terms::words(text, |word| persons.read(word));
-        persons
-    }
-
     /// Takes one more folded word into account.
     pub(super) fn read(&mut self, word: &str) {
         self.first |= FIRST.binary_search(&word).is_ok() || word.contains(IDEOGRAPHIC[0]);
@@ -124,11 +118,17 @@ mod tests {
         assert!(FIRST.is_sorted() && SECOND.is_sorted());
     }
 
+    fn persons(text: &str) -> Persons {
+        let mut persons = Persons::default();
+        terms::words(text, |word| persons.read(word));
+        persons
+    }
+
     #[test]
     fn persons_are_read() {
-        assert_eq!(Persons::of("I told you"), Persons { first: true, second: true });
-        assert_eq!(Persons::of("The train was late"), Persons::default());
-        assert_eq!(Persons::of("我喜欢猫"), Persons { first: true, second: false });
+        assert_eq!(persons("I told you"), Persons { first: true, second: true });
+        assert_eq!(persons("The train was late"), Persons::default());
+        assert_eq!(persons("我喜欢猫"), Persons { first: true, second: false });
         assert_eq!(Persons::of_question("Can you list what I read?"), Persons { first: true, second: false });
         assert_eq!(Persons::of_question("What did you recommend to me?"), Persons { first: true, second: true });
     }

@@ -50,6 +50,8 @@ struct Own {
     meaning: f32,
     meaning_weighted: f32,
     words: f32,
+    /// It has a member of a kind that the question asks for.
+    member: bool,
 }
 
 /// Candidates with what they share with a question.
@@ -100,9 +102,11 @@ impl<'a> Seen<'a> {
             meaning: 0.0,
             meaning_weighted: 0.0,
             words: 0.0,
+            member: false,
         };
         for entry in &place.terms {
-            let (like, is_wanted) = likeness.of(entry.term);
+            let (like, is_wanted, is_member) = likeness.of(entry.term);
+            own.member |= is_member;
             for (most, like) in own.like.iter_mut().zip(like) {
                 *most = if *like > *most { *like } else { *most };
             }
@@ -191,6 +195,8 @@ impl<'a> Seen<'a> {
         let meanings = [Some(own), left, right].into_iter().flatten().map(|own| own.meaning);
         signs[Sign::MeaningWindow] = meanings.clone().sum::<f32>() / meanings.count() as f32;
         signs[Sign::Before] = left.map_or(0.0, |own| own.words);
+        signs[Sign::Shape] = place.marks.shape.answers(self.read.asks);
+        signs[Sign::Kind] = flag(own.member);
         signs[Sign::MaxSim] = self.max_sim(number);
         signs[Sign::MaxSimBeside] =
             [previous, next].into_iter().flatten().map(|n| self.max_sim(n)).fold(-1.0, f32::max);
@@ -345,7 +351,9 @@ impl Parts {
         self.lexical_overlap = share(weights.lexical_overlap_max, usual.lexical_overlap_max) * of(&[Sign::Overlap]);
         self.speaker = share(weights.speaker, usual.speaker) * speaker;
         self.day = share(weights.day, usual.day) * of(&[Sign::Day]);
-        let named = of(&[Sign::When, Sign::Preference, Sign::Overlap, Sign::Day]);
+        self.shape = weights.base_score * of(&[Sign::Shape]);
+        self.kind = weights.base_score * of(&[Sign::Kind]);
+        let named = of(&[Sign::When, Sign::Preference, Sign::Overlap, Sign::Day, Sign::Shape, Sign::Kind]);
         let all: f32 = groups.iter().sum();
         self.turn = weights.base_score * (all - named - speaker);
     }
@@ -366,7 +374,8 @@ fn recency(time_ms: Option<i64>, now: Option<i32>) -> f32 {
 struct Likeness<'a> {
     index: &'a RecallIndex,
     read: &'a Read,
-    /// By term: the number of its row, from 1, with [`Self::WANTED`] where the term itself is wanted; 0 before it is met.
+    /// By term: the number of its row, from 1, with [`Self::WANTED`] where the term itself is wanted and [`Self::MEMBER`]
+    /// where it is a member of a kind that is; 0 before it is met.
     places: Vec<u32>,
     rows: Vec<f32>,
     met: u32,
@@ -374,13 +383,14 @@ struct Likeness<'a> {
 
 impl<'a> Likeness<'a> {
     const WANTED: u32 = 1 << 31;
+    const MEMBER: u32 = 1 << 30;
 
     fn new(index: &'a RecallIndex, read: &'a Read) -> Self {
         Self { index, read, places: Vec::new(), rows: Vec::new(), met: 0 }
     }
 
-    /// How near it is to each, and whether it is one of them.
-    fn of(&mut self, term: u32) -> (&[f32], bool) {
+    /// How near it is to each, whether it is one of them, and whether it is a member of a kind that is asked for.
+    fn of(&mut self, term: u32) -> (&[f32], bool, bool) {
         let at = term as usize;
         if at >= self.places.len() {
             self.places.resize(at + 1, 0);
@@ -389,8 +399,9 @@ impl<'a> Likeness<'a> {
             self.places[at] = self.meet(term);
         }
         let place = self.places[at];
-        let (row, width) = ((place & !Self::WANTED) as usize, self.read.wanted.len());
-        (&self.rows[(row - 1) * width..row * width], place & Self::WANTED != 0)
+        let row = (place & !(Self::WANTED | Self::MEMBER)) as usize;
+        let width = self.read.wanted.len();
+        (&self.rows[(row - 1) * width..row * width], place & Self::WANTED != 0, place & Self::MEMBER != 0)
     }
 
     fn meet(&mut self, term: u32) -> u32 {
@@ -408,6 +419,8 @@ impl<'a> Likeness<'a> {
             self.rows.push(like);
         }
         self.met += 1;
-        if is_wanted { self.met | Self::WANTED } else { self.met }
+        let wanted = if is_wanted { Self::WANTED } else { 0 };
+        let member = if self.read.members.contains(&term) { Self::MEMBER } else { 0 };
+        self.met | wanted | member
     }
 }

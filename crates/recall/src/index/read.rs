@@ -3,8 +3,10 @@
 use super::{
     Question, RecallIndex,
     admit::Admits,
+    kinds::Kinds,
     names::NONE,
     persons::{Persons, Role, is_mistyped},
+    shape::Asks,
 };
 use toolyard_text::{
     dates::{self, TimeIntent},
@@ -46,6 +48,10 @@ pub(super) struct Read {
     pub(super) pairs: Vec<u32>,
     pub(super) time: TimeIntent,
     pub(super) preference: bool,
+    /// What an answer looks like.
+    pub(super) asks: Asks,
+    /// Terms of members of the kinds it asks for, by number.
+    pub(super) members: Vec<u32>,
     pub(super) about: About,
     pub(super) average_length: f32,
 }
@@ -81,6 +87,10 @@ impl RecallIndex {
             wanted.push((term.to_owned(), Wanted { term: number, rarity, vector }));
         });
         let wanted: Vec<Wanted> = wanted.into_iter().map(|(_, wanted)| wanted).collect();
+        let kinds = Kinds::of_question(question.text);
+        let mut members = Vec::new();
+        // A member that the question names is a word of it like any other.
+        kinds.members(|term| members.extend(self.terms.find(term).filter(|number| !order.contains(number))));
         let plain = embedder.embed(if rest.is_empty() { question.text } else { &rest }, None);
         let vector = plain.map(|vector| Quantised::new(&vector));
         Read {
@@ -90,6 +100,8 @@ impl RecallIndex {
             pairs: order.windows(2).map(|two| super::pair(two[0], two[1])).collect(),
             time: dates::intent(question.text, question.now_ms.map(dates::date_of_ms)),
             preference: asks_preference(question.text),
+            asks: Asks::of(question.text, kinds),
+            members,
             about,
             average_length: (self.total_length / f64::from(self.len().max(1) as u32)).max(1.0) as f32,
         }

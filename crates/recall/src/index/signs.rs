@@ -46,10 +46,14 @@ pub enum Sign {
     ToldSecond,
     /// The next turn is said by whom the question is about.
     NextSaidBy,
+    /// The question asks for a name, a number, a reason or a person, and the turn has one: 0 to 1.
+    Shape,
+    /// The question asks for a kind of things (a sport, a city), and the turn has a member of it.
+    Kind,
 }
 
 /// How many signs there are.
-pub const SIGNS: usize = Sign::NextSaidBy as usize + 1;
+pub const SIGNS: usize = Sign::Kind as usize + 1;
 
 /// The signs of one turn.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -77,6 +77,8 @@ fn memory_in_children() -> bool {
         // SAFETY: as above.
         if unsafe { libc::fork() } == 0 {
             take(MUCH_MEMORY / 16, libc::MAP_PRIVATE, false);
+            // Held until the others have theirs: on a busy machine they run one after the other.
+            std::thread::sleep(std::time::Duration::from_secs(10));
             // SAFETY: ends the child.
             unsafe { libc::_exit(42) }
         }

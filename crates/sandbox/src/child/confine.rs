@@ -1,8 +1,8 @@
-//! Giving everything up: files, network, processes, and all system calls but those that computing needs.
+//! Gives up all rights: files, network, processes, and all system calls except those that computing needs.
 //!
-//! Three layers, each enough by itself for what it covers: Landlock handles every right it knows and grants none,
-//! seccomp kills the process at the first call that is not on a short list, resource limits bound what is left.
-//! If a layer cannot be put up, the process must not run a script.
+//! There are three layers: Landlock denies every right that it knows, seccomp kills the process at the first system
+//! call that is not on a short list, and resource limits restrict the rest. If a layer cannot be set up, the process
+//! must not run a script.
 
 use crate::limits::{CHILD_ADDRESS_BYTES, CHILD_DATA_BYTES, CHILD_EXTRA_CPU_SECONDS, Limits};
 use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// The newest Landlock rights known here; an older kernel handles those it knows, and at least those on files.
 const RIGHTS: ABI = ABI::V9;
 
-/// Puts up all three layers. `Err` says which one cannot be had.
+/// Sets up all three layers. `Err` names the one that failed.
 pub(super) fn confine(limits: &Limits) -> Result<(), String> {
     // Landlock needs a descriptor for a moment, so it comes before the limit on descriptors; seccomp forbids setting
     // limits, so it comes last.
@@ -63,7 +63,7 @@ pub fn restrict_resources(limits: &Limits) -> Result<(), String> {
     Ok(())
 }
 
-/// seccomp: memory, time, the three pipes and ending; the kernel kills the process at anything else.
+/// seccomp: allows memory, time, the three pipes and exit; the kernel kills the process at any other call.
 pub fn restrict_calls() -> Result<(), String> {
     let failed = |e: &dyn std::fmt::Display| format!("seccomp: {e}");
     let arch = std::env::consts::ARCH.try_into().map_err(|e: seccompiler::BackendError| failed(&e))?;

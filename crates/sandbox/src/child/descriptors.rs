@@ -1,4 +1,5 @@
-//! Descriptors that a child did not ask for. Beside `launch/sys.rs` the one place of this crate with `unsafe`.
+//! Closes descriptors that a child inherited by accident. Together with `launch/sys.rs`, the only place of this crate
+//! with `unsafe`.
 #![allow(unsafe_code)]
 
 /// Closes everything but standard input, output and error.

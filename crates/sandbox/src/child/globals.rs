@@ -1,4 +1,4 @@
-//! What `globals.js` cannot say in the language itself: random bytes, and addresses as browsers read them.
+//! Functions that `globals.js` cannot implement in JavaScript: random bytes, and parsing addresses as browsers do.
 
 use rquickjs::{Ctx, Exception};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -19,8 +19,8 @@ pub(super) fn random(ctx: &Ctx<'_>, count: usize) -> rquickjs::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads an address, from a base where there is one, and changes one part of it where one is named. Answers its parts in
-/// the order of `PARTS` in `globals.js`.
+/// Parses an address, relative to a base if given, and replaces one part if named. Returns its parts in the order of
+/// `PARTS` in `globals.js`.
 pub(super) fn url(
     ctx: Ctx<'_>,
     address: String,
@@ -51,7 +51,7 @@ pub(super) fn url(
     Ok(parts.into_iter().map(str::to_owned).chain([quirks::origin(&url)]).collect())
 }
 
-/// Changes one part, where the value can be that part.
+/// Replaces one part, if the value is valid for it.
 fn set(url: &mut Url, part: &str, value: &str) -> Result<(), ()> {
     match part {
         "protocol" => quirks::set_protocol(url, value),

@@ -1,7 +1,7 @@
-//! The child's side: give everything up, run one script, say how it ended, exit.
+//! The child process: gives up its rights, runs one script, reports the outcome, exits.
 //!
-//! The child is a program started under the name [`CHILD_NAME`]: this one again, or the small one of this crate. Whoever
-//! embeds this crate calls [`is_child`] as the first thing in `main` and hands over to [`run`].
+//! The child is a program that is started with the name [`CHILD_NAME`]: this program or the small one of this crate. A
+//! program that uses this crate calls [`is_child`] at the start of `main` and passes control to [`run`].
 
 mod confine;
 mod descriptors;
@@ -35,8 +35,8 @@ pub fn confine_to_pipes(limits: &crate::Limits) -> Result<(), String> {
     confine::confine(limits)
 }
 
-/// Runs the one script that comes over standard input. Nothing of it is looked at before the process is confined, and
-/// a process that cannot be confined runs nothing.
+/// Runs the one script that arrives on standard input. Nothing of it is read before the process is confined, and a
+/// process that cannot be confined runs nothing.
 pub fn run() -> ExitCode {
     descriptors::close_all_but_standard();
     // Keeps the stamp in the program.

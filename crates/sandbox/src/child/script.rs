@@ -1,7 +1,7 @@
-//! One script in one interpreter: the loop that runs its jobs, sends what it asks for and waits for answers.
+//! Runs one script in one interpreter: the loop that runs its jobs, sends its requests and waits for answers.
 //!
-//! Everything here ends the process itself: the interpreter is never taken apart again, because the kernel does that
-//! faster, and because values held on both sides would have to be untangled first.
+//! Every path ends the process. The interpreter is never torn down, because the kernel does that faster, and because
+//! values held on both sides would have to be released first.
 
 use super::globals;
 use crate::{
@@ -39,7 +39,7 @@ type Language = (
     intrinsic::Promise,
 );
 
-/// What the script has asked for and not been answered yet.
+/// The script's open requests.
 struct Bridge<'js> {
     limits: Limits,
     started: u32,
@@ -229,7 +229,7 @@ fn start<'js>(
     Ok(promise)
 }
 
-/// A promise that is kept when so many milliseconds are over.
+/// A promise that is resolved after this many milliseconds.
 fn wait<'js>(ctx: &Ctx<'js>, bridge: &Rc<RefCell<Bridge<'js>>>, ms: f64) -> rquickjs::Result<Promise<'js>> {
     let most = bridge.borrow().limits.timers;
     if bridge.borrow().timers.len() >= most {
@@ -288,7 +288,7 @@ fn shown<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
     }
 }
 
-/// A value as JSON: `undefined` becomes null, and what JSON cannot say becomes its text.
+/// A value as JSON: `undefined` becomes null, and values that JSON cannot express become text.
 fn to_json<'js>(
     ctx: &Ctx<'js>,
     bridge: &Rc<RefCell<Bridge<'js>>>,

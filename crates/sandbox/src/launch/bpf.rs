@@ -1,11 +1,11 @@
 //! Compiles rules about system calls into a seccomp program.
 //!
-//! The program kills the process at a call of another architecture (32-bit entry points, x32), looks the call's number up
-//! by bisection, and compares arguments where a rule asks for it. It knows nothing about which calls are good.
+//! The program kills the process at a call of another architecture (32-bit entry points, x32), finds the call's number
+//! by binary search, and compares arguments if a rule requires it. It does not decide which calls are allowed.
 
 use std::collections::BTreeMap;
 
-/// What the kernel does with a call.
+/// What the kernel does with a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Allow,
@@ -15,8 +15,8 @@ pub(super) enum Verdict {
     Notify,
 }
 
-/// A condition on the low 32 bits of an argument. Every argument that is compared is an `int` or a set of flags in the
-/// low half, so the high half never changes what the kernel does.
+/// A condition on the low 32 bits of an argument. Every compared argument is an `int` or a set of flags in the low
+/// half, so the high half does not matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Test {
     argument: u8,
@@ -39,7 +39,7 @@ pub(super) fn masked(argument: u8, mask: u32, value: u32) -> Test {
     Test { argument, mask, value }
 }
 
-/// The rules of one call: the first whose tests all hold decides.
+/// The rules of one system call: the first whose conditions all hold decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rules {
     pub(super) rules: Vec<(Vec<Test>, Verdict)>,

@@ -1,8 +1,9 @@
-//! Which system calls a confined program may make: a list of what is allowed, everything else is refused.
+//! The system calls that a sandboxed program may make. All others are refused.
 //!
-//! A refused call answers `EPERM`, or the error with which programs know how to go on (`ENOSYS` for `clone3`, whose flags
-//! lie in memory and cannot be looked at; `EOPNOTSUPP` for extended attributes; `ENOTTY` for device requests). Calls that
-//! leave the process group answer success without being made, so that one signal reaches everything a program started.
+//! A refused call returns `EPERM`, or the error that programs can handle (`ENOSYS` for `clone3`, whose flags are in
+//! memory and cannot be inspected; `EOPNOTSUPP` for extended attributes; `ENOTTY` for device requests). Calls that
+//! would leave the process group report success and do nothing, so that one signal reaches every process of the
+//! program.
 
 use super::bpf::{Rules, Test, Verdict, is, masked, without};
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ pub(super) struct Circumstances {
     pub(super) supervised: bool,
     /// The user and group that the program runs as.
     pub(super) ids: (u32, u32),
-    /// The kernel keeps signals inside the walls (Landlock scopes).
+    /// Whether the kernel restricts signals to the sandbox (Landlock scopes).
     pub(super) signals_are_covered: bool,
     /// The kernel's Landlock rights cover truncation by path.
     pub(super) truncate_is_covered: bool,
@@ -26,7 +27,7 @@ pub(super) struct Circumstances {
 
 /// The highest number known here (`mseal`). Newer calls answer `ENOSYS`.
 pub(super) const LAST_KNOWN: u32 = 462;
-/// What a call that is not allowed answers.
+/// The result of a call that is not allowed.
 pub(super) const REFUSED: Verdict = Verdict::Errno(libc::EPERM);
 
 /// `clone` flags that make namespaces, or move a process out of its parent's sight.
@@ -44,12 +45,12 @@ const SOCKET_TYPE: u32 = 0xf;
 /// Set-user-id and set-group-id: a file with them would lend the user's rights to others.
 const LENDING_MODES: u32 = libc::S_ISUID | libc::S_ISGID;
 
-/// `fcntl` commands that say which signal tells of input, and to which process it goes.
+/// `fcntl` commands that select the signal for input and the process that receives it.
 const F_SETSIG: u32 = 10;
 const F_SETOWN_EX: u32 = 15;
 
-/// Requests to descriptors: what terminals, pipes and sockets are asked about, and nothing that changes a device. The
-/// terminal requests only read or set the modes of a terminal the program already has.
+/// Allowed `ioctl` requests: queries of terminals, pipes and sockets, and nothing that changes a device. The terminal
+/// requests only read or set the modes of a terminal that the program already has.
 const IOCTLS: [u32; 20] = [
     0x5401,      // TCGETS
     0x5402,      // TCSETS
@@ -73,7 +74,7 @@ const IOCTLS: [u32; 20] = [
     0x8933,      // SIOCGIFINDEX
 ];
 
-/// `prctl` operations about the process itself that cannot weaken its walls.
+/// `prctl` operations on the process itself that cannot weaken the sandbox.
 const PRCTLS: [u32; 16] = [
     libc::PR_GET_PDEATHSIG as u32,
     libc::PR_GET_DUMPABLE as u32,
@@ -474,7 +475,7 @@ fn processes(table: &mut Table, about: Circumstances) {
     #[cfg(target_arch = "x86_64")]
     table.put(libc::SYS_setrlimit, Rules::always(Verdict::Allow));
     table.allow_if(libc::SYS_setpriority, vec![vec![is(0, libc::PRIO_PROCESS), is(1, 0)]]);
-    /// `IOPRIO_WHO_PROCESS`
+    /// The kernel constant `IOPRIO_WHO_PROCESS`.
     const IO_OF_PROCESS: u32 = 1;
     table.allow_if(libc::SYS_ioprio_set, vec![vec![is(0, IO_OF_PROCESS), is(1, 0)]]);
     // Asking is allowed, changing is not.

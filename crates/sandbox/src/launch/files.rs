@@ -1,4 +1,4 @@
-//! What a confined program may see of the file system, by Landlock.
+//! Restricts a sandboxed program's view of the file system with Landlock.
 
 use super::{Confinement, hidden};
 use landlock::{
@@ -92,7 +92,7 @@ fn java_settings() -> Vec<PathBuf> {
     all.filter(|entry| entry.file_name().to_string_lossy().starts_with("java-")).map(|entry| entry.path()).collect()
 }
 
-/// Allows what is there; what is not cannot be touched anyway.
+/// Allows existing paths; a missing path cannot be accessed anyway.
 fn allow(
     ruleset: landlock::RulesetCreated,
     path: &Path,

@@ -1,8 +1,8 @@
 //! Keeps hidden paths out of granted folders.
 //!
-//! Landlock can only add rights: a rule for a folder holds for everything below it, and no rule takes a right away. A grant
-//! of a folder above a hidden path therefore becomes grants of the folder's other entries. What is created later beside
-//! those entries is not part of the grant.
+//! Landlock can only add rights: a rule for a folder applies to everything below it, and no rule removes a right. A
+//! grant of a folder above a hidden path therefore becomes grants of the folder's other entries. Entries that are
+//! created later are not part of the grant.
 
 use std::{
     path::{Path, PathBuf},
@@ -25,7 +25,7 @@ pub fn hide(paths: impl IntoIterator<Item = PathBuf>) {
     }
 }
 
-/// Whether a path is one that [`hide`] was told, or lies below one.
+/// Whether a path was given to [`hide`], or is below one that was.
 pub fn is_hidden(path: &Path) -> bool {
     let path = real(path);
     everywhere().iter().any(|hidden| path.starts_with(hidden))
@@ -46,8 +46,8 @@ pub(super) fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// The paths that together give what `path` gives, except what is hidden. A path that is hidden itself, or lies below a
-/// hidden one, was granted by that name and stays.
+/// The paths that together cover `path`, except hidden paths. A path that is hidden itself, or is below a hidden one,
+/// was granted by name and stays.
 pub(super) fn around(path: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
     let Ok(real) = path.canonicalize() else { return vec![path.to_owned()] };
     let holds_hidden = hidden.iter().any(|hidden| hidden != &real && hidden.starts_with(&real));

@@ -1,4 +1,4 @@
-//! What a process group uses: its processes, their threads and their memory, read from `/proc`.
+//! The resources of a process group: its processes, their threads and their memory, read from `/proc`.
 
 use std::{collections::BTreeSet, fs};
 
@@ -31,8 +31,8 @@ fn stat(pid: i32) -> Option<(i32, Member)> {
     Some((group, Member { pid, thread: thread.unwrap_or(pid), threads, is_zombie: thread.is_none() }))
 }
 
-/// Whether a thread has ended, its group, and how many threads its process has. The name in parentheses may hold anything,
-/// so what follows the last one is read.
+/// Whether a thread has ended, its group, and how many threads its process has. The name in parentheses may contain
+/// anything, so the text after the last parenthesis is parsed.
 fn task(thread: i32) -> Option<(bool, i32, u32)> {
     let text = fs::read(format!("/proc/{thread}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
@@ -83,8 +83,8 @@ pub(super) fn is_filtered() -> bool {
     fs::read_to_string("/proc/self/status").is_ok_and(|text| !text.contains("Seccomp_filters:\t0"))
 }
 
-/// Bytes that a process holds for itself: anonymous and shared memory, what of it is swapped, and page tables. Memory
-/// that it shares with the process it was forked from counts in both. `None` when the thread that is asked is gone.
+/// The memory of a process in bytes: anonymous and shared memory, its swapped part, and page tables. Memory that it
+/// shares with the process it was forked from counts in both. `None` if the thread is gone.
 pub(super) fn held(thread: i32) -> Option<u64> {
     sum(thread, "status", &["RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:", "HugetlbPages:"])
 }
@@ -99,8 +99,8 @@ pub(super) fn held_exactly(thread: i32) -> Option<u64> {
     }
 }
 
-/// Adds up the named fields, which are in KiB. `None` where there is none of them: what has ended has no memory any more,
-/// but its file is there.
+/// Adds up the named fields, which are in KiB. `None` if none of them exists: an ended process has no memory, but its
+/// file still exists.
 fn sum(thread: i32, file: &str, names: &[&str]) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{thread}/{file}")).ok()?;
     let kib = text.lines().filter_map(|line| {

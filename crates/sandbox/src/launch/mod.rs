@@ -1,14 +1,14 @@
-//! Starts a program that we did not write, confined: it can read and write what it was granted, reach the network if it
-//! was granted that, use a bounded number of processes and amount of memory, and ends when Toolyard ends.
+//! Starts an untrusted program in a sandbox: it can read and write what it was granted, use the network if granted, use
+//! a limited number of processes and amount of memory, and ends when Toolyard ends.
 //!
-//! Toolyard starts itself (or the small child beside it) under the name [`LAUNCH_NAME`]. That process forks: the new
-//! process puts up the walls around itself and becomes the program; the old one stays as its supervisor
-//! ([`supervise`]). So nothing runs between `fork` and `exec` in a process with threads, and a program whose walls
-//! cannot be put up is not started.
+//! Toolyard starts itself (or the small child program) with the name [`LAUNCH_NAME`]. That process forks: the new
+//! process sets up the sandbox for itself and becomes the program; the old one stays as its supervisor ([`supervise`]).
+//! So nothing runs between `fork` and `exec` in a process with threads, and a program whose sandbox cannot be set up is
+//! not started.
 //!
-//! The walls: Landlock judges files by path, TCP, signals and abstract sockets ([`files`]). seccomp allows the system
-//! calls that ordinary programs need and refuses all others ([`calls`]). All capabilities are dropped, the controlling
-//! terminal is left, and no descriptor but the three standard ones crosses. The supervisor counts processes, threads
+//! Landlock restricts files by path, TCP, signals and abstract sockets ([`files`]). seccomp allows the system calls
+//! that ordinary programs need and refuses all others ([`calls`]). All capabilities are dropped, the controlling
+//! terminal is left, and only the three standard descriptors are passed on. The supervisor counts processes, threads
 //! and memory, and changes modes and times of files on the program's behalf, where the program may write ([`modes`]).
 
 mod bpf;
@@ -70,7 +70,8 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// The same walls with every folder that contains a hidden path replaced by the other entries of that folder.
+    /// The same confinement, with every folder that contains a hidden path replaced by the other entries of that
+    /// folder.
     fn without(&self, hidden: &[PathBuf]) -> Self {
         let around = |paths: &[PathBuf]| paths.iter().flat_map(|path| hidden::around(path, hidden)).collect();
         Self { read: around(&self.read), write: around(&self.write), network: self.network }
@@ -115,7 +116,7 @@ impl Default for ProcessLimits {
 pub struct Program<'a> {
     /// Its name or path.
     pub program: &'a str,
-    /// Its arguments.
+    /// The arguments.
     pub args: &'a [String],
     /// Where it starts.
     pub cwd: Option<&'a Path>,
@@ -131,7 +132,7 @@ pub struct ConfinedLauncher {
     hidden: Vec<PathBuf>,
 }
 
-/// What the launched process is told.
+/// The message to the launched process.
 #[derive(Serialize, Deserialize)]
 struct Launch {
     walls: Confinement,
@@ -143,7 +144,7 @@ struct Launch {
 }
 
 impl ConfinedLauncher {
-    /// By this very program, or the small child beside it.
+    /// Starts programs with this program, or the small child beside it.
     pub fn new() -> Self {
         Self::default()
     }
@@ -159,13 +160,13 @@ impl ConfinedLauncher {
         Self { limits, ..self.clone() }
     }
 
-    /// With these files and folders hidden, beside those that [`hide`] hides from every program.
+    /// Hides these files and folders in addition to those that [`hide`] hides from every program.
     #[must_use]
     pub fn hiding(&self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         Self { hidden: paths.into_iter().map(|path| hidden::real(&path)).collect(), ..self.clone() }
     }
 
-    /// The command that starts a program within walls.
+    /// The command that starts a program in the sandbox.
     pub fn command(&self, confinement: &Confinement, started: &Program<'_>) -> Result<tokio::process::Command, String> {
         let launch = Launch {
             walls: confinement.clone(),
@@ -189,7 +190,7 @@ pub fn is_launch() -> bool {
     std::env::args_os().next().is_some_and(|name| name == LAUNCH_NAME)
 }
 
-/// Puts up the walls, starts the program within them and supervises it. Returns only if that fails.
+/// Sets up the sandbox, starts the program in it and supervises it. Returns only if that fails.
 pub fn run() -> ExitCode {
     // Keeps the stamp in the program.
     std::hint::black_box(crate::program::STAMP);
@@ -254,7 +255,7 @@ fn start(launch: &Launch, command: Command) -> Result<std::convert::Infallible, 
     }
 }
 
-/// In the new process: puts up the walls and becomes the program. Answers only why it could not.
+/// In the new process: sets up the sandbox and becomes the program. Returns only the reason for a failure.
 fn become_program(launch: &Launch, supervisor: Pid, supervised_by: OwnedFd, mut command: Command) -> String {
     if let Err(why) = confine(launch, supervisor, &supervised_by) {
         return format!("the program cannot be confined: {why}");

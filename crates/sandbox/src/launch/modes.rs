@@ -1,10 +1,10 @@
-//! Changes modes and times of files for a confined program, beneath the folders it may write.
+//! Changes modes and times of files for a sandboxed program, below the folders that it may write.
 //!
-//! Landlock does not judge these calls, and seccomp cannot see paths, so the program must not make them itself. The
-//! supervisor opens the file that is meant, checks where that file lies, and changes exactly that file: nothing the
-//! program changes meanwhile can exchange it for another.
+//! Landlock does not restrict these calls, and seccomp cannot see paths, so the program must not make them itself. The
+//! supervisor opens the file, checks its location, and changes exactly that file, so that the program cannot exchange
+//! it for another one.
 
-use super::sys::{Asked, Reply, still_waits};
+use super::sys::{PendingCall, Reply, still_waits};
 use rustix::{
     fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Timespec, Timestamps},
     io::Errno,
@@ -34,14 +34,14 @@ enum Change {
 }
 
 /// Makes the change that a waiting call asks for.
-pub(super) fn change(listener: &OwnedFd, asked: &Asked, roots: &[PathBuf]) -> Reply {
+pub(super) fn change(listener: &OwnedFd, asked: &PendingCall, roots: &[PathBuf]) -> Reply {
     match attempt(listener, asked, roots) {
         Ok(()) => Reply::Done,
         Err(errno) => Reply::Failed(errno.raw_os_error()),
     }
 }
 
-fn attempt(listener: &OwnedFd, asked: &Asked, roots: &[PathBuf]) -> Result<(), Errno> {
+fn attempt(listener: &OwnedFd, asked: &PendingCall, roots: &[PathBuf]) -> Result<(), Errno> {
     let a = &asked.arguments;
     let mode = |bits: u64| {
         let bits = bits as u32 & 0o7777;
@@ -76,13 +76,13 @@ fn attempt(listener: &OwnedFd, asked: &Asked, roots: &[PathBuf]) -> Result<(), E
 }
 
 /// The file behind a descriptor of the program.
-fn by_descriptor(asked: &Asked, fd: u64) -> Result<OwnedFd, Errno> {
+fn by_descriptor(asked: &PendingCall, fd: u64) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/{}/fd/{}", asked.thread, fd as i32);
     rustix::fs::open(path.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|_| Errno::BADF)
 }
 
 /// The file at a path as the program sees it.
-fn by_path(asked: &Asked, folder: Option<u64>, address: u64, follow: bool) -> Result<OwnedFd, Errno> {
+fn by_path(asked: &PendingCall, folder: Option<u64>, address: u64, follow: bool) -> Result<OwnedFd, Errno> {
     let path = read_path(asked, address)?;
     if path.as_os_str().is_empty() {
         return Err(Errno::NOENT);
@@ -98,11 +98,11 @@ fn by_path(asked: &Asked, folder: Option<u64>, address: u64, follow: bool) -> Re
     rustix::fs::openat2(base, &path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
 }
 
-fn memory(asked: &Asked) -> Result<File, Errno> {
+fn memory(asked: &PendingCall) -> Result<File, Errno> {
     File::open(format!("/proc/{}/mem", asked.thread)).map_err(|_| Errno::PERM)
 }
 
-fn read_path(asked: &Asked, address: u64) -> Result<PathBuf, Errno> {
+fn read_path(asked: &PendingCall, address: u64) -> Result<PathBuf, Errno> {
     let memory = memory(asked)?;
     let mut text = Vec::new();
     // Up to the end of a page at a time: the next page may not be there.
@@ -124,7 +124,7 @@ fn read_path(asked: &Asked, address: u64) -> Result<PathBuf, Errno> {
 }
 
 /// Access and modification time; both now without an address.
-fn times(asked: &Asked, address: u64) -> Result<Timestamps, Errno> {
+fn times(asked: &PendingCall, address: u64) -> Result<Timestamps, Errno> {
     let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
     if address == 0 {
         return Ok(Timestamps { last_access: now, last_modification: now });

@@ -1,15 +1,15 @@
-//! Stays with a confined program: counts what it uses, decides about the calls that wait for it, and leaves nothing
-//! behind when the program or Toolyard ends.
+//! Supervises a sandboxed program: counts its resources, decides about calls that wait for it, and ends all processes
+//! when the program or Toolyard ends.
 //!
-//! Everything that the program starts stays in one process group, because its calls to leave the group are not made
-//! (see [`calls`](super::calls)). The kernel's own limit on processes counts all of a user's, and does not bind root;
-//! its limits on memory count what is reserved, which breaks Node and Java. So the supervisor counts.
+//! All processes of the program stay in one process group, because calls to leave the group have no effect (see
+//! [`calls`](super::calls)). The kernel's own limit on processes counts all processes of a user and does not apply to
+//! root; its limits on memory count reserved memory, which breaks Node and Java. Therefore the supervisor counts.
 
 use super::{
     MAX_OPEN_FILES, ProcessLimits,
     memory::{self, Member},
     modes,
-    sys::{self, Asked, Reply, Signals},
+    sys::{self, PendingCall, Reply, Signals},
 };
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, kill_process_group};
 use std::{
@@ -27,7 +27,7 @@ const PASSED_ON: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::
 /// The fastest that a program is assumed to fill memory, in bytes a millisecond. How long the supervisor waits before it
 /// looks again follows from how much is left.
 const FASTEST_FILL: u64 = 8 << 20;
-/// Shortest and longest time between two looks at the memory.
+/// Shortest and longest time between two measurements of the memory.
 const LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 /// An exact measurement may take at most one part in this many of the supervisor's time.
 const EXACT_SHARE: u32 = 20;
@@ -154,7 +154,7 @@ impl Supervisor {
         self.listener = Some(listener);
     }
 
-    fn reply_to(&mut self, listener: &OwnedFd, asked: &Asked) -> Reply {
+    fn reply_to(&mut self, listener: &OwnedFd, asked: &PendingCall) -> Reply {
         match asked.call {
             libc::SYS_clone => self.new_task(asked.arguments[0] as i32 & libc::CLONE_THREAD != 0),
             #[cfg(target_arch = "x86_64")]
@@ -207,7 +207,7 @@ impl Supervisor {
         self.threads.total() < self.limits.threads() && (is_thread || self.processes.total() < self.limits.processes)
     }
 
-    /// Counts processes and threads anew.
+    /// Counts processes and threads again.
     fn count(&mut self) {
         self.members = memory::members(self.own, self.own);
         self.is_stale = false;
@@ -215,8 +215,8 @@ impl Supervisor {
         self.threads.recount(self.members.iter().map(|member| member.threads).sum());
     }
 
-    /// Memory that is shared between processes stays when it is unmapped in one of them and is not seen in any, so what
-    /// was allowed is added up until nobody has any.
+    /// Memory that is shared between processes remains when one of them unmaps it, and is then not visible in any, so
+    /// the allowed amounts are added up until nobody has any.
     fn shared_memory(&mut self, bytes: u64) -> Reply {
         let most = self.limits.memory_bytes();
         if self.shared_bytes.saturating_add(bytes) > most {
@@ -232,7 +232,7 @@ impl Supervisor {
         Reply::Continue
     }
 
-    /// Looks at the memory, and kills everything where it is too much.
+    /// Measures the memory, and kills everything if it is too much.
     fn look(&mut self) {
         let most = self.limits.memory_bytes();
         if self.is_stale || self.members.iter().any(|member| member.is_zombie) {
@@ -288,7 +288,7 @@ impl Supervisor {
         self.kill_all();
     }
 
-    /// Kills the whole group, this process with it. One call, so nothing is made meanwhile.
+    /// Kills the whole group, including this process, with one call, so that nothing new is started in between.
     fn kill_all(&self) -> ! {
         if let Some(group) = Pid::from_raw(self.own) {
             kill_process_group(group, Signal::KILL).ok();
@@ -297,7 +297,7 @@ impl Supervisor {
         sys::exit_now(super::EXIT_NOT_STARTED)
     }
 
-    /// Kills what the program left behind. Nothing new is made meanwhile, because nobody answers the calls for it.
+    /// Kills what the program left behind. Nothing new is started in between, because nobody answers those calls.
     fn kill_rest(&mut self) {
         for _ in 0..KILL_ROUNDS {
             while sys::reap().is_some() {}

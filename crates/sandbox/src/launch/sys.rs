@@ -1,4 +1,4 @@
-//! The kernel interfaces of the launcher that have no safe wrapper. Everything with `unsafe` in it is here.
+//! Kernel interfaces of the launcher that have no safe wrapper. All `unsafe` code of the launcher is here.
 #![allow(unsafe_code)]
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
 };
 
 /// A call that a confined program waits in.
-pub(super) struct Asked {
+pub(super) struct PendingCall {
     pub(super) id: u64,
     /// The thread that made the call.
     pub(super) thread: u32,
@@ -102,8 +102,8 @@ pub(super) fn install_filter(program: &[libc::sock_filter], listen: bool) -> io:
     Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-/// Receives a call that waits. `None` where its process has ended meanwhile.
-pub(super) fn receive(listener: &OwnedFd) -> io::Result<Option<Asked>> {
+/// Receives a waiting call. `None` if its process has ended.
+pub(super) fn receive(listener: &OwnedFd) -> io::Result<Option<PendingCall>> {
     // SAFETY: all zeroes is a value of this plain structure, and what the kernel asks for.
     let mut call: libc::seccomp_notif = unsafe { zeroed() };
     // SAFETY: the kernel writes one such structure.
@@ -114,10 +114,10 @@ pub(super) fn receive(listener: &OwnedFd) -> io::Result<Option<Asked>> {
         return if gone { Ok(None) } else { Err(error) };
     }
     let data = call.data;
-    Ok(Some(Asked { id: call.id, thread: call.pid, call: i64::from(data.nr), arguments: data.args }))
+    Ok(Some(PendingCall { id: call.id, thread: call.pid, call: i64::from(data.nr), arguments: data.args }))
 }
 
-/// Answers a call. A process that has ended meanwhile needs no answer.
+/// Answers a call. A process that has ended needs no answer.
 pub(super) fn reply(listener: &OwnedFd, id: u64, reply: &Reply) -> io::Result<()> {
     let (error, flags) = match reply {
         Reply::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
@@ -133,7 +133,7 @@ pub(super) fn reply(listener: &OwnedFd, id: u64, reply: &Reply) -> io::Result<()
     }
 }
 
-/// Whether the process of a call still waits: what was read about its process number since is about that process.
+/// Whether the process of a call still waits. If so, what was read about its process id belongs to that process.
 pub(super) fn still_waits(listener: &OwnedFd, id: u64) -> bool {
     // SAFETY: the kernel reads one u64.
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) == 0 }
@@ -174,7 +174,7 @@ pub(super) fn send_descriptor(over: &OwnedFd, sent: &OwnedFd) -> io::Result<()> 
     }
 }
 
-/// Receives a descriptor; `None` where the other side ended without sending one.
+/// Receives a descriptor; `None` if the other side ended without sending one.
 pub(super) fn receive_descriptor(over: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut byte = [0u8; 1];
     let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
@@ -239,8 +239,8 @@ impl Signals {
     }
 }
 
-/// Waits until the listener or a signal has something, at most this long. Says whether the listener has, and whether
-/// nobody is left whom the filter binds.
+/// Waits until the listener or a signal is ready, at most this long. Returns whether the listener is ready, and whether
+/// no process is left that the filter applies to.
 pub(super) fn wait(listener: Option<&OwnedFd>, signals: &Signals, millis: i32) -> io::Result<(bool, bool)> {
     let about = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut both = [about(listener.map_or(-1, AsRawFd::as_raw_fd)), about(signals.0.as_raw_fd())];
@@ -263,7 +263,7 @@ pub(super) fn reap() -> Option<(i32, i32)> {
 
 /// Whether two processes have one and the same memory.
 pub(super) fn share_memory(one: i32, other: i32) -> bool {
-    /// `KCMP_VM`
+    /// The kernel constant `KCMP_VM`.
     const MEMORY: i32 = 1;
     // SAFETY: takes plain numbers.
     unsafe { libc::syscall(libc::SYS_kcmp, one, other, MEMORY, 0, 0) == 0 }

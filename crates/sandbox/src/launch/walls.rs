@@ -1,4 +1,4 @@
-//! Which walls this machine has. What is missing is named, with what follows from it.
+//! Detects which sandbox features this kernel has, and names missing ones with the consequence.
 
 use super::sys;
 use serde::Serialize;
@@ -18,7 +18,7 @@ const ABI_SOCKETS: u32 = 9;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Walls {
-    /// The number of Landlock's ABI; 0 where the kernel has none.
+    /// The version of Landlock's ABI; 0 if the kernel has none.
     pub landlock_abi: u32,
     /// Whether system calls are filtered.
     pub seccomp: bool,
@@ -28,7 +28,7 @@ pub struct Walls {
     pub missing: Vec<MissingWall>,
 }
 
-/// A wall that this kernel cannot put up.
+/// A sandbox feature that this kernel lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MissingWall {

@@ -307,8 +307,8 @@ async fn every_attempt_is_contained_and_the_parent_is_unharmed() {
         let gate = gate.clone();
         running.spawn(async move {
             let _permit = gate.acquire_owned().await.unwrap();
-            let start = Instant::now();
-            let time = if matches!(ends, OutOfTime) { 700 } else { 30_000 };
+            // A script that is to end by itself gets so much time that only one that hangs can use it up.
+            let time = if matches!(ends, OutOfTime) { 700 } else { 600_000 };
             let ended = run_with(&code, limits(time), &Arc::new(Echo::default())).await;
             let as_expected = match (&ends, &ended) {
                 (With(value), Ok(finished)) => finished.value == *value,
@@ -316,9 +316,7 @@ async fn every_attempt_is_contained_and_the_parent_is_unharmed() {
                     matches!(failure.cause, Cause::Threw(_) | Cause::Refused(_))
                         && failure.cause.to_string().contains(text)
                 }
-                (OutOfTime, Err(failure)) => {
-                    failure.cause == Cause::TimedOut(700) && start.elapsed() < Duration::from_secs(60)
-                }
+                (OutOfTime, Err(failure)) => failure.cause == Cause::TimedOut(700),
                 (OutOfMemory, Err(failure)) => match &failure.cause {
                     Cause::Threw(thrown) => {
                         ["memory", "stack", "length", "large", "size", "recursion", "too long", "too many", "maximum"]
@@ -342,8 +340,8 @@ async fn every_attempt_is_contained_and_the_parent_is_unharmed() {
     }
     assert!(failures.is_empty(), "{} of {count} not as expected:\n{}", failures.len(), failures.join("\n"));
     assert_eq!(value("return 'alive'").await, json!("alive"));
-    // Pipes close a moment after their child.
-    for _ in 0..3_000 {
+    // Pipes close a moment after their child, and tests beside this one have pipes too, until they end.
+    for _ in 0..30_000 {
         if open_descriptors() <= before {
             break;
         }
@@ -367,13 +365,13 @@ async fn a_child_that_speaks_out_of_turn_is_stopped() {
     let dir = tempfile::tempdir().unwrap();
     for (name, script, why) in [
         ("noise", "printf 'hello, this is no frame'", "too large"),
-        ("size", "printf '\\377\\377\\377\\177'; sleep 30", "too large"),
-        ("json", "printf '\\005\\000\\000\\000{nope'; sleep 30", "cannot be read"),
-        ("kind", "printf '\\013\\000\\000\\000{\"other\":{}}'; sleep 30", "cannot be read"),
+        ("size", "printf '\\377\\377\\377\\177'; exec sleep 600", "too large"),
+        ("json", "printf '\\005\\000\\000\\000{nope'; exec sleep 600", "cannot be read"),
+        ("kind", "printf '\\013\\000\\000\\000{\"other\":{}}'; exec sleep 600", "cannot be read"),
         ("half", "printf '\\377\\000\\000\\000abc'", "exited with"),
         (
             "id",
-            "m='{\"bridge\":{\"id\":7,\"method\":\"call\",\"args\":[]}}'; printf \"\\\\$(printf %03o ${#m})\\\\000\\\\000\\\\000$m\"; sleep 30",
+            "m='{\"bridge\":{\"id\":7,\"method\":\"call\",\"args\":[]}}'; printf \"\\\\$(printf %03o ${#m})\\\\000\\\\000\\\\000$m\"; exec sleep 600",
             "request 7 after request 0",
         ),
         ("silent", "exit 3", "exited with code 3"),
@@ -386,14 +384,14 @@ async fn a_child_that_speaks_out_of_turn_is_stopped() {
         let runner = toolyard_sandbox::ScriptRunner::with_program(&program);
         let start = Instant::now();
         let mut failure =
-            runner.run("", limits(20_000), Arc::new(Echo::default()), Default::default()).await.unwrap_err();
+            runner.run("", limits(300_000), Arc::new(Echo::default()), Default::default()).await.unwrap_err();
         while failure.cause.to_string().contains("busy") {
             // Another test's child, between fork and exec, still holds the file open for writing.
             tokio::time::sleep(Duration::from_millis(10)).await;
-            failure = runner.run("", limits(20_000), Arc::new(Echo::default()), Default::default()).await.unwrap_err();
+            failure = runner.run("", limits(300_000), Arc::new(Echo::default()), Default::default()).await.unwrap_err();
         }
         assert!(failure.cause.to_string().contains(why), "{name}: {}", failure.cause);
-        assert!(start.elapsed() < Duration::from_secs(28), "{name}: its sleep of 30 seconds was waited for");
+        assert!(start.elapsed() < Duration::from_secs(300), "{name}: its sleep of 600 seconds was waited for");
     }
     runner().probe().await.unwrap();
 }

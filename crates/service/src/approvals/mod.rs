@@ -30,29 +30,29 @@ const DEFAULT_PAGE: usize = 50;
 const DAY_MS: u64 = 86_400_000;
 
 methods! {
-    /// Puts a plugin's question to whoever may answer it, and waits.
+    /// Asks a plugin's question and waits for the answer.
     PluginApprovalRequest = "plugin.approval.request", Terms::question().lane(Lane::Waiting), PluginQuestion => Decided;
-    /// Waits until a plugin's question is decided.
+    /// Waits for the answer to a plugin's question.
     PluginApprovalWait = "plugin.approval.waitDecision", Terms::question().lane(Lane::Waiting), IdParams => Waited;
-    /// Lists plugins' questions, and those of policy and hooks, that wait.
+    /// Lists the open questions of plugins, policy and hooks.
     PluginApprovalList = "plugin.approval.list", Terms::question(), NoParams => Vec<Requested>;
     /// Answers a question of a plugin, a policy or a hook.
     PluginApprovalResolve = "plugin.approval.resolve", Terms::consent(), ResolveParams => Accepted;
-    /// Puts the question whether a command may run, and waits.
+    /// Asks whether a command may run, and waits for the answer.
     ExecApprovalRequest = "exec.approval.request", Terms::question().lane(Lane::Waiting), ExecQuestion => Decided;
-    /// Waits until a command's question is decided.
+    /// Waits for the answer to a command's question.
     ExecApprovalWait = "exec.approval.waitDecision", Terms::question().lane(Lane::Waiting), IdParams => Waited;
-    /// Lists commands' questions that wait.
+    /// Lists the open questions about commands.
     ExecApprovalList = "exec.approval.list", Terms::question(), NoParams => Vec<Requested>;
-    /// Shows a command's question that waits.
+    /// Shows an open question about a command.
     ExecApprovalGet = "exec.approval.get", Terms::question(), IdParams => CommandQuestion;
-    /// Answers a command's question.
+    /// Answers a question about a command.
     ExecApprovalResolve = "exec.approval.resolve", Terms::consent(), ResolveParams => Accepted;
-    /// Shows a question of any kind with its fate.
+    /// Shows a question of any kind with its outcome.
     ApprovalGet = "approval.get", Terms::question(), IdParams => Found;
     /// Answers a question of any kind.
     ApprovalResolve = "approval.resolve", Terms::consent(), ResolveParams => Applied;
-    /// Lists questions of any kind with their fates, the newest first.
+    /// Lists questions of any kind with their outcomes, newest first.
     ApprovalHistory = "approval.history", Terms::question(), HistoryParams => History;
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toolyard_bridge::{
     frames::{Behavior, InboundMessage},
-    server::{Accepted, MAX_SESSIONS, Opening, Permitted, ReplyError, SessionView, Standing, check_message},
+    server::{Accepted, ApprovalRole, MAX_SESSIONS, Opening, Permitted, ReplyError, SessionView, check_message},
 };
 use toolyard_engine::authority::Power;
 
@@ -28,23 +28,23 @@ const MAX_SHOWN: usize = 20;
 const APPROVALS: &str = "operator.approvals";
 
 methods! {
-    /// Prepares a session for Claude Code: a secret of its own, and everything that Claude Code must be started with.
+    /// Prepares a session for Claude Code and returns its token, environment and MCP configuration.
     BridgeOpen = "bridge.open", Terms::write().may_use(&[Power::Approve]), OpenParams => Opened;
-    /// Closes a session that was opened for Claude Code.
+    /// Closes a session of Claude Code.
     BridgeClose = "bridge.close", Terms::write(), SessionParams => Closed;
-    /// Sends a message to Claude Code; it is durable when this answers.
+    /// Sends a message to Claude Code; the message is durable when the method returns.
     BridgeInbound = "bridge.inbound", Terms::write().may_use(&[Power::Approve]), InboundParams => Receive;
-    /// Shows what Claude said lately, for whoever was not connected when it did.
+    /// Shows Claude's latest messages.
     BridgeOutbound = "bridge.outbound", Terms::read(), OutboundParams => Outbound;
-    /// Lists sessions that were opened for Claude Code.
+    /// Lists the sessions of Claude Code.
     BridgeStatus = "bridge.status", Terms::read(), StatusParams => BridgeState;
     /// Answers a permission question of Claude Code.
     BridgePermissionReply = "bridge.permission.reply", Terms::consent().lane(Lane::Express), ReplyParams => Replied;
 }
 
 /// What a connection may do about permission questions: its scopes say it, and nothing that it sends.
-fn standing(connection: &Connection) -> Standing {
-    if connection.has(APPROVALS) { Standing::Approver } else { Standing::Messenger }
+fn standing(connection: &Connection) -> ApprovalRole {
+    if connection.has(APPROVALS) { ApprovalRole::Approver } else { ApprovalRole::Messenger }
 }
 
 fn needs_approvals(what: &str) -> RpcError {
@@ -201,7 +201,7 @@ impl Hub {
     fn senders(&self, by: &Connection, session: &str, named: Vec<String>) -> Result<Vec<String>, RpcError> {
         let named: Vec<String> = named.into_iter().filter(|sender| !sender.is_empty()).collect();
         let configured = self.settings().bridge_senders.clone();
-        if standing(by) == Standing::Approver {
+        if standing(by) == ApprovalRole::Approver {
             return Ok(configured.into_iter().chain(named).collect());
         }
         if !named.is_empty() {
@@ -296,7 +296,7 @@ impl Handle<BridgeInbound> for Hub {
 
 impl Hub {
     /// Takes a message for Claude, by whichever door. It is durable when this answers; on its way it is sooner.
-    pub async fn receive(&self, message: Message, from: Standing, principal: &str) -> Result<Receive, MethodError> {
+    pub async fn receive(&self, message: Message, from: ApprovalRole, principal: &str) -> Result<Receive, MethodError> {
         let key = Key::read(&message.session_key, message.agent_id.as_deref())?;
         check_message(&message.content, &message.meta)
             .map_err(|why| RpcError::invalid(format!("invalid bridge.inbound params: {why}")))?;

@@ -20,9 +20,9 @@ use toolyard_protocol::{RiskLevel, Schema};
 const SHORT: usize = 120;
 
 methods! {
-    /// Lists every tool of the catalog in groups, whoever may call it.
+    /// Lists every tool of the catalog in groups, regardless of who may call it.
     ToolsCatalog = "tools.catalog", Terms::read(), CatalogParams => Catalog;
-    /// Lists the tools that a session has, or what its model is shown of them.
+    /// Lists the tools of a session, or what its model is shown of them.
     ToolsEffective = "tools.effective", Terms::read(), EffectiveParams => Effective;
 }
 

@@ -1,4 +1,4 @@
-//! The changes that wait to be written, and how their makers are answered.
+//! Queued changes, and how their callers are answered.
 
 use crate::blob_files::StoredBlob;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -56,7 +56,7 @@ pub(crate) struct LedgerOp {
 }
 
 impl Op {
-    /// Tells whoever waits for this change that it will not happen.
+    /// Notifies the waiting caller that this change will not happen.
     pub(crate) fn refuse(self, error: &StoreError) {
         match self {
             Self::PutIfAbsent { reply, .. } => drop(reply.send(Err(error.clone()))),

@@ -1,4 +1,4 @@
-//! The queue as the journal sees it: what it writes next, who is told when it is on the disk.
+//! The journal's view of the queue: what to write next, and which callers to notify when it is durable.
 
 use super::{Queue, State};
 use crate::journaling::Piece;
@@ -58,7 +58,7 @@ impl Queue {
         self.tell_durable(state, upto, true);
     }
 
-    /// Hands a piece to the caller instead of the journal's thread: when nobody else waits, and a sync is quick here.
+    /// Gives a piece to the calling thread instead of the journal's thread, if nobody else waits and a sync is fast.
     pub(crate) fn lead(&self, position: Position) -> Option<Piece> {
         let mut state = self.lock();
         let durable = state.durable;

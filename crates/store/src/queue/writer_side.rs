@@ -1,4 +1,4 @@
-//! The queue as the writer sees it: what it does next, and what it tells when that is done.
+//! The writer's view of the queue: what to write next, and which callers to notify when it is done.
 
 use super::{Queue, Queued, State, Urgency, Writer};
 use crate::limits;
@@ -9,7 +9,7 @@ use std::{
 use toolyard_engine::store::StoreError;
 use toolyard_protocol::RunId;
 
-/// What the writer does next.
+/// The writer's next action.
 pub(crate) enum Work {
     Write {
         ops: Vec<Queued>,
@@ -21,7 +21,7 @@ pub(crate) enum Work {
     /// There has been nothing to do for a while.
     Rest,
     Close,
-    /// The store was poisoned by somebody else: no more writing.
+    /// Another thread poisoned the store; the writer stops.
     Stop,
 }
 
@@ -34,12 +34,12 @@ pub(crate) struct Written {
     pub(crate) bytes: usize,
     pub(crate) rejected: Vec<(u64, RunId, StoreError)>,
     pub(crate) claimed: Vec<RunId>,
-    /// The last frames of runs whose record came to the database without the journal.
+    /// The last frames of runs whose records came to the database without the journal.
     pub(crate) heads: Vec<(RunId, u32)>,
 }
 
 impl Queue {
-    /// The writer's next piece of work; sleeps until there is some. With `may_rest`, it is told when there is none for a
+    /// The writer's next action; sleeps until there is one. With `may_rest`, it returns when there has been none for a
     /// while.
     pub(crate) fn next(&self, may_rest: bool) -> Work {
         let mut state = self.lock();
@@ -145,7 +145,7 @@ impl Queue {
 }
 
 impl State {
-    /// Until when it is worth looking for a change that follows closely on the last sync.
+    /// Until when to poll for a change that closely follows the last sync.
     fn spin_until(&self) -> Option<Instant> {
         self.synced_at.filter(|_| self.follows_closely).map(|at| at + limits::SPIN)
     }

@@ -1,4 +1,4 @@
-//! Claude Code joined to a session: the bridge, starting it, and its plugin.
+//! The commands of the Claude bridge: messages, starting Claude Code, and the plugin that Claude Code starts.
 
 use super::GatewayTarget;
 use clap::{Args, Subcommand, ValueEnum};
@@ -8,22 +8,22 @@ use toolyard_service::{bridge::OpenParams, params::Text};
 /// How a session is opened for Claude Code.
 #[derive(Debug, Args)]
 pub struct BridgeOpening {
-    /// Where the session's messages come from, told to Claude
+    /// The channel that the session's messages come from; passed to Claude
     #[arg(long, value_name = "NAME")]
     pub source_channel: Option<String>,
-    /// The chat that the session serves, told to Claude
+    /// The chat that the session belongs to; passed to Claude
     #[arg(long, value_name = "ID")]
     pub chat_id: Option<String>,
-    /// The person whose messages they are, told to Claude with each message that names nobody
+    /// The sender of messages that do not name one; passed to Claude
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Who may answer permission questions in words ("yes abxyz"), by user id (repeatable)
+    /// The id of a user who may answer permission questions in words, such as "yes abxyz" (repeatable)
     #[arg(long, value_name = "USER")]
     pub allow_sender: Vec<String>,
 }
 
 impl BridgeOpening {
-    /// Whether it says who may answer permission questions.
+    /// Whether `--allow-sender` was given.
     pub fn names_senders(&self) -> bool {
         !self.allow_sender.is_empty()
     }
@@ -44,12 +44,12 @@ impl BridgeOpening {
     }
 }
 
-/// A person's word.
+/// The answer to a permission question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Verdict {
-    /// Yes
+    /// Allow the action
     Allow,
-    /// No
+    /// Deny the action
     Deny,
 }
 
@@ -61,49 +61,49 @@ pub enum BridgeCommand {
         /// The session's key
         #[arg(long, value_name = "KEY")]
         session: String,
-        /// How
+        /// How the session is opened
         #[command(flatten)]
         opening: BridgeOpening,
-        /// Where
+        /// The gateway to connect to
         #[command(flatten)]
         target: GatewayTarget,
     },
-    /// Close a session: its token is worth nothing, and its Claude Code is disconnected
+    /// Close a session: invalidate its token and disconnect its Claude Code
     Close {
         /// The session's key
         #[arg(long, value_name = "KEY")]
         session: String,
-        /// Where
+        /// The gateway to connect to
         #[command(flatten)]
         target: GatewayTarget,
     },
-    /// Send Claude a message; it waits while Claude Code is not connected
+    /// Send a message to Claude; it is kept until Claude Code is connected
     Inbound {
         /// The session's key
         #[arg(long, value_name = "KEY")]
         session: String,
         /// The text; `-` for standard input
         content: String,
-        /// Who, where and when, as a JSON object: chat_id, message_id, user, user_id, ts, source_channel, attachments
+        /// Metadata as a JSON object: chat_id, message_id, user, user_id, ts, source_channel, attachments
         #[arg(long, default_value = "{}", value_name = "JSON")]
         meta: String,
-        /// Where
+        /// The gateway to connect to
         #[command(flatten)]
         target: GatewayTarget,
     },
-    /// Print what Claude said
+    /// Print Claude's replies
     Outbound {
         /// The session's key
         #[arg(long, value_name = "KEY")]
         session: String,
-        /// Only what came after this number
+        /// Only replies after this sequence number
         #[arg(long, default_value_t = 0, value_name = "SEQ")]
         after: u64,
-        /// Where
+        /// The gateway to connect to
         #[command(flatten)]
         target: GatewayTarget,
     },
-    /// Answer a permission question of Claude Code's
+    /// Answer a permission question of Claude Code
     Reply {
         /// The session's key
         #[arg(long, value_name = "KEY")]
@@ -112,16 +112,16 @@ pub enum BridgeCommand {
         request_id: String,
         /// The answer
         verdict: Verdict,
-        /// Where
+        /// The gateway to connect to
         #[command(flatten)]
         target: GatewayTarget,
     },
-    /// Show the sessions: connected or not, messages that wait, open questions
+    /// Show the sessions: connected or not, waiting messages, open questions
     Status {
         /// Only this session
         #[arg(long, value_name = "KEY")]
         session: Option<String>,
-        /// Where
+        /// The gateway to connect to
         #[command(flatten)]
         target: GatewayTarget,
     },
@@ -130,17 +130,17 @@ pub enum BridgeCommand {
 /// `toolyard claude`.
 #[derive(Debug, Subcommand)]
 pub enum ClaudeCommand {
-    /// Start Claude Code joined to a session, and stop it with this command
+    /// Start Claude Code connected to a session; both end together
     Start(ClaudeStart),
 }
 
 /// `toolyard claude start`.
 #[derive(Debug, Args)]
 pub struct ClaudeStart {
-    /// The session's key, made if it is new
+    /// The session's key; the session is created if it does not exist
     #[arg(long, value_name = "KEY")]
     pub session: String,
-    /// How Claude Code takes channel events: `server:toolyard` (development), `plugin:NAME@MARKETPLACE`, or `none`
+    /// How Claude Code receives messages: `server:toolyard` (development), `plugin:NAME@MARKETPLACE`, or `none`
     #[arg(long, value_name = "SPEC", default_value = "server:toolyard")]
     pub channel: Vec<String>,
     /// The Claude Code program
@@ -160,7 +160,7 @@ pub struct ClaudeStart {
 /// `toolyard claude-plugin`.
 #[derive(Debug, Args)]
 pub struct ClaudePluginArgs {
-    /// Trust this certificate (PEM) beside those the system trusts, for a bridge behind wss://: an authority's, or the
+    /// A certificate (PEM) to trust in addition to the system's trust store, for wss://: an authority's, or the
     /// server's own
     #[arg(long, env = "TOOLYARD_CA_FILE", value_name = "FILE")]
     pub ca_file: Option<PathBuf>,

@@ -1,11 +1,11 @@
-//! The configuration, and what an error code means.
+//! The commands `config` and `explain`.
 
 use clap::{Args, Subcommand};
 
 /// `toolyard config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Print the configuration as resolved, secrets hidden
+    /// Print the resolved configuration; secrets are hidden
     Show,
     /// Check the configuration file
     Check,
@@ -24,6 +24,9 @@ pub enum ConfigCommand {
     /// Print the JSON Schemas of the parameters and answers of every method
     #[command(hide = true)]
     MethodSchemas,
+    /// Print the list of every error code, in Markdown
+    #[command(hide = true)]
+    ErrorCodes,
     /// Print the types of every method, in TypeScript
     #[command(hide = true)]
     MethodTypes,

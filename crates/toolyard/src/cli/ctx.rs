@@ -1,31 +1,31 @@
-//! What lies in viking://.
+//! The commands of the context store, viking://.
 
 use clap::Subcommand;
 
 /// `toolyard ctx`.
 #[derive(Debug, Subcommand)]
 pub enum CtxCommand {
-    /// List what lies in a folder
+    /// List a folder
     Ls {
         /// The folder
         #[arg(default_value = "viking://")]
         uri: String,
-        /// Everything below it as well
+        /// Include everything below the folder
         #[arg(long, short)]
         recursive: bool,
-        /// Hidden files as well
+        /// Include hidden files
         #[arg(long, short)]
         all: bool,
-        /// At most so many entries
+        /// Maximum number of entries
         #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: usize,
     },
-    /// List a folder as a tree, with what each folder is about
+    /// List a folder as a tree, with the abstract of each folder
     Tree {
         /// The folder
         #[arg(default_value = "viking://")]
         uri: String,
-        /// How far down
+        /// Maximum depth
         #[arg(long, value_name = "N", default_value_t = 3)]
         depth: usize,
     },
@@ -33,60 +33,60 @@ pub enum CtxCommand {
     Read {
         /// The file
         uri: String,
-        /// Lines left out at the beginning
+        /// Number of lines to skip
         #[arg(long, value_name = "N", default_value_t = 0)]
         offset: usize,
-        /// Lines at most; -1 for all
+        /// Maximum number of lines; -1 for all
         #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
         limit: i64,
     },
-    /// Search by words and meaning
+    /// Search by words and by meaning
     Find {
-        /// In words
+        /// The query
         query: String,
-        /// Only below here
+        /// Search only below this URI
         #[arg(long, value_name = "URI")]
         uri: Option<String>,
-        /// Only memory, resource or skill
+        /// Search only this kind: memory, resource or skill
         #[arg(long, value_name = "KIND")]
         kind: Option<String>,
-        /// At most so many results
+        /// Maximum number of results
         #[arg(long, value_name = "N", default_value_t = 10)]
         limit: usize,
     },
     /// Search lines by a regular expression
     Grep {
-        /// The expression
+        /// The regular expression
         pattern: String,
-        /// Only below here
+        /// Search only below this URI
         #[arg(long, value_name = "URI", default_value = "viking://resources")]
         uri: String,
-        /// Letters in either case
+        /// Ignore letter case
         #[arg(long, short)]
         ignore_case: bool,
     },
-    /// Bring in a file, folder, archive, web page or Git repository
+    /// Import a file, folder, archive, web page or Git repository
     Add {
-        /// A path or an address
+        /// A path or a URL
         source: String,
-        /// Exactly here
+        /// Import to exactly this URI
         #[arg(long, value_name = "URI", conflicts_with = "parent")]
         to: Option<String>,
-        /// Below here
+        /// Import below this URI
         #[arg(long, value_name = "URI")]
         parent: Option<String>,
-        /// Why; remembered
+        /// The reason for the import; kept with the resource
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
-        /// Look again every so many minutes
+        /// Repeat the import every MINUTES minutes
         #[arg(long, value_name = "MINUTES")]
         watch: Option<f64>,
     },
-    /// Remove a file, or a folder with everything in it
+    /// Remove a file or a folder
     Rm {
-        /// What
+        /// The file or folder
         uri: String,
-        /// A folder with everything in it
+        /// Remove a folder with its content
         #[arg(long, short)]
         recursive: bool,
     },
@@ -95,26 +95,26 @@ pub enum CtxCommand {
         /// The session's id
         id: Option<String>,
     },
-    /// Show what was recalled, the newest first
+    /// Show traces of searches and recalls, newest first
     Trace {
-        /// Only this one
+        /// Only the trace with this id
         #[arg(long, value_name = "ID")]
         id: Option<String>,
-        /// Only of auto_recall, memory_recall, ov_search or ov_archive_search
+        /// Only traces of auto_recall, memory_recall, ov_search or ov_archive_search
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
-        /// Only of this session
+        /// Only traces of this session
         #[arg(long, value_name = "KEY")]
         session: Option<String>,
-        /// At most so many
+        /// Maximum number of traces
         #[arg(long, value_name = "N", default_value_t = 20)]
         limit: usize,
     },
     /// Run a slash command: /ov-search, /add-resource, /add-skill, /ov-query-config, /ov-recall-trace
     Command {
-        /// The whole line
+        /// The complete command line
         line: String,
-        /// In this session
+        /// The session to run it in
         #[arg(long, value_name = "KEY", default_value = "agent:main:main")]
         session: String,
     },

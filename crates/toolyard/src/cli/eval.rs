@@ -1,4 +1,4 @@
-//! Measuring on one's own data.
+//! The command `eval`: measures search quality on labelled data.
 
 use clap::Subcommand;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// `toolyard eval`.
 #[derive(Debug, Subcommand)]
 pub enum EvalCommand {
-    /// Measure tool search on a labelled set
+    /// Measure tool search on labelled queries
     Tools {
         /// Tools, one JSON object a line: {"name","description","parameters"}
         #[arg(long, value_name = "FILE")]
@@ -14,14 +14,14 @@ pub enum EvalCommand {
         /// Queries, one JSON object a line: {"query","gold":[names],"steps":[queries]}
         #[arg(long, value_name = "FILE")]
         queries: PathBuf,
-        /// Search a query's steps as a batch and merge
+        /// Search the steps of a query as a batch and merge the results
         #[arg(long)]
         steps: bool,
-        /// Rank by words alone, without the built-in embedding
+        /// Rank by words only, without the built-in embedding
         #[arg(long)]
         words_only: bool,
     },
-    /// Measure note search on a labelled corpus: full text, vectors, and both as searches use them
+    /// Measure note search on a labelled corpus: full text, vectors, and the combination that searches use
     Notes {
         /// Documents, one JSON object a line: {"_id","title","text"}
         #[arg(long, value_name = "FILE")]
@@ -29,11 +29,11 @@ pub enum EvalCommand {
         /// Questions, one JSON object a line: {"_id","text"}
         #[arg(long, value_name = "FILE")]
         queries: PathBuf,
-        /// Which document answers which question: query, document and grade, with tabs between, after a header
+        /// Relevant documents, one line each: query, document and grade, separated by tabs; the first line may be a header
         #[arg(long, value_name = "FILE")]
         qrels: PathBuf,
     },
-    /// Measure recall of conversations: how much of the evidence is among the first turns recalled
+    /// Measure recall of conversations: the share of a question's evidence among the first recalled turns
     Memory {
         /// Turns, one JSON object a line: {"conv","session","session_time","id","speaker","text","image_caption"}
         #[arg(long, value_name = "FILE")]

@@ -1,4 +1,4 @@
-//! Tools that others bring: plugins and upstream MCP servers.
+//! The commands `plugins` and `mcp`: plugins and upstream MCP servers.
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -6,35 +6,35 @@ use std::path::PathBuf;
 /// `toolyard plugins`.
 #[derive(Debug, Subcommand)]
 pub enum PluginsCommand {
-    /// Install a plugin: its manifest is checked, its package unpacked, nothing of it runs outside its walls
+    /// Install a plugin: check its manifest and unpack it; nothing of it runs outside the sandbox
     Install {
         /// A folder, a tarball, npm:NAME, git:URL or clawhub:NAME
         source: String,
-        /// What it may touch: network, read:PATH, write:PATH or env:NAME
+        /// A right to grant: network, read:PATH, write:PATH or env:NAME (repeatable)
         #[arg(long, value_name = "WHAT")]
         grant: Vec<String>,
     },
-    /// List plugins and how they are
+    /// List plugins with their health
     List,
-    /// Everything about one plugin
+    /// Show everything about one plugin
     Info {
         /// The plugin's id
         id: String,
     },
-    /// Use a plugin, and grant it more if wanted
+    /// Enable a plugin, optionally with more grants
     Enable {
         /// The plugin's id
         id: String,
-        /// What it may touch: network, read:PATH, write:PATH or env:NAME
+        /// A right to grant: network, read:PATH, write:PATH or env:NAME (repeatable)
         #[arg(long, value_name = "WHAT")]
         grant: Vec<String>,
     },
-    /// Stop using a plugin
+    /// Disable a plugin
     Disable {
         /// The plugin's id
         id: String,
     },
-    /// Fetch a plugin again from where it came
+    /// Install a plugin again from its source
     Update {
         /// The plugin's id
         id: String,
@@ -43,31 +43,31 @@ pub enum PluginsCommand {
     Remove {
         /// The plugin's id
         id: String,
-        /// Remove the plugin's own data as well
+        /// Also remove the plugin's own data
         #[arg(long)]
         data: bool,
     },
-    /// Start every plugin that is used and ask it how it is
+    /// Start every enabled plugin and report its health
     Doctor,
 }
 
-/// `toolyard mcp`: alone it serves; with a command it looks after upstream servers.
+/// `toolyard mcp`: serves MCP without a subcommand; with one, manages upstream servers.
 #[derive(Debug, Args)]
 pub struct McpArgs {
-    /// What to do with upstream servers
+    /// The subcommand for upstream servers
     #[command(subcommand)]
     pub command: Option<McpCommand>,
 }
 
-/// What can be done with upstream servers.
+/// The subcommands for upstream servers.
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {
-    /// List upstream servers: how they are, what they offer, what is held back
+    /// List upstream servers with their health, tools and withheld tools
     #[command(alias = "list")]
     Servers,
-    /// Add a server to config.toml: a program that is started within walls, or a URL
+    /// Add a server to config.toml: a program that runs in a sandbox, or a URL
     Add(McpAdd),
-    /// Start a server now and look at what it offers
+    /// Start a server now and list its tools
     Start {
         /// The server's name in config.toml
         server: String,
@@ -77,31 +77,31 @@ pub enum McpCommand {
         /// The server's name
         server: String,
     },
-    /// Show what changed in tool definitions that are held back, and approve them
+    /// Show the changes in withheld tool definitions, and approve them
     Approve {
         /// The server's name
         server: String,
-        /// The tools; all that are held back if none is named
+        /// The tools; without any, all withheld tools
         tools: Vec<String>,
-        /// The hash of a definition that you have seen, or its first 12 digits or more (repeatable). Without a terminal
-        /// nothing is approved unless its hash is named
+        /// The hash of a definition that was shown to you, or at least its first 12 digits (repeatable). Without a terminal,
+        /// only definitions whose hash is given are approved
         #[arg(long, value_name = "HASH")]
         hash: Vec<String>,
     },
-    /// Forget what was seen and approved of a server
+    /// Forget the stored and approved tool definitions of a server
     Forget {
         /// The server's name
         server: String,
     },
-    /// Let Toolyard use a server in your name, where the server asks for that (OAuth)
+    /// Log in to a server that requires it (OAuth)
     Login {
         /// The server's name
         server: String,
-        /// Seconds to wait for your answer
+        /// How many seconds to wait for the login
         #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3600))]
         wait: u64,
     },
-    /// Forget the tokens of a server
+    /// Delete the tokens of a server
     Logout {
         /// The server's name
         server: String,
@@ -116,19 +116,19 @@ pub struct McpAdd {
     /// A file or folder that the program may read
     #[arg(long, value_name = "PATH")]
     pub read: Vec<PathBuf>,
-    /// A file or folder that the program may read and change
+    /// A file or folder that the program may read and change (repeatable)
     #[arg(long, value_name = "PATH")]
     pub write: Vec<PathBuf>,
-    /// Let the program use the network
+    /// Allow the program to use the network
     #[arg(long)]
     pub network: bool,
-    /// A variable of Toolyard's environment that the program gets
+    /// A variable of Toolyard's environment to pass to the program (repeatable)
     #[arg(long, value_name = "NAME")]
     pub env: Vec<String>,
-    /// Run the program without walls: it can do whatever you can
+    /// Run the program without a sandbox: it has all your rights
     #[arg(long, conflicts_with_all = ["read", "write", "network", "env"])]
     pub no_sandbox: bool,
-    /// The address of a server over HTTP, in place of a program
+    /// The URL of a server over HTTP, instead of a program
     #[arg(long, conflicts_with_all = ["read", "write", "network", "env", "no_sandbox", "command"])]
     pub url: Option<String>,
     /// The program and its arguments, after `--`

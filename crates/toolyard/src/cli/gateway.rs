@@ -1,4 +1,4 @@
-//! Serving, reaching a gateway, and the devices it lets in.
+//! The commands `up`, `gateway` and `devices`.
 
 use clap::{Args, Subcommand};
 use std::{net::IpAddr, path::PathBuf};
@@ -6,33 +6,33 @@ use std::{net::IpAddr, path::PathBuf};
 /// `toolyard up`.
 #[derive(Debug, Args)]
 pub struct UpArgs {
-    /// Address to listen on; anything beyond loopback needs a token
+    /// Address to listen on; any address other than loopback needs a token
     #[arg(long, value_name = "ADDR")]
     pub host: Option<IpAddr>,
-    /// Port to listen on; 0 takes a free one [default: 18789]
+    /// Port to listen on; 0 chooses a free one [default: 18789]
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
-    /// The token clients must show [default: the one in state/token, made at first start]
+    /// The token that clients must present [default: the one in state/token, created at the first start]
     #[arg(long, env = "TOOLYARD_TOKEN", value_name = "T", hide_env_values = true)]
     pub token: Option<String>,
 }
 
-/// Where a gateway is and how to get in.
+/// The gateway to connect to, and the credentials.
 #[derive(Debug, Args)]
 pub struct GatewayTarget {
-    /// Where it listens [default: where the running Toolyard of this home listens]
+    /// The gateway's URL [default: that of the running Toolyard of this home]
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// The token [default: the one in config.toml or state/token]
     #[arg(long, env = "TOOLYARD_TOKEN", value_name = "T", hide_env_values = true)]
     pub token: Option<String>,
-    /// Sign with this machine's device key, made at first use; the token that the gateway then gives is kept and used
+    /// Sign with this machine's device key, created at first use; the device token from the gateway is stored and used later
     #[arg(long)]
     pub device: bool,
-    /// Trust this certificate (PEM) beside those the system trusts, for wss://: an authority's, or the server's own
+    /// A certificate (PEM) to trust in addition to the system's trust store, for wss://: an authority's, or the server's own
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
-    /// How long connecting and answering may take
+    /// How long the connection and the response may take, in milliseconds
     #[arg(long, default_value_t = 30_000, value_name = "MS")]
     pub timeout: u64,
 }
@@ -47,13 +47,13 @@ pub enum GatewayCommand {
         /// Its parameters as a JSON object; `@FILE` reads a file, `-` standard input
         #[arg(long, default_value = "{}", value_name = "JSON")]
         params: String,
-        /// Where
+        /// The gateway to connect to
         #[command(flatten)]
         target: GatewayTarget,
     },
-    /// Find out whether a gateway answers
+    /// Check whether a gateway answers, and how quickly
     Probe {
-        /// Where
+        /// The gateway to connect to
         #[command(flatten)]
         target: GatewayTarget,
     },
@@ -62,21 +62,21 @@ pub enum GatewayCommand {
 /// `toolyard devices`.
 #[derive(Debug, Subcommand)]
 pub enum DevicesCommand {
-    /// List paired devices and those that wait
+    /// List paired devices and pairing requests
     List,
-    /// Let a device in
+    /// Approve a pairing request
     Approve {
-        /// The request's id, or the beginning of the device's
+        /// The request's id, or the beginning of the device's id
         request: String,
     },
-    /// Turn a device away
+    /// Reject a pairing request
     Reject {
-        /// The request's id, or the beginning of the device's
+        /// The request's id, or the beginning of the device's id
         request: String,
     },
-    /// Forget a device: its token is worth nothing and its connections are closed
+    /// Revoke a device: invalidate its token and close its connections
     Revoke {
-        /// The device's id, or its beginning (8 characters or more)
+        /// The device's id, or at least its first 8 characters
         device: String,
     },
 }

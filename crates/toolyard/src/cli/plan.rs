@@ -1,8 +1,8 @@
-//! Plans: a file, what it needs, and a person's approval.
+//! The command `plan`: a plan file, its context, and a person's approval.
 
 use clap::{Args, Subcommand};
 
-/// A plan file and what it needs.
+/// A plan file and the context it requests.
 #[derive(Debug, Args)]
 pub struct PlanFile {
     /// The plan, a JSON file; `-` for standard input
@@ -15,7 +15,7 @@ pub struct PlanFile {
 /// A person's approval.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Approval {
-    /// Approve without being asked
+    /// Approve without a question
     #[arg(long, short)]
     pub yes: bool,
     /// Run only if the preview still has this hash (from `plan dry-run`)
@@ -31,7 +31,7 @@ pub enum PlanCommand {
         /// The plan, a JSON file; `-` for standard input
         file: String,
     },
-    /// Predict a plan's effects on an overlay, with a unified diff
+    /// Predict a plan's effects without making them, with a unified diff
     DryRun(PlanFile),
     /// Run a plan
     Run {
@@ -44,23 +44,23 @@ pub enum PlanCommand {
         /// Start it and return at once; needs a running Toolyard
         #[arg(long)]
         detach: bool,
-        /// Version of whatever wrote the plan, kept on every call
+        /// The version of the planner that wrote the plan; recorded with every call
         #[arg(long, value_name = "V")]
         planner_version: Option<String>,
     },
-    /// Resolve a run's arguments again and demand the recorded hashes; calls no tool
+    /// Resolve a run's arguments again and compare them with the record; calls no tool
     Replay {
         /// The run
         run: String,
     },
-    /// Start a new run from a step of another, taking over what came before
+    /// Start a new run from a step of another run, with the results of the earlier steps
     Fork {
         /// The run
         run: String,
-        /// The step to begin with
+        /// The step to start with
         #[arg(long, value_name = "STEP")]
         from: String,
-        /// An edited plan to go on with
+        /// An edited plan to use instead
         #[arg(long, value_name = "FILE")]
         edit: Option<String>,
         /// Answer a context request: KIND=JSON (repeatable)
@@ -70,14 +70,14 @@ pub enum PlanCommand {
         #[command(flatten)]
         approval: Approval,
     },
-    /// Take a run back with inverse calls, guarded by etags
+    /// Undo a run with inverse calls, guarded by etags
     Undo {
         /// The run
         run: String,
-        /// Show what would be done
+        /// Show what would be done, without doing it
         #[arg(long)]
         dry_run: bool,
-        /// Take back what can be, even if some calls cannot
+        /// Undo what can be undone, even if some calls cannot
         #[arg(long)]
         partial: bool,
         /// The approval

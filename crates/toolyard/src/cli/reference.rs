@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 const HEAD: &str = "# Commands\n\n\
     <!-- Written by `make docs` from the definitions in crates/toolyard/src/cli. -->\n\n\
-    Every command of `toolyard`, with its arguments and options. [The guide](../cli.md) says how commands behave: output,\n\
+    Every command of `toolyard`, with its arguments and options. [The guide](../guide/cli.md) says how commands behave: output,\n\
     exit codes, errors.\n";
 
 /// The page, in Markdown.

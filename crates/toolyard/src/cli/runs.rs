@@ -1,4 +1,4 @@
-//! Runs and their records.
+//! The command `runs`: runs and their records.
 
 use clap::Subcommand;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ pub enum RunsCommand {
         /// Only `plan` or `call`
         #[arg(long)]
         kind: Option<String>,
-        /// At most this many
+        /// Maximum number of runs
         #[arg(long, default_value_t = 50, value_name = "N")]
         limit: usize,
-        /// Runs before this one: the next page
+        /// Only runs before this one (the next page)
         #[arg(long, value_name = "RUN")]
         before: Option<String>,
     },
@@ -26,7 +26,7 @@ pub enum RunsCommand {
         /// The run
         run: String,
     },
-    /// Print a run as the messages of a session: calls and results, with what a script called after the script
+    /// Print the calls and results of a run as messages; calls made by a script follow the script
     Transcript {
         /// The run
         run: String,
@@ -35,33 +35,33 @@ pub enum RunsCommand {
     Export {
         /// The run
         run: String,
-        /// The folder, made if missing
+        /// The folder; created if it does not exist
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
-    /// Prove that a run's record was not edited, shortened or reordered
+    /// Verify that records were not edited, removed or reordered
     Verify {
-        /// The run; without one, the whole ledger
+        /// The run; without one, the ledger and every run
         run: Option<String>,
     },
-    /// Take a run up again after a crash, or after a call in doubt
+    /// Resume a run after a crash, or after a call whose outcome is unknown
     Resume {
         /// The run
         run: String,
-        /// The call in doubt happened
+        /// The call with the unknown outcome happened; continue
         #[arg(long, conflicts_with_all = ["rerun", "abort"])]
         assume_done: bool,
-        /// The call in doubt did not happen; do it now
+        /// The call with the unknown outcome did not happen; make it now
         #[arg(long, conflicts_with = "abort")]
         rerun: bool,
         /// End the run
         #[arg(long)]
         abort: bool,
-        /// Approve it again where the policy changed
+        /// Approve the run, for example because the policy has changed
         #[arg(long, short)]
         yes: bool,
     },
-    /// Stop a run
+    /// Cancel a run
     Cancel {
         /// The run
         run: String,

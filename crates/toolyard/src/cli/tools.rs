@@ -1,4 +1,4 @@
-//! Calling a tool, and finding one.
+//! The commands `call` and `tools`.
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -10,13 +10,13 @@ pub struct CallArgs {
     /// Arguments as a JSON object; `@FILE` reads a file, `-` standard input
     #[arg(long, default_value = "{}", value_name = "JSON")]
     pub args: String,
-    /// How long it may take
+    /// How long the call may take, in milliseconds
     #[arg(long, value_name = "MS")]
     pub timeout_ms: Option<u64>,
-    /// The same key with the same arguments within 24 hours gives the recorded result
+    /// A second call with the same key and arguments within 24 hours returns the recorded result
     #[arg(long, value_name = "KEY")]
     pub idempotency_key: Option<String>,
-    /// Predict instead of doing
+    /// Predict the effect instead of making the call
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -24,12 +24,12 @@ pub struct CallArgs {
 /// `toolyard tools`.
 #[derive(Debug, Subcommand)]
 pub enum ToolsCommand {
-    /// List the tools you may use
+    /// List the tools that you may call
     List {
         /// Only this category
         #[arg(long)]
         category: Option<String>,
-        /// With their schemas
+        /// Include the schemas
         #[arg(long)]
         schemas: bool,
     },
@@ -38,30 +38,30 @@ pub enum ToolsCommand {
         /// Its name or id
         name: String,
     },
-    /// Find tools; several queries are searched at once, one per step of a task works best
+    /// Find tools; several queries can be given, and one for each step of a task works best
     Search {
         /// What the tool should do
         #[arg(required = true, num_args = 1..=16)]
         query: Vec<String>,
-        /// Show as well what a model is shown in this mode
+        /// Also show what a model is shown in this mode
         #[arg(long)]
         mode: Option<SearchMode>,
-        /// At most this many tools for each query [default: tools.toolSearch.searchDefaultLimit]
+        /// Maximum number of tools for each query [default: tools.toolSearch.searchDefaultLimit]
         #[arg(long, value_name = "N")]
         limit: Option<u32>,
-        /// Say why each tool was found
+        /// Explain why each tool was found
         #[arg(long)]
         explain: bool,
     },
 }
 
-/// How a model reaches the catalog.
+/// The modes of Tool Search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SearchMode {
     /// One tool that runs scripts
     Code,
     /// Search, describe, call
     Tools,
-    /// The same, with a bounded list in the prompt
+    /// Search, describe, call, and a list of tools in the prompt
     Directory,
 }

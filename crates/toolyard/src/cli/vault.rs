@@ -1,28 +1,28 @@
-//! The notes of the vault: index and search.
+//! The command `vault`: the index of the notes, and searches.
 
 use clap::{Args, Subcommand, ValueEnum, builder::TypedValueParser};
-use toolyard_knowledge::tools::status::Wanted;
+use toolyard_knowledge::tools::status::FileFilter;
 
 /// `toolyard vault`.
 #[derive(Debug, Subcommand)]
 pub enum VaultCommand {
     /// Bring the index up to date
     Index(IndexArgs),
-    /// Find what the notes say
+    /// Search the notes
     Search(SearchArgs),
-    /// Tell how fresh the index is and what became of each note
+    /// Show the state of the index and of each note
     Status {
         /// List the notes in this state, with reasons
         #[arg(long, value_name = "STATE")]
         files: Option<FileStateArg>,
-        /// At most this many of them
+        /// Maximum number of notes to list
         #[arg(long, requires = "files", default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000).map(usize::from))]
         limit: usize,
-        /// Leave out this many of them first: the next page
+        /// Number of notes to skip (the next page)
         #[arg(long, requires = "files", default_value_t = 0, value_name = "N")]
         offset: usize,
     },
-    /// Index what changes until stopped
+    /// Index changes until stopped
     Watch,
     /// Return to the complete version before the current one
     Rollback,
@@ -31,16 +31,16 @@ pub enum VaultCommand {
 /// `toolyard vault index`.
 #[derive(Debug, Args)]
 pub struct IndexArgs {
-    /// Look at the content of every note, not only at those whose time or size changed
+    /// Read the content of every note, not only of those whose time or size changed
     #[arg(long)]
     pub full: bool,
-    /// Build a new index from nothing; the old one answers until it is done
+    /// Build a new index from scratch; the old one is searched until the new one is complete
     #[arg(long, conflicts_with = "full")]
     pub rebuild: bool,
-    /// Return at once; needs a running Toolyard
+    /// Start the job and return at once; needs a running Toolyard
     #[arg(long)]
     pub detach: bool,
-    /// Stop the job that runs, in whichever process; the next one goes on where it stopped
+    /// Cancel the running job, in any process; the next job continues where it stopped
     #[arg(long, conflicts_with_all = ["full", "rebuild", "detach"])]
     pub cancel: bool,
 }
@@ -48,10 +48,10 @@ pub struct IndexArgs {
 /// `toolyard vault search`.
 #[derive(Debug, Args)]
 pub struct SearchArgs {
-    /// What to look for
+    /// The query
     #[arg(required = true)]
     pub query: Vec<String>,
-    /// At most this many results
+    /// Maximum number of results
     #[arg(long, short = 'n', default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=50).map(usize::from))]
     pub limit: usize,
     /// Only notes in this folder (repeatable)
@@ -60,36 +60,36 @@ pub struct SearchArgs {
     /// Only notes with this tag (repeatable: any of them)
     #[arg(long, value_name = "TAG")]
     pub tag: Vec<String>,
-    /// Only notes of this day or later
+    /// Only notes from this day or later
     #[arg(long, value_name = "DAY")]
     pub from: Option<String>,
-    /// Only notes of this day or earlier
+    /// Only notes from this day or earlier
     #[arg(long, value_name = "DAY")]
     pub to: Option<String>,
-    /// Show results that are withheld as sensitive
+    /// Include results that are withheld as sensitive
     #[arg(long)]
     pub confirm_sensitive: bool,
-    /// Say how each score came about
+    /// Explain each score
     #[arg(long)]
     pub explain: bool,
 }
 
-/// What became of a note.
+/// The state of a note in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FileStateArg {
-    /// It can be found
+    /// The note is indexed
     Indexed,
-    /// There is nothing in it
+    /// The note has no content
     Empty,
-    /// It was left out on purpose
+    /// The note was left out on purpose
     Skipped,
-    /// It could not be read
+    /// The note could not be read
     Failed,
     /// Every note
     All,
 }
 
-impl From<FileStateArg> for Wanted {
+impl From<FileStateArg> for FileFilter {
     fn from(state: FileStateArg) -> Self {
         match state {
             FileStateArg::Indexed => Self::Indexed,

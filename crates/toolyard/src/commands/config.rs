@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::{
     authority,
     cli::{self, ConfigCommand, Global},
-    config, method_reference, output,
+    config, error_reference, method_reference, output,
 };
 use serde_json::json;
 use std::process::ExitCode;
@@ -63,6 +63,7 @@ fn generated(command: &ConfigCommand) -> Result<Option<String>, Failure> {
         ConfigCommand::MethodSchemas => {
             method_reference::schemas().map_err(|e| Failure::new(ErrorCode::InternalError, e.to_string()))?
         }
+        ConfigCommand::ErrorCodes => error_reference::page(),
         ConfigCommand::MethodTypes => method_reference::types(),
         ConfigCommand::Show | ConfigCommand::Check => return Ok(None),
     }))

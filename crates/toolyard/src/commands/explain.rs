@@ -3,6 +3,7 @@
 use super::Outcome;
 use crate::{
     cli::{ExplainArgs, Global},
+    error_reference::advice,
     output,
 };
 use serde::Serialize;
@@ -19,7 +20,7 @@ pub(super) fn run(global: &Global, args: ExplainArgs) -> Outcome {
         } else {
             let mut rows: Vec<Vec<String>> =
                 ErrorCode::ALL.iter().map(|c| vec![c.to_string(), c.suggestion().to_owned()]).collect();
-            rows.extend(ProblemCode::PAGES.iter().map(|(code, page)| vec![(*code).to_owned(), what_to_do(page)]));
+            rows.extend(ProblemCode::PAGES.iter().map(|(code, page)| vec![(*code).to_owned(), advice(page)]));
             output::data(&output::table(&rows));
         }
         return Ok(ExitCode::SUCCESS);
@@ -55,7 +56,7 @@ struct Codes {
     codes: Vec<Explained>,
 }
 
-/// A code with what to do about it, and its page where one code was asked for.
+/// An error code with its advice, and its page if one code was asked for.
 #[derive(Serialize)]
 struct Explained {
     code: String,
@@ -70,13 +71,6 @@ impl Explained {
     }
 
     fn notes(code: &str, page: &str, markdown: Option<&'static str>) -> Self {
-        Self { code: code.to_owned(), suggestion: what_to_do(page), markdown }
+        Self { code: code.to_owned(), suggestion: advice(page), markdown }
     }
-}
-
-/// The first sentence of a page's advice.
-fn what_to_do(page: &str) -> String {
-    let advice =
-        page.split("## What to do").nth(1).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
-    advice.split_inclusive(". ").next().unwrap_or_default().trim().to_owned()
 }

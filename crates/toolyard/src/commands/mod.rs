@@ -99,7 +99,8 @@ fn start_logging(global: &Global) {
         .map_or_else(LogConfig::default, |c| c.log);
     let filter = std::env::var("TOOLYARD_LOG").unwrap_or(log.level);
     let filter = EnvFilter::try_new(&filter).unwrap_or_else(|_| EnvFilter::new("warn"));
-    let lines = tracing_subscriber::fmt::layer().with_writer(HidingStderr::default);
+    let lines =
+        tracing_subscriber::fmt::layer().with_ansi(output::colours_on_stderr()).with_writer(HidingStderr::default);
     let lines = match log.format {
         LogFormat::Json => lines.json().with_filter(filter).boxed(),
         LogFormat::Text => lines.with_filter(filter).boxed(),

@@ -20,7 +20,7 @@ use toolyard_knowledge::{
     tools::{
         NotesTool,
         index::{self, Index, Mode},
-        search::{self, DateRange, Found, Kind, Part, Search},
+        search::{self, DateRange, Kind, Part, ResultItem, Search},
         status::{self, FileList, Status},
     },
 };
@@ -314,7 +314,7 @@ async fn index_first(global: &Global, backend: &mut Backend) -> Result<bool, Fai
 }
 
 /// One result for people.
-fn shown(number: usize, result: &Found, paint: Paint) -> String {
+fn shown(number: usize, result: &ResultItem, paint: Paint) -> String {
     // What stands in notes is anybody's: it is shown, and does nothing to the terminal.
     let mut place = paint.bold(&plain(&result.source_file));
     if let Some(section) = &result.section {
@@ -329,10 +329,14 @@ fn shown(number: usize, result: &Found, paint: Paint) -> String {
     let mut out = format!("{number:>2}. {place}  {}\n    {}\n", paint.dim(&facts.join(" ")), plain(&result.snippet));
     if let Some(explain) = &result.explain {
         let part = |name: &str, part: &Part| format!("{name} {:.3} x {:.2}", part.part, part.weight);
-        let terms: Vec<String> = explain.matched_terms.iter().map(|term| plain(term)).collect();
+        let terms = |terms: &[String]| terms.iter().map(|term| plain(term)).collect::<Vec<_>>().join(" ");
         let parts =
             [part("full_text", &explain.full_text), part("vector", &explain.vector), part("links", &explain.links)];
-        out.push_str(&format!("    {}\n", paint.dim(&format!("{}; terms: {}", parts.join(" + "), terms.join(" ")))));
+        let mut line = format!("{}; terms: {}", parts.join(" + "), terms(&explain.matched_terms));
+        if !explain.repeated_terms.is_empty() {
+            line.push_str(&format!("; counted more than once: {}", terms(&explain.repeated_terms)));
+        }
+        out.push_str(&format!("    {}\n", paint.dim(&line)));
     }
     out
 }
@@ -435,7 +439,7 @@ async fn watch(global: &Global, backend: &mut Backend) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolyard_knowledge::tools::status::FileData;
+    use toolyard_knowledge::tools::{search::Explanation, status::FileData};
 
     #[test]
     fn a_page_of_files_says_what_is_missing() {
@@ -448,9 +452,8 @@ mod tests {
         assert_eq!(told(3, 0, 3), "3 files");
     }
 
-    #[test]
-    fn a_result_shows_what_a_note_says_and_nothing_else() {
-        let result = Found {
+    fn result(explain: Option<Explanation>) -> ResultItem {
+        ResultItem {
             chunk_text: String::new(),
             score: 1.0,
             source_file: "a\u{1b}[31m.md".to_owned(),
@@ -462,9 +465,26 @@ mod tests {
             title: String::new(),
             snippet: "c\u{1b}[2Jd".to_owned(),
             byte_range: None,
-            explain: None,
-        };
-        let shown = shown(1, &result, Paint::stdout());
+            explain,
+        }
+    }
+
+    #[test]
+    fn a_result_shows_what_a_note_says_and_nothing_else() {
+        let shown = shown(1, &result(None), Paint::stdout());
         assert!(!shown.replace('\n', "").contains(char::is_control), "{shown:?}");
+    }
+
+    #[test]
+    fn an_explanation_names_the_terms_that_the_question_repeats() {
+        let part = || Part { raw: None, part: 0.0, weight: 0.0 };
+        let explained = |repeated_terms: Vec<String>| {
+            let matched_terms = vec!["boat".to_owned(), "sail".to_owned()];
+            let explain =
+                Explanation { full_text: part(), vector: part(), links: part(), matched_terms, repeated_terms };
+            shown(1, &result(Some(explain)), Paint::stdout())
+        };
+        assert!(explained(vec!["boat".to_owned()]).contains("terms: boat sail; counted more than once: boat"));
+        assert!(!explained(Vec::new()).contains("counted more than once"));
     }
 }

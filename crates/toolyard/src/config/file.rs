@@ -19,29 +19,29 @@ use toolyard_toolsearch::ToolSearchConfig;
 pub struct Config {
     /// The folder of notes.
     pub vault: VaultConfig,
-    /// Who may call what.
+    /// Which tools may be called, by whom.
     pub policy: PolicyConfig,
-    /// How models are shown the tools.
+    /// How tools are shown to models.
     pub tools: ToolsConfig,
-    /// Notes that can be asked: what is indexed, how it is embedded, what is held back.
+    /// The index of the notes: what is indexed, how it is embedded, and what is withheld.
     pub knowledge: KnowledgeConfig,
     /// The program that keeps the index of the notes.
     pub index: IndexProgramConfig,
     /// The viking:// context store: memories, resources, skills and sessions.
     pub context: ContextConfig,
-    /// What holds for all agents.
+    /// Settings for agents.
     pub agents: AgentsConfig,
-    /// Where clients connect.
+    /// The Gateway, to which clients connect.
     pub gateway: GatewayConfig,
     /// The bridge to Claude Code.
     pub bridge: BridgeConfig,
-    /// The Model Context Protocol: what clients are shown.
+    /// The Model Context Protocol, as a server and as a client.
     pub mcp: McpConfig,
     /// Plugins.
     pub plugins: PluginsConfig,
     /// How calls run.
     pub engine: EngineConfig,
-    /// What is kept of each run beside the store.
+    /// Which files are written for each run, in addition to the store.
     pub record: RecordConfig,
     /// What is logged, to standard error.
     pub log: LogConfig,
@@ -60,77 +60,77 @@ pub struct VaultConfig {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct IndexProgramConfig {
-    /// The same as `knowledge.index.program`, which goes before it.
+    /// An alias for `knowledge.index.program`, which takes precedence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
 }
 
-/// How models are shown the tools.
+/// How tools are shown to models.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ToolsConfig {
-    /// Experimental. Whether and how models find tools by search instead of being shown them all: `true` (code mode),
-    /// `false`, or a table with `mode` (`code`, `tools`, `directory`), `alwaysVisible` (tools and groups that are shown in
-    /// every mode), `codeTimeoutMs` (1000 to 60000), `searchDefaultLimit` and `maxSearchLimit` (up to 50). See
-    /// docs/tool-search.md.
+    /// Experimental. Whether models search for tools instead of being shown all of them: `true` (code mode), `false`,
+    /// or a table with `mode` (`code`, `tools`, `directory`), `alwaysVisible` (tools and groups that are shown in every
+    /// mode), `codeTimeoutMs` (1000 to 60000), `searchDefaultLimit` and `maxSearchLimit` (up to 50). See
+    /// docs/guide/tool-search.md.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_search: Option<ToolSearchConfig>,
 }
 
-/// What holds for all agents.
+/// Settings for agents.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AgentsConfig {
-    /// Unless an agent has its own.
+    /// Defaults for all agents.
     pub defaults: AgentDefaults,
 }
 
-/// Unless an agent has its own.
+/// Defaults for all agents.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AgentDefaults {
-    /// What may change.
+    /// Experimental settings, which may change.
     pub experimental: ExperimentalConfig,
 }
 
-/// What may change.
+/// Experimental settings, which may change.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ExperimentalConfig {
-    /// For small local models: where `tools.toolSearch` is not set, models find tools by search in `tools` mode with
-    /// short answers (5 tools, at most 10), and the tools `browser`, `cron` and `message` are denied.
+    /// For small local models. If `tools.toolSearch` is not set, this turns on its `tools` mode with short answers (5
+    /// tools, at most 10) and denies the tools `browser`, `cron` and `message`.
     pub local_model_lean: bool,
 }
 
-/// Where clients connect.
+/// The Gateway, to which clients connect.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GatewayConfig {
-    /// Address to listen on. Anything beyond loopback needs a token of at least 16 characters.
+    /// The address to listen on. Any address other than loopback needs a token of at least 16 characters.
     pub host: IpAddr,
-    /// Port to listen on; 0 takes a free one.
+    /// The port to listen on; 0 chooses a free one.
     pub port: u16,
-    /// The token clients must show. Unset means the one in `state/token`, made at first start.
+    /// The token that clients must present. Unset: the one in `state/token`, created at the first start.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "value"))]
     pub token: Option<String>,
-    /// Browser origins that may connect beside the gateway's own, for example `https://console.example.org`.
+    /// Browser origins that may connect in addition to the gateway's own, for example `https://console.example.org`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_origins: Vec<String>,
-    /// Host names, beside localhost, by which clients reach a gateway that listens on loopback.
+    /// Host names, in addition to localhost, that clients may use for a gateway that listens on loopback.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_hosts: Vec<String>,
-    /// Addresses of proxies whose forwarding headers are believed. From anybody else they are refused.
+    /// Addresses of proxies whose forwarding headers are trusted. Forwarding headers from other addresses are refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trusted_proxies: Vec<IpAddr>,
-    /// Whether a client beyond loopback needs a paired device (`toolyard devices`) beside the token.
+    /// Whether a client on another machine needs a paired device (`toolyard devices`) in addition to the token.
     pub require_device: bool,
     /// Milliseconds between two `tick` events; 1000 to 600000.
     #[schemars(range(min = 1000, max = 600_000))]
     pub tick_interval_ms: u64,
-    /// How wrong credentials are slowed down.
+    /// Rate limit for wrong credentials.
     pub rate_limit: RateLimitConfig,
-    /// TLS, when both files are set.
+    /// TLS. It is on if both files are set.
     pub tls: TlsConfig,
 }
 
@@ -158,11 +158,11 @@ impl Default for GatewayConfig {
     }
 }
 
-/// How wrong credentials are slowed down.
+/// Rate limit for wrong credentials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RateLimitConfig {
-    /// Wrong credentials of one address within the window before it is locked out.
+    /// Number of wrong credentials from one address within the window after which it is locked out.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_attempts: u32,
     /// The window, in milliseconds.
@@ -171,7 +171,7 @@ pub struct RateLimitConfig {
     /// How long the lockout lasts, in milliseconds.
     #[schemars(range(min = 1000, max = 86_400_000))]
     pub lockout_ms: u64,
-    /// Whether clients on this machine are exempt; browsers never are.
+    /// Whether clients on this machine are exempt. Browsers are never exempt.
     pub exempt_loopback: bool,
 }
 
@@ -198,17 +198,19 @@ pub struct TlsConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct BridgeConfig {
-    /// Where Claude Code's plugin finds the bridge, `ws://HOST:PORT/bridge`. Unset means where the gateway listens.
+    /// The address of the bridge for Claude Code's plugin, `ws://HOST:PORT/bridge`. Unset: the gateway's own address.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = "url"))]
     pub url: Option<String>,
-    /// Messages that wait for Claude in each session; then the oldest is dropped with a warning.
+    /// Maximum number of messages that wait for Claude in each session. Beyond it, the oldest is dropped with a
+    /// warning.
     #[schemars(range(min = 1, max = 10_000))]
     pub buffer_messages: usize,
-    /// Bytes that wait for Claude in each session; then the oldest messages are dropped with a warning.
+    /// Maximum number of bytes that wait for Claude in each session. Beyond it, the oldest messages are dropped with a
+    /// warning.
     #[schemars(range(min = 1024, max = 268_435_456))]
     pub buffer_bytes: usize,
-    /// Who may answer permission questions in words ("yes abxyz"), by user id, in every session.
+    /// Ids of users who may answer permission questions in words ("yes abxyz"), in every session.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_senders: Vec<String>,
 }
@@ -219,21 +221,23 @@ impl Default for BridgeConfig {
     }
 }
 
-/// The Model Context Protocol: what clients are shown.
+/// The Model Context Protocol, as a server and as a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct McpConfig {
-    /// The agent on whose behalf MCP clients act; policy layers for agents go by it.
+    /// The agent on whose behalf MCP clients act. The policy's layers for agents use this name.
     pub agent: String,
-    /// `search`: tools are shown as `tools.toolSearch` says. `direct`: every tool is shown, whatever it says.
+    /// `search`: `tools.toolSearch` determines which tools are listed. `direct`: every tool is listed.
     pub exposure: Exposure,
     /// Whether the user of a client that starts `toolyard mcp` may approve that client's calls. `off`: no. `ask`: a
-    /// client that can show forms is asked. `trust`: the client asks its own user before it calls a tool, as Claude Code
-    /// does, so its call counts as approved. Either holds for one call and is recorded as the client's word.
+    /// client that can show forms is asked. `trust`: the client asks its own user before it calls a tool, as Claude
+    /// Code does, so its calls count as approved. An approval is valid for one call, and the record says that the
+    /// client reported it.
     pub client_approvals: ClientApprovals,
     /// The same for clients over HTTP: `off` or `ask`.
     pub http_client_approvals: HttpClientApprovals,
-    /// Folders of skills (each a folder with a SKILL.md) that are offered as prompts, beside `skills` in TOOLYARD_HOME.
+    /// Folders of skills (each a folder with a SKILL.md) that are offered as prompts, in addition to `skills` in
+    /// TOOLYARD_HOME.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<PathBuf>,
     /// Upstream MCP servers by name, each a table with a `command` to start or a `url`. Their tools are called
@@ -270,13 +274,13 @@ pub enum Exposure {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EngineConfig {
-    /// Milliseconds a stopped call gets to clean up.
+    /// Milliseconds that a cancelled call has to clean up.
     #[schemars(range(max = 60_000))]
     pub grace_ms: u64,
-    /// Milliseconds a call that did not stop is listened to, for its late answer.
+    /// Milliseconds during which the late answer of an abandoned call is still accepted.
     #[schemars(range(max = 600_000))]
     pub late_window_ms: u64,
-    /// Calls under way at once, over all runs.
+    /// Maximum number of calls in flight, over all runs.
     #[schemars(range(min = 1, max = 65_536))]
     pub max_calls: usize,
 }
@@ -300,15 +304,15 @@ pub enum RunFilesMode {
     None,
 }
 
-/// What is kept of each run beside the store.
+/// Which files are written for each run, in addition to the store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RecordConfig {
     /// Which runs get `run.json`, `calls.jsonl`, `results.jsonl` and `events.jsonl` under `runs/`: `all`, `plans` or
-    /// `none`. They are written in the background from the store, which stays the truth; `toolyard runs export` writes
-    /// them at any time.
+    /// `none`. They are copies of the store's records, written in the background; `toolyard runs export` writes them at
+    /// any time.
     pub files: RunFilesMode,
-    /// How many folders of single calls are kept; the oldest go first. Plans' folders are kept.
+    /// Number of folders of single calls that are kept; the oldest are removed first. Folders of plans are always kept.
     pub keep_call_folders: usize,
 }
 

@@ -1,4 +1,4 @@
-//! `docs/configuration.md`: every key with its type, default and meaning, from the types alone.
+//! `docs/reference/configuration.md`: every key with its type, default and meaning, from the types alone.
 
 use super::Config;
 use serde_json::Value;
@@ -17,9 +17,10 @@ pub fn reference() -> String {
     let schema = schema();
     let defaults = super::secrets::as_value(&Config::default());
     let mut out = String::from(
-        "# Configuration\n\n`TOOLYARD_HOME/config.toml`. Every key is optional, and an unknown key is an error. `toolyard config check` checks the \
-         file, `toolyard config show` prints it as resolved. Settings that may hold a secret are hidden there and in \
-         `config.get`, and their values in logs, errors and what upstream servers and plugins say. This page is generated from the types (`make docs`).\n\n\
+        "# Configuration\n\n<!-- Written by `make docs` from the types in crates/toolyard/src/config. -->\n\n\
+         These are the keys of `TOOLYARD_HOME/config.toml`. Every key is optional, and an unknown key is an error. `toolyard config check` checks the \
+         file; `toolyard config show` prints the resolved configuration. The values of settings that may hold a secret are hidden there, in \
+         `config.get`, in logs and errors, and in the output of upstream servers and plugins.\n\n\
          | key | type | default | meaning |\n| --- | --- | --- | --- |\n",
     );
     rows(&schema, &defaults, "", &mut out);

@@ -206,3 +206,52 @@ fn ov_recall_trace_filters_by_session_kind_time_and_number() {
     }
     server.stop();
 }
+
+#[toolyard_shows::shows("003-11-05")]
+#[test]
+fn nothing_of_the_old_agent_namespace_is_used_or_shown() {
+    let place = Place::new();
+    let server = place.up();
+    let skill = json!({"data": "# Brew Tea\n\nBrews green tea in the kitchen.\n\nBoil water.\n", "wait": true});
+    let mut answers = vec![invoke(&place, &server, "add_skill", skill)];
+    answers.push(invoke(&place, &server, "memory_store", json!({"text": "Anna drinks green tea from the kitchen."})));
+    let query = "green tea from the kitchen";
+    for types in [json!(["agent"]), json!(["user", "agent", "resource"])] {
+        let recalled = json!({"query": query, "resourceTypes": types, "scoreThreshold": 0.0});
+        let recalled = invoke(&place, &server, "memory_recall", recalled);
+        assert!(text(&recalled).contains("Anna drinks green tea"), "agent means the same memories: {recalled}");
+        answers.push(recalled);
+    }
+    answers.push(invoke(&place, &server, "ov_search", json!({"query": query, "limit": 20})));
+    for uri in ["viking://", "viking://user", "viking://resources"] {
+        answers.push(invoke(&place, &server, "ov_list", json!({"uri": uri, "recursive": true})));
+    }
+    answers.push(invoke(&place, &server, "ov_recall_trace", json!({"turn": "all", "includeContent": true})));
+    for answer in &answers {
+        assert!(!answer.to_string().contains("viking://agent"), "{answer:#}");
+    }
+    assert!(answers[0].to_string().contains("viking://user/"), "a skill is the user's: {}", answers[0]);
+    // The old header changes nothing: neither what is found nor what is listed.
+    let key = ("X-API-Key", TOKEN);
+    for (path, body) in [
+        ("/api/v1/search/find", json!({"query": query, "limit": 20})),
+        ("/api/v1/search/grep", json!({"uri": "viking://", "pattern": "tea"})),
+    ] {
+        let result = |headers: &[(&str, &str)]| {
+            let (status, answer) = server.post(path, headers, &body);
+            let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+            assert_eq!(status, 200, "{path}: {body}");
+            body["result"].clone()
+        };
+        let plain = result(&[key]);
+        assert!(plain.to_string().contains("viking://user/"), "{path}: {plain}");
+        assert_eq!(result(&[key, ("X-OpenViking-Agent", "somebody-else")]), plain, "{path}");
+    }
+    server.stop();
+    // There is no prefix for agents to be set.
+    for key in ["agentPrefix", "agent_prefix"] {
+        place.config(&format!("[context]\n{key} = \"x\"\n"));
+        let refused = place.run(&["config", "check", "--json"]);
+        assert!(refused.code != 0 && refused.stdout.contains(key), "{refused:?}");
+    }
+}

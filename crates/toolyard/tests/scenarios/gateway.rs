@@ -12,7 +12,7 @@ fn call(place: &Place, server: &Server, method: &str, params: Value) -> Ran {
     place.run_bare(&["gateway", "call", method, "--params", &params, "--url", url, "--token", TOKEN, "--json"])
 }
 
-#[toolyard_shows::shows("003-12-01", "003-12-03")]
+#[toolyard_shows::shows("003-12-01", "003-12-02", "003-12-03")]
 #[test]
 fn ws_rpc_01_to_05_health_status_presence_catalog_effective() {
     let place = Place::new();
@@ -30,6 +30,14 @@ fn ws_rpc_01_to_05_health_status_presence_catalog_effective() {
     assert_eq!(status["heartbeat"]["agents"][0]["enabled"], true, "{status}");
     assert!(status["heartbeat"]["agents"][0]["everyMs"].as_u64().unwrap() > 0, "the gateway's tick");
     assert_eq!(status["pid"], server.ready["pid"]);
+    // The three words that the document's table has of it.
+    let words = ["defaultAgentId", "mainHeartbeatEnabled", "eventLoopDegraded"].map(|word| &status[word]);
+    assert_eq!(words, [&json!("main"), &json!(true), &json!(false)], "{status}");
+    assert_eq!(status["eventLoop"]["degraded"], false);
+    assert!(status["runtimeVersion"].is_string() && status["uptimeMs"].is_u64(), "the runtime: {status}");
+    let sessions = &status["sessions"];
+    assert_eq!((&sessions["count"], &status["sessionKey"]), (&json!(1), &json!("agent:main:main")), "{status}");
+    assert_eq!(sessions["recent"][0]["key"], "agent:main:main", "the state of the sessions: {status}");
     // WS-RPC-03
     let presence = call(&place, &server, "system-presence", json!({})).json();
     let modes: Vec<&str> = presence.as_array().unwrap().iter().map(|p| p["mode"].as_str().unwrap()).collect();

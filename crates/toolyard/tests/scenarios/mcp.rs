@@ -53,7 +53,7 @@ impl Stdio2 {
 }
 
 impl Server {
-    fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String) {
+    pub(crate) fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String) {
         let url = self.ready["url"].as_str().unwrap();
         let address = url.strip_prefix("http://").unwrap();
         let mut stream = std::net::TcpStream::connect(address).unwrap();

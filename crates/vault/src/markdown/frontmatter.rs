@@ -13,11 +13,11 @@ use serde_json::Value;
 use std::ops::Range;
 use toolyard_protocol::{ErrorCode, Failure};
 
-/// A top-level key and where it stands.
+/// A top-level key and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
-    /// One-based.
+    /// Line number, from 1.
     pub(crate) line: usize,
     /// Its lines, line endings included.
     pub(crate) range: Range<usize>,

@@ -8,11 +8,11 @@ use unicode_normalization::UnicodeNormalization;
 pub(crate) struct Heading {
     pub(crate) level: u8,
     pub(crate) text: String,
-    /// One-based.
+    /// Line number, from 1.
     pub(crate) line: usize,
     /// Where the heading itself begins.
     pub(crate) start: usize,
-    /// Where what stands under it begins.
+    /// Where the text below the heading begins.
     pub(crate) body: usize,
     /// Where the next heading of any level begins, or the end.
     pub(crate) own_end: usize,
@@ -104,10 +104,10 @@ fn setext(width: usize, rest: &str) -> Option<u8> {
     }
 }
 
-/// Headings that a path of texts names: those whose whole chain of parents fits, or else those whose nearest parents
-/// do. An element may carry its hashes (`## Tasks`), which then must fit the level.
+/// The headings that a path of texts names: those whose complete chain of parents matches, otherwise those whose
+/// nearest parents match. An element may include its hashes (`## Tasks`), which then must match the level.
 pub(crate) fn find_heading(all: &[Heading], path: &[String]) -> Vec<usize> {
-    let wanted: Vec<(Option<u8>, String)> = path.iter().map(|element| wanted(element)).collect();
+    let wanted: Vec<(Option<u8>, String)> = path.iter().map(|element| parse_element(element)).collect();
     let fits = |(level, text): &(Option<u8>, String), heading: &Heading| {
         level.is_none_or(|l| l == heading.level) && normal(&heading.text) == *text
     };
@@ -127,7 +127,7 @@ pub(crate) fn find_heading(all: &[Heading], path: &[String]) -> Vec<usize> {
     if whole.is_empty() { matches(false) } else { whole }
 }
 
-fn wanted(element: &str) -> (Option<u8>, String) {
+fn parse_element(element: &str) -> (Option<u8>, String) {
     match atx(0, element.trim()) {
         Some((level, text)) if !text.is_empty() => (Some(level), normal(text)),
         _ => (None, normal(element)),
@@ -144,7 +144,7 @@ pub(crate) struct Block {
     pub(crate) id: String,
     /// One-based line of the id.
     pub(crate) line: usize,
-    /// Whole lines.
+    /// The byte range, in whole lines.
     pub(crate) range: Range<usize>,
     /// From the space before the caret to the end of its line.
     pub(crate) marker: Range<usize>,
@@ -179,8 +179,8 @@ pub(crate) fn blocks(scan: &Scan<'_>) -> Vec<Block> {
     found
 }
 
-/// A list item is its own block; a paragraph reaches up to a blank line, heading or list item; an id alone on its line
-/// belongs to what stands above it, with or without a blank line between.
+/// The start of a block. A list item is its own block; a paragraph reaches up to a blank line, heading or list item; an
+/// id alone on its line belongs to the text above it, with or without a blank line in between.
 fn block_start(scan: &Scan<'_>, index: usize, alone: bool) -> usize {
     let body = scan.body_start();
     let text = |i: usize| indent(scan.line(&scan.lines[i])).1;

@@ -1,5 +1,5 @@
-//! Where the links of a note are: wikilinks, embeds, Markdown links and reference definitions, front matter included.
-//! Code and comments are skipped. Only the path of a link is located; heading, block, alias and title stay untouched.
+//! Finds the links of a note: wikilinks, embeds, Markdown links and reference definitions, front matter included. Code
+//! and comments are skipped. Only the path of a link is located; heading, block, alias and title stay unchanged.
 
 use super::scan::{Scan, indent};
 use std::ops::Range;
@@ -11,9 +11,9 @@ const MAX_PARENTHESES: usize = 32;
 pub(crate) enum LinkForm {
     /// `[[target#heading|alias]]`, with or without `!`.
     Wiki,
-    /// `[text](target)`.
+    /// A link `[text](target)`.
     Markdown,
-    /// `[text](<target>)`.
+    /// A link `[text](<target>)`.
     Angle,
 }
 
@@ -176,7 +176,7 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
 }
 
-/// A path as it must stand in a link of this form.
+/// A path encoded for a link of this form.
 pub(crate) fn encode(form: LinkForm, path: &str) -> String {
     match form {
         LinkForm::Wiki => path.to_owned(),

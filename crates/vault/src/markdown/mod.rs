@@ -1,5 +1,5 @@
-//! Markdown as far as edits need it: where headings, blocks, front matter and links are, in bytes. Nothing is ever
-//! parsed into a tree and written back, so what an edit does not name stays as it is.
+//! Markdown as far as edits need it: the positions of headings, blocks, front matter and links, in bytes. A note is
+//! never parsed into a tree and written back, so that everything outside the edit stays unchanged.
 
 pub(crate) mod frontmatter;
 pub(crate) mod headings;

@@ -1,4 +1,4 @@
-//! [`Scan`]: the lines of a note, and which bytes are code or comments and so mean nothing.
+//! [`Scan`]: the lines of a note, and which bytes are code or comments and must be skipped.
 
 use crate::text::BOM;
 use memchr::memmem;
@@ -129,10 +129,10 @@ fn fence_of(rest: &str) -> Option<(u8, usize)> {
 /// A code span may be fenced with at most this many backticks; more are just text.
 const MAX_TICKS: usize = 80;
 
-/// What was found out on the way, so that no stretch of a note is searched again for every mark in it.
+/// Intermediate results, so that no part of a note is searched again for every mark in it.
 #[derive(Default)]
-struct Searched {
-    /// Where the paragraph that was looked at last ends.
+struct ScanState {
+    /// The end of the paragraph that was examined last.
     paragraph_end: usize,
     /// No `%%` follows any more.
     no_percents: bool,
@@ -142,7 +142,7 @@ struct Searched {
 
 fn find_opaque(text: &str, lines: &[Line], body: usize) -> Vec<Range<usize>> {
     let mut opaque: Vec<Range<usize>> = Vec::new();
-    let mut searched = Searched::default();
+    let mut searched = ScanState::default();
     let mut fence: Option<(u8, usize, usize)> = None;
     let mut in_list = false;
     let mut previous_blank = true;
@@ -205,7 +205,7 @@ fn scan_inline(
     lines: &[Line],
     index: usize,
     from: usize,
-    searched: &mut Searched,
+    searched: &mut ScanState,
     opaque: &mut Vec<Range<usize>>,
 ) {
     let bytes = text.as_bytes();

@@ -26,7 +26,7 @@ fn entry(out: &mut String, key: &str, value: &Value, indent: usize, depth: usize
     out.push('\n');
 }
 
-/// What stands after `key:`, up to but without the last line ending. `item_indent` is how far list items are indented.
+/// The text after `key:`, without the last line ending. `item_indent` is the indentation of list items.
 pub(crate) fn after_colon(value: &Value, indent: usize, item_indent: usize, depth: usize) -> String {
     match value {
         Value::Array(items) if !items.is_empty() && depth < MAX_BLOCK_DEPTH => {
@@ -73,7 +73,7 @@ pub(crate) fn flow(value: &Value) -> String {
     }
 }
 
-/// Plain when nothing can be misread, else in double quotes.
+/// Unquoted if that is unambiguous, otherwise in double quotes.
 pub(crate) fn string(text: &str) -> String {
     let plain_char = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '_' | '-' | '/' | '.' | '(' | ')' | '\'' | '+');
     let is_plain = text.starts_with(char::is_alphabetic)

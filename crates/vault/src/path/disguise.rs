@@ -1,12 +1,12 @@
-//! What a path from outside may be mistaken for: percent-encoding in the spellings that lax decoders accept, characters
-//! that become dots when they are normalised, characters that nobody sees. Only looked at; no path is ever rewritten.
+//! Detects disguised paths: percent-encoding in the spellings that lax decoders accept, characters that are normalised
+//! to dots, and invisible characters. Paths are only inspected, never rewritten.
 
 use std::borrow::Cow;
 use unicode_normalization::UnicodeNormalization;
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
-/// The text as a program that normalises (NFKC) and drops what is invisible would read it. Characters that stand for a
-/// slash, a colon or several dots stay: they are common in Japanese names, and lead nowhere by themselves.
+/// The text as a program would read it that normalises (NFKC) and drops invisible characters. Characters that resemble
+/// a slash, a colon or several dots are kept: they are common in Japanese names and harmless by themselves.
 pub(super) fn without_lookalikes(text: &str) -> String {
     if text.is_ascii() {
         return text.to_owned();
@@ -23,7 +23,7 @@ pub(super) fn without_lookalikes(text: &str) -> String {
     out
 }
 
-/// Whether a `.` or `..` stands between slashes once everything is normalised.
+/// Whether the normalised text has a `.` or `..` between slashes.
 pub(super) fn hides_traversal(text: &str) -> bool {
     let normal: Cow<'_, str> = if text.is_ascii() { text.into() } else { text.nfkc().collect::<String>().into() };
     normal.split(['/', '\\']).any(|segment| matches!(segment.trim(), "." | ".."))
@@ -68,7 +68,7 @@ fn hex(bytes: &[u8], mark: &[u8], digits: usize) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
-/// UTF-8 whose characters may be longer than they need to be.
+/// Decodes UTF-8 and accepts overlong encodings.
 fn lax_utf8(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     let mut at = 0;

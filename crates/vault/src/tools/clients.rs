@@ -1,5 +1,5 @@
-//! `editor.*`, `workspace.*` and `commands.*`: what only a running editor can answer. Toolyard checks the arguments and
-//! passes them on; whatever editor is connected does the rest. None of these opens a note by writing to it.
+//! `editor.*`, `workspace.*` and `commands.*`: tools that only a running editor can answer. Toolyard checks the
+//! arguments and passes them to the connected editor.
 
 use super::{Args, RiskLevel, Run, Tool, parse, schema::PathArg};
 use crate::{
@@ -48,7 +48,7 @@ struct Nothing {}
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct EditorPosition {
-    /// Zero-based line.
+    /// Line number, from 0.
     line: u64,
     /// Zero-based character in the line.
     ch: u64,
@@ -195,7 +195,7 @@ struct GetContext {
     /// Also list what is open in tabs.
     #[serde(default)]
     include_open_leaves: Option<bool>,
-    /// Also say how the active view stands.
+    /// Include the state of the active view.
     #[serde(default)]
     include_active_view_state: Option<bool>,
 }

@@ -1,4 +1,5 @@
-//! `vault.createFile`: a new note, with its folders. Never replaces one unless told to in so many words.
+//! `vault.createFile`: creates a note with its folders. Replaces an existing file only if the arguments say so
+//! explicitly.
 
 use super::{
     Args, PlanContext, Run, Tool, parse,
@@ -28,10 +29,10 @@ struct Input {
     path: PathArg,
     /// The content, without front matter when `frontmatter` is given.
     content: String,
-    /// Only create (the usual). False allows replacing an existing file, which then needs expectedEtag.
+    /// Only create (default). False allows replacing an existing file, which then needs expectedEtag.
     #[serde(default)]
     if_not_exists: Option<bool>,
-    /// When the file exists: "error" (the usual), "create-unique" for a free name like "Plan (2).md", or "overwrite".
+    /// When the file exists: "error" (default), "create-unique" for a free name like "Plan (2).md", or "overwrite".
     #[serde(default)]
     collision_strategy: Option<CollisionStrategy>,
     /// Properties, written as YAML front matter at the top.

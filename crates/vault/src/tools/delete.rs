@@ -1,4 +1,4 @@
-//! `vault.delete`: to the trash, or for good when told so.
+//! `vault.delete`: moves to the trash, or deletes permanently if the arguments say so.
 
 use super::{
     Args, PlanContext, Run, Tool, parse,
@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_protocol::{EntryKind, ErrorCode, Failure};
 
-/// Content removed for good is kept for undo up to this much in one call.
+/// Maximum amount of permanently deleted content that one call keeps for undo.
 const MAX_KEPT_BYTES: u64 = MAX_FILE_BYTES;
 
 #[derive(Deserialize, JsonSchema)]
@@ -26,10 +26,10 @@ const MAX_KEPT_BYTES: u64 = MAX_FILE_BYTES;
 struct Input {
     /// The file or folder.
     path: PathArg,
-    /// Move it to the vault's trash (true is the usual); false removes it for good. An empty folder is just removed.
+    /// Move it to the vault's trash (default true); false deletes it permanently. An empty folder is just removed.
     #[serde(default)]
     trash: Option<bool>,
-    /// Fail when it does not exist (true is the usual).
+    /// Fail when it does not exist (default true).
     #[serde(default)]
     require_exists: Option<bool>,
     /// Delete a folder with everything in it.

@@ -1,4 +1,4 @@
-//! `vault.ensureFolder`: a folder is there afterwards, whatever was before.
+//! `vault.ensureFolder`: creates a folder unless it exists.
 
 use super::{Args, Idempotency, PlanContext, Run, Tool, parse, schema::PathArg, to_map, writes};
 use crate::{

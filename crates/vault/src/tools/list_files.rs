@@ -1,4 +1,4 @@
-//! `vault.listFiles`: what is there.
+//! `vault.listFiles`: lists files and folders.
 
 use super::{Args, Run, Tool, answer, parse, reads, schema::PathArg};
 use crate::{
@@ -23,13 +23,13 @@ struct Input {
     /// A folder to look in, or the beginning of a path. Left out or empty: the whole vault.
     #[serde(default)]
     prefix: Option<PathArg>,
-    /// Also what is in subfolders (false is the usual).
+    /// Also what is in subfolders (default false).
     #[serde(default)]
     recursive: Option<bool>,
     /// Only files with these extensions, for example ["md"]; folders are then left out.
     #[serde(default)]
     extensions: Option<Vec<String>>,
-    /// At most this many entries (1000 is the usual, 10000 the most).
+    /// At most this many entries (default 1000, at most 10000).
     #[serde(default)]
     #[schemars(range(min = 1, max = 10_000))]
     limit: Option<u64>,
@@ -167,7 +167,7 @@ impl Page {
     }
 }
 
-/// The folder to walk, and what paths must begin with when the prefix is not itself a folder.
+/// The folder to list, and the prefix of paths if `prefix` is not itself a folder.
 fn split_prefix(view: &dyn View, prefix: &str) -> Fallible<(Option<VaultPath>, Option<String>)> {
     let Some(path) = parse_folder_prefix(prefix)? else { return Ok((None, None)) };
     match view.stat(&path, Purpose::Read)? {

@@ -1,5 +1,5 @@
-//! The tools: one file each. A file holds the arguments (whose comments are what models read), the output, what the
-//! tool does, and its tests. Adding a tool is adding a file and a line in [`TOOLS`].
+//! The tools, one file each. A file contains the arguments (whose comments are the descriptions that models read), the
+//! output, the implementation, and its tests. To add a tool, add a file and a line in [`TOOLS`].
 //!
 //! Read tools answer from a [`View`]; write tools only plan ([`Planned`]); client tools are answered by a connected
 //! editor.
@@ -41,7 +41,7 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) view: &'a dyn View,
     pub(crate) stop: &'a Stop,
     pub(crate) blobs: &'a dyn Blobs,
-    /// What may be come across beside what the call names.
+    /// Which other paths the call may see, in addition to those that it names.
     pub(crate) paths: &'a toolyard_catalog::PathFilter,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Run {
         scope: fn(Args) -> Fallible<LockScope>,
         plan: fn(&PlanContext<'_>, Args) -> Fallible<Planned>,
     },
-    /// A connected editor answers; `check` looks at the arguments first.
+    /// A connected editor answers; `check` validates the arguments first.
     Client {
         check: fn(&dyn View, Args) -> Fallible<()>,
         writes: bool,
@@ -65,7 +65,7 @@ pub(crate) struct Tool {
     pub(crate) run: Run,
 }
 
-/// A tool that looks at the vault.
+/// A tool that reads the vault.
 fn reads<A: JsonSchema, O: JsonSchema>(title: &'static str, description: &'static str) -> BuiltIn {
     vault_tool::<A, O>(BuiltIn::reads(title, description)).permissions(&["vault:read"])
 }
@@ -140,7 +140,7 @@ pub fn definitions() -> Result<Vec<ToolDefinition>, ToolDefinitionError> {
     TOOLS.iter().map(|tool| tool.definition()).collect()
 }
 
-/// The arguments without what every tool takes, and whether this is a dry run.
+/// The arguments without those that every tool takes, and whether this is a dry run.
 pub(crate) fn split_meta(args: &Args, can_dry_run: bool) -> Fallible<(Args, bool)> {
     let mut args = args.clone();
     for key in ["note", "requestId"] {

@@ -15,7 +15,7 @@ use toolyard_engine::Output;
 struct Input {
     /// Markdown.
     text: String,
-    /// Also items of nested lists (true is the usual); false gives the top level only.
+    /// Also items of nested lists (default true); false gives the top level only.
     #[serde(default)]
     allow_nested: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! `vault.patchFile`: edits part of a note and leaves every other byte alone.
+//! `vault.patchFile`: edits a part of a note and leaves every other byte unchanged.
 
 use super::{
     Args, PlanContext, Run, Tool, parse,

@@ -1,4 +1,4 @@
-//! `vault.readFile`: the content of a file, or a part of it.
+//! `vault.readFile`: reads a file or a part of it.
 
 use super::{Args, Run, Tool, answer, parse, reads, schema::PathArg};
 use crate::{
@@ -23,14 +23,14 @@ const MAX_BYTES: usize = 8 << 20;
 struct Input {
     /// The file.
     path: PathArg,
-    /// At most this many bytes (1048576 is the usual, 8388608 the most); `truncated` says whether there was more.
+    /// At most this many bytes (default 1048576, at most 8388608); `truncated` says whether there was more.
     #[serde(default)]
     #[schemars(range(min = 1, max = 8_388_608))]
     max_bytes: Option<usize>,
     /// Only this part, as UTF-8 byte offsets. Offsets inside a character are moved back to its beginning.
     #[serde(default)]
     range: Option<Range>,
-    /// "text" (the usual), or "base64" for files that are not text.
+    /// "text" (default), or "base64" for files that are not text.
     #[serde(default, rename = "as")]
     form: Option<Form>,
 }

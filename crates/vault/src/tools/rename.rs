@@ -1,4 +1,4 @@
-//! `vault.rename`: moves a file or folder, never onto another one, and takes the links along.
+//! `vault.rename`: moves a file or folder, never over another one, and updates links.
 
 use super::{
     Args, PlanContext, Run, Tool, parse,
@@ -27,11 +27,11 @@ struct Input {
     from_path: PathArg,
     /// Its new path, name included. Missing folders are made.
     to_path: PathArg,
-    /// When something is already there: "error" (the usual), "create-unique" for a free name, or "overwrite", which
+    /// When something is already there: "error" (default), "create-unique" for a free name, or "overwrite", which
     /// moves the file that is in the way to the trash.
     #[serde(default)]
     collision_strategy: Option<CollisionStrategy>,
-    /// Rewrite links that would no longer lead to what moved (true is the usual).
+    /// Rewrite links that would no longer lead to what moved (default true).
     #[serde(default)]
     update_links: Option<bool>,
     /// The etag the file must have now. Not for folders.
@@ -165,7 +165,8 @@ fn data(from: &VaultPath, to: &VaultPath, updated_notes: u64, etag: Option<Strin
     Data { from_path: from.to_string(), to_path: to.to_string(), updated_notes, etag, mtime_ms: None, mtime: None }
 }
 
-/// Something else at the target. The same file under another spelling (case-insensitive systems) is not in the way.
+/// Whether something else exists at the target. The same file under another spelling (on case-insensitive systems) does
+/// not count.
 fn in_the_way(context: &PlanContext<'_>, from: &VaultPath, to: &VaultPath, stat: &Stat) -> Fallible<Option<Stat>> {
     let other = context.view.stat(to, Purpose::Write)?;
     Ok(other.filter(|other| {
@@ -222,11 +223,11 @@ fn moved_files(
 
 struct Rewrites {
     changes: Vec<Change>,
-    /// Notes that could not be looked at (permissions, size); links in them may be left dangling.
+    /// Notes that could not be read (permissions, size); links in them may be broken.
     unread: usize,
 }
 
-/// The notes whose links must change, under the paths they will have. `replaced` goes to the trash as it is.
+/// The notes whose links must change, with their future paths. `replaced` goes to the trash unchanged.
 fn rewrites(
     context: &PlanContext<'_>,
     moved: &HashMap<VaultPath, VaultPath>,

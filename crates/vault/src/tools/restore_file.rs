@@ -1,4 +1,4 @@
-//! `vault.restoreFile`: puts a before-image or something from the trash back where it was. Undo is made of this.
+//! `vault.restoreFile`: restores a before-image or a file from the trash. Undo uses it.
 
 use super::{
     Args, PlanContext, Run, Tool, parse,

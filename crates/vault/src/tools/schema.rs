@@ -1,4 +1,4 @@
-//! Types of arguments that several tools take.
+//! Argument types that several tools share.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -21,7 +21,7 @@ impl JsonSchema for PathArg {
     }
 }
 
-/// What every tool takes beside its own arguments.
+/// The arguments that every tool takes.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[allow(dead_code, reason = "`split_meta` reads them; here they only make the schema")]

@@ -1,4 +1,4 @@
-//! `vault.searchText`: finds text in notes. Linear in the size of the vault, whatever the expression.
+//! `vault.searchText`: finds text in notes. The time is linear in the size of the vault for every expression.
 
 use super::{Args, Run, Tool, answer, parse, reads, schema::PathArg};
 use crate::{
@@ -36,20 +36,20 @@ const BINARY_PROBE: usize = 8192;
 struct Input {
     /// What to look for.
     query: String,
-    /// "plain" (the usual), or "regex" (no look-around, no back-references).
+    /// "plain" (default), or "regex" (no look-around, no back-references).
     #[serde(default)]
     mode: Option<Mode>,
     /// Only in these folders or files.
     #[serde(default)]
     paths: Option<Vec<PathArg>>,
-    /// Tell upper and lower case apart (false is the usual).
+    /// Tell upper and lower case apart (default false).
     #[serde(default)]
     case_sensitive: Option<bool>,
-    /// At most this many matches (50 is the usual, 1000 the most).
+    /// At most this many matches (default 50, at most 1000).
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u64>,
-    /// Characters of text around each match (120 is the usual, 1000 the most).
+    /// Characters of text around each match (default 120, at most 1000).
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     snippet_length: Option<u64>,
@@ -67,7 +67,7 @@ enum Mode {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SearchMatch {
     path: String,
-    /// One-based.
+    /// Line number, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u64>,
     /// UTF-8 byte offset of the match in the file.

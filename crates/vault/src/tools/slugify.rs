@@ -1,4 +1,4 @@
-//! `util.slugifyTitle`: a title as a file name or anchor. Letters of every script stay.
+//! `util.slugifyTitle`: turns a title into a file name or anchor. Letters of every script are kept.
 
 use super::{Args, Run, Tool, answer, parse, reads};
 use crate::{
@@ -20,7 +20,7 @@ const MAX_LENGTH: usize = 200;
 struct Input {
     /// The title.
     title: String,
-    /// At most this many characters (80 is the usual, 200 the most).
+    /// At most this many characters (default 80, at most 200).
     #[serde(default)]
     #[schemars(range(min = 1, max = 200))]
     max_length: Option<usize>,

@@ -1,4 +1,5 @@
-//! What several write tools share: etag guards, making parents, putting content, finding room in the trash.
+//! Functions that several write tools share: etag checks, creating parent folders, writing content, choosing a name in
+//! the trash.
 
 use crate::{
     change::{Change, MoveRole},
@@ -48,7 +49,8 @@ pub(super) fn shrink_warning(old: usize, new: usize) -> String {
     if new * 2 < old { format!(" Warning: the note shrinks from {old} to {new} bytes.") } else { String::new() }
 }
 
-/// Folders that have to be made before something can be put back where it was. Old names need not follow new rules.
+/// Folders that must be created before something can be restored to its place. Old names need not follow the rules for
+/// new ones.
 pub(super) fn missing_folders(view: &dyn View, path: &VaultPath) -> Fallible<Vec<VaultPath>> {
     let mut missing = Vec::new();
     for ancestor in path.ancestors() {
@@ -72,7 +74,7 @@ pub(super) fn free_name(view: &dyn View, path: &VaultPath) -> Fallible<VaultPath
     Err(Failure::new(ErrorCode::Conflict, format!("there are already {MAX_NUMBERED} files named like {path}")))
 }
 
-/// The move of something to the trash, with the folders it needs there, and where it goes.
+/// The move of something to the trash, with the folders that it needs there, and its new path.
 pub(super) fn trash(
     view: &dyn View,
     path: &VaultPath,
@@ -131,7 +133,7 @@ fn place_in_trash(view: &dyn View, path: &VaultPath) -> Fallible<(VaultPath, Vec
     Ok((if is_taken { free_name(view, &to)? } else { to }, missing))
 }
 
-/// The etag and size of what a plan will have written.
+/// The etag of content that a plan will write.
 pub(super) fn etag_of(content: &[u8]) -> Option<String> {
     Some(etag(content))
 }

@@ -1,4 +1,4 @@
-//! `vault.writeFile`: the whole content of a file, or something at its end.
+//! `vault.writeFile`: replaces the content of a file, or appends to it.
 
 use super::{
     Args, PlanContext, Run, Tool, parse,
@@ -26,7 +26,7 @@ struct Input {
     path: PathArg,
     /// The new content, or what to add at the end.
     content: String,
-    /// "overwrite" (the usual) replaces the whole content; "append" adds lines at the end.
+    /// "overwrite" (default) replaces the whole content; "append" adds lines at the end.
     #[serde(default)]
     mode: Option<Mode>,
     /// The etag the file must have now. Needed to overwrite an existing file.

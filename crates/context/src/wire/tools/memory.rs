@@ -209,7 +209,7 @@ pub(super) fn forget(call: &Call<'_>) -> Outcome {
         && f64::from(only.score) >= SURE
     {
         if delete(call, &only.uri)? == 0 {
-            return Err(Thrown { code: ErrorCode::Conflict, message: format!("{} is gone already", only.uri) });
+            return Err(Thrown::new(ErrorCode::Conflict, format!("{} is gone already", only.uri)));
         }
         return said(
             format!("Forgotten: {}", only.uri),

@@ -36,11 +36,17 @@ pub struct Thrown {
     pub code: ErrorCode,
     /// As the original words it.
     pub message: String,
+    /// What lies behind it, for logs.
+    pub causes: Option<String>,
 }
 
 impl Thrown {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), causes: None }
+    }
+
     pub(crate) fn argument(message: impl Into<String>) -> Self {
-        Self { code: ErrorCode::ValidationError, message: message.into() }
+        Self::new(ErrorCode::ValidationError, message)
     }
 }
 
@@ -57,7 +63,7 @@ impl From<ApiError> for Thrown {
             Code::Unavailable | Code::Unimplemented => ErrorCode::Unavailable,
             Code::Internal | Code::ProcessingError => ErrorCode::InternalError,
         };
-        Self { code, message: error.told() }
+        Self { code, message: error.told(), causes: error.causes }
     }
 }
 
@@ -287,7 +293,7 @@ pub fn run(store: &Arc<ContextStore>, session: &Session, name: &str, args: &Map<
         "openviking_tool_result_list" => results::list(&call),
         "openviking_tool_result_search" => results::search(&call),
         "openviking_tool_result_read" => results::read(&call),
-        other => Err(Thrown { code: ErrorCode::NotFound, message: format!("Tool not available: {other}") }),
+        other => Err(Thrown::new(ErrorCode::NotFound, format!("Tool not available: {other}"))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Texts that look like loop bindings and are none: a misspelt binding would otherwise end up in a note.
+//! Finds text that looks like a loop binding but is not one. A misspelt binding would otherwise be written into a note.
 
 use super::Checker;
 use crate::plan::reference::{Unbound, UnboundPath};
@@ -7,7 +7,7 @@ use toolyard_protocol::{Foreach, Step};
 /// The names that loops bind unless they say otherwise.
 const USUAL_NAMES: [&str; 2] = ["item", "index"];
 
-/// Where an unbound binding stands.
+/// The place of an unbound binding.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Text {
     /// In an argument, which a tool acts on.

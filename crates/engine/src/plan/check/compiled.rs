@@ -1,4 +1,4 @@
-//! A plan that was found good, ready to run.
+//! A plan that passed the check, ready to run.
 
 use crate::plan::{
     reference::{Reference, Template},
@@ -14,9 +14,9 @@ use toolyard_protocol::{ActionPlan, Idempotency, Step};
 pub struct CompiledPlan {
     /// The plan.
     pub plan: Arc<ActionPlan>,
-    /// Its hash.
+    /// The hash of the plan.
     pub plan_hash: String,
-    /// Its steps.
+    /// The compiled steps.
     pub steps: Vec<CompiledStep>,
     /// Captured variables: name to step id.
     pub vars: HashMap<String, String>,

@@ -1,4 +1,4 @@
-//! References: that each can be read, leads to a step or a context, and to something its output can have.
+//! Checks references: syntax, the existence of the step or context, and whether its output can have the field.
 
 use super::{Checker, bindings::Text};
 use crate::plan::{
@@ -10,13 +10,13 @@ use std::{collections::HashMap, sync::Arc};
 use toolyard_catalog::ToolEntry;
 use toolyard_protocol::{Schema, Step};
 
-/// A step's arguments and list, with the references in them and where they stand.
+/// The arguments and the list of a step, with their references and places.
 #[derive(Default)]
 pub(super) struct StepParts {
     pub(super) args: Vec<(String, Template)>,
     pub(super) from: Option<Reference>,
     pub(super) references: Vec<(String, Reference)>,
-    /// Fields of the loop's item, and where they stand.
+    /// Fields of the loop's item, with their places.
     bindings: Vec<(String, BindingPath)>,
 }
 
@@ -207,7 +207,7 @@ impl Checker<'_> {
     }
 }
 
-/// Where a step's list stands in the plan.
+/// The JSON Pointer of a step's list in the plan.
 pub(super) fn list_place(step: usize) -> String {
     format!("/steps/{step}/foreach/from")
 }

@@ -1,4 +1,4 @@
-//! What a plan would do, as far as can be told without running it.
+//! A summary of what a plan would do, as far as it is known without running it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use std::{borrow::Cow, collections::HashSet};
 use toolyard_catalog::Snapshot;
 use toolyard_protocol::{ActionPlan, RiskLevel};
 
-/// What a plan would do, as far as can be told without running it.
+/// What a plan would do, as far as it is known without running it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanSummary {
-    /// The goal.
+    /// The goal of the plan.
     pub goal: String,
     /// The declared risk.
     pub risk_level: Option<RiskLevel>,

@@ -1,4 +1,5 @@
-//! Tools: that each exists and is clear, that the plan says how much it risks, and that arguments fit.
+//! Checks tools: that each exists and is unambiguous, that the plan declares a sufficient risk level, and that the
+//! arguments fit.
 
 use super::{Checker, references::StepParts};
 use crate::plan::reference::Template;

@@ -1,4 +1,4 @@
-//! What a call is made with: arguments with every reference resolved, and the line that people read.
+//! The arguments of a call with all references resolved, and the preview line for people.
 
 use super::Executor;
 use crate::{
@@ -39,7 +39,7 @@ impl Executor {
         }
     }
 
-    /// The plan's own line, with loop bindings filled in where that is possible: it is for people, so it never fails.
+    /// The plan's preview line, with loop bindings replaced if possible. It is for people, so it never fails.
     fn preview(&self, compiled: &CompiledStep, text: &str, iteration: Option<&Iteration>) -> String {
         let (Some(foreach), Some(iteration)) = (&compiled.step().foreach, iteration) else { return text.to_owned() };
         let names = reference::BindingNames {

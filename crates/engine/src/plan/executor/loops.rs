@@ -1,4 +1,4 @@
-//! Loops: the list a `foreach` goes over, what its iterations gave, and what the step gives for all of them.
+//! Loops: the list of a `foreach`, the results of its iterations, and the combined result of the step.
 
 use super::{Executor, Mode};
 use crate::{
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use toolyard_protocol::{CallId, ErrorCode, Failure, Iteration, ResultStatus};
 
-/// A loop under way.
+/// A loop in progress.
 pub(super) struct Loop {
     items: Vec<Value>,
     results: Vec<Option<IterationReport>>,
@@ -27,7 +27,7 @@ impl Loop {
         Self { results: vec![None; items.len()], items, whole: HashMap::new() }
     }
 
-    /// Takes an iteration's result in, and its whole output where the result only refers to it.
+    /// Adds the result of an iteration, and its output if the result only refers to it.
     pub(super) fn take(&mut self, iteration: IterationReport, whole: Option<Map<String, Value>>) {
         let index = iteration.index;
         if let Some(slot) = self.results.get_mut(index as usize) {

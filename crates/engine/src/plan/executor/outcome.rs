@@ -1,4 +1,4 @@
-//! What a call's result means for its step, and a step's end for the run.
+//! The consequences of a call's result for its step, and of a step's end for the run.
 
 use super::{Executor, Mode};
 use crate::{

@@ -1,5 +1,5 @@
-//! Calls that need not be made, because a record has them: this run's after a crash or in a replay, another run's in a
-//! fork.
+//! Calls that need not be made because a record contains them: this run's own after a crash or in a replay, another
+//! run's in a fork.
 
 use super::{Ended, Executor, Mode};
 use crate::{
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use toolyard_protocol::{ErrorCode, Failure, Idempotency, ToolResult, canonical};
 
 impl Executor {
-    /// Settles a call without dispatching it, where that is possible: recorded, imported, unresolvable.
+    /// Completes a call without dispatching it, if possible: recorded, imported, or with unresolvable references.
     pub(super) async fn recorded(&mut self, step: usize, index: u32, attempt: u32) -> Result<Option<Settled>, Ended> {
         let plan = self.plan.clone();
         let compiled = &plan.steps[step];
@@ -108,13 +108,13 @@ impl Executor {
         .detail("resolved", format!("sha256:{resolved}")))
     }
 
-    /// In a replay, what the record does not have did not happen.
+    /// In a replay, a call that is not in the record did not happen.
     fn beyond_record(&self, compiled: &CompiledStep, attempt: u32) -> Settled {
         let call = self.step_call(compiled, None, attempt, Map::new());
         pipeline::skip(&self.engine, &self.scope, &call, "The record ends before this call".to_owned())
     }
 
-    /// A call that was under way when the process died: the table of the durability contract.
+    /// Handles a call that was in flight when the process died, as described in the durability guide.
     async fn recover(&mut self, compiled: &CompiledStep, call: &CallRecord) -> Result<Option<Settled>, Ended> {
         let settlement = self.memo.as_ref().and_then(|m| m.settlements.get(&call.call_id)).cloned();
         match settlement {

@@ -1,4 +1,4 @@
-//! Resolving: a template and what steps gave become a value.
+//! Resolves a template with the outputs of steps into a value.
 
 use super::{BindingPath, Hop, Reference, ReferenceError, Root, Template, TextPart, pointer};
 use serde_json::{Map, Value};
@@ -102,7 +102,7 @@ pub fn look_up<'a>(reference: &Reference, env: &Env<'a>) -> Result<Cow<'a, Value
     }
 }
 
-/// How many iterations a loop's `$vars.<loop>.<count>` stands for; `None` where the path names none of the counts.
+/// The value of `$vars.<loop>.<count>`; `None` if the path names none of the counts.
 fn loop_count(output: Option<&Value>, path: &[Hop]) -> Option<u64> {
     let [Hop::Key(name)] = path else { return None };
     let output = output?;

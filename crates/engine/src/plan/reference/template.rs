@@ -1,4 +1,4 @@
-//! Templates: an argument value with its references found, and how a value is written so that none are.
+//! Templates: an argument value with its parsed references, and the escaping of values that must not contain any.
 
 use super::{Hop, ROOTS, Reference, ReferenceError, parse_path, parse_reference, pointer};
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub enum Template {
 pub enum TextPart {
     /// As it is.
     Text(String),
-    /// Filled in.
+    /// A loop binding, which is replaced.
     Binding(BindingPath),
 }
 
@@ -61,7 +61,7 @@ pub struct Unbound<'a> {
 /// What follows the name in an [`Unbound`] binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnboundPath {
-    /// Nothing: `{name}`.
+    /// No format: `{name}`.
     None,
     /// Fields or elements: `{name.a[0]}`.
     Fields,
@@ -198,7 +198,7 @@ impl<'a, 'n> Pieces<'a, 'n> {
         Self { rest: text, bindings, open_escapes: 0 }
     }
 
-    /// Takes so many bytes off the text.
+    /// Removes this many bytes from the text and returns them.
     fn take(&mut self, bytes: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at(bytes);
         self.rest = rest;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// Orders steps: the plan's order, bent only where a dependency demands it. `Err` holds one cycle.
+/// Orders the steps: the order of the plan, changed only where a dependency requires it. `Err` contains a cycle.
 pub fn topological_order(dependencies: &[Vec<usize>]) -> Result<Vec<usize>, Vec<usize>> {
     let n = dependencies.len();
     let mut missing: Vec<usize> = dependencies.iter().map(Vec::len).collect();

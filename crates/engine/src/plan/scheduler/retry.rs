@@ -1,4 +1,4 @@
-//! Whether a failed call is tried again, and after how long.
+//! Decides whether a failed call is retried, and after what delay.
 
 use toolyard_protocol::{ErrorCode, OnError, RunId, StepId, canonical};
 
@@ -14,7 +14,7 @@ pub fn retry_delay(run_id: RunId, step: &StepId, index: u32, failed_attempt: u32
     ((u128::from(ceiling + 1) * u128::from(fraction)) >> 52) as u64
 }
 
-/// Some failures cannot get better by themselves, whatever the step or the tool says.
+/// Whether a call may be retried. Some failures are never retried, whatever the step or the tool says.
 pub(super) fn may_retry(on_error: OnError, code: ErrorCode, retryable: Option<bool>) -> bool {
     use ErrorCode::{ApprovalDenied, Cancelled, Conflict, LimitExceeded, PolicyDenied, ValidationError};
     let never = matches!(code, ValidationError | PolicyDenied | Cancelled | ApprovalDenied | LimitExceeded | Conflict);

@@ -1,4 +1,4 @@
-//! The scheduler's words: what a step looks like to it, what it is told, and what it answers.
+//! The types of the scheduler: its view of a step, its events and its actions.
 
 use toolyard_protocol::{ErrorCode, OnError};
 
@@ -7,11 +7,11 @@ use toolyard_protocol::{ErrorCode, OnError};
 pub struct StepShape {
     /// Steps that must have succeeded before.
     pub depends_on: Vec<usize>,
-    /// Whether it may run beside other read-only steps.
+    /// Whether the step may run in parallel with other read-only steps.
     pub read_only: bool,
     /// Iterations side by side; `None` when the step is not a foreach.
     pub foreach: Option<u32>,
-    /// What a failure does.
+    /// What happens when the step fails.
     pub on_error: OnError,
     /// Total tries, already clamped by policy.
     pub max_attempts: u32,
@@ -19,32 +19,32 @@ pub struct StepShape {
     pub backoff_ms: u64,
 }
 
-/// What happened.
+/// An input of the scheduler.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// Begin.
+    /// The run starts.
     Start,
     /// A foreach's list is known.
     Expanded {
-        /// Step.
+        /// The position of the step.
         step: usize,
-        /// Items.
+        /// The number of items.
         count: u32,
     },
     /// A call has its outcome.
     Settled {
-        /// Step.
+        /// The position of the step.
         step: usize,
         /// Iteration, 0 for a plain step.
         index: u32,
-        /// Outcome.
+        /// The outcome of the call.
         outcome: Outcome,
     },
     /// A wait is over.
     TimerFired {
-        /// Step.
+        /// The position of the step.
         step: usize,
-        /// Iteration.
+        /// The position of the iteration.
         index: u32,
     },
     /// Somebody wants it to stop.
@@ -54,20 +54,20 @@ pub enum Event {
 /// How a call ended, as far as scheduling cares.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// Well.
+    /// The call succeeded.
     Ok,
-    /// Badly.
+    /// The call failed.
     Failed {
-        /// The code.
+        /// The error code.
         code: ErrorCode,
-        /// What the tool said about trying again.
+        /// Whether the tool said that a retry can help.
         retryable: Option<bool>,
-        /// How long the tool asks to wait before another try; the step's backoff where it names no time.
+        /// The delay that the tool asks for before a retry; if it is missing, the step's backoff is used.
         retry_after_ms: Option<u64>,
     },
-    /// Stopped.
+    /// The call was cancelled.
     Cancelled,
-    /// Nobody knows: a person must say.
+    /// The outcome is unknown, and a person must decide.
     InDoubt,
 }
 
@@ -76,34 +76,34 @@ pub enum Outcome {
 pub enum Action {
     /// Find out a foreach's list, then say `Expanded` (or `Settled` with a failure).
     Expand {
-        /// Step.
+        /// The position of the step.
         step: usize,
     },
     /// Make a call, then say `Settled`.
     Call {
-        /// Step.
+        /// The position of the step.
         step: usize,
-        /// Iteration.
+        /// The position of the iteration.
         index: u32,
         /// Try, from 1.
         attempt: u32,
     },
     /// Wait, then say `TimerFired`.
     Wait {
-        /// Step.
+        /// The position of the step.
         step: usize,
-        /// Iteration.
+        /// The position of the iteration.
         index: u32,
         /// The try that comes after.
         attempt: u32,
-        /// How long.
+        /// The delay in milliseconds.
         delay_ms: u64,
     },
     /// A step ended.
     Ended {
-        /// Step.
+        /// The position of the step.
         step: usize,
-        /// How.
+        /// The final state of the step.
         state: StepState,
     },
     /// The run ended.
@@ -113,13 +113,13 @@ pub enum Action {
 /// How a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepState {
-    /// Well.
+    /// The step succeeded.
     Ok,
-    /// Badly.
+    /// The step failed.
     Failed,
     /// It never ran, because of this step.
     Skipped {
-        /// The step whose end was the cause.
+        /// The position of the step that caused this.
         because: usize,
     },
     /// It never ran or did not finish, because the run was stopped.
@@ -131,9 +131,9 @@ pub enum StepState {
 pub enum RunEnd {
     /// As the plan allows.
     Finished,
-    /// This step failed and the plan says stop.
+    /// A step failed, and the plan stops on errors.
     Failed {
-        /// Which.
+        /// The position of the step.
         step: usize,
     },
     /// It was stopped.

@@ -1,4 +1,4 @@
-//! `hello-ok`: what a client is told when it is in.
+//! `hello-ok`: the response to a successful handshake.
 
 use super::{PROTOCOL, ShownAuth};
 use crate::{gateway::Gateway, settings::MAX_PAYLOAD_BYTES};
@@ -78,7 +78,7 @@ const SESSION_DEFAULTS: SessionDefaults = SessionDefaults {
     scope: "per-sender",
 };
 
-/// Where things lie on this machine: nobody's business but its administrator's.
+/// Paths on this machine, for administrators only.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Places<'a> {
@@ -96,7 +96,7 @@ struct Policy {
     tick_interval_ms: u64,
 }
 
-/// What a client is told when it is in.
+/// The response to a client whose handshake succeeded.
 pub(crate) async fn hello(gateway: &Gateway, admitted: &Admitted, auth: ShownAuth) -> Result<Box<RawValue>, RpcError> {
     let unwritten = |error: serde_json::Error| RpcError::unavailable(format!("hello-ok cannot be written: {error}"));
     let hub = gateway.hub();

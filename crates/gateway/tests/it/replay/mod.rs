@@ -1,6 +1,6 @@
 //! What was sent to a real gateway is sent again, and the answers must agree in type, ok, error code, details, close code,
 //! and in the payload's keys and the types of their values; events too. What differs on purpose stands in
-//! `differences.rs`, with the answer given here instead, and in docs/gateway.md.
+//! `differences.rs`, with the answer given here instead, and in docs/guide/gateway.md.
 
 mod differences;
 mod facts;

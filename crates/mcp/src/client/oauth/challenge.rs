@@ -1,4 +1,4 @@
-//! What a server says when it refuses: the `Bearer` challenge of `WWW-Authenticate`.
+//! The `Bearer` challenge of `WWW-Authenticate` that a server sends when it refuses a request.
 
 use http::{HeaderMap, header};
 
@@ -14,9 +14,9 @@ const MAX_SCOPE: usize = 256;
 pub(crate) struct Challenge {
     /// Where the metadata of the protected resource is.
     pub(crate) resource_metadata: Option<String>,
-    /// What a token must allow; `None` where nothing is said of it.
+    /// The required scopes; `None` if the server does not say.
     pub(crate) scopes: Option<Vec<String>>,
-    /// `invalid_token`, `insufficient_scope` and the like.
+    /// An error code such as `invalid_token` or `insufficient_scope`.
     pub(crate) error: Option<String>,
 }
 
@@ -89,7 +89,7 @@ fn take_value(text: &str) -> (String, &str) {
     (value, "")
 }
 
-/// The scopes of a list, each once, in its order. What cannot be a scope is left out.
+/// The scopes of a list, without duplicates, in order. Invalid ones are left out.
 pub(crate) fn scopes(list: &str) -> Vec<String> {
     let mut scopes: Vec<String> = Vec::new();
     for scope in list.split(' ').filter(|scope| is_scope(scope)).take(MAX_SCOPES) {

@@ -1,5 +1,5 @@
-//! From a server to those who give out tokens for it: the metadata of the protected resource (RFC 9728), then that of
-//! its authorisation server (RFC 8414 and OpenID Connect Discovery).
+//! Finds the authorisation server of an MCP server: the metadata of the protected resource (RFC 9728), then that of its
+//! authorisation server (RFC 8414 and OpenID Connect Discovery).
 
 use super::{
     challenge::is_scope,
@@ -37,7 +37,7 @@ pub(super) struct AuthServer {
     pub(super) authorization_response_iss_parameter_supported: bool,
 }
 
-/// Where the metadata of a resource may be, in order. What the server itself named stands alone.
+/// The addresses where the metadata of a resource may be, in order. If the server named one, only that.
 fn resource_places(server: &Url, named: Option<&str>) -> Vec<String> {
     if let Some(named) = named {
         return vec![named.to_owned()];
@@ -73,7 +73,7 @@ fn is_of(resource: &str, server: &Url) -> bool {
         && resource.query().is_none_or(|query| Some(query) == server.query())
 }
 
-/// The metadata of the server at `address`. `None` where there is none.
+/// The metadata of the server at `address`. `None` if there is none.
 pub(super) async fn resource(
     fetcher: &Fetcher<'_>,
     address: &str,
@@ -105,7 +105,7 @@ pub(super) async fn resource(
     trouble.map_or(Ok(None), Err)
 }
 
-/// The metadata of an authorisation server, which must call itself what it was called.
+/// The metadata of an authorisation server, whose issuer must equal the expected one.
 async fn issuer(fetcher: &Fetcher<'_>, issuer: &str) -> Result<AuthServer, String> {
     let url = fetcher.check(issuer)?;
     let mut last = "it publishes no metadata".to_owned();

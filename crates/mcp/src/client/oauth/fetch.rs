@@ -1,5 +1,4 @@
-//! Requests to addresses that a server we do not trust has named: where they may go, how long they may take, how much
-//! they may bring.
+//! Requests to addresses that an untrusted server named: which addresses are allowed, and limits on time and size.
 
 use super::super::http::HttpClient;
 use bytes::Bytes;
@@ -25,7 +24,7 @@ pub(super) struct Fetcher<'a> {
     server: Url,
 }
 
-/// An answer: its status, and its body where that is JSON.
+/// A response: its status, and its body if that is JSON.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) body: Option<Value>,
@@ -41,8 +40,8 @@ impl<'a> Fetcher<'a> {
         Ok(Self { client, server })
     }
 
-    /// An address that may be used: https, or http on this machine where the server itself is on this machine. Addresses
-    /// of private networks are used only where the server is at the same one.
+    /// Checks an address: it must use https, or http on this machine if the server itself is on this machine. An
+    /// address of a private network is allowed only if the server has the same one.
     pub(super) fn check(&self, address: &str) -> Result<Url, String> {
         let refuse = |why: &str| Err(format!("the address {} is not used: {why}", shorten(address)));
         if address.len() > MAX_URL {
@@ -168,7 +167,7 @@ fn is_private(url: &Url) -> bool {
     }
 }
 
-/// What somebody else wrote, short and on one line.
+/// Text of another program, shortened to one line.
 pub(super) fn shorten(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }

@@ -1,15 +1,15 @@
-//! A person agrees: an address for their browser, and the answer that comes back from it.
+//! A person's login: the address for the browser, and the redirect that comes back.
 //!
-//! Whoever calls this listens where answers come back to; nothing here opens a socket for others.
+//! The caller listens for the redirect; this module opens no sockets.
 
 use super::{
-    Authorizer, OFFLINE_ACCESS, Wanted, discovery,
+    Authorizer, LoginRequest, OFFLINE_ACCESS, discovery,
     discovery::AuthServer,
     fetch::{Fetcher, shorten},
     granted,
     registration::{self, Client},
     store::TokenFile,
-    token::{self, Asked, Given, Refusal},
+    token::{self, Credential, Refusal, TokenRequest},
     union,
 };
 use crate::client::{
@@ -26,6 +26,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::{fmt, path::Path, sync::Arc};
+use toolyard_engine::system_clock;
 use toolyard_protocol::{ErrorCode, Failure};
 use url::{Url, form_urlencoded};
 
@@ -67,12 +68,12 @@ impl Begun {
         &self.server.issuer
     }
 
-    /// What for.
+    /// The requested scopes.
     pub fn scopes(&self) -> &[String] {
         &self.scopes
     }
 
-    /// Whether an answer is the answer to this question. Anything else that arrives is not looked at.
+    /// Whether a redirect belongs to this login. Any other is ignored.
     pub fn is_answer(&self, query: &str) -> bool {
         matches!(only(query, "state"), Ok(Some(state)) if state == self.state)
     }
@@ -111,8 +112,11 @@ impl Login {
                 inbox: Arc::new(Nobody),
                 dialect: &Dialect::Mcp,
                 children: Arc::default(),
+                errors: Arc::default(),
+                clock: system_clock(),
             })
-            .await?;
+            .await
+            .map_err(|gone| gone.why)?;
             let tools = live.tools().await.map_err(|error| RpcError::from(error).message);
             live.stop().await;
             tools.map(|tools| tools.len())
@@ -123,7 +127,7 @@ impl Login {
         }
     }
 
-    /// Whether the server wants something that a login would bring.
+    /// Whether a login would help.
     pub fn is_wanted(&self) -> bool {
         self.config.oauth.grant == GrantKind::AuthorizationCode
             && self.auth.record().is_ok_and(|record| record.wanted.is_some())
@@ -150,7 +154,7 @@ impl Login {
     async fn begin_or_say_why(&self, redirect: &str) -> Result<Begun, String> {
         let auth = &self.auth;
         let record = auth.record()?;
-        let Wanted { scopes: wanted, resource_metadata, operation } = record.wanted.clone().unwrap_or_default();
+        let LoginRequest { scopes: wanted, resource_metadata, operation } = record.wanted.clone().unwrap_or_default();
         let fetcher = Fetcher::new(&self.client, &auth.url)?;
         let configured = auth.config.issuer.as_deref();
         let (resource, server) =
@@ -200,13 +204,13 @@ impl Login {
     pub async fn finish(&self, begun: Begun, query: &str) -> Result<(), Failure> {
         let code = code(&begun, query).map_err(|why| self.failed(why))?;
         let fetcher = Fetcher::new(&self.client, &self.auth.url).map_err(|why| self.failed(why))?;
-        let asked = Asked {
+        let asked = TokenRequest {
             endpoint: &begun.server.token_endpoint,
             client: &begun.client,
             resource: &begun.resource,
             scopes: &begun.scopes,
         };
-        let given = Given::Code { code: &code, verifier: &begun.verifier, redirect: &begun.redirect };
+        let given = Credential::Code { code: &code, verifier: &begun.verifier, redirect: &begun.redirect };
         let issued = token::ask(&fetcher, &self.auth.config, &asked, given).await;
         let issued = issued.map_err(|refusal: Refusal| self.failed(refusal.into_message()))?;
         let grant = granted(issued, &begun.server, &begun.resource, begun.client, &begun.scopes);
@@ -221,8 +225,8 @@ impl Login {
     }
 }
 
-/// Forgets the token of a server and everything else that is kept of its authorisation, configured or not. False where
-/// there was no token.
+/// Deletes the token of a server and everything else that is stored about its authorisation, configured or not. False
+/// if there was no token.
 pub async fn logout(name: &str, folder: &Path) -> Result<bool, Failure> {
     let broken = |why: String| Failure::new(ErrorCode::StoreUnavailable, why);
     let file = TokenFile::new(folder, name);
@@ -263,8 +267,8 @@ fn only(query: &str, name: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Adds the scope that brings a refresh token, where the authorisation server knows it. Who asks for nothing gets the
-/// server's default, and that is left alone.
+/// Adds the scope for a refresh token, if the authorisation server supports it. An empty list means the server's
+/// default and stays empty.
 fn with_offline_access(mut scopes: Vec<String>, server: &AuthServer) -> Vec<String> {
     scopes.retain(|scope| scope != OFFLINE_ACCESS);
     if server.has_offline_access() && !scopes.is_empty() {
@@ -273,7 +277,7 @@ fn with_offline_access(mut scopes: Vec<String>, server: &AuthServer) -> Vec<Stri
     scopes
 }
 
-/// 256 bits nobody can guess.
+/// 256 random bits.
 fn random() -> Result<String, String> {
     let mut bytes = [0u8; 32];
     let mut filled = 0;

@@ -1,9 +1,9 @@
-//! OAuth towards upstream servers, as the MCP specification has it: a server that answers 401 names who gives out tokens
-//! for it, a person agrees once ([`Login`]), and from then on tokens are sent, renewed and, where they allow too little,
-//! asked for again.
+//! OAuth towards upstream servers, as in the MCP specification: a server that answers 401 names its authorisation
+//! server, a person logs in once ([`Login`]), and from then on tokens are sent, renewed and, if their scopes are not
+//! enough, requested again.
 //!
-//! [`Authorizer`] is that for one server. It never waits for a person: without a token a request fails at once, and says
-//! what to run.
+//! [`Authorizer`] does this for one server. It never waits for a person: without a token a request fails at once and
+//! names the command to run.
 
 mod challenge;
 mod discovery;
@@ -28,8 +28,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use store::{Grant, Record, Stamp, TokenFile, Wanted};
-use token::{Asked, Given, Issued, Refusal};
+use store::{Grant, LoginRequest, Record, Stamp, TokenFile};
+use token::{Credential, Issued, Refusal, TokenRequest};
 
 /// A token that ends sooner than this is renewed before it is used.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(30);
@@ -37,11 +37,11 @@ const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(30);
 const RENEW_AGAIN: Duration = Duration::from_secs(30);
 /// More scopes are asked for at most so often for one operation.
 const MAX_STEP_UPS: u32 = 3;
-/// Operations whose tries are counted.
+/// Maximum number of operations whose attempts are counted.
 const MAX_OPERATIONS: usize = 256;
 /// Authorisation servers at which we stay registered.
 const MAX_CLIENTS: usize = 8;
-/// Whoever gets this scope gets a refresh token.
+/// The scope that grants a refresh token.
 const OFFLINE_ACCESS: &str = "offline_access";
 
 /// Tokens for one server.
@@ -50,20 +50,20 @@ pub(crate) struct Authorizer {
     url: String,
     config: OauthConfig,
     file: TokenFile,
-    known: Mutex<Known>,
+    known: Mutex<CachedRecord>,
     /// Held while a token is renewed, so that it is done once.
     renewing: tokio::sync::Mutex<()>,
 }
 
-/// What the file said when last read.
+/// The content of the file when it was last read.
 #[derive(Default)]
-struct Known {
+struct CachedRecord {
     /// Unset before the first reading.
     stamp: Option<Option<Stamp>>,
     record: Arc<Record>,
     /// Grows with every other token.
     version: u64,
-    /// What a person must do, and the version it was found out with.
+    /// What a person must do, and the version of the token with which this was found.
     need: Option<(String, u64)>,
     renewal_failed: Option<Instant>,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Refused<'a> {
     pub(crate) challenge: Challenge,
     /// The token it carried.
     pub(crate) used: Option<&'a str>,
-    /// What it was about.
+    /// The operation that was refused.
     pub(crate) operation: String,
     /// Whether the token had only just been given out.
     pub(crate) was_new: bool,
@@ -109,7 +109,7 @@ impl Authorizer {
         }))
     }
 
-    /// What is kept, read again where the file is another: somebody logged in or out, or renewed.
+    /// The stored record, read again if the file has changed because of a login, a logout or a renewal.
     fn record(&self) -> Result<Arc<Record>, String> {
         let stamp = self.file.stamp();
         let mut known = self.known();
@@ -125,7 +125,7 @@ impl Authorizer {
         if record.url == self.url { record } else { Record { url: self.url.clone(), ..Record::default() } }
     }
 
-    /// Changes what is kept. Other processes wait meanwhile.
+    /// Changes the stored record under a lock, so that other processes wait.
     async fn change<T>(&self, change: impl FnOnce(&mut Record) -> T) -> Result<T, String> {
         let _alone = self.file.lock().await?;
         self.change_locked(change)
@@ -142,7 +142,7 @@ impl Authorizer {
         Ok(outcome)
     }
 
-    /// The token to send, renewed where it ends soon. `None` where there is none.
+    /// The token to send, renewed if it expires soon. `None` if there is none.
     pub(crate) async fn bearer(&self, client: &HttpClient) -> Result<Option<String>, Blocked> {
         let record = self.record()?;
         let Some(grant) = &record.grant else { return Ok(None) };
@@ -206,7 +206,7 @@ impl Authorizer {
                 Err(Refusal::Invalid(why)) => tracing::info!(server = self.server, why, "a refresh token ended"),
             }
         }
-        self.want(Wanted {
+        self.want(LoginRequest {
             scopes: refused.challenge.scopes.clone(),
             resource_metadata: refused.challenge.resource_metadata.clone(),
             operation: None,
@@ -239,7 +239,7 @@ impl Authorizer {
             self.change(move |record| record.count(operation)).await?;
             return Ok(self.obtain(client, record, &refused.challenge, Some(scopes)).await?);
         }
-        self.want(Wanted {
+        self.want(LoginRequest {
             scopes: Some(scopes),
             resource_metadata: refused.challenge.resource_metadata.clone(),
             operation: Some(operation.clone()),
@@ -253,13 +253,13 @@ impl Authorizer {
     }
 
     /// Notes what the next login must ask for.
-    async fn want(&self, wanted: Wanted) {
+    async fn want(&self, wanted: LoginRequest) {
         if let Err(why) = self.change(move |record| record.wanted = Some(wanted)).await {
             tracing::warn!(server = self.server, why, "what a server wants could not be noted");
         }
     }
 
-    /// Whether tokens for the server still come from there. Where that cannot be found out, they do.
+    /// Whether this authorisation server is still the server's. If that cannot be determined, it is.
     async fn is_still_of(&self, client: &HttpClient, named: Option<&str>, issuer: &str) -> bool {
         let Ok(fetcher) = Fetcher::new(client, &self.url) else { return false };
         match discovery::resource(&fetcher, &self.url, named).await {
@@ -268,7 +268,7 @@ impl Authorizer {
         }
     }
 
-    /// A new token for the refresh token, unless somebody was faster.
+    /// Uses the refresh token to get a new token, unless another process was faster.
     async fn renew(&self, client: &HttpClient, used: &str) -> Result<String, Refusal> {
         let _one = self.renewing.lock().await;
         let _alone = self.file.lock().await.map_err(Refusal::Trouble)?;
@@ -280,13 +280,13 @@ impl Authorizer {
         }
         let refresh = grant.refresh.as_ref().ok_or_else(gone)?;
         let fetcher = Fetcher::new(client, &self.url).map_err(Refusal::Trouble)?;
-        let asked = Asked {
+        let asked = TokenRequest {
             endpoint: &grant.token_endpoint,
             client: &grant.client,
             resource: &grant.resource,
             scopes: &grant.requested,
         };
-        let issued = token::ask(&fetcher, &self.config, &asked, Given::Refresh(refresh.reveal())).await;
+        let issued = token::ask(&fetcher, &self.config, &asked, Credential::Refresh(refresh.reveal())).await;
         match issued {
             Ok(issued) => {
                 let token = issued.access.reveal().to_owned();
@@ -331,20 +331,22 @@ impl Authorizer {
         let ourselves = Client::configured(&self.config, &server, record)?;
         let ourselves = ourselves.ok_or("client credentials need oauth.clientId")?;
         let scopes = scopes.unwrap_or_else(|| self.scopes(challenge.scopes.as_ref(), &resource));
-        let asked = Asked {
+        let asked = TokenRequest {
             endpoint: &server.token_endpoint,
             client: &ourselves,
             resource: &resource.resource,
             scopes: &scopes,
         };
-        let issued = token::ask(&fetcher, &self.config, &asked, Given::Itself).await.map_err(Refusal::into_message)?;
+        let issued =
+            token::ask(&fetcher, &self.config, &asked, Credential::Itself).await.map_err(Refusal::into_message)?;
         let token = issued.access.reveal().to_owned();
         let grant = granted(issued, &server, &resource.resource, ourselves, &scopes);
         self.change(move |record| record.accept(grant)).await?;
         Ok(token)
     }
 
-    /// What to ask for at first: what is configured, else what was refused without, else what the server knows of.
+    /// The scopes to request first: the configured ones, otherwise those of the refusal, otherwise those that the
+    /// server supports.
     fn scopes(&self, challenged: Option<&Vec<String>>, resource: &discovery::Resource) -> Vec<String> {
         if !self.config.scopes.is_empty() {
             return self.config.scopes.clone();
@@ -352,12 +354,12 @@ impl Authorizer {
         challenged.or(resource.scopes_supported.as_ref()).cloned().unwrap_or_default()
     }
 
-    /// What a person must do, where they must, and the version of the token that this was found out with.
+    /// What a person must do, if anything, and the version of the token with which this was found.
     pub(crate) fn need(&self) -> Option<(String, u64)> {
         self.known().need.clone()
     }
 
-    /// Grows with every other token, whoever brought it.
+    /// Increases with every new token, whichever process obtained it.
     pub(crate) fn version(&self) -> u64 {
         if let Err(error) = self.record() {
             tracing::warn!(server = self.server, error, "the tokens of a server cannot be read");
@@ -365,12 +367,12 @@ impl Authorizer {
         self.known().version
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CachedRecord> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl CachedRecord {
     fn take(&mut self, record: Record, stamp: Option<Stamp>) {
         let token = |record: &Record| record.grant.as_ref().map(|grant| grant.access.clone());
         if token(&record) != token(&self.record) {

@@ -1,5 +1,5 @@
-//! Who we are to an authorisation server: a client that the operator registered, one that a document describes, or one
-//! that registers itself (RFC 7591).
+//! Our identity at an authorisation server: a client that the operator registered, one described by a metadata
+//! document, or one that registers itself (RFC 7591).
 
 use super::{
     discovery::AuthServer,
@@ -41,7 +41,8 @@ impl Proof {
         })
     }
 
-    /// The one to register with: none where that will do, for a program on a person's machine keeps no secret.
+    /// The authentication method to register: none if that is possible, because a program on a person's machine cannot
+    /// keep a secret.
     fn to_register(server: &AuthServer) -> Result<Self, String> {
         match &server.token_endpoint_auth_methods_supported {
             Some(supported) if supported.iter().any(|name| name == "none") => Ok(Self::None),
@@ -62,12 +63,12 @@ pub(super) enum Origin {
     Registered,
 }
 
-/// What we are to one authorisation server.
+/// Our client at one authorisation server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Client {
     pub(super) id: String,
-    /// Only where it registered itself.
+    /// Set only if the client registered itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) secret: Option<Secret>,
     pub(super) proof: Proof,
@@ -103,7 +104,7 @@ impl Client {
         Self { id, secret: None, proof, origin, redirect: redirect.to_owned(), until: None }
     }
 
-    /// Its secret, where it has one.
+    /// The client's secret, if it has one.
     pub(super) fn secret(&self, config: &OauthConfig) -> Result<Option<String>, String> {
         match self.origin {
             Origin::Configured => config.secret(),
@@ -143,7 +144,7 @@ pub(super) async fn choose(
     }
 }
 
-/// What a client says of itself when it registers (RFC 7591).
+/// The request to register a client (RFC 7591).
 #[derive(Serialize)]
 struct Registration<'a> {
     client_name: &'static str,

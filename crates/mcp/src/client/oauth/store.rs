@@ -1,4 +1,4 @@
-//! Where tokens are kept: one file a server, that only its owner can read.
+//! Token storage: one file for each server, readable by its owner only.
 
 use super::registration::Client;
 use jiff::Timestamp;
@@ -74,7 +74,7 @@ pub(super) struct Grant {
 /// What the server wants before it goes on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Wanted {
+pub(super) struct LoginRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) scopes: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ pub(super) struct Wanted {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Record {
-    /// Where the server is: what is kept is for this address and no other.
+    /// The server's address: the record is valid for this address only.
     pub(super) url: String,
     /// Clients that registered themselves, by issuer.
     pub(super) clients: BTreeMap<String, Client>,
@@ -98,7 +98,7 @@ pub(super) struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) grant: Option<Grant>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) wanted: Option<Wanted>,
+    pub(super) wanted: Option<LoginRequest>,
     /// How often more scopes were asked for, by operation.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) tries: BTreeMap<String, u32>,
@@ -132,7 +132,7 @@ impl TokenFile {
         Some(Stamp(found.ino(), found.mtime(), found.mtime_nsec(), found.len()))
     }
 
-    /// What is kept. A file that others could read is not trusted.
+    /// Reads the record. A file that others can read is not trusted.
     pub(super) fn read(&self) -> Result<Record, String> {
         let broken = |e: &dyn fmt::Display| format!("{}: {e}", self.path.display());
         let found = match fs::metadata(&self.path) {
@@ -171,7 +171,7 @@ impl TokenFile {
         written.map_err(broken)
     }
 
-    /// Removes it. False where there was none.
+    /// Removes the record. False if there was none.
     pub(super) fn remove(&self) -> Result<bool, String> {
         match fs::remove_file(&self.path) {
             Ok(()) => Ok(true),

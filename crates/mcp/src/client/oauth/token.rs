@@ -1,4 +1,4 @@
-//! The token endpoint: a code, a refresh token or a client's own credentials in, an access token out.
+//! The token endpoint: exchanges a code, a refresh token or client credentials for an access token.
 
 use super::{
     fetch::{Fetcher, shorten},
@@ -19,7 +19,7 @@ const MAX_TOKEN: usize = 16 << 10;
 const MAX_LIFETIME: i64 = 10 * 365 * 24 * 3600;
 
 /// What is shown for a token.
-pub(super) enum Given<'a> {
+pub(super) enum Credential<'a> {
     Code { code: &'a str, verifier: &'a str, redirect: &'a str },
     Refresh(&'a str),
     Itself,
@@ -28,9 +28,9 @@ pub(super) enum Given<'a> {
 /// Why there is no token.
 #[derive(Debug, PartialEq)]
 pub(super) enum Refusal {
-    /// What was shown does not count (any more).
+    /// The credential is not valid, or expired.
     Invalid(String),
-    /// Anything else; it may go better another time.
+    /// Any other failure, which may be temporary.
     Trouble(String),
 }
 
@@ -48,12 +48,12 @@ pub(super) struct Issued {
     pub(super) access: Secret,
     pub(super) refresh: Option<Secret>,
     pub(super) until: Option<Timestamp>,
-    /// What it allows, where the server says.
+    /// The scopes of the token, if the server reports them.
     pub(super) scopes: Option<Vec<String>>,
 }
 
-/// Where and for what a token is asked.
-pub(super) struct Asked<'a> {
+/// The parameters of a token request.
+pub(super) struct TokenRequest<'a> {
     pub(super) endpoint: &'a str,
     pub(super) client: &'a Client,
     pub(super) resource: &'a str,
@@ -63,8 +63,8 @@ pub(super) struct Asked<'a> {
 pub(super) async fn ask(
     fetcher: &Fetcher<'_>,
     config: &OauthConfig,
-    asked: &Asked<'_>,
-    given: Given<'_>,
+    asked: &TokenRequest<'_>,
+    given: Credential<'_>,
 ) -> Result<Issued, Refusal> {
     let secret = asked.client.secret(config).map_err(Refusal::Trouble)?;
     let (authorization, body) = request(asked, secret.as_deref(), &given);
@@ -85,17 +85,17 @@ pub(super) async fn ask(
 }
 
 /// The header and the form of a request.
-fn request(asked: &Asked<'_>, secret: Option<&str>, given: &Given<'_>) -> (Option<String>, String) {
+fn request(asked: &TokenRequest<'_>, secret: Option<&str>, given: &Credential<'_>) -> (Option<String>, String) {
     let mut form = Serializer::new(String::new());
     match given {
-        Given::Code { code, verifier, redirect } => {
+        Credential::Code { code, verifier, redirect } => {
             form.append_pair("grant_type", "authorization_code").append_pair("code", code);
             form.append_pair("code_verifier", verifier).append_pair("redirect_uri", redirect);
         }
-        Given::Refresh(token) => {
+        Credential::Refresh(token) => {
             form.append_pair("grant_type", "refresh_token").append_pair("refresh_token", token);
         }
-        Given::Itself => {
+        Credential::Itself => {
             form.append_pair("grant_type", "client_credentials");
             if !asked.scopes.is_empty() {
                 form.append_pair("scope", &asked.scopes.join(" "));
@@ -164,13 +164,13 @@ struct Refused {
 }
 
 impl Refused {
-    /// One that is written otherwise says nothing.
+    /// A value in another form counts as missing.
     fn read(body: Option<&Value>) -> Self {
         body.and_then(|body| Self::deserialize(body).ok()).unwrap_or_default()
     }
 }
 
-/// What an authorisation server said about a failure, in its own words, cut short.
+/// An authorisation server's error message, shortened.
 pub(super) fn said(status: StatusCode, body: Option<&Value>) -> String {
     let Refused { error, error_description } = Refused::read(body);
     match (error.as_deref().map(shorten), error_description.as_deref().map(shorten)) {
@@ -197,23 +197,23 @@ mod tests {
         }
     }
 
-    fn form(proof: Proof, given: &Given<'_>) -> (Option<String>, String) {
+    fn form(proof: Proof, given: &Credential<'_>) -> (Option<String>, String) {
         let scopes = ["x".to_owned(), "y".to_owned()];
         let client = client(proof);
-        let asked = Asked { endpoint: "", client: &client, resource: "https://x.org/mcp", scopes: &scopes };
+        let asked = TokenRequest { endpoint: "", client: &client, resource: "https://x.org/mcp", scopes: &scopes };
         request(&asked, Some("s:e+c"), given)
     }
 
     #[test]
     fn every_request_names_the_resource_and_shows_the_client_once() {
-        let code = Given::Code { code: "c", verifier: "v", redirect: "http://127.0.0.1:1/callback" };
+        let code = Credential::Code { code: "c", verifier: "v", redirect: "http://127.0.0.1:1/callback" };
         let (header, body) = form(Proof::Basic, &code);
         let pair = BASE64_STANDARD.decode(header.unwrap().strip_prefix("Basic ").unwrap()).unwrap();
         assert_eq!(pair, b"a+b:s%3Ae%2Bc", "encoded before they are joined, as RFC 6749 has it");
         assert!(body.contains("resource=https%3A%2F%2Fx.org%2Fmcp") && !body.contains("client_"), "{body}");
-        let (header, body) = form(Proof::Post, &Given::Refresh("r"));
+        let (header, body) = form(Proof::Post, &Credential::Refresh("r"));
         assert!(header.is_none() && body.contains("client_id=a+b&client_secret=s%3Ae%2Bc"), "{body}");
-        let (header, body) = form(Proof::None, &Given::Itself);
+        let (header, body) = form(Proof::None, &Credential::Itself);
         assert!(header.is_none() && body.contains("client_id=a+b") && !body.contains("secret"), "{body}");
         assert!(body.contains("scope=x+y") && body.contains("resource="), "{body}");
     }

@@ -1,7 +1,7 @@
 //! The packages.
 
 use super::{
-    MANIFEST, Yard, git, has, installed_names, npm_traps,
+    MANIFEST, Yard, git, installed_names, need, npm_traps,
     packages::{Registry, entry, packed},
     scripts, write_files,
 };
@@ -30,9 +30,7 @@ fn npm_configuration_of_a_package_with_a_git_dependency_runs_nothing() {
 
 #[test]
 fn scripts_bin_links_and_node_gyp_of_packages_and_dependencies_do_not_run() {
-    if !has("npm") {
-        return;
-    }
+    need("npm");
     let yard = Yard::new();
     let traps = npm_traps(&yard);
     let traps: Vec<(&str, &str)> = traps.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
@@ -62,9 +60,7 @@ fn scripts_bin_links_and_node_gyp_of_packages_and_dependencies_do_not_run() {
 
 #[test]
 fn a_package_of_the_registry_is_unpacked_and_not_run() {
-    if !has("npm") {
-        return;
-    }
+    need("npm");
     let yard = Yard::new();
     let traps = npm_traps(&yard);
     let mut files: Vec<(&str, &str)> = traps.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
@@ -82,11 +78,32 @@ fn a_package_of_the_registry_is_unpacked_and_not_run() {
     assert!(ran.contains("npm pack") && !ran.contains("install") && !ran.contains(" ci "), "{ran}");
 }
 
+#[toolyard_shows::shows("000-1-01")]
+#[test]
+fn a_package_at_clawhubs_address_is_downloaded_and_not_run() {
+    need("npm");
+    let yard = Yard::new();
+    let url = &yard.registry.url;
+    yard.place.config(&format!("[plugins]\nnpmRegistry = \"{url}\"\nclawhub = \"{url}/\"\n"));
+    let traps = npm_traps(&yard);
+    let mut files: Vec<(&str, &str)> = traps.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    files.extend([("openclaw.plugin.json", MANIFEST), ("skills/good/SKILL.md", "# Good")]);
+    yard.registry.publish("@a/hub-plugin", &json!({"scripts": scripts(&yard), "dependencies": {"dep": "*"}}), &files);
+    yard.registry.publish("dep", &json!({"scripts": scripts(&yard)}), &[]);
+    yard.refuse("clawhub:@a/hub-plugin", "USAGE_ERROR", "names no version");
+    yard.refuse("clawhub:@a/hub-plugin@2.0.0", "UNAVAILABLE", "404");
+    yard.refuse("clawhub:nothing@1.0.0", "UNAVAILABLE", "404");
+    let outcome = yard.accept("clawhub:@a/hub-plugin@1.0.0");
+    assert_eq!(outcome.answer["plugin"]["source"], "clawhub:@a/hub-plugin@1.0.0", "{}", outcome.answer);
+    assert!(outcome.folder.join("node_modules/dep/package.json").exists());
+    let asked = yard.registry.requests();
+    let expected = "api/v1/packages/%40a%2Fhub-plugin/versions/1.0.0/artifact/download";
+    assert!(asked.iter().any(|path| path == expected), "{asked:?}");
+}
+
 #[test]
 fn a_dependency_of_a_dependency_comes_from_the_registry_with_its_hash_or_not_at_all() {
-    if !has("npm") {
-        return;
-    }
+    need("npm");
     let yard = Yard::new();
     let elsewhere = Registry::start();
     elsewhere.publish("far", &json!({"scripts": scripts(&yard)}), &[]);
@@ -109,9 +126,7 @@ fn a_dependency_of_a_dependency_comes_from_the_registry_with_its_hash_or_not_at_
 
 #[test]
 fn a_lockfile_cannot_say_where_packages_come_from() {
-    if !has("npm") {
-        return;
-    }
+    need("npm");
     let yard = Yard::new();
     let elsewhere = Registry::start();
     elsewhere.publish("dep", &json!({"scripts": scripts(&yard)}), &[("evil.js", "x")]);
@@ -138,9 +153,7 @@ fn a_lockfile_cannot_say_where_packages_come_from() {
 
 #[test]
 fn filters_hooks_and_lfs_of_a_repository_do_not_run() {
-    if !has("git") {
-        return;
-    }
+    need("git");
     let yard = Yard::new();
     let payload = yard.payload_text();
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
@@ -169,9 +182,7 @@ fn filters_hooks_and_lfs_of_a_repository_do_not_run() {
 
 #[test]
 fn submodules_are_not_fetched() {
-    if !has("git") {
-        return;
-    }
+    need("git");
     let yard = Yard::new();
     let inner = yard.outside.join("inner");
     write_files(&inner, &[("secret.md", "hush")]);
@@ -188,9 +199,7 @@ fn submodules_are_not_fetched() {
 
 #[test]
 fn a_link_in_a_repository_is_no_way_to_a_file_of_the_user() {
-    if !has("git") {
-        return;
-    }
+    need("git");
     let yard = Yard::new();
     let key = yard.outside.join("keys/SKILL.md");
     let source = yard.repository(&[], |folder| {

@@ -216,13 +216,9 @@ fn installed_names(folder: &Path) -> Vec<String> {
     names.map(|path| path.strip_prefix(folder).unwrap().display().to_string()).collect()
 }
 
-/// Whether a program is there; tests that need it say so when they are skipped.
-fn has(program: &str) -> bool {
-    let there = Path::new("/usr/bin").join(program).exists();
-    if !there {
-        eprintln!("SKIPPED: {program} is not installed");
-    }
-    there
+/// Fails the test where a program that it runs is missing.
+fn need(program: &str) {
+    assert!(Path::new("/usr/bin").join(program).exists(), "{program} is missing from /usr/bin: install it");
 }
 
 /// Everything a package can put beside its files to have npm run code.

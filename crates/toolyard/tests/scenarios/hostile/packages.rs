@@ -57,10 +57,13 @@ pub(crate) fn npm_tarball(files: &[(&str, &str)]) -> Vec<u8> {
     packed(&entries)
 }
 
+/// What ClawHub's address of a tarball ends with.
+const CLAWHUB_DOWNLOAD: &str = "/versions/1.0.0/artifact/download";
+
 /// Published packages by name.
 type Shelf = Arc<Mutex<BTreeMap<String, Published>>>;
 
-/// A registry of npm.
+/// A registry of npm, which is a ClawHub as well.
 pub(crate) struct Registry {
     pub(crate) url: String,
     port: u16,
@@ -152,10 +155,17 @@ fn serve(mut connection: TcpStream, packages: &Mutex<BTreeMap<String, Published>
     let Some(path) = text.split(' ').nth(1).and_then(|path| path.strip_prefix('/')) else { return };
     log.lock().unwrap().push(path.to_owned());
     let shelf = packages.lock().unwrap();
-    let name = path.split("/-/").next().unwrap_or_default();
-    let (status, kind, body) = match shelf.get(name) {
+    // ClawHub's way to a tarball, and npm's.
+    let clawhub = path.strip_prefix("api/v1/packages/").and_then(|rest| rest.strip_suffix(CLAWHUB_DOWNLOAD));
+    let name = clawhub.map_or_else(
+        || path.split("/-/").next().unwrap_or_default().to_owned(),
+        |name| name.replace("%40", "@").replace("%2F", "/"),
+    );
+    let (status, kind, body) = match shelf.get(&name) {
         None => ("404 Not Found", "application/json", b"{\"error\":\"not found\"}".to_vec()),
-        Some(found) if path.contains("/-/") => ("200 OK", "application/octet-stream", found.tarball.clone()),
+        Some(found) if clawhub.is_some() || path.contains("/-/") => {
+            ("200 OK", "application/octet-stream", found.tarball.clone())
+        }
         Some(found) => ("200 OK", "application/json", found.about.to_string().into_bytes()),
     };
     let head = format!(

@@ -1,0 +1,80 @@
+//! Who said it is kept with every captured message and with the memories made from it, whichever door it came through:
+//! OpenViking's HTTP interface, `context.capture`, and the tool `memory_store`, which the bridge, MCP and hooks share.
+
+use crate::place::{Store, session};
+use serde_json::{Value, json};
+use toolyard_context::wire::turns::{self, TurnMessage};
+
+/// Role and peer of each live message of a session.
+async fn speakers(store: &Store, id: &str) -> Vec<(String, Option<String>)> {
+    let (status, answer) = store.get(&format!("/api/v1/sessions/{id}/context?token_budget=10000")).await;
+    assert_eq!(status, 200, "{answer}");
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let messages = answer["result"]["messages"].as_array().unwrap();
+    messages.iter().map(|message| (text(&message["role"]).unwrap(), text(&message["peer_id"]))).collect()
+}
+
+/// The role that is noted in the first memory a question finds.
+async fn remembered_role(store: &Store, query: &str) -> Value {
+    let ask = json!({"query": query, "context_type": "memory", "level": 2, "limit": 1});
+    let found = store.post("/api/v1/search/find", ask).await.1;
+    let uri = found["result"]["memories"][0]["uri"].as_str().unwrap_or_else(|| panic!("{found}")).to_owned();
+    let read = store.get(&format!("/api/v1/content/read?uri={uri}")).await.1;
+    let text =
+        read["result"].as_str().or_else(|| read["result"]["content"].as_str()).unwrap_or_else(|| panic!("{read}"));
+    let noted = text.split("MEMORY_FIELDS").nth(1).unwrap_or_else(|| panic!("{text}"));
+    let fields: Value = serde_json::from_str(noted.trim().trim_end_matches("-->").trim()).unwrap();
+    fields["memory"]["role"].clone()
+}
+
+fn some(role: &str, peer: Option<&str>) -> (String, Option<String>) {
+    (role.to_owned(), peer.map(str::to_owned))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_http_interface_keeps_role_and_peer() {
+    let store = Store::new();
+    for body in [
+        json!({"role": "user", "content": "I prefer green tea.", "peer_id": "ada"}),
+        json!({"role": "assistant", "content": "Noted: green tea."}),
+    ] {
+        assert_eq!(store.post("/api/v1/sessions/s/messages", body).await.0, 200);
+    }
+    assert_eq!(speakers(&store, "s").await, [some("user", Some("ada")), some("assistant", None)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_memory_from_the_http_interface_keeps_the_role() {
+    let store = Store::new();
+    let body = json!({"role": "user", "content": "I prefer green tea."});
+    assert_eq!(store.post("/api/v1/sessions/s/messages", body).await.0, 200);
+    assert_eq!(store.post("/api/v1/sessions/s/commit?wait=true", json!({})).await.0, 200);
+    assert_eq!(remembered_role(&store, "which tea do I prefer").await, "user");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn captured_turns_keep_role_and_peer() {
+    let store = Store::new();
+    let (context, me) = (store.context.clone(), session());
+    let id = me.ov_id().unwrap();
+    tokio::task::spawn_blocking(move || {
+        let turn = |role: &str, text: &str| -> TurnMessage {
+            serde_json::from_value(json!({"role": role, "text": text})).unwrap()
+        };
+        let messages = [turn("user", "I prefer TypeScript."), turn("assistant", "TypeScript it is.")];
+        turns::capture(&context, &me, &messages, None).unwrap();
+    })
+    .await
+    .unwrap();
+    assert_eq!(speakers(&store, &id).await, [some("user", None), some("assistant", Some("main"))]);
+    assert_eq!(store.post(&format!("/api/v1/sessions/{id}/commit?wait=true"), json!({})).await.0, 200);
+    assert_eq!(remembered_role(&store, "which language do I prefer, TypeScript?").await, "user");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_tool_of_bridge_mcp_and_hooks_keeps_the_role() {
+    let store = Store::new();
+    let args = json!({"text": "I prefer dark mode.", "role": "user"});
+    store.tool(&session(), "memory_store", args).await.unwrap();
+    assert_eq!(remembered_role(&store, "dark mode").await, "user");
+}

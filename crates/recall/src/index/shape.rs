@@ -1,0 +1,198 @@
+//! What an answer must look like: a question for a name, a number, a reason or a person is answered by a turn that has one.
+
+use super::kinds::Kinds;
+use toolyard_text::terms;
+
+/// More names in one text say nothing more.
+const MOST_NAMES: u8 = 3;
+/// How much a reason counts beside a name or a number: most texts that give one do not answer the question.
+const REASON: f32 = 0.6;
+
+/// What a text has that answers look like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Words with a capital inside a sentence, at most [`MOST_NAMES`].
+    names: u8,
+    /// Something in quotation marks: a title.
+    quotes: bool,
+    numbers: bool,
+    reasons: bool,
+    /// A relative, a friend, a colleague.
+    persons: bool,
+}
+
+/// What a question asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Asks {
+    name: bool,
+    number: bool,
+    reason: bool,
+    person: bool,
+}
+
+impl Shape {
+    /// Of a text whose words are still to be [read](Self::read). `is_speaker` says of a folded word whether a speaker is called
+    /// so: whoever is spoken to is named in passing.
+    pub(super) fn of_writing(text: &str, is_speaker: impl Fn(&str) -> bool) -> Self {
+        let numbers = text.bytes().any(|byte| byte.is_ascii_digit());
+        Self { names: names(text, is_speaker), quotes: has_quotation(text), numbers, ..Self::default() }
+    }
+
+    /// Takes one more folded word into account, and the one before it.
+    pub(super) fn read(&mut self, word: &str, before: &str) {
+        self.numbers |= NUMBERS.binary_search(&word).is_ok();
+        self.persons |= PERSONS.binary_search(&word).is_ok();
+        self.reasons |= REASONS.binary_search(&word).is_ok() || REASON_PAIRS.contains(&(before, word));
+    }
+
+    /// How much of what a question asks for a text has, 0 to 1.
+    pub(super) fn answers(self, asks: Asks) -> f32 {
+        let has = |asked: bool, has: bool| if asked && has { 1.0 } else { 0.0 };
+        let names = f32::from(self.names) / f32::from(MOST_NAMES);
+        let name = if asks.name { (names + has(true, self.quotes)) / 2.0 } else { 0.0 };
+        let reason = REASON * has(asks.reason, self.reasons);
+        name.max(reason).max(has(asks.number, self.numbers)).max(has(asks.person, self.persons))
+    }
+}
+
+impl Asks {
+    /// Of a question that asks for these kinds of things.
+    pub(super) fn of(question: &str, kinds: Kinds) -> Self {
+        let mut asks = Self::default();
+        let mut before = String::new();
+        let mut which = false;
+        terms::words(question, |word| {
+            asks.person |= matches!(word, "who" | "whose" | "whom");
+            asks.name |= matches!(word, "where" | "name" | "names" | "named" | "called");
+            asks.number |= matches!(word, "number" | "percent" | "percentage")
+                || (before == "how" && matches!(word, "many" | "much" | "often" | "old" | "long"));
+            asks.reason |= matches!(word, "why" | "reason" | "reasons")
+                || word.starts_with("motivat")
+                || word.starts_with("inspir");
+            which |= matches!(word, "what" | "which");
+            before.clear();
+            before.push_str(word);
+        });
+        asks.name |= asks.person || (which && kinds.have_names());
+        asks
+    }
+}
+
+/// Words with a capital that do not begin a sentence and are neither "I" nor a speaker's name.
+fn names(text: &str, is_speaker: impl Fn(&str) -> bool) -> u8 {
+    let mut found = 0;
+    let mut begins = true;
+    for written in text.split_whitespace() {
+        let word = written.trim_matches(|c: char| !c.is_alphanumeric());
+        let named = !begins && word.chars().next().is_some_and(char::is_uppercase) && word.chars().nth(1).is_some();
+        if named && found < MOST_NAMES {
+            let folded = word.to_lowercase().replace('’', "'");
+            let bare = folded.strip_suffix("'s").unwrap_or(&folded);
+            if !bare.starts_with("i'") && INTERJECTIONS.binary_search(&bare).is_err() && !is_speaker(bare) {
+                found += 1;
+            }
+        }
+        begins = written.ends_with(['.', '?', '!', '"', '”', ':']);
+    }
+    found
+}
+
+/// Whether something longer than a character stands in quotation marks.
+fn has_quotation(text: &str) -> bool {
+    let Some((_, rest)) = text.split_once(['"', '“']) else { return false };
+    rest.find(['"', '”']).is_some_and(|end| rest[..end].chars().nth(1).is_some())
+}
+
+/// Words with a capital in the middle of a message that are no names. Sorted.
+const INTERJECTIONS: [&str; 12] =
+    ["ah", "great", "hello", "hey", "hi", "no", "oh", "ok", "thanks", "wow", "yeah", "yes"];
+/// Sorted.
+const NUMBERS: [&str; 20] = [
+    "couple", "dozen", "eight", "eleven", "five", "four", "hundred", "nine", "once", "one", "second", "seven",
+    "several", "six", "ten", "third", "three", "twelve", "twice", "two",
+];
+/// Sorted.
+const REASONS: [&str; 8] = ["because", "decided", "helps", "inspired", "motivated", "reason", "since", "why"];
+/// Two words that lead to a reason.
+const REASON_PAIRS: [(&str, &str); 6] =
+    [("so", "that"), ("wanted", "to"), ("want", "to"), ("to", "help"), ("makes", "me"), ("made", "me")];
+/// Sorted.
+const PERSONS: [&str; 39] = [
+    "aunt",
+    "auntie",
+    "boss",
+    "boyfriend",
+    "brother",
+    "buddy",
+    "children",
+    "coach",
+    "colleague",
+    "colleagues",
+    "cousin",
+    "dad",
+    "daughter",
+    "father",
+    "fiance",
+    "friend",
+    "friends",
+    "girlfriend",
+    "grandfather",
+    "grandma",
+    "grandmother",
+    "grandpa",
+    "husband",
+    "kids",
+    "mom",
+    "mother",
+    "mum",
+    "neighbor",
+    "neighbour",
+    "nephew",
+    "niece",
+    "parents",
+    "partner",
+    "sister",
+    "son",
+    "teammate",
+    "teammates",
+    "uncle",
+    "wife",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(text: &str) -> Shape {
+        let mut shape = Shape::of_writing(text, |word| word == "ana");
+        let mut before = String::new();
+        terms::words(text, |word| {
+            shape.read(word, &before);
+            before = word.to_owned();
+        });
+        shape
+    }
+
+    #[test]
+    fn the_lists_are_sorted() {
+        assert!(INTERJECTIONS.is_sorted() && NUMBERS.is_sorted() && REASONS.is_sorted() && PERSONS.is_sorted());
+    }
+
+    #[test]
+    fn names_stand_inside_sentences_and_are_not_those_of_speakers() {
+        assert_eq!(shape("Thanks, Ana! We went to Lisbon and Porto.").names, 2);
+        assert_eq!(shape("Hello. This is fine, I'm here. Yes.").names, 0);
+        assert!(shape("I read \"Dune\" twice").quotes && !shape("it is 5\" wide").quotes);
+    }
+
+    #[test]
+    fn a_question_is_answered_by_what_it_asks_for() {
+        let asks = |question: &str| Asks::of(question, Kinds::of_question(question));
+        assert_eq!(shape("We have three dogs").answers(asks("How many dogs does Ana have?")), 1.0);
+        assert_eq!(shape("We have dogs").answers(asks("How many dogs does Ana have?")), 0.0);
+        assert_eq!(shape("My aunt gave it to me").answers(asks("Who gave Ana the ring?")), 1.0);
+        assert_eq!(shape("I left because it rained").answers(asks("Why did Ana leave?")), REASON);
+        assert!(shape("I have been to Lisbon").answers(asks("Which cities has Ana visited?")) > 0.0);
+        assert_eq!(shape("I have been to Lisbon").answers(asks("Did Ana like it?")), 0.0);
+    }
+}
