@@ -10,6 +10,9 @@ PORT ?= 18789
 CRASH_POINTS ?= 40
 NOTES_CRASH_POINTS ?= 6
 INDEX_CRASH_POINTS ?= 6
+# How many attacks on the record `make attack` tries, and where their seeds begin.
+ATTACKS ?= 1000
+ATTACK_SEED ?= 1
 CASES ?= *
 RECORDED ?= ../shared/recorded
 # How long `make fuzz` runs each target.
@@ -22,7 +25,7 @@ FUZZ_TARGETS ?= $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets
 FAST := --workspace --exclude toolyard-lance
 INDEX := -p toolyard-lance
 RELEASE := $(CARGO) build --release --locked -p toolyard -p toolyard-parse -p toolyard-sandbox -p toolyard-mcp --bin toolyard --bin toolyard-parse --bin toolyard-script --bin mcp-fixture
-RELEASE_INDEX := CARGO_PROFILE_RELEASE_LTO=thin $(CARGO) build --release --locked $(INDEX) --bin toolyard-index
+RELEASE_INDEX := CARGO_PROFILE_RELEASE_OPT_LEVEL=3 CARGO_PROFILE_RELEASE_LTO=thin $(CARGO) build --release --locked $(INDEX) --bin toolyard-index
 DEBUG := $(CARGO) build -q $(FAST) --all-targets --locked
 DEBUG_INDEX := $(CARGO) build -q $(INDEX) --all-targets --locked
 INDEX_PROGRAM = $(CARGO_TARGET_DIR)/debug/toolyard-index
@@ -31,7 +34,7 @@ RUN_TESTS := CARGO="$(CARGO)" python3 scripts/run_tests.py
 # Clippy as cargo runs it, but with a build instead of a check: a check would go through LanceDB a second time.
 CLIPPY_INDEX := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ $(DEBUG_INDEX)
 
-.PHONY: casefold walls-java hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
+.PHONY: attack receipts casefold walls-java hooks recordings test-tools fuzz advisories sbom context-crash crash-full help up build quick test test-external clippy-index unit-index index-crash index-tools fmt clippy deny unit docs docs-check schema bench crash clients conformance plugins-npm openviking-plugin claude-code openclaw-cli autobahn object-store lancedb dist clean-home tools-needed
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -67,7 +70,7 @@ quick: fmt test-tools ## the daily loop: format, clippy and the tests of everyth
 
 test: fmt clippy deny unit docs-check crash ## every check that needs nothing but this checkout and crates from cargo's registry
 
-test-external: clients conformance plugins-npm openviking-plugin claude-code lancedb object-store ## checks with other people's clients and suites, from npm and PyPI; a failed download fails unless ALLOW_SKIP=1
+test-external: clients conformance plugins-npm openviking-plugin claude-code lancedb object-store receipts ## checks with other people's clients and suites, from npm and PyPI; a failed download fails unless ALLOW_SKIP=1
 
 fmt: tools-needed
 	$(CARGO) fmt --all --check
@@ -130,6 +133,13 @@ crash-full: build ## the same with the optimised programs at 1,000 points of a p
 
 context-crash: build ## a hundred sessions of the context store while the (optimised) process is killed and restarted
 	TOOLYARD_PROGRAM="$$CARGO_TARGET_DIR/release/toolyard" $(CARGO) test $(FAST) --test scenarios --locked -- --ignored --nocapture context_crash
+
+attack: tools-needed ## try ATTACKS (1,000) seeded attacks on the record without its key; `make test` tries 60
+	TOOLYARD_ATTACKS=$(ATTACKS) TOOLYARD_ATTACK_SEED=$(ATTACK_SEED) $(CARGO) test $(FAST) --test contract --locked -- --nocapture attacks
+
+receipts: tools-needed ## check a receipt with scitt-cose from PyPI (10 MB, once)
+	$(DEBUG)
+	tests/external.sh receipts "$$CARGO_TARGET_DIR/debug/toolyard"
 
 clients: tools-needed ## drive a running Toolyard with OpenClaw's own client (200 MB from npm, once)
 	$(DEBUG)

@@ -12,7 +12,7 @@ import concurrent.futures, json, os, pathlib, subprocess, sys, threading, time
 # Test programs that run at once, for each processor; each runs as many of its tests at once as the machine has processors.
 PROGRAMS_PER_PROCESSOR = 2
 # A test program that takes longer than this hangs, and is ended.
-LONGEST_SECONDS = 900
+LONGEST_SECONDS = 3600
 
 
 def parse(arguments):

@@ -18,6 +18,7 @@ mod notes;
 mod notes_text;
 mod plans;
 mod process;
+mod proof;
 #[path = "../../tests/random.rs"]
 mod random;
 mod recovery;
@@ -91,8 +92,10 @@ enum Name {
     ForeachDurable,
     /// Bytes of database a step
     LogBytes,
-    /// Proving a long run
+    /// Proving every record of a store
     Verify,
+    /// Checking one receipt
+    ReceiptVerify,
     /// Taking a run up again out of a million records
     Recovery,
     /// CPU of one direct call
@@ -179,13 +182,14 @@ struct Setup {
     seconds: Duration,
 }
 
-const IN_ORDER: [Name; 38] = [
+const IN_ORDER: [Name; 39] = [
     Name::DurableSteps,
     Name::ReadonlySteps,
     Name::ReadonlyForeach,
     Name::ForeachDurable,
     Name::LogBytes,
     Name::Verify,
+    Name::ReceiptVerify,
     Name::Recovery,
     Name::PipelineCpu,
     Name::MainProgram,
@@ -227,7 +231,8 @@ fn measure(name: Name, setup: &Setup) -> Result<Report> {
         Name::ReadonlyForeach => plans::readonly_foreach(setup),
         Name::ForeachDurable => durable::foreach(setup),
         Name::LogBytes => plans::log_bytes(setup),
-        Name::Verify => recovery::verify(setup),
+        Name::Verify => proof::verify(setup),
+        Name::ReceiptVerify => proof::receipt_verify(setup),
         Name::Recovery => recovery::recovery(setup),
         Name::PipelineCpu => direct::pipeline_cpu(setup),
         Name::ColdStart => process::cold_start(setup),

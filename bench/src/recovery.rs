@@ -1,10 +1,9 @@
-//! Long records: proving one, and starting again out of a large store after a crash.
+//! Long records: starting again out of a large store after a crash.
 
 use crate::{
     Setup,
     report::{Good, Report},
-    rig::{Rig, caller, signer, this_process},
-    stats::{median, most},
+    rig::{Rig, caller, this_process},
     tools::{ECHO, RANGE},
     workloads,
 };
@@ -13,12 +12,11 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::{
     process::Command,
-    sync::Arc,
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
 use toolyard_engine::{
-    Blob, EXECUTOR_VERSION, Recorder, Store, ledger,
+    Blob, EXECUTOR_VERSION, Recorder, Store,
     record::{CallRecord, FinishedRecord, OutcomeRecord, Record, ResultRecord, RunStarted},
     store::{Durability, Lease, RunKind, RunRow},
 };
@@ -27,8 +25,6 @@ use toolyard_protocol::{
 };
 use uuid::Uuid;
 
-/// Iterations of the run that is proved: two records each.
-const VERIFY_ITERATIONS: usize = 100_000;
 /// Records in the store that is started from.
 const RECORDS: u64 = 1_000_000;
 /// Iterations of the unfinished run that have their results; two records each.
@@ -41,31 +37,6 @@ const FINISHED_STEPS: u64 = 50;
 const FLUSH_EVERY: u64 = 500;
 /// How long the run may take to be taken up before the benchmark gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Chain, numbering and signatures of one long run.
-pub(crate) fn verify(setup: &Setup) -> Result<Report> {
-    let rig = Rig::new(setup)?;
-    let run = rig.run(&Arc::new(workloads::echo_loop(VERIFY_ITERATIONS)?))?;
-    rig.runtime.block_on(rig.engine.seal()).map_err(|failure| anyhow::anyhow!("{failure}"))?;
-    rig.store.settle()?;
-    let verifier = signer().verifier();
-    let mut rates = Vec::new();
-    let mut records = 0;
-    for _ in 0..setup.rounds {
-        let started = Instant::now();
-        let report = ledger::verify_run(&*rig.store, run.run_id, &verifier)
-            .map_err(|failure| anyhow::anyhow!("the run cannot be read: {failure}"))?;
-        ensure!(report.ok && report.ledger_entry.is_some(), "the run does not hold: {:?}", report.first_bad);
-        records = report.records;
-        rates.push(records as f64 / started.elapsed().as_secs_f64());
-    }
-    ensure!(records >= 200_000, "the run has only {records} records");
-    rig.close();
-    Ok(Report::new("verify", "recordsPerSecond", Good::AtLeast, 200_000.0)
-        .figure("recordsPerSecond", median(&rates))
-        .figure("best", most(&rates))
-        .figure("records", records as f64))
-}
 
 /// From opening a store that a process left behind to the first new call of the run it was in the middle of.
 pub(crate) fn recovery(setup: &Setup) -> Result<Report> {
@@ -165,6 +136,7 @@ fn fill(rig: &Rig, plan: &ActionPlan, items: u64, done: u64) -> Result<u64> {
         parent_run_id: None,
         imported_steps: Vec::new(),
         preview_hash: None,
+        title: None,
     }));
     recorder.set_row(row.clone());
 

@@ -455,6 +455,24 @@ export type HealthAnswerCpuBreakdown = { "hostCpuCount": number };
 /** Reports the health of this gateway. */
 export type HealthAnswer = { "ok": boolean; "ts": number; "durationMs": number; "runtimeVersion": string; "plugins": HealthAnswerPluginsHealth; "defaultAgentId": string; "sessions": HealthAnswerSessionsHealth; "eventLoop": HealthAnswerEventLoop };
 
+/** Parameters of a method that takes none. */
+export type KeysListParams = Record<string, never>;
+
+/** A key, and the entries of the ledger that it signed. */
+export type KeysListAnswerKeySpan = { "key": string; "from": number; "to"?: number | null };
+
+/** Lists the keys that signed the record. */
+export type KeysListAnswer = { "keys": Array<KeysListAnswerKeySpan> };
+
+/** Parameters of a method that takes none. */
+export type KeysRotateParams = Record<string, never>;
+
+/** A key, and the entries of the ledger that it signed. */
+export type KeysRotateAnswerKeySpan = { "key": string; "from": number; "to"?: number | null };
+
+/** Replaces the key that signs the record; the old key signs the new one. */
+export type KeysRotateAnswer = { "keys": Array<KeysRotateAnswerKeySpan> };
+
 /** Which log lines are shown. */
 export type LogsTailParams = { "cursor"?: number | null; "limit"?: number | null; "maxBytes"?: number | null };
 
@@ -1500,6 +1518,12 @@ export type RunsGetAnswerRenamed = { "from": string; "to": string };
 /** Shows a run: its manifest, calls and results. */
 export type RunsGetAnswer = { "run": RunsGetAnswerRunManifest; "calls": Array<RunsGetAnswerToolCall>; "results": Array<RunsGetAnswerToolResult> };
 
+/** Parameters of a method that takes none. */
+export type RunsHeadParams = Record<string, never>;
+
+/** Answers the signed head of the ledger, to be kept somewhere else. */
+export type RunsHeadAnswer = { "size": number; "root": string; "at": number; "note": string; "key": string };
+
 /** How far a run is. */
 export type RunsListParamsRunStatus = "pending" | "running" | "paused" | "finished" | "failed" | "cancelled";
 
@@ -1524,6 +1548,21 @@ export type RunsListAnswerRunStatus = "pending" | "running" | "paused" | "finish
 
 /** Lists runs, newest first. */
 export type RunsListAnswer = { "runs": Array<RunsListAnswerRunSummary> };
+
+export type RunsProveParamsRunId = string;
+
+/** What a receipt is about. */
+export type RunsProveParams = { "id": RunsProveParamsRunId };
+
+export type RunsProveAnswerRunId = string;
+
+export type RunsProveAnswerCallId = string;
+
+/** One record of a run. */
+export type RunsProveAnswerReceiptRecord = { "seq": number; "kind": number; "payload": string };
+
+/** Makes the receipt of a run or of a call: the proof that it is in the ledger. */
+export type RunsProveAnswer = { "form": string; "runId": RunsProveAnswerRunId; "callId"?: RunsProveAnswerCallId | null; "leaf": string; "index": number; "proof": Array<string>; "checkpoint": string; "key": string; "keyPem": string; "cose": string; "previous"?: string | null; "records"?: Array<RunsProveAnswerReceiptRecord> };
 
 export type RunsResumeParamsRunId = string;
 
@@ -1593,6 +1632,15 @@ export type RunsSubscribeParams = { "runId"?: RunsSubscribeParamsRunId | null; "
 /** Sends the events of a run, or of a session's runs, until the connection ends or unsubscribes. */
 export type RunsSubscribeAnswer = { "ok": boolean; "subscriptionId": string };
 
+/** Where the tree's files are written. */
+export type RunsTilesParams = { "out": string };
+
+/** The signed head of the ledger. */
+export type RunsTilesAnswerSignedHead = { "size": number; "root": string; "at": number; "note": string; "key": string };
+
+/** Writes the ledger's tree as files, in the layout of C2SP tlog-tiles. */
+export type RunsTilesAnswer = { "size": number; "files": number; "head"?: RunsTilesAnswerSignedHead | null };
+
 export type RunsTranscriptParamsRunId = string;
 
 /** A run by id. */
@@ -1622,22 +1670,36 @@ export type RunsUnsubscribeAnswer = { "ok": boolean; "removed": boolean };
 
 export type RunsVerifyParamsRunId = string;
 
-/** Which run is verified; the whole ledger without one. */
-export type RunsVerifyParams = { "runId"?: RunsVerifyParamsRunId | null };
+/** What is verified: one run, a receipt, or everything. */
+export type RunsVerifyParams = { "runId"?: RunsVerifyParamsRunId | null; "head"?: string | null; "receipt"?: string | null };
+
+/** What verifying a receipt found. */
+export type RunsVerifyAnswerReceiptReport = { "ok": boolean; "runId": RunsVerifyAnswerRunId; "callId"?: RunsVerifyAnswerCallId | null; "size": number; "records": number; "firstBad"?: RunsVerifyAnswerReceiptProblem | null };
+
+export type RunsVerifyAnswerRunId = string;
+
+export type RunsVerifyAnswerCallId = string;
+
+/** Why a receipt proves nothing. */
+export type RunsVerifyAnswerReceiptProblem = { "seq": number; "problem": string };
 
 /** What verifying a run found. */
 export type RunsVerifyAnswerVerifyReport = { "runId": RunsVerifyAnswerRunId; "ok": boolean; "records": number; "head": string; "signedSeq": number; "ledgerEntry"?: number | null; "unsigned"?: Array<RunsVerifyAnswerUnsignedRecords>; "firstBad"?: RunsVerifyAnswerBadRecord | null };
 
-export type RunsVerifyAnswerRunId = string;
-
-/** Records that no signature covered when a start found them. What they say may be true; nothing proves it. */
+/** Records that nothing proves. What they say may be true. */
 export type RunsVerifyAnswerUnsignedRecords = { "from": number; "to": number };
 
 /** The first record that does not prove what it should. */
 export type RunsVerifyAnswerBadRecord = { "seq": number; "problem": string };
 
 /** What verifying the whole store found. */
-export type RunsVerifyAnswerLedgerReport = { "ok": boolean; "entries": number; "runs": number; "records": number; "firstBad"?: RunsVerifyAnswerBadRecord | null; "missingRuns"?: Array<RunsVerifyAnswerRunId>; "bad": number; "badRuns"?: Array<RunsVerifyAnswerBadRun>; "unsigned": number; "unsignedRuns"?: Array<RunsVerifyAnswerUnsignedRun>; "sealedAtStart": number };
+export type RunsVerifyAnswerLedgerReport = { "ok": boolean; "entries": number; "size": number; "root": string; "runs": number; "pruned": number; "keys": number; "heads": number; "records": number; "blobs": number; "firstBad"?: RunsVerifyAnswerFirstBad | null; "missingRuns"?: Array<RunsVerifyAnswerRunId>; "bad": number; "badRuns"?: Array<RunsVerifyAnswerBadRun>; "unsigned": number; "unsignedRuns"?: Array<RunsVerifyAnswerUnsignedRun>; "sealedAtStart": number };
+
+/** The first thing that does not hold. */
+export type RunsVerifyAnswerFirstBad = { "place": RunsVerifyAnswerBadPlace; "runId"?: RunsVerifyAnswerRunId | null; "name"?: string | null; "seq": number; "problem": string };
+
+/** Where the first thing lies that does not hold. */
+export type RunsVerifyAnswerBadPlace = "ledger" | "run" | "head" | "blob" | "store";
 
 /** A run that does not hold. */
 export type RunsVerifyAnswerBadRun = { "runId": RunsVerifyAnswerRunId; "seq": number; "problem": string };
@@ -1645,8 +1707,8 @@ export type RunsVerifyAnswerBadRun = { "runId": RunsVerifyAnswerRunId; "seq": nu
 /** A run with records that nothing proves. */
 export type RunsVerifyAnswerUnsignedRun = { "runId": RunsVerifyAnswerRunId; "from": number; "to": number };
 
-/** Verifies the hashes and signatures of one run, or of the ledger and every run. */
-export type RunsVerifyAnswer = RunsVerifyAnswerVerifyReport | RunsVerifyAnswerLedgerReport;
+/** Verifies one run, a receipt, or everything: records, chains, signatures, the ledger's tree and kept heads. */
+export type RunsVerifyAnswer = RunsVerifyAnswerReceiptReport | RunsVerifyAnswerVerifyReport | RunsVerifyAnswerLedgerReport;
 
 /** What a session is created with. */
 export type SessionsCreateParams = { "key"?: string | null; "idempotencyKey"?: string | null; "agentId"?: string | null; "label"?: string | null; "displayName"?: string | null; "category"?: string | null };
@@ -1957,6 +2019,8 @@ export interface Methods {
   "exec.approval.resolve": { params: ExecApprovalResolveParams; answer: ExecApprovalResolveAnswer };
   "exec.approval.waitDecision": { params: ExecApprovalWaitDecisionParams; answer: ExecApprovalWaitDecisionAnswer };
   "health": { params: HealthParams; answer: HealthAnswer };
+  "keys.list": { params: KeysListParams; answer: KeysListAnswer };
+  "keys.rotate": { params: KeysRotateParams; answer: KeysRotateAnswer };
   "logs.tail": { params: LogsTailParams; answer: LogsTailAnswer };
   "mcp.approve": { params: McpApproveParams; answer: McpApproveAnswer };
   "mcp.forget": { params: McpForgetParams; answer: McpForgetAnswer };
@@ -1990,9 +2054,12 @@ export interface Methods {
   "runs.events": { params: RunsEventsParams; answer: RunsEventsAnswer };
   "runs.export": { params: RunsExportParams; answer: RunsExportAnswer };
   "runs.get": { params: RunsGetParams; answer: RunsGetAnswer };
+  "runs.head": { params: RunsHeadParams; answer: RunsHeadAnswer };
   "runs.list": { params: RunsListParams; answer: RunsListAnswer };
+  "runs.prove": { params: RunsProveParams; answer: RunsProveAnswer };
   "runs.resume": { params: RunsResumeParams; answer: RunsResumeAnswer };
   "runs.subscribe": { params: RunsSubscribeParams; answer: RunsSubscribeAnswer };
+  "runs.tiles": { params: RunsTilesParams; answer: RunsTilesAnswer };
   "runs.transcript": { params: RunsTranscriptParams; answer: RunsTranscriptAnswer };
   "runs.unsubscribe": { params: RunsUnsubscribeParams; answer: RunsUnsubscribeAnswer };
   "runs.verify": { params: RunsVerifyParams; answer: RunsVerifyAnswer };

@@ -1,13 +1,13 @@
 //! The hash chain over the records of a run, and the signatures over it.
 //!
 //! `chain(n) = SHA-256(chain(n-1) ‖ seq ‖ kind ‖ payload)`, beginning with a hash of the run id. Editing, removing or
-//! moving a record changes every value after it. A checkpoint signs the value reached so far with Ed25519, in the form
-//! of a signed note (C2SP tlog-checkpoint: origin, size, base64 root hash, then a signature line), so that a reader who
-//! holds the public key needs nothing else from us. What a local key cannot prove is said in SECURITY.md.
+//! moving a record changes every value after it. The last record of each batch carries a tag ([`crate::end_tag`]), and a
+//! checkpoint signs the value reached so far with Ed25519, in the form of a signed note (C2SP tlog-checkpoint: origin,
+//! size, base64 root hash, then a signature line). What a local key cannot prove is said in SECURITY.md.
 
-use crate::{end_tag::EndTagKey, record::RecordKind, store::Frame};
-use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
-use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
+pub use crate::keys::{Signer, Verifier};
+
+use crate::{end_tag::Place, record::RecordKind, store::Frame};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -41,107 +41,6 @@ pub struct Checkpoint {
     pub note: String,
 }
 
-/// Signs checkpoints. Every note contains the name, so that the notes of two machines can be distinguished.
-pub struct Signer {
-    name: String,
-    key: SigningKey,
-    end_tags: EndTagKey,
-}
-
-impl Signer {
-    /// From a 32-byte secret.
-    pub fn from_secret(name: impl Into<String>, secret: &[u8; 32]) -> Self {
-        Self { name: name.into(), key: SigningKey::from_bytes(secret), end_tags: EndTagKey::derive(secret) }
-    }
-
-    /// What a verifier needs. This one can check the tags of run ends as well, which the public key alone cannot.
-    pub fn verifier(&self) -> Verifier {
-        Verifier { name: self.name.clone(), key: self.key.verifying_key(), end_tags: Some(self.end_tags.clone()) }
-    }
-
-    /// Adds the tag to the payload of a run's `Finished` record; see [`crate::end_tag`].
-    pub(crate) fn tag_end(&self, run_id: RunId, seq: u64, previous: &[u8; 32], payload: &mut Vec<u8>) {
-        self.end_tags.add(run_id, seq, previous, payload);
-    }
-
-    /// Signs a tree head: `origin` identifies the log, `size` is the number of records, `hash` is the chain value.
-    pub fn sign(&self, origin: &str, size: u64, hash: &[u8; 32]) -> String {
-        let body = note_body(origin, size, hash);
-        let signature = self.key.sign(body.as_bytes());
-        let mut blob = key_hash(&self.name, &self.key.verifying_key()).to_vec();
-        blob.extend_from_slice(&signature.to_bytes());
-        format!("{body}\n\u{2014} {} {}\n", self.name, BASE64.encode(blob))
-    }
-
-    /// A checkpoint of a run.
-    pub fn checkpoint(&self, run_id: RunId, seq: u64, chain: &[u8; 32]) -> Checkpoint {
-        Checkpoint { seq, note: self.sign(&run_origin(run_id), seq, chain) }
-    }
-}
-
-/// Verifies signatures.
-#[derive(Debug, Clone)]
-pub struct Verifier {
-    name: String,
-    key: VerifyingKey,
-    /// Only the holder of the signing key has it.
-    end_tags: Option<EndTagKey>,
-}
-
-impl Verifier {
-    /// Reads `name+base64(key)`, the form [`Verifier::to_text`] writes.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (name, key) = text.trim().rsplit_once('+')?;
-        let bytes: [u8; 32] = BASE64.decode(key).ok()?.try_into().ok()?;
-        Some(Self { name: name.to_owned(), key: VerifyingKey::from_bytes(&bytes).ok()?, end_tags: None })
-    }
-
-    /// The key as text: `name+base64(key)`.
-    pub fn to_text(&self) -> String {
-        format!("{}+{}", self.name, BASE64.encode(self.key.as_bytes()))
-    }
-
-    /// Whether a note is signed with this key and contains exactly these values.
-    pub fn check(&self, note: &str, origin: &str, size: u64, hash: &[u8; 32]) -> bool {
-        let body = note_body(origin, size, hash);
-        let Some(rest) = note.strip_prefix(&body).and_then(|r| r.strip_prefix('\n')) else { return false };
-        rest.lines().any(|line| {
-            let Some((name, blob)) = line.strip_prefix("\u{2014} ").and_then(|l| l.rsplit_once(' ')) else {
-                return false;
-            };
-            let Ok(blob) = BASE64.decode(blob) else { return false };
-            let Some((id, signature)) = blob.split_first_chunk::<4>() else { return false };
-            let Ok(signature) = Signature::from_slice(signature) else { return false };
-            name == self.name
-                && id == &key_hash(&self.name, &self.key)
-                && self.key.verify_strict(body.as_bytes(), &signature).is_ok()
-        })
-    }
-
-    /// Whether a run's checkpoint is ours and covers this chain value.
-    pub fn check_run(&self, checkpoint: &Checkpoint, run_id: RunId, chain: &[u8; 32]) -> bool {
-        self.check(&checkpoint.note, &run_origin(run_id), checkpoint.seq, chain)
-    }
-}
-
-fn run_origin(run_id: RunId) -> String {
-    format!("toolyard/run/{run_id}")
-}
-
-fn note_body(origin: &str, size: u64, hash: &[u8; 32]) -> String {
-    format!("{origin}\n{size}\n{}\n", BASE64.encode(hash))
-}
-
-/// The signed note's key id: the first four bytes of SHA-256(name ‖ "\n" ‖ 0x01 ‖ key); 0x01 means Ed25519.
-fn key_hash(name: &str, key: &VerifyingKey) -> [u8; 4] {
-    let mut h = Sha256::new();
-    h.update(name.as_bytes());
-    h.update(b"\n\x01");
-    h.update(key.as_bytes());
-    let digest: [u8; 32] = h.finalize().into();
-    [digest[0], digest[1], digest[2], digest[3]]
-}
-
 /// The first record that does not prove what it should.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -153,7 +52,7 @@ pub struct BadRecord {
     pub problem: String,
 }
 
-/// Records that no signature covered when a start found them. What they say may be true; nothing proves it.
+/// Records that nothing proves. What they say may be true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnsignedRecords {
     /// The first of them.
@@ -182,7 +81,7 @@ pub struct ChainWalker<'a> {
     seq: u64,
     chain: [u8; 32],
     signed_seq: u64,
-    finished: bool,
+    finished: Option<u64>,
     proven: Option<(u64, [u8; 32])>,
     unsigned: Vec<UnsignedRecords>,
 }
@@ -191,7 +90,7 @@ impl<'a> ChainWalker<'a> {
     /// Begins before the first record. Without a verifier only the chain is checked, not the signatures.
     pub fn new(run_id: RunId, verifier: Option<&'a Verifier>) -> Self {
         let chain = genesis(run_id);
-        Self { run_id, verifier, seq: 0, chain, signed_seq: 0, finished: false, proven: None, unsigned: Vec::new() }
+        Self { run_id, verifier, seq: 0, chain, signed_seq: 0, finished: None, proven: None, unsigned: Vec::new() }
     }
 
     /// Takes the next frame.
@@ -213,9 +112,13 @@ impl<'a> ChainWalker<'a> {
         }
         match RecordKind::from_u8(frame.kind) {
             Some(RecordKind::Checkpoint) => self.take_checkpoint(frame, chain)?,
-            Some(RecordKind::Finished) => self.take_end(frame, chain),
+            Some(RecordKind::Finished) => self.finished = Some(frame.seq),
             Some(RecordKind::Note) => self.take_note(frame),
             _ => {}
+        }
+        let place = Place { run_id: self.run_id, seq: frame.seq, previous: &self.chain };
+        if self.verifier.is_some_and(|verifier| verifier.check_tag(&place, &frame.payload)) {
+            self.proven = Some((frame.seq, chain));
         }
         self.seq = frame.seq;
         self.chain = chain;
@@ -239,17 +142,6 @@ impl<'a> ChainWalker<'a> {
         Ok(())
     }
 
-    fn take_end(&mut self, frame: &Frame, chain: [u8; 32]) {
-        self.finished = true;
-        let tags = self.verifier.and_then(|v| v.end_tags.as_ref());
-        if tags.is_some_and(|tags| tags.check(self.run_id, frame.seq, &self.chain, &frame.payload)) {
-            self.proven = Some((frame.seq, chain));
-        } else {
-            // Whatever was proven before the end does not prove the end.
-            self.proven = None;
-        }
-    }
-
     fn take_note(&mut self, frame: &Frame) {
         let note = serde_json::from_slice::<NoteOfUnsigned>(&frame.payload).ok();
         if let Some(unsigned) = note.and_then(|note| note.payload).and_then(|payload| payload.unsigned) {
@@ -271,16 +163,21 @@ impl<'a> ChainWalker<'a> {
 
     /// Whether the run's record has an end.
     pub fn is_finished(&self) -> bool {
-        self.finished
+        self.finished.is_some()
     }
 
-    /// Number and chain value of the last record up to which a signature or the tag of the run's end proves that
-    /// Toolyard wrote the record. After the run's end, only what covers that end counts.
+    /// Number and chain value of the last record up to which a signature or a tag proves that Toolyard wrote the record.
     pub fn proven(&self) -> Option<(u64, [u8; 32])> {
         self.proven
     }
 
-    /// The records at the end of what was walked that nothing proves.
+    /// The same, if it covers the run's end.
+    pub fn proven_end(&self) -> Option<(u64, [u8; 32])> {
+        let end = self.finished?;
+        self.proven.filter(|(seq, _)| *seq >= end)
+    }
+
+    /// The records at the end of what was walked that no signature and no tag proves.
     pub fn unproven_tail(&self) -> Option<UnsignedRecords> {
         let from = self.proven.map_or(0, |(seq, _)| seq).max(self.signed_seq) + 1;
         (from <= self.seq).then_some(UnsignedRecords { from, to: self.seq })
@@ -344,12 +241,5 @@ mod tests {
         // Somebody without the key rewrites everything, chain included: the first checkpoint gives them away.
         let forged = frames(9, &Signer::from_secret("test", &[8; 32]));
         assert_eq!(walk(&forged, &signer.verifier()).unwrap_err().seq, 4);
-    }
-
-    #[test]
-    fn a_verifier_survives_its_text_form() {
-        let verifier = Signer::from_secret("host+x", &[1; 32]).verifier();
-        assert_eq!(Verifier::parse(&verifier.to_text()).unwrap().to_text(), verifier.to_text());
-        assert!(Verifier::parse("nonsense").is_none());
     }
 }

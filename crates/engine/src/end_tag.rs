@@ -1,18 +1,23 @@
-//! The tag on the last record of a run. It proves to this program that this program wrote the end of the run.
+//! The tag on the last record of a batch: proof, for this program alone, that this program wrote the batch.
 //!
-//! A run is sealed into the ledger within half a second of its end. When the process dies before that, the next start
-//! has to know whether the end that it finds was written by Toolyard or by somebody who could write the database.
-//! An Ed25519 signature would cost as much as a whole direct call, so the `Finished` record carries an HMAC-SHA-256
-//! under a key derived from the signing key. Whoever has only the public key cannot check it and relies on the ledger.
+//! A run's end is sealed into the ledger within half a second. Until then, and while the run goes on, somebody who can
+//! write the database could change what the store holds and make the chain anew. An Ed25519 signature a batch would cost
+//! as much as a whole direct call, so the last record of each batch carries an HMAC-SHA-256 under a key derived from the
+//! signing key. A batch reaches the store whole or not at all: a record that no tag covers was not written by Toolyard.
+//! Whoever has only the public key cannot check a tag and relies on the ledger.
 
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use toolyard_protocol::{RunId, canonical};
 
 const BLOCK: usize = 64;
 const KEY_LABEL: &[u8] = b"toolyard run end tag v1";
-const FIELD: &str = ",\"tag\":\"";
-/// `,"tag":"` + 64 hex digits + `"}`.
-const SUFFIX_BYTES: usize = FIELD.len() + 64 + 2;
+const FIELD: &[u8] = b",\"tag\":\"";
+const CLOSE: &[u8] = b"\"}";
+/// Hex digits of a tag: 128 bits.
+const DIGITS: usize = 32;
+/// Hex digits of the tags that earlier versions wrote, on the last record of a run.
+const EARLIER_DIGITS: usize = 64;
 
 /// The key, as the two hash states that HMAC begins with.
 #[derive(Clone)]
@@ -28,7 +33,7 @@ impl std::fmt::Debug for EndTagKey {
 }
 
 impl EndTagKey {
-    /// The key for run ends that belongs to a signing key.
+    /// The key for tags that belongs to a signing key.
     pub(crate) fn derive(secret: &[u8; 32]) -> Self {
         Self::new(&Self::new(secret).hmac(&[KEY_LABEL]))
     }
@@ -42,7 +47,8 @@ impl EndTagKey {
         Self { inner: pad(0x36), outer: pad(0x5c) }
     }
 
-    fn hmac(&self, parts: &[&[u8]]) -> [u8; 32] {
+    /// HMAC-SHA-256 of the parts, one after another.
+    pub(crate) fn hmac(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut inner = self.inner.clone();
         parts.iter().for_each(|part| inner.update(part));
         let mut outer = self.outer.clone();
@@ -50,28 +56,52 @@ impl EndTagKey {
         outer.finalize().into()
     }
 
-    fn tag(&self, run_id: RunId, seq: u64, previous: &[u8; 32], payload: &[u8]) -> String {
-        canonical::hex(&self.hmac(&[run_id.as_uuid().as_bytes(), &seq.to_be_bytes(), previous, payload]))
+    fn tag(&self, place: &Place<'_>, payload: &[&[u8]]) -> String {
+        let seq = place.seq.to_be_bytes();
+        let mut parts: Vec<&[u8]> = vec![place.run_id.as_uuid().as_bytes(), &seq, place.previous];
+        parts.extend(payload);
+        canonical::hex(&self.hmac(&parts))
     }
 
-    /// Adds the tag to the payload of a `Finished` record, a JSON object with at least one field.
-    pub(crate) fn add(&self, run_id: RunId, seq: u64, previous: &[u8; 32], payload: &mut Vec<u8>) {
-        let tag = self.tag(run_id, seq, previous, payload);
+    /// Adds the tag to the payload of a record, a JSON object with at least one field.
+    pub(crate) fn add(&self, place: &Place<'_>, payload: &mut Vec<u8>) {
+        let tag = self.tag(place, &[payload]);
         payload.pop();
-        payload.extend_from_slice(FIELD.as_bytes());
-        payload.extend_from_slice(tag.as_bytes());
-        payload.extend_from_slice(b"\"}");
+        payload.extend_from_slice(FIELD);
+        payload.extend_from_slice(&tag.as_bytes()[..DIGITS]);
+        payload.extend_from_slice(CLOSE);
     }
 
-    /// Whether a `Finished` record at this place carries a tag made with this key.
-    pub(crate) fn check(&self, run_id: RunId, seq: u64, previous: &[u8; 32], payload: &[u8]) -> bool {
-        let Some((body, suffix)) = payload.len().checked_sub(SUFFIX_BYTES).and_then(|n| payload.split_at_checked(n))
-        else {
-            return false;
-        };
-        let untagged = [body, b"}"].concat();
-        let tag = self.tag(run_id, seq, previous, &untagged);
-        suffix == format!("{FIELD}{tag}\"}}").as_bytes()
+    /// Whether a record at this place carries a tag made with this key.
+    pub(crate) fn check(&self, place: &Place<'_>, payload: &[u8]) -> bool {
+        let Some((body, digits)) = tag_of(payload) else { return false };
+        let tag = self.tag(place, &[body, b"}"]);
+        tag.as_bytes().get(..digits.len()) == Some(digits)
+    }
+}
+
+/// Where a record lies.
+pub(crate) struct Place<'a> {
+    pub(crate) run_id: RunId,
+    pub(crate) seq: u64,
+    /// The chain value before the record.
+    pub(crate) previous: &'a [u8; 32],
+}
+
+/// The payload before its tag, without the closing brace, and the tag's digits.
+fn tag_of(payload: &[u8]) -> Option<(&[u8], &[u8])> {
+    let open = payload.strip_suffix(CLOSE)?;
+    [DIGITS, EARLIER_DIGITS].into_iter().find_map(|n| {
+        let (before, digits) = open.split_at_checked(open.len().checked_sub(n)?)?;
+        Some((before.strip_suffix(FIELD)?, digits))
+    })
+}
+
+/// A payload as it was before it was tagged, for records that take no other fields than their own.
+pub(crate) fn without_tag(payload: &[u8]) -> Cow<'_, [u8]> {
+    match tag_of(payload) {
+        Some((body, _)) => Cow::Owned([body, b"}"].concat()),
+        None => Cow::Borrowed(payload),
     }
 }
 
@@ -92,20 +122,32 @@ mod tests {
     #[test]
     fn a_tag_holds_for_one_run_place_history_and_content() {
         let key = EndTagKey::derive(&[7; 32]);
-        let run = RunId::from_uuid(Uuid::from_u128(1));
+        let run_id = RunId::from_uuid(Uuid::from_u128(1));
+        let (one, two) = ([1; 32], [2; 32]);
+        let at = |run_id, seq, previous| Place { run_id, seq, previous };
         let mut payload = b"{\"status\":\"finished\"}".to_vec();
-        key.add(run, 3, &[1; 32], &mut payload);
+        key.add(&at(run_id, 3, &one), &mut payload);
         assert!(serde_json::from_slice::<serde_json::Value>(&payload).is_ok());
-        assert!(key.check(run, 3, &[1; 32], &payload));
-        assert!(!key.check(RunId::from_uuid(Uuid::from_u128(2)), 3, &[1; 32], &payload));
-        assert!(!key.check(run, 4, &[1; 32], &payload));
-        assert!(!key.check(run, 3, &[2; 32], &payload));
-        assert!(!EndTagKey::derive(&[8; 32]).check(run, 3, &[1; 32], &payload));
-        for at in 0..payload.len() {
+        assert!(key.check(&at(run_id, 3, &one), &payload));
+        assert!(!key.check(&at(RunId::from_uuid(Uuid::from_u128(2)), 3, &one), &payload));
+        assert!(!key.check(&at(run_id, 4, &one), &payload));
+        assert!(!key.check(&at(run_id, 3, &two), &payload));
+        assert!(!EndTagKey::derive(&[8; 32]).check(&at(run_id, 3, &one), &payload));
+        for i in 0..payload.len() {
             let mut edited = payload.clone();
-            edited[at] ^= 1;
-            assert!(!key.check(run, 3, &[1; 32], &edited), "byte {at}");
-            assert!(!key.check(run, 3, &[1; 32], &payload[..at]), "cut at {at}");
+            edited[i] ^= 1;
+            assert!(!key.check(&at(run_id, 3, &one), &edited), "byte {i}");
+            assert!(!key.check(&at(run_id, 3, &one), &payload[..i]), "cut at {i}");
         }
+    }
+
+    #[test]
+    fn the_longer_tags_of_earlier_versions_still_hold() {
+        let key = EndTagKey::derive(&[7; 32]);
+        let run_id = RunId::from_uuid(Uuid::from_u128(1));
+        let place = Place { run_id, seq: 3, previous: &[1; 32] };
+        let tag = key.tag(&place, &[b"{\"status\":\"finished\"}"]);
+        assert_eq!(tag.len(), EARLIER_DIGITS);
+        assert!(key.check(&place, format!("{{\"status\":\"finished\",\"tag\":\"{tag}\"}}").as_bytes()));
     }
 }

@@ -21,6 +21,7 @@ mod engine;
 mod events;
 mod facts;
 mod hooks;
+mod keys;
 pub mod ledger;
 pub mod memory_store;
 mod model_view;

@@ -253,11 +253,19 @@ impl Store for MemoryStore {
         Ok(facts.iter().map(|(key, fact)| (key.clone(), fact.value.clone())).collect())
     }
 
+    fn blob_hashes(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        let state = self.state();
+        let mut hashes: Vec<String> = state.blobs.keys().filter(|hash| hash.as_str() > after).cloned().collect();
+        hashes.sort();
+        hashes.truncate(limit);
+        Ok(hashes)
+    }
+
     fn ledger_append(&self, make: LedgerMaker<'_>) -> Result<LedgerEntry, StoreError> {
         self.state().check()?;
         let _turn = self.ledger_turn.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.entries().last().cloned();
-        let (payload, chain) = make(last.as_ref());
+        let (payload, chain) = make(last.as_ref())?;
         let entry = LedgerEntry { seq: last.map_or(1, |last| last.seq + 1), payload, chain };
         self.entries().push(entry.clone());
         Ok(entry)

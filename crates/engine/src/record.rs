@@ -151,6 +151,9 @@ pub struct RunStarted {
     /// The hash of the preview that was shown, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview_hash: Option<String>,
+    /// The tool as it was asked for; a plan has its goal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
 }
 
 /// A person is asked.
@@ -504,7 +507,7 @@ impl Record {
         Ok(match kind {
             RecordKind::RunStarted => Self::RunStarted(read(payload)?),
             RecordKind::ConfirmationRequested => Self::ConfirmationRequested(read(payload)?),
-            RecordKind::Confirmed => Self::Confirmed(read(payload)?),
+            RecordKind::Confirmed => Self::Confirmed(read(&crate::end_tag::without_tag(payload))?),
             RecordKind::Call => Self::Call(read(payload)?),
             RecordKind::Result => Self::Result(read(payload)?),
             RecordKind::Refused => Self::Refused(read(payload)?),

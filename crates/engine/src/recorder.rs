@@ -1,9 +1,9 @@
-//! Writes the record of one run: numbers, chains and queues each record, notifies subscribers, signs checkpoints.
+//! Writes one run's record: numbers, chains and queues each record, tags batches, tells the watchers, signs checkpoints.
 
 use crate::{
     Blob, EventBus, Store,
     chain::{self, Signer},
-    record::Record,
+    record::{Record, RecordKind},
     store::{Batch, Durability, Frame, Position, RunRow, StoreError},
     view::RunView,
 };
@@ -27,6 +27,8 @@ pub struct Recorder {
 struct State {
     seq: u64,
     chain: [u8; 32],
+    /// The chain value before the first record of the batch that is being made.
+    queued_chain: [u8; 32],
     view: RunView,
     /// Where records are written before their length is known: grown once, not for each.
     scratch: Vec<u8>,
@@ -87,6 +89,7 @@ impl Recorder {
         let state = State {
             seq: at.seq,
             chain: at.chain,
+            queued_chain: at.chain,
             view,
             scratch: Vec::new(),
             pending: Vec::new(),
@@ -116,10 +119,6 @@ impl Recorder {
     fn push_locked(&self, state: &mut State, record: &Record) {
         state.scratch.clear();
         record.encode_into(&mut state.scratch);
-        if matches!(record, Record::Finished(_)) {
-            let State { seq, chain, scratch, .. } = state;
-            self.signer.tag_end(self.run_id, *seq + 1, chain, scratch);
-        }
         let payload = state.scratch.clone();
         let kind = record.kind() as u8;
         state.seq += 1;
@@ -172,6 +171,7 @@ impl Recorder {
         if state.pending.is_empty() && state.blobs.is_empty() && state.row.is_none() {
             return Ok(state.last_position);
         }
+        self.tag_last(&mut state);
         let batch = Batch {
             run_id: self.run_id,
             frames: std::mem::take(&mut state.pending),
@@ -192,7 +192,24 @@ impl Recorder {
         }
     }
 
-    /// Queues the added records and returns when they are durable.
+    /// Tags the last record of the batch, which proves all of it. A checkpoint needs no tag: it carries a signature.
+    fn tag_last(&self, state: &mut State) {
+        let previous = match state.pending.len() {
+            0 => return,
+            1 => state.queued_chain,
+            n => state.pending[n - 2].chain,
+        };
+        if let Some(last) = state.pending.last_mut()
+            && last.kind != RecordKind::Checkpoint as u8
+        {
+            self.signer.tag(self.run_id, last.seq, &previous, &mut last.payload);
+            last.chain = chain::link(&previous, last.seq, last.kind, &last.payload);
+            state.chain = last.chain;
+        }
+        state.queued_chain = state.chain;
+    }
+
+    /// Queues what was pushed and answers when it is durable.
     pub async fn sync(&self) -> Result<(), StoreError> {
         let position = self.flush(Durability::Sync)?;
         self.store.durable(position).await
@@ -209,7 +226,7 @@ impl Recorder {
         self.store.durable(position).await
     }
 
-    /// Number and chain value of the last record pushed.
+    /// Number and chain value of the last record. To be read after [`Recorder::flush`], which may tag that record.
     pub fn head(&self) -> (u64, [u8; 32]) {
         let state = self.lock();
         (state.seq, state.chain)

@@ -109,14 +109,14 @@ pub struct RunFilter {
     pub limit: usize,
 }
 
-/// An entry of the store-wide ledger: the heads of runs that ended, chained and signed.
+/// An entry of the store-wide ledger: leaves of the tree over ended runs, signed; see [`crate::ledger`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerEntry {
     /// Position, counted from 1 without gaps.
     pub seq: u64,
     /// The payload: JSON in UTF-8.
     pub payload: Vec<u8>,
-    /// SHA-256 over the previous entry's chain value and this entry's payload.
+    /// The root of the tree with this entry.
     pub chain: [u8; 32],
 }
 
@@ -131,8 +131,9 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// Makes the next ledger entry from the last one (`None` for the first): `(payload, chain)`.
-pub type LedgerMaker<'a> = &'a mut dyn FnMut(Option<&LedgerEntry>) -> (Vec<u8>, [u8; 32]);
+/// Makes the next ledger entry from the last one (`None` for the first): `(payload, chain)`. May read the store. When it
+/// fails, nothing is appended.
+pub type LedgerMaker<'a> = &'a mut dyn FnMut(Option<&LedgerEntry>) -> Result<(Vec<u8>, [u8; 32]), StoreError>;
 
 /// Called with each frame in order; `Break` ends the walk.
 pub type FrameVisitor<'a> = &'a mut dyn FnMut(Frame) -> ControlFlow<()>;
@@ -180,6 +181,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reads the blob with this SHA-256.
     fn blob(&self, sha256: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// The hashes of blobs that come after one (empty for the first), in order, at most `limit`.
+    fn blob_hashes(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError>;
 
     /// Sets a small durable fact: sessions, approvals, idempotency keys. Ordered with `append`; visible at once to `get`.
     fn put(

@@ -146,6 +146,24 @@ pub fn hex(bytes: &[u8]) -> String {
     out
 }
 
+/// Reads a hash in lowercase hex.
+pub fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut out = [0; 32];
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != out.len() || !rest.is_empty() {
+        return None;
+    }
+    for (byte, [high, low]) in out.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(out)
+}
+
 /// `sha256:<hex>` over the canonical form: the form of `argsHash`, `dataHash`, `planHash` and `policyHash`.
 pub fn hash<T: Serialize>(value: &T) -> Result<String, CanonicalError> {
     Ok(format!("sha256:{}", sha256_hex(&to_vec(value)?)))

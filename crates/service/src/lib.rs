@@ -23,6 +23,7 @@ mod offers;
 mod operate;
 pub mod params;
 pub mod plans;
+pub mod proof;
 pub mod pulse;
 mod registry;
 pub mod runs;

@@ -2,7 +2,8 @@
 //! `hello-ok` names them; plugins, upstream servers and the context store add theirs when the program is put together.
 
 use crate::{
-    Methods, approvals, bridge, health, local, nodes, offers, operate, plans, runs, sessions, subscriptions, tools,
+    Methods, approvals, bridge, health, local, nodes, offers, operate, plans, proof, runs, sessions, subscriptions,
+    tools,
 };
 
 /// Every built-in method.
@@ -66,12 +67,17 @@ pub(crate) fn built_in() -> Methods {
         .by_hub::<bridge::BridgeOutbound>()
         .by_hub::<bridge::BridgeStatus>()
         .by_hub::<bridge::BridgePermissionReply>()
+        .by_service::<proof::RunsHead>()
+        .by_service::<proof::RunsProve>()
+        .by_service::<proof::KeysList>()
         .by_service::<local::YardStatus>()
         .by_service::<local::ToolsList>()
         .by_service::<local::ToolsDescribe>()
         .by_service::<local::ToolsCall>()
         .by_service::<runs::RunsExport>()
         .by_service::<runs::RunsTranscript>()
+        .by_service::<proof::RunsTiles>()
+        .by_service::<proof::KeysRotate>()
         .by_service::<local::DevicesList>()
         .by_service::<local::DevicesApprove>()
         .by_service::<local::DevicesReject>()

@@ -1,13 +1,14 @@
 //! Runs by method: listed, shown, exported, verified, taken up again, stopped.
 
-use crate::{Call, Handle, Lane, MethodError, Service, Terms, methods, plans::end, registry, service::blocking};
+use crate::{
+    Call, Handle, Lane, MethodError, Service, Terms, methods, plans::end, proof::Verified, registry, service::blocking,
+};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_engine::{
     SessionMessage,
     authority::{Approver, Power},
-    ledger::{self, LedgerReport, VerifyReport},
     plan::RunReport,
     record::Settlement,
     store::{RunFilter, RunKind, RunRow},
@@ -29,7 +30,7 @@ methods! {
     RunsExport = "runs.export", Terms::read().local(), RunParams => ExportedRun;
     /// Shows the calls and results of a run as messages.
     RunsTranscript = "runs.transcript", Terms::read().local(), RunParams => Transcript;
-    /// Verifies the hashes and signatures of one run, or of the ledger and every run.
+    /// Verifies one run, a receipt, or everything: records, chains, signatures, the ledger's tree and kept heads.
     RunsVerify = "runs.verify", Terms::read().everywhere(), VerifyParams => Verified;
     /// Resumes a run that is paused or was interrupted.
     RunsResume = "runs.resume", Terms::run().everywhere().may_use(&[Power::Approve]), ResumeParams => RunReport;
@@ -152,23 +153,19 @@ pub struct Transcript {
     pub messages: Vec<SessionMessage>,
 }
 
-/// Which run is verified; the whole ledger without one.
+/// What is verified: one run, a receipt, or everything.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VerifyParams {
     /// The run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-}
-
-/// What verification found.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Verified {
-    /// Of one run.
-    Run(Box<VerifyReport>),
-    /// Of the whole ledger.
-    Ledger(Box<LedgerReport>),
+    /// A signed head that was kept somewhere else: everything is verified and compared with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
+    /// A receipt: it alone is verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<String>,
 }
 
 /// How a run is taken up.
@@ -259,22 +256,6 @@ impl Handle<RunsTranscript> for Service {
     async fn handle(&self, _: &Call<'_>, params: RunParams) -> Result<Transcript, MethodError> {
         let export = self.export(params.run_id).await?;
         Ok(Transcript { run_id: export.manifest.run_id, messages: toolyard_engine::transcript(&export) })
-    }
-}
-
-impl Handle<RunsVerify> for Service {
-    async fn handle(&self, _: &Call<'_>, params: VerifyParams) -> Result<Verified, MethodError> {
-        self.engine().seal().await?;
-        let store = self.engine().store().clone();
-        let verifier = self.verifier().clone();
-        blocking(move || {
-            store.settle()?;
-            Ok(match params.run_id {
-                Some(run_id) => Verified::Run(Box::new(ledger::verify_run(&*store, run_id, &verifier)?)),
-                None => Verified::Ledger(Box::new(ledger::verify_ledger(&*store, &verifier)?)),
-            })
-        })
-        .await
     }
 }
 

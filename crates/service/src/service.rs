@@ -1,6 +1,6 @@
 //! [`Service`]: what methods work on in every process, with or without network doors.
 
-use crate::{Methods, RpcError, devices::Devices, list};
+use crate::{Methods, RpcError, devices::Devices, list, proof::ProofKeeper};
 use arc_swap::ArcSwap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,13 +20,13 @@ pub struct Service {
 struct Inner {
     engine: Engine,
     devices: Arc<Devices>,
-    verifier: Verifier,
     is_alive: Box<dyn Fn(&Lease) -> bool + Send + Sync>,
     started: Instant,
     info: ProcessInfo,
     methods: ArcSwap<Methods>,
     models: OnceLock<Arc<dyn ModelView>>,
     plugins: OnceLock<Box<dyn Fn() -> Vec<PluginReport> + Send + Sync>>,
+    proof: OnceLock<Arc<dyn ProofKeeper>>,
 }
 
 /// Which Toolyard this process is.
@@ -80,19 +80,18 @@ pub struct LeftOutTool {
 impl Service {
     /// `info` is shown by `yard.status`; `is_alive` says whether the process of a lease still runs.
     pub fn new(engine: Engine, info: ProcessInfo, is_alive: impl Fn(&Lease) -> bool + Send + Sync + 'static) -> Self {
-        let verifier = engine.signer().verifier();
         let devices = Arc::new(Devices::new(engine.store().clone(), engine.clock().clone()));
         Self {
             inner: Arc::new(Inner {
                 engine,
                 devices,
-                verifier,
                 is_alive: Box::new(is_alive),
                 started: Instant::now(),
                 info,
                 methods: ArcSwap::from_pointee(list::built_in()),
                 models: OnceLock::new(),
                 plugins: OnceLock::new(),
+                proof: OnceLock::new(),
             }),
         }
     }
@@ -176,8 +175,14 @@ impl Service {
         &self.inner.info
     }
 
-    pub(crate) fn verifier(&self) -> &Verifier {
-        &self.inner.verifier
+    /// Checks what this process signs.
+    pub(crate) fn verifier(&self) -> Verifier {
+        self.engine().signer().verifier()
+    }
+
+    /// What is kept beside the store.
+    pub(crate) fn proof_keeper_slot(&self) -> &OnceLock<Arc<dyn ProofKeeper>> {
+        &self.inner.proof
     }
 }
 

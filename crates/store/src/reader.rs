@@ -134,10 +134,24 @@ impl Reader {
         };
         let len = usize::try_from(len).map_err(|e| failed("the store holds damaged data", e))?;
         let bytes = if is_zstd { blob_files::expand(&stored, len)? } else { stored };
-        if canonical::sha256_hex(&bytes) != sha256 {
+        if bytes.len() != len || canonical::sha256_hex(&bytes) != sha256 {
             return Err(StoreError(format!("blob {sha256} is damaged: its bytes have another hash")));
         }
         Ok(Some(bytes))
+    }
+
+    pub(crate) fn blob_hashes(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        let after: Vec<u8> = blob_files::parse_hash(after).map_or_else(Vec::new, Vec::from);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.with(|db| {
+            let mut statement = db
+                .prepare_cached("SELECT sha256 FROM blobs WHERE sha256 > ?1 ORDER BY sha256 LIMIT ?2")
+                .map_err(reading)?;
+            let found = statement
+                .query_map(params![after, limit], |row| Ok(canonical::hex(&row.get::<_, Vec<u8>>(0)?)))
+                .map_err(reading)?;
+            found.collect::<Result<_, _>>().map_err(reading)
+        })
     }
 
     pub(crate) fn fact(&self, space: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {

@@ -309,6 +309,10 @@ impl Store for SqliteStore {
         Ok(facts.into_iter().collect())
     }
 
+    fn blob_hashes(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.reader.blob_hashes(after, limit)
+    }
+
     fn ledger_append(&self, make: LedgerMaker<'_>) -> Result<LedgerEntry, StoreError> {
         let (ask, asked) = mpsc::sync_channel::<Option<LedgerEntry>>(1);
         let (made, answer) = mpsc::sync_channel(1);
@@ -316,8 +320,19 @@ impl Store for SqliteStore {
         self.writing()?.queue.push(Op::Ledger(LedgerOp { ask, answer, reply }), OP_BYTES, Urgency::Sync)?;
         // The writer asks, usually once; it lets go of the question when the outcome is known.
         while let Ok(last) = asked.recv() {
-            if made.send(make(last.as_ref())).is_err() {
-                break;
+            match make(last.as_ref()) {
+                Ok(entry) => {
+                    if made.send(entry).is_err() {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    // The writer refuses the entry when nobody can make it any more.
+                    drop(made);
+                    let refused = wait(&done);
+                    debug_assert!(refused.is_err());
+                    return Err(error);
+                }
             }
         }
         wait(&done)

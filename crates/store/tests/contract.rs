@@ -5,6 +5,8 @@
 #![allow(unreachable_pub, reason = "a test binary exports nothing")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests and what helps them")]
 
+#[path = "../../../tests/random.rs"]
+mod random;
 mod suite;
 mod support;
 
@@ -67,6 +69,7 @@ mod sqlite {
     contract!(crate::support::SqliteHome);
     across_processes!(crate::support::SqliteHome);
 
+    mod attacks;
     mod only;
     mod tampered;
 }

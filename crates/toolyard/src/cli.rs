@@ -20,7 +20,7 @@ pub use eval::EvalCommand;
 pub use extensions::{McpAdd, McpArgs, McpCommand, PluginsCommand};
 pub use gateway::{DevicesCommand, GatewayCommand, GatewayTarget, UpArgs};
 pub use plan::{Approval, PlanCommand, PlanFile};
-pub use runs::RunsCommand;
+pub use runs::{KeysCommand, RunsCommand};
 pub use tools::{CallArgs, SearchMode, ToolsCommand};
 pub use vault::{FileStateArg, IndexArgs, SearchArgs, VaultCommand};
 
@@ -83,6 +83,9 @@ pub enum Command {
     /// List, show, export, verify, resume and cancel runs
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// List and replace the keys that sign the record
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// Call a running gateway over its WebSocket
     #[command(subcommand)]
     Gateway(GatewayCommand),

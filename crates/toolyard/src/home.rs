@@ -13,6 +13,11 @@ use toolyard_engine::{chain::Signer, redact::redactor, store::Lease};
 /// Tokens that gateways gave this machine's device, by URL.
 const DEVICE_TOKENS: &str = "device-tokens.json";
 
+/// The name in signatures.
+const SIGNER: &str = "toolyard";
+const SIGNING_KEY: &str = "signing.key";
+const NEXT_SIGNING_KEY: &str = "signing.key.next";
+
 /// A Toolyard that serves a home.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Instance {
@@ -133,13 +138,61 @@ impl Home {
 
     /// The key that signs records, made at first use. Its public half lies beside it for verifiers.
     pub fn signer(&self) -> Result<Signer> {
-        let signer = Signer::from_secret("toolyard", &self.secret("signing.key")?);
-        let public = self.state().join("signing.pub");
-        if !public.exists() {
-            fs::write(&public, signer.verifier().to_text() + "\n")
-                .with_context(|| format!("cannot write {}", public.display()))?;
-        }
+        let signer = Signer::from_secret(SIGNER, &self.secret(SIGNING_KEY)?);
+        self.publish(&signer)?;
         Ok(signer)
+    }
+
+    /// Writes the public half of the signing key beside it.
+    fn publish(&self, signer: &Signer) -> Result<()> {
+        let public = self.state().join("signing.pub");
+        let text = signer.verifier().to_text() + "\n";
+        if fs::read_to_string(&public).is_ok_and(|kept| kept == text) {
+            return Ok(());
+        }
+        fs::write(&public, text).with_context(|| format!("cannot write {}", public.display()))
+    }
+
+    /// Makes the next signing key and keeps it apart until the ledger names it.
+    pub fn make_next_key(&self) -> Result<[u8; 32]> {
+        let path = self.state().join(NEXT_SIGNING_KEY);
+        remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        let secret = random()?;
+        write_private(&path, &toolyard_protocol::canonical::hex(&secret))?;
+        fs::File::open(&path)
+            .and_then(|file| file.sync_all())
+            .with_context(|| format!("cannot sync {}", path.display()))?;
+        Ok(secret)
+    }
+
+    /// Makes the next signing key the one in use.
+    pub fn use_next_key(&self) -> Result<()> {
+        let (next, present) = (self.state().join(NEXT_SIGNING_KEY), self.state().join(SIGNING_KEY));
+        fs::rename(&next, &present).with_context(|| format!("cannot rename {}", next.display()))?;
+        fs::File::open(self.state())
+            .and_then(|folder| folder.sync_all())
+            .with_context(|| format!("cannot sync {}", self.state().display()))?;
+        self.publish(&Signer::from_secret(SIGNER, &self.secret(SIGNING_KEY)?))
+    }
+
+    /// Finishes or takes back what a process began that died while it replaced the signing key: the ledger names the next
+    /// key, or it does not.
+    pub fn settle_next_key(&self, names: impl Fn(&Signer) -> Result<bool>) -> Result<()> {
+        let path = self.state().join(NEXT_SIGNING_KEY);
+        let Some(text) = read_private(&path)? else { return Ok(()) };
+        let named = match parse_hex(text.trim()) {
+            Some(secret) => names(&Signer::from_secret(SIGNER, &secret))?,
+            None => false,
+        };
+        if named {
+            return self.use_next_key();
+        }
+        remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))
+    }
+
+    /// The signed heads of the ledger, one a line, kept apart from the database.
+    pub fn heads(&self) -> PathBuf {
+        self.state().join("heads.jsonl")
     }
 
     /// The key with which this machine signs as a device of a gateway elsewhere, made at first use.

@@ -12,6 +12,7 @@ mod context;
 pub mod context_methods;
 mod editors;
 pub mod error_reference;
+pub mod heads;
 pub mod home;
 mod index_program;
 pub mod mcp;

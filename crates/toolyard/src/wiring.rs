@@ -5,6 +5,7 @@ use crate::{
     context,
     context_methods::ContextMethods,
     editors::Editors,
+    heads::{Heads, HomeProof},
     home, notes,
     plugins::PluginMethods,
     run_files::RunFiles,
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use toolyard_catalog::{ToolEntry, ToolSource};
 use toolyard_engine::{
     Engine, EngineParts, Store,
+    ledger::announces,
     memory_store::MemoryStore,
     store::{RunFilter, StoreError},
     system_clock,
@@ -40,6 +42,8 @@ pub struct Yard {
     pub service: Service,
     /// Writes the four files of each run; absent when nothing is recorded.
     pub run_files: Option<RunFiles>,
+    /// Keeps signed heads apart from the store.
+    heads: Option<Heads>,
     vault: Option<Arc<Vault>>,
     /// Editors that are connected.
     pub(crate) editors: Arc<Editors>,
@@ -100,6 +104,7 @@ impl Yard {
         let (store, signer): (Arc<dyn Store>, _) = if needs == Needs::Store {
             home.create().map_err(broken)?;
             let store = SqliteStore::open(&home.state(), StoreOptions::default()).map_err(StoreFailure)?;
+            home.settle_next_key(|next| Ok(announces(&store, &next.verifier())?)).map_err(broken)?;
             (Arc::new(store), home.signer().map_err(broken)?)
         } else {
             (Arc::new(MemoryStore::new()), toolyard_engine::chain::Signer::from_secret("none", &[0; 32]))
@@ -149,6 +154,10 @@ impl Yard {
         if let Some(files) = &run_files {
             engine.on_run_end(files.listener());
         }
+        let heads = (needs == Needs::Store)
+            .then(|| Heads::start(&home, &engine, &resolved.config.record))
+            .transpose()
+            .map_err(|e| Failure::new(ErrorCode::StoreUnavailable, format!("the heads cannot be kept: {e:#}")))?;
         let info = ProcessInfo {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -162,6 +171,9 @@ impl Yard {
         }
         let service = Service::new(engine, info, home::is_alive);
         service.show_models(tool_search.clone());
+        if needs == Needs::Store {
+            service.keep_proof(Arc::new(HomeProof::new(home.clone())));
+        }
         let mcp = resolved.config.mcp;
         let mut folders = vec![home.path().join("skills")];
         folders.extend(mcp.skills.iter().map(|folder| crate::config::expand(folder)));
@@ -185,6 +197,7 @@ impl Yard {
         Ok(Self {
             service,
             run_files,
+            heads,
             vault,
             editors,
             notes,
@@ -308,6 +321,11 @@ impl Yard {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "the store could not be settled"),
             Err(error) => tracing::error!(%error, "settling the store ended unexpectedly"),
+        }
+        if let Some(heads) = self.heads
+            && let Err(error) = tokio::task::spawn_blocking(move || heads.finish()).await
+        {
+            tracing::error!(%error, "keeping the last head ended unexpectedly");
         }
         if let Some(files) = self.run_files
             && let Err(error) = tokio::task::spawn_blocking(move || files.finish()).await

@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::{
     Caller,
+    ledger::TITLE_CHARS,
     pipeline::{self, StepCall},
     record::{Record, RunStarted},
     scope::RunScope,
@@ -193,6 +194,7 @@ impl Engine {
             parent_run_id: None,
             imported_steps: Vec::new(),
             preview_hash: None,
+            title: Some(tool.chars().take(TITLE_CHARS).collect()),
         }));
         scope.recorder.set_row(self.row(scope, RunKind::Call, tool, started_at, RunStatus::Running, None));
         started_at

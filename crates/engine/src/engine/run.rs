@@ -3,6 +3,7 @@
 use super::{Engine, lock};
 use crate::{
     Caller, EventBus, Recorder, Store,
+    ledger::TITLE_CHARS,
     record::{FinishedRecord, Record},
     scope::{RunScope, Usage},
     store::{Durability, RunKind, RunRow, StoreError},
@@ -111,7 +112,7 @@ impl Engine {
             run_id: scope.run_id,
             kind,
             status,
-            title: title.chars().take(200).collect(),
+            title: title.chars().take(TITLE_CHARS).collect(),
             session: scope.caller.session.clone(),
             started_at,
             ended_at,

@@ -1,10 +1,10 @@
 //! Adds ended runs to the ledger: periodically, on demand, and at start for runs that a dead process left.
 
 use super::Engine;
-use crate::ledger::Sealer;
+use crate::{ledger::Sealer, scope::RunScope};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
-use toolyard_protocol::{ErrorCode, Failure, RunId};
+use toolyard_protocol::{ErrorCode, Failure, RunId, RunStatus};
 
 /// Seals what has ended at every tick, until the engine stops.
 pub(super) async fn seal_in_background(sealer: Arc<Sealer>, every: Duration, shutdown: CancellationToken) {
@@ -50,6 +50,19 @@ impl Engine {
             .await
             .map_err(|_| Failure::new(ErrorCode::InternalError, "the sealing task failed"))??;
         Ok(())
+    }
+
+    /// Hands the record of a run to the ledger if it waits for a person: it may wait for long.
+    pub(crate) fn seal_paused(&self, scope: &RunScope, status: RunStatus) {
+        if status == RunStatus::Paused {
+            let (seq, chain) = scope.recorder.head();
+            self.inner.sealer.run_paused(scope.run_id, seq, &chain);
+        }
+    }
+
+    /// Seals into the ledger, reads its head, replaces keys.
+    pub fn sealer(&self) -> &Arc<Sealer> {
+        &self.inner.sealer
     }
 
     /// Seals ended runs now rather than with the next tick.

@@ -1,184 +1,194 @@
-//! Verifies one run, or every run of a store against the ledger, and reports what does not match and what is unproven.
+//! Checks one run, or everything in a store: ledger, heads, blobs and the records of every run; names the first thing
+//! that does not hold and what nothing proves.
 
-use super::{Body, Payload, RunHead, open};
+use super::{
+    heads::KeptHead,
+    log::{Log, LogError},
+    runs::{RunWalk, VerifyReport, walk_run},
+    tree::Edge,
+    walk::{Sealed, Walked, walk},
+};
 use crate::{
     Store,
-    chain::{BadRecord, ChainWalker, UnsignedRecords, Verifier},
-    store::{LedgerEntry, RunFilter, RunRow, StoreError},
+    chain::{BadRecord, UnsignedRecords, Verifier},
+    store::{RunFilter, RunRow, StoreError},
 };
-use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::{collections::HashSet, ops::ControlFlow};
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError, atomic::Ordering},
+};
 use toolyard_protocol::{ErrorCode, Failure, RunId, canonical};
 
 /// A report names at most this many runs of each sort; the counts are complete.
 const MAX_NAMED: usize = 1000;
 /// Rows read at a time while every run is checked.
-const ROWS_PER_PAGE: usize = 1000;
-/// Ledger entries read at a time.
-const ENTRIES_PER_PAGE: usize = 256;
+const ROWS_PER_PAGE: usize = 500;
+/// Names of blobs read at a time.
+const BLOBS_PER_PAGE: usize = 256;
 
-const UNSIGNED_END: &str = "the run has ended, and from this record on neither a signature nor the ledger proves what \
-     its record says: it was written by somebody without the key, or its ledger entry was removed";
-
-/// What verifying a run found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Where the first thing lies that does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct VerifyReport {
-    /// The run.
-    pub run_id: RunId,
-    /// True when everything holds.
-    pub ok: bool,
-    /// Number of records checked.
-    pub records: u64,
-    /// Chain value of the last record, hex.
-    pub head: String,
-    /// The last record covered by a signature inside the run.
-    pub signed_seq: u64,
-    /// The ledger entry that holds this run's head, once it has ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ledger_entry: Option<u64>,
-    /// Records that no signature covered when the run was resumed after a crash. Nothing contradicts them, and nothing
-    /// proves them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unsigned: Vec<UnsignedRecords>,
-    /// The first record that does not hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_bad: Option<BadRecord>,
+pub enum BadPlace {
+    /// An entry of the ledger.
+    Ledger,
+    /// A record of a run, or the run's row.
+    Run,
+    /// A head that was kept.
+    Head,
+    /// A blob.
+    Blob,
+    /// The store cannot be read.
+    Store,
 }
 
-/// Checks one run: numbering, chain, checkpoints, and its head against the ledger. May block.
+/// The first thing that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FirstBad {
+    /// Where it lies.
+    pub place: BadPlace,
+    /// The run, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// The file of heads, or the blob.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The number of the record, of the ledger entry, or of the head.
+    pub seq: u64,
+    /// What is wrong.
+    pub problem: String,
+}
+
+impl std::fmt::Display for FirstBad {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { place, run_id, name, seq, problem } = self;
+        let name = name.as_deref().unwrap_or_default();
+        match (place, run_id) {
+            (BadPlace::Ledger, _) => write!(f, "ledger entry {seq}: {problem}"),
+            (BadPlace::Head, _) => write!(f, "{name}, head {seq}: {problem}"),
+            (BadPlace::Blob, _) => write!(f, "blob {name}: {problem}"),
+            (BadPlace::Run, Some(run_id)) => write!(f, "run {run_id}, record {seq}: {problem}"),
+            _ => write!(f, "{problem}"),
+        }
+    }
+}
+
+impl FirstBad {
+    pub(super) fn ledger(bad: BadRecord) -> Self {
+        Self { place: BadPlace::Ledger, run_id: None, name: None, seq: bad.seq, problem: bad.problem }
+    }
+
+    pub(super) fn head(head: &KeptHead, problem: String) -> Self {
+        let name = Some(head.source.clone());
+        Self { place: BadPlace::Head, run_id: None, name, seq: head.number, problem }
+    }
+
+    pub(super) fn unreadable(error: &StoreError) -> Self {
+        let problem = format!("the store cannot be read: {error}");
+        Self { place: BadPlace::Store, run_id: None, name: None, seq: 0, problem }
+    }
+
+    fn run(run_id: RunId, bad: BadRecord) -> Self {
+        Self { place: BadPlace::Run, run_id: Some(run_id), name: None, seq: bad.seq, problem: bad.problem }
+    }
+
+    /// Something about a file of heads as a whole.
+    pub fn heads_file(name: &str, problem: String) -> Self {
+        Self { place: BadPlace::Head, run_id: None, name: Some(name.to_owned()), seq: 0, problem }
+    }
+}
+
+/// Checks one run: numbering, chain, tags, signatures, its row, its blobs, and its heads in the ledger. May block.
 pub fn verify_run(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Result<VerifyReport, Failure> {
     let row = store.run(run_id)?;
-    let found = find_in_ledger(store, run_id, born(run_id), verifier)?;
-    let (entry, bad_entry) = match found {
-        Some(Ok(entry)) => (Some(entry), None),
-        Some(Err(bad)) => (None, Some(bad)),
-        None => (None, None),
+    let (sealed, entry, bad_entry) = match sealed_of(store, run_id, verifier) {
+        Ok((sealed, entry)) => (sealed, entry, None),
+        Err(LogError::Bad(bad)) => (None, None, Some(bad)),
+        Err(LogError::Store(error)) => return Err(error.into()),
     };
-    let walk = walk(store, run_id, verifier, entry.as_ref().map(|(_, head)| head))?;
-    let (records, chain) = walk.walker.head();
-    if row.is_none() && records == 0 && walk.first_bad.is_none() {
+    let has_blob = |blob: &str| matches!(store.blob(blob), Ok(Some(_)));
+    let walk = walk_run(store, run_id, row.as_ref(), verifier, sealed.as_ref(), &has_blob);
+    if row.is_none() && walk.records == 0 && sealed.is_none() && bad_entry.is_none() {
         return Err(Failure::new(ErrorCode::NotFound, format!("there is no run {run_id}")));
     }
-    let unsealed = entry.is_none();
-    let first_bad = walk.first_bad.clone().or(bad_entry).or_else(|| walk.unproven_end(row.as_ref(), unsealed));
+    if sealed.as_ref().is_some_and(|sealed| sealed.pruned) && walk.records == 0 {
+        return Err(Failure::new(
+            ErrorCode::NotFound,
+            format!("run {run_id} was removed; the ledger proves that it existed"),
+        ));
+    }
+    let without_row = || {
+        let problem = "the run's row is missing".to_owned();
+        row.is_none().then_some(BadRecord { seq: 1, problem })
+    };
+    let first_bad = walk.first_bad.clone().or(bad_entry).or_else(without_row);
     Ok(VerifyReport {
         run_id,
         ok: first_bad.is_none(),
-        records,
-        head: canonical::hex(&chain),
-        signed_seq: walk.walker.signed_seq(),
-        ledger_entry: entry.filter(|_| walk.first_bad.is_none()).map(|(seq, _)| seq),
-        unsigned: walk.walker.found_unsigned().to_vec(),
+        records: walk.records,
+        head: canonical::hex(&walk.chain),
+        signed_seq: walk.signed_seq,
+        ledger_entry: entry.filter(|_| walk.first_bad.is_none()),
+        unsigned: walk.unsigned,
         first_bad,
     })
 }
 
-/// A run's frames, walked to the end or to the first bad one.
-struct Walk<'a> {
-    walker: ChainWalker<'a>,
-    first_bad: Option<BadRecord>,
-}
-
-/// Walks a run. It may have grown since it was sealed (a late answer is noted after the end), but must contain the
-/// sealed head.
-fn walk<'a>(
-    store: &dyn Store,
-    run_id: RunId,
-    verifier: &'a Verifier,
-    sealed: Option<&RunHead>,
-) -> Result<Walk<'a>, StoreError> {
-    let mut walker = ChainWalker::new(run_id, Some(verifier));
-    let mut first_bad = None;
-    store.frames(run_id, 1, &mut |frame| {
-        first_bad = walker.step(&frame).err().or_else(|| {
-            let head = sealed.filter(|head| head.seq == frame.seq)?;
-            let problem = "its chain value is not the one sealed in the ledger when the run ended".to_owned();
-            (canonical::hex(&frame.chain) != head.hash).then_some(BadRecord { seq: frame.seq, problem })
-        });
-        if first_bad.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    let (records, _) = walker.head();
-    if let Some(head) = sealed.filter(|head| first_bad.is_none() && records < head.seq) {
-        let problem = format!("missing: the ledger says the run had {} records when it ended", head.seq);
-        first_bad = Some(BadRecord { seq: records + 1, problem });
+/// What the ledger says about one run, and the entry that holds its end. Checks the entries that say so.
+fn sealed_of(store: &dyn Store, run_id: RunId, verifier: &Verifier) -> Result<(Option<Sealed>, Option<u64>), LogError> {
+    let log = Log(store);
+    let leaves = log.leaves_of(run_id)?;
+    let keys = log.keys(verifier)?;
+    let mut sealed = Sealed::default();
+    let mut end = None;
+    for (seq, head) in &leaves.chained {
+        let hash = canonical::unhex(&head.hash).unwrap_or_default();
+        let entry = log.entry(*seq)?.ok_or_else(|| bad_entry(*seq, "a ledger entry is missing"))?;
+        let previous = log.entry(seq - 1)?.map_or([0; 32], |entry| entry.chain);
+        if let super::entry::Opened::Chained(chained) = super::entry::open(&entry)? {
+            chained.check(&entry.chain, &previous, &keys[0].1)?;
+        }
+        sealed.heads.push((head.seq, hash, *seq));
+        (sealed.ended, sealed.untagged) = (true, true);
+        end = Some(*seq);
     }
-    Ok(Walk { walker, first_bad })
-}
-
-impl Walk<'_> {
-    /// The first record that nothing proves, of a run that has ended and is not in the ledger.
-    fn unproven_end(&self, row: Option<&RunRow>, unsealed: bool) -> Option<BadRecord> {
-        let ended = self.walker.is_finished() || row.is_some_and(|row| row.status.is_final());
-        let proven = self.walker.is_finished() && self.walker.proven().is_some();
-        (self.first_bad.is_none() && unsealed && ended && !proven).then(|| BadRecord {
-            seq: self.walker.unproven_tail().map_or(self.walker.head().0 + 1, |tail| tail.from),
-            problem: UNSIGNED_END.to_owned(),
-        })
-    }
-}
-
-/// The time in a run's id. The row contains the time when the run ended, but somebody who shortens a record can edit
-/// its row too; the ledger refers to the run by its id.
-fn born(run_id: RunId) -> Option<Timestamp> {
-    let (seconds, nanos) = run_id.as_uuid().get_timestamp()?.to_unix();
-    Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanos).ok()?).ok()
-}
-
-type EntryOfRun = Option<Result<(u64, RunHead), BadRecord>>;
-/// Entries carry the time they were made, which never decreases: a binary search finds where to begin.
-fn find_in_ledger(
-    store: &dyn Store,
-    run_id: RunId,
-    since: Option<Timestamp>,
-    verifier: &Verifier,
-) -> Result<EntryOfRun, Failure> {
-    let entry_at =
-        |seq: u64| -> Result<Option<LedgerEntry>, StoreError> { Ok(store.ledger(seq, 1)?.into_iter().next()) };
-    let (mut low, mut high) = (1u64, 1u64);
-    while entry_at(high)?.is_some() {
-        high *= 2;
-    }
-    if let Some(since) = since {
-        let since = since - SignedDuration::from_secs(60); // clocks of two processes may differ a little
-        while low < high {
-            let middle = low.midpoint(high);
-            let before = match entry_at(middle)? {
-                Some(e) => serde_json::from_slice::<Payload>(&e.payload)
-                    .ok()
-                    .and_then(|p| serde_json::from_str::<Body>(&p.body).ok())
-                    .is_some_and(|b| b.at < since),
-                None => false,
-            };
-            if before {
-                low = middle + 1;
-            } else {
-                high = middle;
+    for placed in &leaves.tree {
+        let Some(head) = placed.leaf.head() else { continue };
+        check_entry(log, &keys, placed.entry)?;
+        sealed.heads.push((head.seq, canonical::unhex(&head.hash).unwrap_or_default(), placed.entry));
+        match placed.leaf {
+            super::Leaf::Run { .. } => {
+                (sealed.ended, sealed.untagged) = (true, false);
+                end = Some(placed.entry);
             }
+            super::Leaf::Open { unsigned, .. } => sealed.untagged = unsigned,
+            super::Leaf::Pruned { .. } => sealed.pruned = true,
+            _ => {}
         }
     }
-    let mut seq = low;
-    let mut previous = if seq > 1 { entry_at(seq - 1)?.map(|e| e.chain) } else { Some([0; 32]) };
-    loop {
-        let entries = store.ledger(seq, 64)?;
-        if entries.is_empty() {
-            return Ok(None);
-        }
-        for entry in entries {
-            match open(&entry, previous.as_ref(), verifier) {
-                Err(bad) => return Ok(Some(Err(bad))),
-                Ok(body) => {
-                    if let Some(head) = body.runs.into_iter().find(|h| h.run_id == run_id) {
-                        return Ok(Some(Ok((entry.seq, head))));
-                    }
-                }
-            }
-            previous = Some(entry.chain);
-            seq = entry.seq + 1;
-        }
+    Ok(((!sealed.heads.is_empty()).then_some(sealed), end))
+}
+
+fn bad_entry(seq: u64, problem: &str) -> BadRecord {
+    BadRecord { seq, problem: problem.to_owned() }
+}
+
+/// Checks that an entry's root is that of its tree and signed.
+fn check_entry(log: Log<'_>, keys: &[(u64, Verifier)], seq: u64) -> Result<(), LogError> {
+    let entry = log.tree_entry(seq)?.ok_or_else(|| bad_entry(seq, "a ledger entry is missing"))?;
+    let mut edge = if entry.first == 0 { Edge::default() } else { log.edge_after(seq - 1)? };
+    entry.extend(&mut edge);
+    let key = keys.iter().rposition(|(from, _)| *from <= seq).unwrap_or(0);
+    if edge.root() != entry.root || edge.size() != entry.size() {
+        return Err(bad_entry(seq, "the ledger entry's root is not that of its tree").into());
     }
+    if !keys[key].1.check_signature(&entry.body(), &entry.sig) {
+        return Err(bad_entry(seq, "the ledger entry's signature is not valid").into());
+    }
+    Ok(())
 }
 
 /// A run that does not hold.
@@ -209,15 +219,27 @@ pub struct UnsignedRun {
 pub struct LedgerReport {
     /// True when everything holds.
     pub ok: bool,
-    /// Number of entries checked.
+    /// Ledger entries checked.
     pub entries: u64,
-    /// Runs they name.
+    /// Leaves of the tree.
+    pub size: u64,
+    /// The tree's root, hex.
+    pub root: String,
+    /// Ended runs that the ledger names.
     pub runs: u64,
+    /// Runs that were removed on purpose, by the ledger.
+    pub pruned: u64,
+    /// Keys that signed the ledger, one after another.
+    pub keys: u64,
+    /// Kept heads that the tree was compared with.
+    pub heads: u64,
     /// Records checked, of every run in the store.
     pub records: u64,
-    /// The first entry that does not hold. Runs are not checked then.
+    /// Blobs checked.
+    pub blobs: u64,
+    /// The first thing that does not hold. When it is an entry of the ledger or a head, runs are not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_bad: Option<BadRecord>,
+    pub first_bad: Option<FirstBad>,
     /// Runs that the ledger names and the store no longer has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_runs: Vec<RunId>,
@@ -226,94 +248,192 @@ pub struct LedgerReport {
     /// Those runs, with the first bad record of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_runs: Vec<BadRun>,
-    /// How many runs have records that were found unsigned after a crash.
+    /// How many runs have records that nothing proves.
     pub unsigned: u64,
-    /// Those records. Nothing contradicts them, and nothing proves them.
+    /// Those records. Nothing contradicts them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsigned_runs: Vec<UnsignedRun>,
-    /// Number of runs that had no entry when a later process started, and were added then because this program had
-    /// written their end. A crash leaves a few; a large number means that somebody removed entries.
+    /// Runs that had no entry when a later process started, and were sealed then because this program had written
+    /// their end. A crash leaves a few.
     pub sealed_at_start: u64,
 }
 
 impl LedgerReport {
-    fn take(&mut self, run_id: RunId, walk: &Walk<'_>, row: &RunRow, unsealed: bool) {
-        self.records += walk.walker.head().0;
-        let first_bad = walk.first_bad.clone().or_else(|| walk.unproven_end(Some(row), unsealed));
-        if let Some(first_bad) = first_bad {
+    fn take(&mut self, run_id: RunId, walk: RunWalk) {
+        self.records += walk.records;
+        if let Some(first_bad) = walk.first_bad {
             self.bad += 1;
-            if self.bad_runs.len() < MAX_NAMED {
-                self.bad_runs.push(BadRun { run_id, first_bad });
-            }
+            self.bad_runs.push(BadRun { run_id, first_bad });
         }
-        let unsigned = walk.walker.found_unsigned();
-        self.unsigned += u64::from(!unsigned.is_empty());
+        self.unsigned += u64::from(!walk.unsigned.is_empty());
         let room = MAX_NAMED.saturating_sub(self.unsigned_runs.len());
-        self.unsigned_runs.extend(unsigned.iter().take(room).map(|records| UnsignedRun { run_id, records: *records }));
+        let unsigned = walk.unsigned.iter().take(room).map(|records| UnsignedRun { run_id, records: *records });
+        self.unsigned_runs.extend(unsigned);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.records += other.records;
+        self.bad += other.bad;
+        self.bad_runs.extend(other.bad_runs);
+        self.unsigned += other.unsigned;
+        self.unsigned_runs.extend(other.unsigned_runs);
+        self.first_bad = self.first_bad.take().or(other.first_bad);
+    }
+
+    /// Orders what several threads found, and says what came first.
+    fn conclude(&mut self) {
+        self.bad_runs.sort_by_key(|bad| bad.run_id);
+        self.unsigned_runs.sort_by_key(|run| (run.run_id, run.records.from));
+        self.missing_runs.sort();
+        let bad_run = self.bad_runs.first().map(|bad| FirstBad::run(bad.run_id, bad.first_bad.clone()));
+        let missing = self.missing_runs.first().map(|run_id| {
+            let problem = "missing: the ledger names the run, and the store does not have it".to_owned();
+            FirstBad::run(*run_id, BadRecord { seq: 1, problem })
+        });
+        self.first_bad = self.first_bad.take().or(bad_run).or(missing);
+        self.bad_runs.truncate(MAX_NAMED);
+        self.unsigned_runs.truncate(MAX_NAMED);
+        self.ok = self.first_bad.is_none();
     }
 }
 
-/// Checks the whole ledger, that every run it names is still there and ends as sealed, and the chain and signatures of
-/// every run in the store. May block, for about as long as reading the whole store takes.
-pub fn verify_ledger(store: &dyn Store, verifier: &Verifier) -> Result<LedgerReport, Failure> {
-    let mut report = LedgerReport::default();
-    let mut sealed: HashSet<RunId> = HashSet::new();
-    let mut previous = [0; 32];
-    loop {
-        let entries = store.ledger(report.entries + 1, ENTRIES_PER_PAGE)?;
-        if entries.is_empty() {
-            break;
+/// What is compared beside the store itself.
+#[derive(Debug, Default)]
+pub struct VerifyOptions {
+    /// Heads that were kept: beside the store, or elsewhere.
+    pub heads: Vec<KeptHead>,
+    /// How many of them, the first ones, the file beside the store has. It begins with the first head that was signed.
+    pub kept: usize,
+    /// The file's name, where there is one.
+    pub name: Option<String>,
+    /// Something wrong that was found before the store was looked at, such as a file of heads that is gone.
+    pub found: Option<FirstBad>,
+}
+
+impl VerifyOptions {
+    /// What is wrong with the file of heads, given that the ledger has something that it should hold.
+    fn problem(&self, walked: &Walked) -> Option<FirstBad> {
+        if self.found.is_some() {
+            return self.found.clone().filter(|_| walked.size > 0 || walked.first_bad.is_some());
         }
-        for entry in entries {
-            let expected = report.entries + 1;
-            let opened = if entry.seq == expected {
-                open(&entry, Some(&previous), verifier)
-            } else {
-                Err(BadRecord { seq: expected, problem: "a ledger entry is missing".to_owned() })
-            };
-            let body = match opened {
-                Ok(body) => body,
-                Err(bad) => {
-                    report.first_bad = Some(bad);
-                    return Ok(report);
-                }
-            };
-            report.sealed_at_start += if body.found_at_start { body.runs.len() as u64 } else { 0 };
-            for head in body.runs {
-                report.runs += 1;
-                let Some(row) = store.run(head.run_id)? else {
-                    report.missing_runs.push(head.run_id);
-                    continue;
-                };
-                // Two processes may seal one run; its frames are walked once and the heads compared each time.
-                let walk = walk(store, head.run_id, verifier, Some(&head))?;
-                if sealed.insert(head.run_id) || walk.first_bad.is_some() {
-                    report.take(head.run_id, &walk, &row, false);
-                }
-            }
-            previous = entry.chain;
-            report.entries = entry.seq;
-        }
+        let name = self.name.as_ref().filter(|_| walked.tree_entries > 1 && walked.first_bad.is_none())?;
+        let first = self.heads.iter().take(self.kept).map(|head| head.size).min();
+        (first != Some(walked.first_size)).then(|| {
+            let problem = "the file of heads does not begin with the ledger: heads were removed from it".to_owned();
+            FirstBad::heads_file(name, problem)
+        })
     }
-    verify_unsealed(store, verifier, &sealed, &mut report)?;
-    report.ok = report.missing_runs.is_empty() && report.bad == 0;
+}
+
+/// Checks everything in a store. May block, for about as long as reading the whole store takes.
+pub fn verify_ledger(store: &dyn Store, verifier: &Verifier, options: &VerifyOptions) -> Result<LedgerReport, Failure> {
+    let walked = walk(store, verifier, &options.heads)?;
+    let mut report = LedgerReport {
+        entries: walked.entries,
+        size: walked.size,
+        root: canonical::hex(&walked.root),
+        runs: walked.runs,
+        pruned: walked.pruned,
+        keys: walked.keys,
+        heads: walked.heads,
+        first_bad: options.problem(&walked).or_else(|| walked.first_bad.clone()),
+        sealed_at_start: walked.found_at_start,
+        ..LedgerReport::default()
+    };
+    if report.first_bad.is_some() {
+        return Ok(report);
+    }
+    let blobs = match check_blobs(store) {
+        Ok(blobs) => blobs,
+        Err(first_bad) => {
+            report.first_bad = Some(first_bad);
+            return Ok(report);
+        }
+    };
+    report.blobs = blobs.len() as u64;
+    check_runs(store, verifier, &walked, &blobs, &mut report);
+    let gone = |sealed: &Sealed| !sealed.seen.load(Ordering::Relaxed) && !sealed.pruned;
+    report.missing_runs = walked.sealed.iter().filter(|(_, s)| gone(s)).map(|(run_id, _)| *run_id).collect();
+    report.conclude();
     Ok(report)
 }
 
-/// Checks the runs that are not in the ledger: those in flight, and those that ended and were not added.
-fn verify_unsealed(
-    store: &dyn Store,
-    verifier: &Verifier,
-    sealed: &HashSet<RunId>,
-    report: &mut LedgerReport,
-) -> Result<(), Failure> {
-    let mut before = None;
+/// Checks every blob's content against its name.
+fn check_blobs(store: &dyn Store) -> Result<HashSet<[u8; 32]>, FirstBad> {
+    let unreadable = |error: StoreError| FirstBad::unreadable(&error);
+    let mut known = HashSet::new();
+    let mut after = String::new();
     loop {
-        let rows = store.runs(&RunFilter { before, limit: ROWS_PER_PAGE, ..RunFilter::default() })?;
-        let Some(last) = rows.last() else { return Ok(()) };
-        before = Some(last.run_id);
-        for row in rows.iter().filter(|row| !sealed.contains(&row.run_id)) {
-            report.take(row.run_id, &walk(store, row.run_id, verifier, None)?, row, true);
+        let page = store.blob_hashes(&after, BLOBS_PER_PAGE).map_err(unreadable)?;
+        let Some(last) = page.last() else { return Ok(known) };
+        after.clone_from(last);
+        for name in page {
+            let problem = match store.blob(&name) {
+                Ok(Some(_)) => None,
+                Ok(None) => Some("its content is missing".to_owned()),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(problem) = problem {
+                return Err(FirstBad { place: BadPlace::Blob, run_id: None, name: Some(name), seq: 0, problem });
+            }
+            known.extend(canonical::unhex(&name));
         }
     }
+}
+
+/// Checks every run that the store has a row of, on every core.
+fn check_runs(
+    store: &dyn Store,
+    verifier: &Verifier,
+    walked: &Walked,
+    blobs: &HashSet<[u8; 32]>,
+    report: &mut LedgerReport,
+) {
+    let next = Mutex::new(Some(None));
+    let work = || {
+        let has_blob = |name: &str| canonical::unhex(name).is_some_and(|hash| blobs.contains(&hash));
+        let mut part = LedgerReport::default();
+        loop {
+            let rows = match next_page(store, &next) {
+                Ok(rows) if rows.is_empty() => return part,
+                Ok(rows) => rows,
+                Err(error) => {
+                    part.first_bad = Some(FirstBad::unreadable(&error));
+                    return part;
+                }
+            };
+            for row in &rows {
+                let sealed = walked.sealed.get(&row.run_id);
+                if let Some(sealed) = sealed {
+                    sealed.seen.store(true, Ordering::Relaxed);
+                }
+                part.take(row.run_id, walk_run(store, row.run_id, Some(row), verifier, sealed, &has_blob));
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            match worker.join() {
+                Ok(part) => report.merge(part),
+                Err(_) => {
+                    let error = StoreError("checking the runs failed unexpectedly".to_owned());
+                    report.first_bad = Some(FirstBad::unreadable(&error));
+                }
+            }
+        }
+    });
+}
+
+/// The next rows that no worker has; `next` is the run before which they come, `None` at the end.
+fn next_page(store: &dyn Store, next: &Mutex<Option<Option<RunId>>>) -> Result<Vec<RunRow>, StoreError> {
+    let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(before) = *next else { return Ok(Vec::new()) };
+    let rows = store.runs(&RunFilter { before, limit: ROWS_PER_PAGE, ..RunFilter::default() });
+    *next = match &rows {
+        Ok(rows) => rows.last().map(|row| Some(row.run_id)),
+        Err(_) => None,
+    };
+    rows
 }

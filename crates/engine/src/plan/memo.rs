@@ -3,6 +3,7 @@
 use crate::{
     Store,
     chain::{BadRecord, ChainWalker, UnsignedRecords, Verifier},
+    ledger::{self, RunHead},
     record::{CallRecord, FinishedRecord, OutcomeRecord, Record, RunStarted, Settlement},
     recorder::Resumed,
     view::{self, RunView},
@@ -45,9 +46,9 @@ pub(crate) struct Memo {
     pub(crate) paused_for: Vec<CallId>,
     pub(crate) finished: Option<FinishedRecord>,
     pub(crate) at: Resumed,
-    /// Records at the end that no signature covers: the process died, or somebody wrote them into the database.
+    /// The records at the end that nothing proves because an earlier version wrote them.
     pub(crate) unsigned: Option<UnsignedRecords>,
-    /// The first record that breaks the chain or carries a wrong signature. Such a run can be replayed and forked, and
+    /// The first record that breaks the chain, carries a wrong signature or is not proven by anything. Such a run can be replayed and forked, and
     /// is not continued.
     pub(crate) broken: Option<BadRecord>,
     pub(crate) view: RunView,
@@ -118,10 +119,28 @@ impl Memo {
         }
         view.load_policy(store)?;
         memo.policy = view.policy();
-        memo.unsigned = walker.unproven_tail();
         memo.broken = broken;
+        memo.find_unproven(store, run_id, &walker)?;
         memo.view = view;
         Ok(memo)
+    }
+
+    /// A batch is stored whole, and its last record proves it: records at the end that nothing proves were written by
+    /// somebody else, unless the ledger says that an earlier version left them so.
+    fn find_unproven(&mut self, store: &dyn Store, run_id: RunId, walker: &ChainWalker<'_>) -> Result<(), Failure> {
+        let Some(tail) = walker.unproven_tail() else { return Ok(()) };
+        let (seq, chain) = walker.head();
+        match ledger::open_head(store, run_id)? {
+            Some((head, unsigned)) if head == RunHead::new(run_id, seq, &chain) => {
+                self.unsigned = unsigned.then_some(tail);
+            }
+            _ if self.broken.is_none() => {
+                let problem = "nothing proves what the run's record says from here on".to_owned();
+                self.broken = Some(BadRecord { seq: tail.from, problem });
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn take(&mut self, record: Record, calls: &mut HashMap<CallId, CallRecord>) {

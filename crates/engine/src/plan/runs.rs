@@ -181,6 +181,7 @@ impl Engine {
                 Consent::Approved { preview_hash, .. } => preview_hash.clone(),
                 _ => None,
             },
+            title: None,
         }));
         scope.recorder.set_row(self.row(&scope, RunKind::Plan, &plan.goal, started_at, RunStatus::Running, None));
         // The run and its approval become durable together; without an approval the run rides along with its first call.
@@ -477,10 +478,8 @@ impl StartedRun {
             }
             Some(self.engine.clock().now())
         };
-        let error = match scope.recorder.sync().await {
-            Ok(()) => error,
-            Err(store) => Some(store.into()),
-        };
+        let error = scope.recorder.sync().await.err().map(Failure::from).or(error);
+        self.engine.seal_paused(scope, status);
         self.report(status, error, ended_at, deviation)
     }
 

@@ -20,6 +20,7 @@ mod plan_lineage;
 mod plan_preview;
 mod plan_values;
 mod plans;
+mod proof;
 mod property;
 mod recorded;
 mod recovery;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc};
 use toolyard_engine::{
     CallRequest, Store, Subscription,
-    ledger::{VerifyReport, verify_ledger, verify_run},
+    ledger::{VerifyOptions, VerifyReport, verify_ledger, verify_run},
     plan::RunReport,
     store::{Batch, Durability, RunRow},
 };
@@ -151,7 +151,7 @@ async fn a_sound_record_verifies_and_is_signed_and_sealed() {
     assert!(verified.ok && verified.ledger_entry.is_some(), "{verified:?}");
     assert!(verified.signed_seq >= verified.records - 2, "{verified:?}");
     assert!(verify(&b, &*b.store, call.run_id).ok);
-    let ledger = verify_ledger(&*b.store, &b.engine.signer().verifier()).unwrap();
+    let ledger = verify_ledger(&*b.store, &b.engine.signer().verifier(), &VerifyOptions::default()).unwrap();
     assert!(ledger.ok && ledger.runs == 2, "{ledger:?}");
     let unknown = verify_run(&*b.store, RunId::from_uuid(uuid::Uuid::nil()), &b.engine.signer().verifier());
     assert_eq!(unknown.unwrap_err().code.as_str(), "NOT_FOUND");
@@ -231,7 +231,7 @@ async fn a_removed_run_is_missed_by_the_ledger() {
     b.call("lab.echo", json!({"value": 1})).await;
     b.engine.seal().await.unwrap();
     let without = b.store.without_run(run_id);
-    let report = verify_ledger(&without, &b.engine.signer().verifier()).unwrap();
+    let report = verify_ledger(&without, &b.engine.signer().verifier(), &VerifyOptions::default()).unwrap();
     assert!(!report.ok);
     assert_eq!(report.missing_runs, [run_id]);
 }
@@ -249,15 +249,15 @@ async fn an_edited_or_foreign_ledger_entry_is_named() {
     for (i, entry) in entries.iter().enumerate() {
         let mut payload = entry.payload.clone();
         if i == 1 {
-            payload = String::from_utf8(payload).unwrap().replace("\\\"seq\\\":2", "\\\"seq\\\":9").into_bytes();
+            payload = String::from_utf8(payload).unwrap().replace("\"first\":1", "\"first\":9").into_bytes();
             assert_ne!(payload, entry.payload);
         }
-        copy.ledger_append(&mut |_| (payload.clone(), entry.chain)).unwrap();
+        copy.ledger_append(&mut |_| Ok((payload.clone(), entry.chain))).unwrap();
     }
-    let report = verify_ledger(&copy, &b.engine.signer().verifier()).unwrap();
+    let report = verify_ledger(&copy, &b.engine.signer().verifier(), &VerifyOptions::default()).unwrap();
     assert_eq!((report.ok, report.first_bad.unwrap().seq), (false, 2));
     let other = toolyard_engine::chain::Signer::from_secret("test", &[9; 32]).verifier();
-    assert_eq!(verify_ledger(&*b.store, &other).unwrap().first_bad.unwrap().seq, 1);
+    assert_eq!(verify_ledger(&*b.store, &other, &VerifyOptions::default()).unwrap().first_bad.unwrap().seq, 1);
 }
 
 #[tokio::test]
@@ -307,6 +307,6 @@ async fn two_engines_may_seal_into_one_ledger() {
         assert!(answer.result.ok);
         b.engine.seal().await.unwrap();
     }
-    let report = verify_ledger(&*store, &one.engine.signer().verifier()).unwrap();
+    let report = verify_ledger(&*store, &one.engine.signer().verifier(), &VerifyOptions::default()).unwrap();
     assert!(report.ok && report.entries == 3, "{report:?}");
 }

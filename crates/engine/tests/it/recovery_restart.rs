@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use toolyard_catalog::ToolSource;
 use toolyard_engine::{
     BoxFuture, CallContext, Failed, Output, Prepared, Provider, Store,
-    ledger::{verify_ledger, verify_run},
+    ledger::{VerifyOptions, verify_ledger, verify_run},
     record::Settlement,
     store::{Batch, Durability},
 };
@@ -136,7 +136,7 @@ async fn runs_that_ended_and_were_not_sealed_are_sealed_at_the_next_start() {
     for run_id in [sealed, unsealed] {
         assert!(verify_run(&*next.store, run_id, &verifier).unwrap().ledger_entry.is_some());
     }
-    let ledger = verify_ledger(&*next.store, &verifier).unwrap();
+    let ledger = verify_ledger(&*next.store, &verifier, &VerifyOptions::default()).unwrap();
     // The first engine is still alive here, unlike after a crash, and its own tick may have sealed the run as well.
     assert!(ledger.ok && (2..=3).contains(&ledger.runs), "{ledger:?}");
 }

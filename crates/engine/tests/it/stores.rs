@@ -8,6 +8,7 @@ use std::sync::{
 };
 use toolyard_engine::{
     Blob, BoxFuture, Store,
+    chain::{ChainWalker, Signer, genesis, link},
     memory_store::MemoryStore,
     record::RecordKind,
     store::{
@@ -58,7 +59,11 @@ impl Tap {
 
     /// A new store with the first `n` records of a run: what a crash at that place leaves. The lease is a dead process's.
     pub(crate) fn crashed_at(&self, run_id: RunId, n: usize) -> Self {
-        self.with_frames(run_id, |frames| frames.truncate(n), true)
+        let cut = |frames: &mut Vec<Frame>| {
+            frames.truncate(n);
+            end_batch(run_id, frames);
+        };
+        self.with_frames(run_id, cut, true)
     }
 
     /// A new store with the run's records changed by `edit`, and everything else as it was.
@@ -90,7 +95,7 @@ impl Tap {
             return copy; // a run that had not ended was not sealed
         }
         for entry in self.inner.ledger(1, usize::MAX).unwrap() {
-            copy.inner.ledger_append(&mut |_| (entry.payload.clone(), entry.chain)).unwrap();
+            copy.inner.ledger_append(&mut |_| Ok((entry.payload.clone(), entry.chain))).unwrap();
         }
         copy
     }
@@ -117,9 +122,25 @@ impl Tap {
             copy.append(batch).unwrap();
         }
         for entry in self.inner.ledger(1, usize::MAX).unwrap() {
-            copy.inner.ledger_append(&mut |_| (entry.payload.clone(), entry.chain)).unwrap();
+            copy.inner.ledger_append(&mut |_| Ok((entry.payload.clone(), entry.chain))).unwrap();
         }
         copy
+    }
+}
+
+/// Proves the last frame as the last one of a batch, if it is not proven yet: a crash never cuts a batch in two.
+fn end_batch(run_id: RunId, frames: &mut [Frame]) {
+    let signer = Signer::from_secret("test", &crate::support::SECRET);
+    let verifier = signer.verifier();
+    let mut walker = ChainWalker::new(run_id, Some(&verifier));
+    frames.iter().for_each(|frame| walker.step(frame).unwrap());
+    if walker.unproven_tail().is_none() {
+        return;
+    }
+    let previous = frames.iter().rev().nth(1).map_or_else(|| genesis(run_id), |frame| frame.chain);
+    if let Some(last) = frames.last_mut() {
+        signer.tag(run_id, last.seq, &previous, &mut last.payload);
+        last.chain = link(&previous, last.seq, last.kind, &last.payload);
     }
 }
 
@@ -200,6 +221,9 @@ impl Store for Tap {
     }
     fn list(&self, space: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         self.inner.list(space)
+    }
+    fn blob_hashes(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.inner.blob_hashes(after, limit)
     }
     fn ledger_append(&self, make: LedgerMaker<'_>) -> Result<LedgerEntry, StoreError> {
         self.inner.ledger_append(make)

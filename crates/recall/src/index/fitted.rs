@@ -8,24 +8,24 @@ use super::signs::{SIGNS, Sign};
 /// has the figures. Recency is not fitted: labelled conversations are asked about after they ended, which says nothing about
 /// what is new.
 pub const WEIGHTS: [(Sign, f32); 18] = [
-    (Sign::Window5, 3.370),
-    (Sign::Before, 0.602),
-    (Sign::Overlap, 0.975),
+    (Sign::Window5, 3.367),
+    (Sign::Before, 0.604),
+    (Sign::Overlap, 0.969),
     (Sign::Pairs, 1.434),
-    (Sign::MeaningWindow, 3.297),
-    (Sign::MeaningWeighted, 3.461),
-    (Sign::Answers, 0.649),
-    (Sign::Topic, 2.824),
-    (Sign::When, 1.508),
-    (Sign::Preference, 0.740),
+    (Sign::MeaningWindow, 3.298),
+    (Sign::MeaningWeighted, 3.464),
+    (Sign::Answers, 0.645),
+    (Sign::Topic, 2.828),
+    (Sign::When, 1.507),
+    (Sign::Preference, 0.741),
     (Sign::Day, 4.484),
     (Sign::SaidBy, 1.060),
-    (Sign::SaidByFirst, 1.064),
-    (Sign::ToldSecond, -1.696),
+    (Sign::SaidByFirst, 1.065),
+    (Sign::ToldSecond, -1.695),
     (Sign::NextSaidBy, 0.697),
-    (Sign::MaxSim, 0.754),
-    (Sign::Shape, 1.758),
-    (Sign::Kind, 0.752),
+    (Sign::MaxSim, 0.760),
+    (Sign::Shape, 1.757),
+    (Sign::Kind, 0.732),
 ];
 
 /// What a unit of the fitted sum is worth in a rank. With it turns spread as far as memories do, so that both can stand in

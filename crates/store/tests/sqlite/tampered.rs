@@ -4,53 +4,56 @@ use crate::support::*;
 use jiff::Timestamp;
 use std::sync::Arc;
 use toolyard_engine::{
-    EventBus, Recorder, Store,
+    Blob, EventBus, Recorder, Store,
     chain::{Signer, genesis, link},
-    ledger::{Sealer, verify_ledger},
-    record::{FinishedRecord, NoteRecord, Record},
+    ledger::{Sealer, VerifyOptions, verify_ledger},
+    record::{FinishedRecord, NoteRecord, Record, RecordKind},
     store::{Durability::*, RunKind, RunRow},
 };
 use toolyard_protocol::{EventLevel, RunId, RunStatus};
 
-fn signer() -> Arc<Signer> {
+pub fn signer() -> Arc<Signer> {
     Arc::new(Signer::from_secret("test", &[7; 32]))
 }
 
-/// Records and seals a run with one note.
-async fn record_run(store: Arc<dyn Store>, note: &str) -> RunId {
+/// Records and seals a run as the engine does: a start with a policy in a blob, a note, a large result, the end.
+pub async fn record_run(store: &Arc<dyn Store>, sealer: &Sealer, note: &str, seed: u64) -> RunId {
     let run_id = new_run();
     let recorder = Recorder::begin(run_id, None, store.clone(), Arc::new(EventBus::default()), signer());
-    let at = Timestamp::now();
+    let at: Timestamp = Timestamp::from_microsecond(Timestamp::now().as_microsecond()).unwrap();
+    let policy = Blob::new(format!("{{\"seed\":{seed}}}").into_bytes());
+    let data = Blob::new(noise(3000, seed));
+    let text = format!(
+        r#"{{"runId":"{run_id}","kind":"call","policyHash":"h","policyBlob":"{}","registryVersion":"1","executorVersion":"1","caller":{{}},"startedAt":"{at}","title":"a run"}}"#,
+        policy.sha256
+    );
+    let result = format!(r#"{{"c":"{run_id}","o":{{"st":"ok","db":"{}","b":1,"us":2}}}}"#, data.sha256);
     let message = note.to_owned();
     let level = EventLevel::Info;
-    recorder.push(&Record::Note(NoteRecord {
-        at,
-        level,
-        message,
-        call_id: None,
-        step_id: None,
-        payload: Default::default(),
-    }));
+    recorder.push(&Record::decode(RecordKind::RunStarted as u8, text.as_bytes()).unwrap());
+    let payload = Default::default();
+    recorder.push(&Record::Note(NoteRecord { at, level, message, call_id: None, step_id: None, payload }));
+    recorder.push_blobs([policy, data]);
+    recorder.flush(Ride).unwrap();
+    recorder.push(&Record::decode(RecordKind::Result as u8, result.as_bytes()).unwrap());
     let status = RunStatus::Finished;
     recorder.push(&Record::Finished(FinishedRecord { at, status, error: None, message: "done".into() }));
     let title = "a run".to_owned();
-    let ended_at = Some(at);
-    recorder.set_row(RunRow {
-        run_id,
-        kind: RunKind::Call,
-        status,
-        title,
-        session: None,
-        started_at: at,
-        ended_at,
-        lease: None,
-    });
+    let (session, lease, kind) = (None, None, RunKind::Call);
+    let row = RunRow { run_id, kind, status, title, session, started_at: at, ended_at: Some(at), lease };
+    recorder.set_row(row);
     recorder.flush(Sync).unwrap();
     let (seq, chain) = recorder.head();
-    let sealer = Sealer::new(store, signer());
     sealer.run_ended(run_id, seq, &chain);
-    sealer.seal().unwrap();
+    // A start that found the ledger in pieces cannot seal; that is what verifying is for.
+    drop(sealer.seal());
     run_id
+}
+
+/// Records and seals a run with a sealer of its own.
+async fn sealed_run(store: Arc<dyn Store>, note: &str) -> RunId {
+    let sealer = Sealer::new(store.clone(), signer());
+    record_run(&store, &sealer, note, 1).await
 }
 
 /// Rewrites the first record of a run in the database file, with the chain made anew.
@@ -60,7 +63,7 @@ fn rewrite(db: &rusqlite::Connection, run_id: RunId, from: &str, to: &str) {
     let mut frames = db.prepare("SELECT id, kind, payload FROM frames WHERE id >> 32 = ?1 ORDER BY id").unwrap();
     let frames: Vec<(i64, u8, Vec<u8>)> =
         frames.query_map([no], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?))).unwrap().map(Result::unwrap).collect();
-    assert_eq!(frames.len(), 2);
+    assert_eq!(frames.len(), 4);
     let mut chain = genesis(run_id);
     for (i, (id, kind, payload)) in frames.into_iter().enumerate() {
         let payload = String::from_utf8(payload).unwrap().replace(from, to).into_bytes();
@@ -72,8 +75,8 @@ fn rewrite(db: &rusqlite::Connection, run_id: RunId, from: &str, to: &str) {
 #[tokio::test]
 async fn a_run_rewritten_in_the_file_is_neither_signed_at_the_next_start_nor_verified() {
     let home = SqliteHome::new();
-    let first = record_run(Arc::new(home.open()), "untouched").await;
-    let second = record_run(Arc::new(home.open()), "honest").await;
+    let first = sealed_run(Arc::new(home.open()), "untouched").await;
+    let second = sealed_run(Arc::new(home.open()), "honest").await;
     let db = rusqlite::Connection::open(home.0.path().join("toolyard.db")).unwrap();
     rewrite(&db, second, "honest", "forged");
     assert_eq!(db.execute("DELETE FROM ledger WHERE seq = 2", []).unwrap(), 1);
@@ -82,7 +85,7 @@ async fn a_run_rewritten_in_the_file_is_neither_signed_at_the_next_start_nor_ver
     let store: Arc<dyn Store> = Arc::new(home.open());
     let found = Sealer::new(store.clone(), signer()).seal_found().unwrap();
     assert_eq!((found.sealed, found.unsigned), (0, vec![second]));
-    let report = verify_ledger(&*store, &signer().verifier()).unwrap();
+    let report = verify_ledger(&*store, &signer().verifier(), &VerifyOptions::default()).unwrap();
     assert!(!report.ok);
     assert_eq!(report.bad_runs.iter().map(|bad| bad.run_id).collect::<Vec<_>>(), [second]);
     assert!(report.missing_runs.is_empty() && report.runs == 1, "{report:?}");
@@ -92,11 +95,11 @@ async fn a_run_rewritten_in_the_file_is_neither_signed_at_the_next_start_nor_ver
 #[tokio::test]
 async fn a_record_edited_in_the_file_is_found_by_verifying_everything() {
     let home = SqliteHome::new();
-    let run_id = record_run(Arc::new(home.open()), "honest").await;
+    let run_id = sealed_run(Arc::new(home.open()), "honest").await;
     let db = rusqlite::Connection::open(home.0.path().join("toolyard.db")).unwrap();
     rewrite(&db, run_id, "honest", "forged");
     drop(db);
-    let report = verify_ledger(&home.open(), &signer().verifier()).unwrap();
+    let report = verify_ledger(&home.open(), &signer().verifier(), &VerifyOptions::default()).unwrap();
     assert!(!report.ok);
-    assert_eq!((report.bad_runs[0].run_id, report.bad_runs[0].first_bad.seq), (run_id, 2), "{report:?}");
+    assert_eq!((report.bad_runs[0].run_id, report.bad_runs[0].first_bad.seq), (run_id, 4), "{report:?}");
 }

@@ -143,17 +143,17 @@ pub async fn outcome(store: &impl Store, appended: Result<Position, StoreError>)
 }
 
 /// The next link of a chain.
-pub fn link(last: Option<&LedgerEntry>, payload: Vec<u8>) -> (Vec<u8>, [u8; 32]) {
+pub fn link(last: Option<&LedgerEntry>, payload: Vec<u8>) -> Result<(Vec<u8>, [u8; 32]), StoreError> {
     let before = last.map_or([0; 32], |entry| entry.chain);
     let chain = Sha256::digest([before.as_slice(), &payload].concat()).into();
-    (payload, chain)
+    Ok((payload, chain))
 }
 
 pub fn check_chain(entries: &[LedgerEntry]) {
     let mut last: Option<&LedgerEntry> = None;
     for entry in entries {
         assert_eq!(entry.seq, last.map_or(1, |last| last.seq + 1));
-        assert_eq!(entry.chain, link(last, entry.payload.clone()).1, "the chain forked at {}", entry.seq);
+        assert_eq!(entry.chain, link(last, entry.payload.clone()).unwrap().1, "the chain forked at {}", entry.seq);
         last = Some(entry);
     }
 }

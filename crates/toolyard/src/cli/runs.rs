@@ -39,10 +39,30 @@ pub enum RunsCommand {
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
-    /// Verify that records were not edited, removed or reordered
+    /// Check that nothing in the record was edited, removed, shortened, reordered or rolled back
     Verify {
-        /// The run; without one, the ledger and every run
+        /// The run; without one, everything: every record, the ledger and the kept heads
         run: Option<String>,
+        /// Compare with a signed head that was kept elsewhere: what `runs head --json` printed, or the note in it
+        #[arg(long, value_name = "FILE")]
+        head: Option<PathBuf>,
+        /// Check a receipt and nothing else
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "head"])]
+        receipt: Option<PathBuf>,
+    },
+    /// Print the signed head of the ledger, to be kept somewhere else
+    Head {
+        /// Write the whole tree into a folder as well, in the layout of C2SP tlog-tiles
+        #[arg(long, value_name = "DIR")]
+        tiles: Option<PathBuf>,
+    },
+    /// Write a receipt: the proof that a run or a call is in the ledger, for somebody who has only the public key
+    Prove {
+        /// The run, or a call of it. The receipt of a call holds the records from it to the end of its run
+        id: String,
+        /// The file
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
     },
     /// Resume a run after a crash, or after a call whose outcome is unknown
     Resume {
@@ -66,4 +86,13 @@ pub enum RunsCommand {
         /// The run
         run: String,
     },
+}
+
+/// `toolyard keys`.
+#[derive(Debug, Subcommand)]
+pub enum KeysCommand {
+    /// List the keys that signed the record, each with the ledger entries that it signed
+    List,
+    /// Replace the signing key; the old key signs the new one, in the ledger
+    Rotate,
 }

@@ -21,7 +21,8 @@ use toolyard_sandbox::launch::{Walls, hide, is_hidden};
 use toolyard_service::{
     NoParams,
     local::{ToolsCall, ToolsCallParams, YardStatus, YardStatusParams},
-    runs::{RunsList, RunsListParams, RunsVerify, Verified, VerifyParams},
+    proof::Verified,
+    runs::{RunsList, RunsListParams, RunsVerify, VerifyParams},
 };
 
 /// The check whether scripts can be isolated.

@@ -37,6 +37,17 @@ pub(super) fn read_source(source: &str) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
+/// Reads a text file, or standard input for `-`.
+pub(super) fn text_file(path: &std::path::Path) -> Result<String, Failure> {
+    let source = path.display().to_string();
+    String::from_utf8(read_source(&source)?).map_err(|_| usage(format!("{source} is not text")))
+}
+
+/// A path that a running Toolyard can use, wherever it was started.
+pub(super) fn absolute(path: &std::path::Path) -> Result<std::path::PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| usage(format!("{}: {error}", path.display())))
+}
+
 /// Reads a file, or standard input for `-`, line by line: a file of any size, of which one line at a time is held. Blank
 /// lines are passed over; lines are numbered from 1.
 pub(super) fn each_line(

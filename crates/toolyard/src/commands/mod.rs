@@ -14,6 +14,7 @@ mod eval_notes;
 mod explain;
 mod gateway;
 mod input;
+mod keys;
 mod login;
 mod mcp;
 mod mcp_add;
@@ -24,6 +25,7 @@ mod status;
 mod tools;
 mod up;
 mod vault;
+mod verify;
 
 use crate::{
     cli::{Cli, Command, Global},
@@ -47,6 +49,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Tools(command) => tools::run(&global, command).await,
         Command::Plan(command) => plan::run(&global, command).await,
         Command::Runs(command) => runs::run(&global, command).await,
+        Command::Keys(command) => keys::run(&global, command).await,
         Command::Gateway(command) => gateway::run(&global, command).await,
         Command::Bridge(command) => bridge::run(&global, command).await,
         Command::Claude(command) => claude::run(&global, command).await,

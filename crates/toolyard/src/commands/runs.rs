@@ -1,6 +1,6 @@
 //! `toolyard runs`: what happened, and the proof of it.
 
-use super::{Outcome, input};
+use super::{Outcome, input, verify};
 use crate::{
     backend::Backend,
     cli::{Global, RunsCommand},
@@ -10,19 +10,17 @@ use crate::{
     wiring::Needs,
 };
 use serde::Serialize;
-use std::{path::Path, process::ExitCode};
-use toolyard_engine::{
-    chain::BadRecord,
-    ledger::{LedgerReport, VerifyReport},
-    record::Settlement,
-    view::RunExport,
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
 };
+use toolyard_engine::{record::Settlement, view::RunExport};
 use toolyard_protocol::{ErrorCode, Failure, RunId, ToolResult};
 use toolyard_service::{
     plans::PlanRun,
     runs::{
         ResumeParams, RunDetail, RunList, RunParams, RunSummary, RunsCancel, RunsExport, RunsGet, RunsList,
-        RunsListParams, RunsResume, RunsTranscript, RunsVerify, Verified, VerifyParams,
+        RunsListParams, RunsResume, RunsTranscript, VerifyParams,
     },
 };
 
@@ -71,7 +69,14 @@ async fn answer(global: &Global, backend: &mut Backend, command: RunsCommand) ->
             Ok(ExitCode::SUCCESS)
         }
         RunsCommand::Export { run, out } => export(global, backend, &run, &out).await,
-        RunsCommand::Verify { run } => verify(global, backend, run.as_deref()).await,
+        RunsCommand::Verify { run, head, receipt } => {
+            let read = |path: Option<PathBuf>| path.as_deref().map(input::text_file).transpose();
+            let run_id = run.as_deref().map(input::run_id).transpose()?;
+            let params = VerifyParams { run_id, head: read(head)?, receipt: read(receipt)? };
+            verify::verify(global, backend, &params).await
+        }
+        RunsCommand::Head { tiles } => verify::head(global, backend, tiles).await,
+        RunsCommand::Prove { id, out } => verify::prove(global, backend, &id, &out).await,
         RunsCommand::Resume { run, assume_done, rerun, abort, yes } => {
             let settle = match (assume_done, rerun, abort) {
                 (true, ..) => Some(Settlement::AssumeDone),
@@ -160,74 +165,4 @@ async fn export(global: &Global, backend: &mut Backend, run: &str, out: &Path) -
         output::data(&out.display().to_string());
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn verify(global: &Global, backend: &mut Backend, run: Option<&str>) -> Outcome {
-    let params = VerifyParams { run_id: run.map(input::run_id).transpose()? };
-    let report = backend.call::<RunsVerify>(&params, None).await?;
-    let ok = match &report {
-        Verified::Run(report) => report.ok,
-        Verified::Ledger(report) => report.ok,
-    };
-    if global.json {
-        output::json(&report);
-        return Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(output::FAILED) });
-    }
-    if !ok {
-        let problem = match &report {
-            Verified::Run(report) => report.first_bad.as_ref().map(record).unwrap_or_default(),
-            Verified::Ledger(report) => first_problem(report),
-        };
-        return Ok(output::failure(global, &Failure::new(ErrorCode::RecordCorrupted, problem)));
-    }
-    match &report {
-        Verified::Run(report) => {
-            output::data(&format!("verified: {} records", report.records));
-            say_what_is_unproven(report);
-        }
-        Verified::Ledger(report) => {
-            let LedgerReport { entries, runs, records, .. } = &**report;
-            output::data(&format!("verified: {entries} ledger entries, {runs} runs, {records} records"));
-            say_which_are_unproven(report);
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn record(bad: &BadRecord) -> String {
-    format!("record {}: {}", bad.seq, bad.problem)
-}
-
-/// The first bad record of the ledger, or the first bad run of the store and how many more there are.
-fn first_problem(report: &LedgerReport) -> String {
-    if let Some(bad) = &report.first_bad {
-        return record(bad);
-    }
-    let Some(bad) = report.bad_runs.first() else {
-        return format!("{} runs named in the ledger are gone from the store", report.missing_runs.len());
-    };
-    let more = report.bad.saturating_sub(1);
-    let more = if more > 0 { format!(" ({more} more runs do not verify: see --json)") } else { String::new() };
-    format!("run {}, {}{more}", bad.run_id, record(&bad.first_bad))
-}
-
-/// Records that hold, and whose proof has a gap that a crash explains as well as an attack does.
-fn say_what_is_unproven(report: &VerifyReport) {
-    for range in &report.unsigned {
-        output::note(&format!("records {} to {} were found unsigned after a crash", range.from, range.to));
-    }
-}
-
-/// The same of every run in the store.
-fn say_which_are_unproven(report: &LedgerReport) {
-    for run in &report.unsigned_runs {
-        let (run_id, from, to) = (run.run_id, run.records.from, run.records.to);
-        output::note(&format!("run {run_id}: records {from} to {to} were found unsigned after a crash"));
-    }
-    if report.sealed_at_start > 0 {
-        let late = report.sealed_at_start;
-        output::note(&format!(
-            "{late} runs were sealed at a later start, after a crash or after their entry was removed"
-        ));
-    }
 }

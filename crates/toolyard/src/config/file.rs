@@ -314,11 +314,17 @@ pub struct RecordConfig {
     pub files: RunFilesMode,
     /// Number of folders of single calls that are kept; the oldest are removed first. Folders of plans are always kept.
     pub keep_call_folders: usize,
+    /// Where signed heads of the ledger are kept beside `state/heads.jsonl`, so that a rollback of this machine is found:
+    /// the path of a file (a line is added), `git:` and the folder of a repository (a commit is made), or an address that
+    /// begins with `https://` or `http://` (a POST is sent, which ntfy understands).
+    pub heads: Vec<String>,
+    /// At most one head in this many seconds goes to each of these places.
+    pub heads_every_seconds: u64,
 }
 
 impl Default for RecordConfig {
     fn default() -> Self {
-        Self { files: RunFilesMode::All, keep_call_folders: 1000 }
+        Self { files: RunFilesMode::All, keep_call_folders: 1000, heads: Vec::new(), heads_every_seconds: 60 }
     }
 }
 

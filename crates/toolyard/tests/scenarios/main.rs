@@ -24,6 +24,7 @@ mod notes_on_load;
 mod oauth;
 mod plans;
 mod plugins;
+mod proof;
 #[path = "../../../../tests/random.rs"]
 mod random;
 mod recall;
